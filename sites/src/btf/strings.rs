@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! String tables: NUL-terminated strings, named by the offset of their first byte.
+//!
+//! Split BTF's offsets continue its base's, so that it can name the base's strings. The strings of a site file's
+//! own section continue the split part's in the same way.
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::ffi::CStr;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+/// How many string sections can continue one another: kernel, module, sites, the site file's own.
+const PARTS: usize = 4;
+
+/// String sections that continue one another. A small copyable view.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Strings<'a> {
+    parts: [&'a [u8]; PARTS],
+    used: usize,
+}
+
+impl<'a> Strings<'a> {
+    /// These strings, continued by a section. `None` if there are too many already, or they exceed 4 GB.
+    pub(crate) fn continued(mut self, section: &'a [u8]) -> Option<Strings<'a>> {
+        *self.parts.get_mut(self.used)? = section;
+        self.used += 1;
+        u32::try_from(self.parts.iter().map(|p| p.len() as u64).sum::<u64>()).ok()?;
+        Some(self)
+    }
+
+    /// Bytes in all sections: the offset of what would be added next.
+    pub(crate) fn len(&self) -> u32 {
+        self.parts.iter().map(|p| p.len() as u32).sum()
+    }
+
+    /// The string at an offset, if it is inside, terminated and UTF-8.
+    pub(crate) fn get(&self, offset: u32) -> Option<&'a str> {
+        self.bytes(offset).and_then(|bytes| std::str::from_utf8(bytes).ok())
+    }
+
+    /// The bytes of the string at an offset.
+    pub(crate) fn bytes(&self, offset: u32) -> Option<&'a [u8]> {
+        let mut offset = offset as usize;
+        for part in &self.parts {
+            match part.get(offset..) {
+                Some(rest) if !rest.is_empty() => {
+                    return CStr::from_bytes_until_nul(rest).ok().map(CStr::to_bytes);
+                }
+                _ => offset -= part.len(),
+            }
+        }
+        None
+    }
+
+    /// All sections, one after the other.
+    fn concatenated(&self) -> Vec<u8> {
+        self.parts.concat()
+    }
+}
+
+/// A string table being built, over the strings of a base: a string that the base has keeps its offset there.
+#[derive(Debug, Clone)]
+pub(crate) struct StringTable {
+    base: Arc<BaseStrings>,
+    own: Vec<u8>,
+    index: HashTable<u32>,
+}
+
+#[derive(Debug)]
+struct BaseStrings {
+    bytes: Vec<u8>,
+    index: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+/// The string at an offset of a section; empty where the section is malformed.
+fn at(section: &[u8], offset: u32) -> &[u8] {
+    section.get(offset as usize..).and_then(|rest| CStr::from_bytes_until_nul(rest).ok()).map_or(&[], CStr::to_bytes)
+}
+
+impl StringTable {
+    /// An empty table over a base's strings. The base is copied and indexed.
+    pub(crate) fn new(base: Strings<'_>) -> StringTable {
+        let bytes = base.concatenated();
+        let hasher = DefaultHashBuilder::default();
+        let mut index = HashTable::with_capacity(bytes.len() / 16);
+        let mut offset = 0;
+        for string in bytes.split_inclusive(|b| *b == 0) {
+            // Only terminated strings: the last piece of a malformed table is none.
+            if let [name @ .., 0] = string {
+                let hash = hasher.hash_one(name);
+                index.entry(hash, |o| at(&bytes, *o) == name, |o| hasher.hash_one(at(&bytes, *o))).or_insert(offset);
+            }
+            offset += string.len() as u32;
+        }
+        StringTable { base: Arc::new(BaseStrings { bytes, index, hasher }), own: Vec::new(), index: HashTable::new() }
+    }
+
+    /// A table without a base. It begins with the empty string.
+    pub(crate) fn standalone() -> StringTable {
+        let mut table = StringTable::new(Strings::default());
+        table.add("");
+        table
+    }
+
+    /// The offset of a string, which is added if neither the base nor the table has it. Bytes from the first NUL on
+    /// are dropped: the table cannot hold them.
+    pub(crate) fn add(&mut self, string: &str) -> u32 {
+        let name = string.as_bytes().split(|b| *b == 0).next().unwrap_or_default();
+        let (base, own) = (&*self.base, &self.own);
+        let hash = base.hasher.hash_one(name);
+        if let Some(offset) = base.index.find(hash, |o| at(&base.bytes, *o) == name) {
+            return *offset;
+        }
+        if let Some(offset) = self.index.find(hash, |o| at(own, *o) == name) {
+            return base.bytes.len() as u32 + offset;
+        }
+        let offset = own.len() as u32;
+        self.own.extend_from_slice(name);
+        self.own.push(0);
+        let own = &self.own;
+        self.index.insert_unique(hash, offset, |o| base.hasher.hash_one(at(own, *o)));
+        base.bytes.len() as u32 + offset
+    }
+
+    /// A table over this one and its base, which names all their strings and is stored after them.
+    pub(crate) fn continued(&self) -> StringTable {
+        let strings = Strings::default().continued(&self.base.bytes).and_then(|s| s.continued(&self.own));
+        StringTable::new(strings.unwrap_or_default())
+    }
+
+    /// The string at an offset.
+    pub(crate) fn get(&self, offset: u32) -> &str {
+        let base = &self.base.bytes;
+        let bytes = match offset.checked_sub(base.len() as u32) {
+            Some(own) => at(&self.own, own),
+            None => at(base, offset),
+        };
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+
+    /// The bytes of the table itself, without the base's.
+    pub(crate) fn own(&self) -> &[u8] {
+        &self.own
+    }
+
+    /// Bytes in the base's table.
+    pub(crate) fn base_len(&self) -> u32 {
+        self.base.bytes.len() as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_names_its_bases_strings() {
+        let base = Strings::default().continued(b"\0int\0char\0").unwrap();
+        let mut table = StringTable::new(base);
+        assert_eq!(table.add(""), 0);
+        assert_eq!(table.add("char"), 5);
+        assert_eq!(table.add("foo"), 10);
+        assert_eq!(table.add("bar\0baz"), 14);
+        assert_eq!(table.add("foo"), 10);
+        assert_eq!((table.get(1), table.get(14), table.get(99)), ("int", "bar", ""));
+        let mut more = table.continued();
+        assert_eq!((more.add("int"), more.add("bar"), more.add("new")), (1, 14, 18));
+        let all = base.continued(table.own()).unwrap().continued(more.own()).unwrap();
+        assert_eq!((all.get(18), all.get(14), all.get(6), all.get(22)), (Some("new"), Some("bar"), Some("har"), None));
+    }
+
+    #[test]
+    fn unterminated_strings_are_none() {
+        let strings = Strings::default().continued(b"\0ab").unwrap();
+        assert_eq!(
+            (strings.get(0), strings.get(1), strings.get(3), strings.get(u32::MAX)),
+            (Some(""), None, None, None)
+        );
+        assert_eq!(StringTable::new(strings).add("ab"), 3);
+    }
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The records of `.BTF.inline.ext`, and its header. What they mean is described with the [file](super).
+
+use super::read::FileError;
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+pub(super) const MAGIC: u16 = 0x5353;
+pub(super) const VERSION: u8 = 1;
+
+/// The tables, in the order of the header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub(super) enum Table {
+    Sections,
+    Functions,
+    Runs,
+    Declarations,
+    Sites,
+    Details,
+    Prototypes,
+    Programs,
+    Containers,
+    Files,
+    Strings,
+    BaseTypes,
+    SplitTypes,
+}
+
+impl Table {
+    pub(super) const COUNT: usize = Table::SplitTypes as usize + 1;
+
+    fn name(self) -> &'static str {
+        match self {
+            Table::Sections => "section",
+            Table::Functions => "function",
+            Table::Runs => "run",
+            Table::Declarations => "declaration",
+            Table::Sites => "site",
+            Table::Details => "details",
+            Table::Prototypes => "prototype",
+            Table::Programs => "program",
+            Table::Containers => "container",
+            Table::Files => "file",
+            Table::Strings => "string",
+            Table::BaseTypes => "base type",
+            Table::SplitTypes => "split type",
+        }
+    }
+}
+
+macro_rules! records {
+    ($($name:ident { $($field:ident: $ty:ty),* })*) => { $(
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+        #[repr(C)]
+        pub(super) struct $name { $(pub(super) $field: $ty),* }
+    )* };
+}
+
+records! {
+    RawHeader { magic: U16, version: u8, flags: u8, header_len: U32, base_low: U32, base_high: U32, base_types: U32, split_types: U32 }
+    RawTable { offset: U32, len: U32 }
+    RawSection { name: U32, address_low: U32, address_high: U32, size_low: U32, size_high: U32, locsec: U32, first: U32, count: U32 }
+    RawFunction { name: U32, func: U32, runs: U32, declarations: U32 }
+    RawRun { first: U32, count: U32 }
+    RawDeclaration { file: U32, line: U32 }
+    RawSite { details: U32, container: U32, parent: U32, line: [u8; 3], file: [u8; 3], declaration: U16 }
+    RawDetails { prototype: U32, kind: u8, marks: u8, unprobeable: u8, moved: u8 }
+    RawContainer { name: U32, address_low: U32, address_high: U32, size: [u8; 3], unprobeable: u8 }
+}
+
+/// In place of a file or container that is not known.
+pub(super) const NONE24: u32 = 0x00ff_ffff;
+/// In place of a declaration that is not known.
+pub(super) const NONE16: u16 = u16::MAX;
+
+/// A number as 24 bits, or `fallback` if it is too great.
+pub(super) fn to24(value: u32, fallback: u32) -> [u8; 3] {
+    let [a, b, c, _] = if value < NONE24 { value } else { fallback }.to_le_bytes();
+    [a, b, c]
+}
+
+pub(super) fn from24([a, b, c]: [u8; 3]) -> u32 {
+    u32::from_le_bytes([a, b, c, 0])
+}
+
+pub(super) fn wide(low: U32, high: U32) -> u64 {
+    u64::from(high.get()) << 32 | u64::from(low.get())
+}
+
+pub(super) fn halves(value: u64) -> (U32, U32) {
+    ((value as u32).into(), ((value >> 32) as u32).into())
+}
+
+/// The tables of a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ext<'a> {
+    pub(super) base_address: u64,
+    pub(super) base_types: u32,
+    pub(super) split_types: u32,
+    pub(super) sections: &'a [RawSection],
+    pub(super) functions: &'a [RawFunction],
+    pub(super) runs: &'a [RawRun],
+    pub(super) declarations: &'a [RawDeclaration],
+    pub(super) sites: &'a [RawSite],
+    pub(super) details: &'a [RawDetails],
+    pub(super) prototypes: &'a [U32],
+    pub(super) programs: &'a [u8],
+    pub(super) containers: &'a [RawContainer],
+    pub(super) files: &'a [U32],
+    pub(super) strings: &'a [u8],
+    pub(super) base_checkpoints: &'a [U32],
+    pub(super) split_checkpoints: &'a [U32],
+}
+
+/// Finds the tables.
+struct Tables<'a> {
+    list: &'a [RawTable],
+    body: &'a [u8],
+}
+
+impl<'a> Tables<'a> {
+    fn get<T: FromBytes + Immutable + KnownLayout>(&self, table: Table) -> Result<&'a [T], FileError> {
+        let Some(entry) = self.list.get(table as usize) else {
+            return Ok(&[]);
+        };
+        let (offset, len) = (entry.offset.get() as usize, entry.len.get() as usize);
+        let bytes = self.body.get(offset..offset + len).ok_or(FileError::Table(table.name()))?;
+        <[T]>::ref_from_bytes(bytes).map_err(|_| FileError::Table(table.name()))
+    }
+}
+
+impl<'a> Ext<'a> {
+    pub(super) fn parse(data: &'a [u8]) -> Result<Ext<'a>, FileError> {
+        let header_error = |what| FileError::Header(what);
+        let (header, rest) = RawHeader::ref_from_prefix(data).map_err(|_| header_error("it is truncated"))?;
+        if header.magic.get() != MAGIC {
+            return Err(header_error("its magic number is another"));
+        }
+        if header.version != VERSION {
+            return Err(FileError::Version(header.version));
+        }
+        let header_len = header.header_len.get() as usize;
+        let tables = header_len
+            .checked_sub(size_of::<RawHeader>())
+            .ok_or_else(|| header_error("its length is less than a header's"))?;
+        let whole = tables / size_of::<RawTable>() * size_of::<RawTable>();
+        let list = rest.get(..whole).and_then(|bytes| <[RawTable]>::ref_from_bytes(bytes).ok());
+        let list = list.ok_or_else(|| header_error("its tables are truncated"))?;
+        let body = data.get(header_len..).ok_or_else(|| header_error("it is truncated"))?;
+        let t = Tables { list, body };
+        Ok(Ext {
+            base_address: wide(header.base_low, header.base_high),
+            base_types: header.base_types.get(),
+            split_types: header.split_types.get(),
+            sections: t.get(Table::Sections)?,
+            functions: t.get(Table::Functions)?,
+            runs: t.get(Table::Runs)?,
+            declarations: t.get(Table::Declarations)?,
+            sites: t.get(Table::Sites)?,
+            details: t.get(Table::Details)?,
+            prototypes: t.get(Table::Prototypes)?,
+            programs: t.get(Table::Programs)?,
+            containers: t.get(Table::Containers)?,
+            files: t.get(Table::Files)?,
+            strings: t.get(Table::Strings)?,
+            base_checkpoints: t.get(Table::BaseTypes)?,
+            split_checkpoints: t.get(Table::SplitTypes)?,
+        })
+    }
+}
+
+/// Puts a header before tables. Tables must be given in order.
+pub(super) fn assemble(
+    base_address: u64,
+    base_types: u32,
+    split_types: u32,
+    tables: &[&[u8]; Table::COUNT],
+) -> Vec<u8> {
+    let header_len = size_of::<RawHeader>() + Table::COUNT * size_of::<RawTable>();
+    let (base_low, base_high) = halves(base_address);
+    let header = RawHeader {
+        magic: MAGIC.into(),
+        version: VERSION,
+        flags: 0,
+        header_len: (header_len as u32).into(),
+        base_low,
+        base_high,
+        base_types: base_types.into(),
+        split_types: split_types.into(),
+    };
+    let body: usize = tables.iter().map(|t| t.len().next_multiple_of(4)).sum();
+    let mut out = Vec::with_capacity(header_len + body);
+    out.extend_from_slice(header.as_bytes());
+    let mut offset = 0u32;
+    for table in tables {
+        let entry = RawTable { offset: offset.into(), len: (table.len() as u32).into() };
+        out.extend_from_slice(entry.as_bytes());
+        offset += table.len().next_multiple_of(4) as u32;
+    }
+    for table in tables {
+        out.extend_from_slice(table);
+        out.resize(out.len().next_multiple_of(4), 0);
+    }
+    out
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The site file: all sites of a kernel image, in a form that is searched where it lies.
+//!
+//! It is an ELF file (ELF64, little-endian, relocatable, of the image's machine) with four sections:
+//!
+//! | section | holds |
+//! |---|---|
+//! | `.note.gnu.build-id` | the build id of the image, as the image has it |
+//! | `.BTF` | a copy of the image's BTF, so that the file explains itself and stock tools can dump its types |
+//! | `.BTF.inline` | split BTF over it in upstream's kinds: FUNCs, LOC_PARAMs, LOC_PROTOs, a LOCSEC per text section |
+//! | `.BTF.inline.ext` | what these kinds cannot carry |
+//!
+//! A reader that knows upstream's kinds alone reads the first three and loses nothing that these kinds can say; one that
+//! does not know them steps over them by the layout section.
+//!
+//! # `.BTF.inline.ext`
+//!
+//! A header, then tables of fixed little-endian records, each 4-byte aligned. The header is {u16 magic 0x5353, u8
+//! version 1, u8 flags, u32 header length, u64 base address, u32 number of types in `.BTF`, u32 number of types in
+//! `.BTF.inline`}, then {u32 offset, u32 length} in bytes for each table, offsets counted from the header's end. A later
+//! writer may add tables: the header's length tells.
+//!
+//! | table | record |
+//! |---|---|
+//! | 0 sections | {name, u64 address, u64 size, LOCSEC's type, first site, number of sites} |
+//! | 1 functions | {name, FUNC, first run, first declaration}, sorted by name (bytes), then FUNC; a last one ends the others' ranges |
+//! | 2 runs | {first site, number of sites}: a function's sites are contiguous in each LOCSEC |
+//! | 3 declarations | {file, line} |
+//! | 4 sites | {details, container, parent's site + 1, line and file (24 bits each), declaration (16 bits, from the function's first)}: 20 bytes, parallel to the LOCSECs' entries, these taken one after the other |
+//! | 5 details | {prototype, u8 kind, u8 marks, u8 unprobeable, u8 bytes moved} |
+//! | 6 prototypes | u32 words: the number of parameters, then for each: 0, its location is in the LOC_PROTO; up to 255, the code of a [`crate::Missing`]; else 256 + offset in table 7 |
+//! | 7 programs | bytes: locations that upstream has no shape for (see the source of `program.rs`) |
+//! | 8 containers | {name, u64 address, size (24 bits), why its first byte cannot be probed (8 bits, 0: it can)}, sorted by address |
+//! | 9 files | name |
+//! | 10 strings | NUL-terminated |
+//! | 11, 12 | offset in the type section of every 8th type of `.BTF` and `.BTF.inline` |
+//!
+//! Names are offsets of strings. They continue those of the split part, as its continue the base's: the file names of
+//! functions and symbols that are in BTF already are not stored again.
+//!
+//! Tables 11 and 12 are why opening costs nothing: a type is found from the nearest stored offset in at most 7 steps, so
+//! that neither BTF has to be walked. A lookup by name touches the pages of its binary search, of its function's sites and
+//! of their types, and no others.
+//!
+//! A site's *index* is its place in table 4. It is the same for the same file, and stands for the site in reports and
+//! in the program's own data.
+//!
+//! A file may be damaged or hostile. Opening checks the tables' bounds and that they agree in number; everything else is
+//! checked when it is reached, and gives a [`FileError`].
+
+mod elf;
+mod ext;
+mod function;
+mod nearest;
+mod program;
+mod read;
+mod site;
+mod write;
+
+pub use function::{FunctionRef, Prototype};
+pub use nearest::nearest;
+pub use read::{FileError, Image, SiteFile, Sizes, TextSection, section_names};
+pub use site::{ContainerRef, PrototypeKey, SiteRef, Source};
+pub use write::{WriteError, write, write_raw};

@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Opening site data: a site file, split BTF with or without the companion section, the kernel's own.
+
+use super::elf::Sections;
+use super::ext::{Ext, RawFunction, RawRun, wide};
+use super::function::FunctionRef;
+use super::site::{ContainerRef, SiteRef};
+use crate::btf::{Btf, BtfError, CHECKPOINT_STRIDE, Kind, LocsecEntry, Strings, TypeId};
+use crate::machine::Machine;
+use crate::set::Section;
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// Why site data cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// Not an ELF file that can be read: ELF64, little-endian.
+    #[error("not a readable ELF file: {0}")]
+    Elf(object::read::Error),
+    /// Another architecture.
+    #[error("ELF machine {0} is not supported (x86-64 and arm64 are)")]
+    Machine(u16),
+    /// A section that is not there.
+    #[error("there is no {0} section")]
+    NoSection(&'static str),
+    /// Malformed BTF.
+    #[error("{section}: {source}")]
+    Btf {
+        /// Name of the section.
+        section: &'static str,
+        /// What is wrong.
+        source: BtfError,
+    },
+    /// The companion section has another version.
+    #[error(".BTF.inline.ext has version {0}, which is not supported: it was written by another release")]
+    Version(u8),
+    /// The companion section's header is malformed.
+    #[error(".BTF.inline.ext: malformed header: {0}")]
+    Header(&'static str),
+    /// A table of the companion section is not inside it, or not a whole number of records.
+    #[error(".BTF.inline.ext: the {0} table is malformed")]
+    Table(&'static str),
+    /// A record contradicts the rest of the file.
+    #[error("damaged site data: {what} {index}")]
+    Corrupt {
+        /// What was read.
+        what: &'static str,
+        /// Its number.
+        index: u32,
+    },
+    /// A text section whose address is not known.
+    #[error("there are sites in section {0}, whose address is not known")]
+    UnknownSection(String),
+}
+
+impl FileError {
+    pub(super) fn corrupt(what: &'static str, index: u32) -> FileError {
+        FileError::Corrupt { what, index }
+    }
+}
+
+/// What is known of an image whose site data come without the companion section.
+#[derive(Debug, Clone)]
+pub struct Image {
+    /// The architecture.
+    pub machine: Machine,
+    /// The GNU build id.
+    pub build_id: Vec<u8>,
+    /// What address constants are relative to: the address of `_text`, or 0 for a relocatable module.
+    pub base_address: u64,
+    /// Text sections with their addresses: at link time or at run time, as [`Image::base_address`] is.
+    pub sections: Vec<Section>,
+}
+
+/// A text section with sites.
+#[derive(Debug, Clone, Copy)]
+pub struct TextSection<'a> {
+    /// Name, such as `.text`.
+    pub name: &'a str,
+    /// Address of its start.
+    pub address: u64,
+    /// Bytes; 0 if it is not known.
+    pub size: u64,
+    pub(super) first: u32,
+    pub(super) entries: &'a [LocsecEntry],
+}
+
+impl TextSection<'_> {
+    /// Indices of the section's sites.
+    pub fn sites(&self) -> std::ops::Range<u32> {
+        self.first..self.first + self.entries.len() as u32
+    }
+}
+
+/// Bytes of the parts of site data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sizes {
+    /// The image's BTF.
+    pub btf: usize,
+    /// The upstream part.
+    pub inline: usize,
+    /// The companion section.
+    pub ext: usize,
+}
+
+/// Where the functions and their sites are.
+#[derive(Debug, Clone)]
+enum Index<'a> {
+    /// In the file.
+    Stored { functions: &'a [RawFunction], runs: &'a [RawRun] },
+    /// Made when the file was opened.
+    Built { functions: Vec<BuiltFunction<'a>>, runs: Vec<(u32, u32)> },
+}
+
+#[derive(Debug, Clone)]
+struct BuiltFunction<'a> {
+    name: &'a str,
+    func: TypeId,
+    runs: (u32, u32),
+}
+
+/// Site data, open for reading. Nothing is copied; what is asked for is read where it lies.
+#[derive(Debug, Clone)]
+pub struct SiteFile<'a> {
+    machine: Machine,
+    build_id: Cow<'a, [u8]>,
+    base_address: u64,
+    base: Btf<'a>,
+    btf: Btf<'a>,
+    pub(super) strings: Strings<'a>,
+    sections: Vec<TextSection<'a>>,
+    site_count: u32,
+    index: Index<'a>,
+    pub(super) ext: Option<Ext<'a>>,
+    sizes: Sizes,
+}
+
+/// The name of the text section that a LOCSEC is about: both `.text` and `inline.text` are in use for `.text`.
+fn text_section_name(locsec: &str) -> &str {
+    match locsec.strip_prefix("inline") {
+        Some(rest) if rest.starts_with('.') => rest,
+        _ => locsec,
+    }
+}
+
+/// The text sections that split BTF with sites refers to: those whose addresses [`SiteFile::from_inline`] asks for.
+///
+/// # Errors
+/// If the split BTF is malformed.
+pub fn section_names<'a>(inline: &'a [u8], base: &Btf<'a>) -> Result<Vec<&'a str>, FileError> {
+    let btf =
+        Btf::parse_split(inline, base).map_err(|source| FileError::Btf { section: super::elf::INLINE, source })?;
+    let mut names: Vec<&str> =
+        btf.types().filter(|ty| ty.kind() == Kind::Locsec).map(|ty| text_section_name(ty.name())).collect();
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+impl<'a> SiteFile<'a> {
+    /// Opens a site file, or any ELF file with a `.BTF.inline` section, such as a debug vmlinux.
+    ///
+    /// Without a companion section the ELF file's own section addresses and its symbol `_text` are taken.
+    ///
+    /// # Errors
+    /// If a section is not there or malformed, or the sections contradict one another.
+    pub fn parse(data: &'a [u8]) -> Result<SiteFile<'a>, FileError> {
+        Self::open(data, None)
+    }
+
+    /// Opens a module's site file: its BTF is split over the kernel's.
+    ///
+    /// # Errors
+    /// As [`SiteFile::parse`].
+    pub fn parse_module(data: &'a [u8], kernel: &Btf<'a>) -> Result<SiteFile<'a>, FileError> {
+        Self::open(data, Some(kernel))
+    }
+
+    fn open(data: &'a [u8], kernel: Option<&Btf<'a>>) -> Result<SiteFile<'a>, FileError> {
+        let sections = Sections::find(data)?;
+        let in_btf = |source| FileError::Btf { section: super::elf::BTF, source };
+        let in_inline = |source| FileError::Btf { section: super::elf::INLINE, source };
+        let Some(ext_data) = sections.ext else {
+            let base = match kernel {
+                Some(kernel) => Btf::parse_split(sections.btf, kernel),
+                None => Btf::parse(sections.btf),
+            };
+            let image = Image {
+                machine: sections.machine,
+                build_id: sections.build_id.to_vec(),
+                base_address: sections.base_address(),
+                sections: sections.text_sections(),
+            };
+            return Self::from_inline(sections.inline, &base.map_err(in_btf)?, image);
+        };
+        let ext = Ext::parse(ext_data)?;
+        for (count, checkpoints) in [(ext.base_types, ext.base_checkpoints), (ext.split_types, ext.split_checkpoints)] {
+            if count.div_ceil(CHECKPOINT_STRIDE) as usize != checkpoints.len() {
+                return Err(FileError::Table("type"));
+            }
+        }
+        let base = Btf::with_checkpoints(sections.btf, kernel, ext.base_types, ext.base_checkpoints).map_err(in_btf)?;
+        let btf = Btf::with_checkpoints(sections.inline, Some(&base), ext.split_types, ext.split_checkpoints)
+            .map_err(in_inline)?;
+        let strings = btf.strings().continued(ext.strings).ok_or(FileError::Table("string"))?;
+        let mut text = Vec::with_capacity(ext.sections.len());
+        let mut next = 0u32;
+        for (nth, raw) in ext.sections.iter().enumerate() {
+            let entries = btf.ty(raw.locsec.get()).map(|ty| ty.locsec()).unwrap_or_default();
+            let name = strings.get(raw.name.get());
+            let (true, true, Some(name)) = (raw.first.get() == next, raw.count.get() as usize == entries.len(), name)
+            else {
+                return Err(FileError::corrupt("section", nth as u32));
+            };
+            text.push(TextSection {
+                name,
+                address: wide(raw.address_low, raw.address_high),
+                size: wide(raw.size_low, raw.size_high),
+                first: next,
+                entries,
+            });
+            next = next.checked_add(raw.count.get()).ok_or(FileError::Table("section"))?;
+        }
+        if next as usize != ext.sites.len() {
+            return Err(FileError::Table("site"));
+        }
+        Ok(SiteFile {
+            machine: sections.machine,
+            build_id: Cow::Borrowed(sections.build_id),
+            base_address: ext.base_address,
+            base,
+            btf,
+            strings,
+            sections: text,
+            site_count: next,
+            index: Index::Stored { functions: ext.functions, runs: ext.runs },
+            ext: Some(ext),
+            sizes: Sizes { btf: sections.btf.len(), inline: sections.inline.len(), ext: ext_data.len() },
+        })
+    }
+
+    /// Opens split BTF with sites that comes without a companion section, such as `/sys/kernel/btf/vmlinux.inline`.
+    /// Everything that only the companion section knows is unknown: kinds, containers, source lines, reasons.
+    ///
+    /// # Errors
+    /// If the split BTF is malformed, a site's function is not a FUNC, or a section's address is not given.
+    pub fn from_inline(inline: &'a [u8], base: &Btf<'a>, image: Image) -> Result<SiteFile<'a>, FileError> {
+        let btf =
+            Btf::parse_split(inline, base).map_err(|source| FileError::Btf { section: super::elf::INLINE, source })?;
+        let mut sections = Vec::new();
+        let mut site_count = 0u32;
+        for ty in btf.types().filter(|ty| ty.kind() == Kind::Locsec) {
+            let (name, entries) = (text_section_name(ty.name()), ty.locsec());
+            let known = image.sections.iter().find(|section| section.name == name);
+            let known = known.ok_or_else(|| FileError::UnknownSection(name.to_owned()))?;
+            sections.push(TextSection { name, address: known.address, size: known.size, first: site_count, entries });
+            site_count += entries.len() as u32;
+        }
+        let index = build_index(&btf, &sections)?;
+        Ok(SiteFile {
+            machine: image.machine,
+            build_id: Cow::Owned(image.build_id),
+            base_address: image.base_address,
+            base: base.clone(),
+            strings: btf.strings(),
+            btf,
+            sections,
+            site_count,
+            index,
+            ext: None,
+            sizes: Sizes { btf: 0, inline: inline.len(), ext: 0 },
+        })
+    }
+
+    /// The architecture.
+    pub fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    /// The GNU build id of the image; empty if it has none.
+    pub fn build_id(&self) -> &[u8] {
+        &self.build_id
+    }
+
+    /// The image's own BTF.
+    pub fn base_btf(&self) -> &Btf<'a> {
+        &self.base
+    }
+
+    /// The split BTF with the sites; types of the base are found through it too.
+    pub fn btf(&self) -> &Btf<'a> {
+        &self.btf
+    }
+
+    /// Link-time address of the image's base (`_text`).
+    pub fn base_address(&self) -> u64 {
+        self.base_address
+    }
+
+    /// Text sections that have sites.
+    pub fn sections(&self) -> &[TextSection<'a>] {
+        &self.sections
+    }
+
+    /// The image's out-of-line symbols, by address: those that contain sites, and those that may be bodies of which no
+    /// site tells. None without the companion section. Damaged ones are left out.
+    pub fn containers(&self) -> impl Iterator<Item = ContainerRef<'a>> + '_ {
+        let table = self.ext.as_ref().map_or(&[][..], |ext| ext.containers);
+        table.iter().filter_map(|raw| ContainerRef::read(self, raw))
+    }
+
+    /// Whether the companion section is there: kinds, containers, source lines and reasons are known.
+    pub fn is_complete(&self) -> bool {
+        self.ext.is_some()
+    }
+
+    /// How large the parts are.
+    pub fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// How many sites there are.
+    pub fn site_count(&self) -> u32 {
+        self.site_count
+    }
+
+    /// One site by its index.
+    ///
+    /// # Errors
+    /// If there is no such site or its data are damaged.
+    pub fn site(&self, index: u32) -> Result<SiteRef<'_, 'a>, FileError> {
+        SiteRef::read(self, index)
+    }
+
+    /// All sites, by index: section by section, each sorted by function.
+    pub fn sites(&self) -> impl ExactSizeIterator<Item = Result<SiteRef<'_, 'a>, FileError>> + '_ {
+        (0..self.site_count).map(|index| self.site(index))
+    }
+
+    /// How many functions there are: of distinct name or prototype.
+    pub fn function_count(&self) -> u32 {
+        match &self.index {
+            // The last record only ends the ranges of the one before.
+            Index::Stored { functions, .. } => functions.len().saturating_sub(1) as u32,
+            Index::Built { functions, .. } => functions.len() as u32,
+        }
+    }
+
+    /// One function by its place in the order of names.
+    ///
+    /// # Errors
+    /// If there is no such function or its data are damaged.
+    pub fn function(&self, nth: u32) -> Result<FunctionRef<'_, 'a>, FileError> {
+        let corrupt = || FileError::corrupt("function", nth);
+        let at = nth as usize;
+        match &self.index {
+            Index::Stored { functions, runs } => {
+                let (row, end) = functions.get(at).zip(functions.get(at + 1)).ok_or_else(corrupt)?;
+                let name = self.strings.get(row.name.get()).ok_or_else(corrupt)?;
+                let declarations = (row.declarations.get(), end.declarations.get());
+                let known = self.ext.map_or(0, |ext| ext.declarations.len());
+                let run_range = (row.runs.get(), end.runs.get());
+                let ordered = |(a, b): (u32, u32), count: usize| a <= b && b as usize <= count;
+                if !ordered(run_range, runs.len()) || !ordered(declarations, known) {
+                    return Err(corrupt());
+                }
+                Ok(FunctionRef::new(self, nth, name, row.func.get(), run_range, declarations))
+            }
+            Index::Built { functions, .. } => {
+                let row = functions.get(at).ok_or_else(corrupt)?;
+                Ok(FunctionRef::new(self, nth, row.name, row.func, row.runs, (0, 0)))
+            }
+        }
+    }
+
+    /// All functions, in the order of their names.
+    pub fn all_functions(&self) -> impl ExactSizeIterator<Item = Result<FunctionRef<'_, 'a>, FileError>> + '_ {
+        (0..self.function_count()).map(|nth| self.function(nth))
+    }
+
+    /// The functions of a name: several if their prototypes differ, none if there is none.
+    ///
+    /// # Errors
+    /// If data on the way are damaged.
+    pub fn functions(&self, name: &str) -> Result<Vec<FunctionRef<'_, 'a>>, FileError> {
+        let (mut low, mut high) = (0, self.function_count());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.function(middle)?.name().as_bytes() < name.as_bytes() {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let mut found = Vec::new();
+        for nth in low..self.function_count() {
+            let function = self.function(nth)?;
+            if function.name() != name {
+                break;
+            }
+            found.push(function);
+        }
+        Ok(found)
+    }
+
+    /// The functions' names, sorted, each once. Damaged ones are left out.
+    pub fn function_names(&self) -> impl Iterator<Item = &'a str> + '_ {
+        let mut last = None;
+        self.all_functions().filter_map(move |function| {
+            let name = function.ok()?.name();
+            (last.replace(name) != Some(name)).then_some(name)
+        })
+    }
+
+    /// Names like one that is not there, the likeliest first, at most so many.
+    pub fn nearest_names(&self, name: &str, count: usize) -> Vec<&'a str> {
+        super::nearest::nearest(self.function_names(), name, count)
+    }
+
+    /// A run of sites of one function: first and count, inside of the sites.
+    pub(super) fn run(&self, nth: u32) -> Result<(u32, u32), FileError> {
+        let run = match &self.index {
+            Index::Stored { runs, .. } => runs.get(nth as usize).map(|run| (run.first.get(), run.count.get())),
+            Index::Built { runs, .. } => runs.get(nth as usize).copied(),
+        };
+        let inside = |(first, count): &(u32, u32)| first.checked_add(*count).is_some_and(|end| end <= self.site_count);
+        run.filter(inside).ok_or(FileError::Corrupt { what: "run", index: nth })
+    }
+
+    /// The section and the LOCSEC's entry of a site.
+    pub(super) fn entry(&self, index: u32) -> Option<(usize, &'a LocsecEntry)> {
+        let after = self.sections.partition_point(|section| section.first <= index);
+        // Sections without sites share their first index with the next: the last of them holds it.
+        let nth = after.checked_sub(1)?;
+        let section = &self.sections[nth];
+        let entry = section.entries.get((index - section.first) as usize)?;
+        Some((nth, entry))
+    }
+}
+
+/// Groups the sites of data without a companion section by function.
+fn build_index<'a>(btf: &Btf<'a>, sections: &[TextSection<'a>]) -> Result<Index<'a>, FileError> {
+    let mut by_func: HashMap<TypeId, Vec<(u32, u32)>> = HashMap::new();
+    for section in sections {
+        let mut first = section.first;
+        for run in section.entries.chunk_by(|a, b| a.func() == b.func()) {
+            by_func.entry(run[0].func()).or_default().push((first, run.len() as u32));
+            first += run.len() as u32;
+        }
+    }
+    let mut named = Vec::with_capacity(by_func.len());
+    for (func, runs) in by_func {
+        let ty = btf.ty(func).filter(|ty| ty.kind() == Kind::Func);
+        let ty = ty.ok_or(FileError::Corrupt { what: "function type", index: func })?;
+        named.push((ty.name(), func, runs));
+    }
+    named.sort_unstable();
+    let (mut functions, mut all_runs) = (Vec::with_capacity(named.len()), Vec::new());
+    for (name, func, runs) in named {
+        let first = all_runs.len() as u32;
+        all_runs.extend(runs);
+        functions.push(BuiltFunction { name, func, runs: (first, all_runs.len() as u32) });
+    }
+    Ok(Index::Built { functions, runs: all_runs })
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! All sites of one kernel image or module, in memory: what the encoder makes and a site file is written from.
+
+use crate::btf::{SplitBtf, TypeId};
+use crate::location::Argument;
+use crate::machine::Machine;
+use crate::site::{Site, Unprobeable};
+
+/// All sites of one kernel image or module.
+#[derive(Debug, Clone)]
+pub struct SiteSet {
+    /// The architecture.
+    pub machine: Machine,
+    /// The GNU build id of the image.
+    pub build_id: Vec<u8>,
+    /// Link-time address of the image's base (`_text`): what [`crate::Location::Address`] is encoded relative to.
+    pub base: u64,
+    /// The image's own BTF: the types that everything here refers to. Copied into the site file.
+    pub base_btf: Vec<u8>,
+    /// New types, FUNCs and FUNC_PROTOs over the base.
+    pub types: SplitBtf,
+    /// Executable sections that hold sites.
+    pub sections: Vec<Section>,
+    /// Functions that have sites.
+    pub functions: Vec<Function>,
+    /// Distinct location prototypes: per parameter its location or the reason why there is none.
+    pub prototypes: Vec<Box<[Argument]>>,
+    /// Out-of-line symbols: those that contain sites, and those that may be bodies of which no site tells.
+    pub containers: Vec<Container>,
+    /// Names of source files.
+    pub files: Vec<String>,
+    /// The sites.
+    pub sites: Vec<Site>,
+}
+
+/// An executable section of the image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// Name, such as `.text`.
+    pub name: String,
+    /// Link-time address. In a relocatable module 0.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// A function that has sites.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    /// Name in the source.
+    pub name: String,
+    /// BTF FUNC, in the base or the split part. Several functions of one name and prototype share one.
+    pub func: TypeId,
+}
+
+/// An out-of-line symbol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    /// Symbol name.
+    pub name: String,
+    /// Link-time address.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Why its first byte cannot be probed, if so.
+    pub unprobeable: Option<Unprobeable>,
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Random site sets, and the walk over everything that a file offers.
+
+// Each test binary uses its part of this.
+#![allow(dead_code)]
+
+pub(crate) mod exercise;
+
+use proptest::prelude::*;
+use siteseer_sites::btf::{Btf, IntEncoding, Kind, Linkage, SplitBtf, TypeId};
+use siteseer_sites::set::{Container, Function, Section};
+use siteseer_sites::site::SourceLine;
+use siteseer_sites::*;
+
+pub(crate) const BASE: u64 = 0xffff_ffff_8100_0000;
+
+/// A base with a few types and 8 FUNCs named `base0` and so on.
+pub(crate) fn base_btf() -> (Vec<u8>, Vec<(String, TypeId)>) {
+    let mut b = SplitBtf::standalone();
+    let int = b.int("int", 4, 32, IntEncoding::SIGNED);
+    let ptr = b.modifier(Kind::Ptr, int);
+    let mut funcs = Vec::new();
+    for n in 0..8 {
+        let params: Vec<(String, TypeId)> = (0..n).map(|i| (format!("arg{i}"), ptr)).collect();
+        let proto = b.func_proto(int, &params, false);
+        let name = format!("base{n}");
+        let func = b.func(&name, proto, Linkage::Static);
+        funcs.push((name, func));
+    }
+    (b.to_bytes(), funcs)
+}
+
+fn op(choice: u8, value: u64) -> Op {
+    match choice % 25 {
+        0 => Op::Constant(value),
+        1 => Op::Address(BASE.wrapping_add(value & 0xffff_ffff)),
+        2 => Op::Register((value % 17) as u16),
+        3 => Op::Load([1, 2, 4, 8][(value % 4) as usize]),
+        4 => Op::ZeroExtend((value % 63 + 1) as u8),
+        5 => Op::SignExtend((value % 63 + 1) as u8),
+        6 => Op::Neg,
+        7 => Op::Not,
+        8 => Op::Add,
+        9 => Op::Sub,
+        10 => Op::Mul,
+        11 => Op::DivU,
+        12 => Op::ModU,
+        13 => Op::And,
+        14 => Op::Or,
+        15 => Op::Xor,
+        16 => Op::Shl,
+        17 => Op::Shr,
+        18 => Op::Sar,
+        19 => Op::Eq,
+        20 => Op::Ne,
+        21 => Op::LtS,
+        22 => Op::LeS,
+        23 => Op::LtU,
+        _ => Op::LeU,
+    }
+}
+
+/// A well-formed program of what the choices allow.
+fn program(choices: &[(u8, u64)]) -> Box<[Op]> {
+    let mut program = vec![Op::Register(1)];
+    let mut depth = 1;
+    for (choice, value) in choices {
+        let op = op(*choice, *value);
+        if depth >= op.arity() && depth - op.arity() < Op::MAX_DEPTH {
+            depth = depth - op.arity() + 1;
+            program.push(op);
+        }
+    }
+    program.extend(std::iter::repeat_n(Op::Xor, depth - 1));
+    assert!(Op::check(&program, Machine::X86_64));
+    program.into()
+}
+
+fn located() -> BoxedStrategy<Located> {
+    let sizes = prop_oneof![Just(1u32), Just(2), Just(4), Just(8), Just(16), 0u32..40];
+    let register = 0u16..40;
+    let location = prop_oneof![
+        any::<u64>().prop_map(Location::Constant),
+        (0u64..300).prop_map(Location::Constant),
+        any::<i8>().prop_map(|v| Location::Constant(v as u64)),
+        any::<u32>().prop_map(|v| Location::Address(BASE.wrapping_add(u64::from(v)))),
+        register.clone().prop_map(Location::Register),
+        (register.clone(), register.clone()).prop_map(|(a, b)| Location::RegisterPair(a, b)),
+        (register.clone(), any::<i32>()).prop_map(|(r, o)| Location::RegisterOffset(r, o)),
+        (register, -64i32..64).prop_map(|(r, o)| Location::Memory(r, o)),
+    ];
+    let plain = (sizes.clone(), any::<bool>(), location).prop_map(|(size, signed, at)| Located { size, signed, at });
+    let steps = prop::collection::vec((any::<u8>(), any::<u64>()), 0..12);
+    let computed = (sizes, any::<bool>(), prop::collection::vec(steps, 5)).prop_map(|(size, signed, steps)| {
+        let slots = size.div_ceil(8).max(1) as usize;
+        let slots = steps.iter().take(slots).map(|s| program(s)).collect();
+        Located { size, signed, at: Location::Computed(Computed { slots }) }
+    });
+    prop_oneof![3 => plain, 1 => computed].boxed()
+}
+
+fn argument() -> BoxedStrategy<Argument> {
+    prop_oneof![
+        3 => located().prop_map(Ok),
+        1 => prop::sample::select(&Missing::ALL[..]).prop_map(Err),
+    ]
+    .boxed()
+}
+
+/// The numbers of a site, before they are bent to what there is.
+type SiteNumbers = ((u32, u8, u32, u8), (u16, u32, u32), [u32; 4], (Option<u32>, u8, u8));
+
+fn site_numbers() -> impl Strategy<Value = SiteNumbers> {
+    (
+        (any::<u32>(), 0u8..3, 0u32..0x1000, any::<u8>()),
+        (any::<u16>(), any::<u32>(), any::<u32>()),
+        [0..u32::MAX, 0..200_000, 0..u32::MAX, 0..3000],
+        (any::<Option<u32>>(), 0u8..16, 0u8..13),
+    )
+}
+
+/// A random set of sites that does not contradict itself.
+pub(crate) fn site_set() -> impl Strategy<Value = SiteSet> {
+    let prototypes = prop::collection::vec(prop::collection::vec(argument(), 0..5), 1..8);
+    let new_functions = prop::collection::vec((0u8..6, 0usize..4), 0..6);
+    let containers = prop::collection::vec((0u8..8, 0u64..0x3000, 0u64..0x1_0000), 1..6);
+    let sites = prop::collection::vec(site_numbers(), 0..50);
+    let parts = (prototypes, new_functions, containers, sites, 1usize..4, 1usize..5);
+    parts.prop_map(|(prototypes, new_functions, containers, sites, sections, files)| {
+        let (base_btf, base_functions) = base_btf();
+        let mut types = SplitBtf::new(&Btf::parse(&base_btf).unwrap());
+        let mut functions: Vec<Function> =
+            base_functions.into_iter().map(|(name, func)| Function { name, func }).collect();
+        for (name, params) in new_functions {
+            // Some bear a name of the base's, some each other's.
+            let name = if name < 2 { format!("base{name}") } else { format!("new{name}") };
+            let params: Vec<(String, TypeId)> = (0..params).map(|i| (format!("p{i}"), 1)).collect();
+            let proto = types.func_proto(2, &params, params.len() == 3);
+            let func = types.func(&name, proto, Linkage::Static);
+            functions.push(Function { name, func });
+        }
+        let sections: Vec<Section> = [".text", ".init.text", ".text.unlikely"][..sections]
+            .iter()
+            .enumerate()
+            .map(|(i, name)| Section { name: (*name).into(), address: BASE + 0x1000 * i as u64, size: 0x1000 })
+            .collect();
+        let containers: Vec<Container> = containers
+            .into_iter()
+            .map(|(name, offset, size)| Container {
+                name: format!("symbol{name}"),
+                address: BASE + offset,
+                size,
+                unprobeable: Unprobeable::from_code((size % 16) as u8),
+            })
+            .collect();
+        let files: Vec<String> = (0..files).map(|i| format!("kernel/file{i}.c")).collect();
+        let count = sites.len() as u32;
+        let sites = sites
+            .into_iter()
+            .map(|((function, kind, offset, moved), (section, prototype, container), lines, (parent, marks, why))| {
+                let section = section % sections.len() as u16;
+                let line = |file: u32, line| match file as usize % (files.len() + 1) {
+                    0 => SourceLine::UNKNOWN,
+                    n => SourceLine { file: n as u32 - 1, line },
+                };
+                Site {
+                    function: function % functions.len() as u32,
+                    kind: SiteKind::from_code(kind).unwrap(),
+                    address: sections[usize::from(section)].address + u64::from(offset),
+                    moved,
+                    section,
+                    prototype: prototype % prototypes.len() as u32,
+                    container: container % containers.len() as u32,
+                    source: line(lines[0], lines[1]),
+                    declared: line(lines[2], lines[3]),
+                    parent: parent.map(|p| p % count),
+                    marks: Marks(marks),
+                    unprobeable: Unprobeable::from_code(why),
+                }
+            })
+            .collect();
+        SiteSet {
+            machine: Machine::X86_64,
+            build_id: (0..20).collect(),
+            base: BASE,
+            base_btf,
+            types,
+            sections,
+            functions,
+            prototypes: prototypes.into_iter().map(Vec::into_boxed_slice).collect(),
+            containers,
+            files,
+            sites,
+        }
+    })
+}

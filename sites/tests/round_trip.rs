@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What is written is read: random site sets through the site file and through the upstream part alone.
+
+mod common;
+
+use common::{exercise, site_set};
+use proptest::prelude::*;
+use siteseer_sites::btf::{Btf, loc::canonical_constant};
+use siteseer_sites::file::{self, FunctionRef, Image, SiteFile, SiteRef};
+use siteseer_sites::site::SourceLine;
+use siteseer_sites::*;
+use std::collections::HashMap;
+
+/// A site as both sides can tell it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Told {
+    function: (String, u32),
+    section: String,
+    address: u64,
+    entry: u64,
+    kind: Option<SiteKind>,
+    arguments: String,
+    container: Option<(String, u64, u64)>,
+    source: Option<(String, u32)>,
+    declared: Option<(String, u32)>,
+    parent: Option<(u32, u64)>,
+    marks: u8,
+    unprobeable: Option<Unprobeable>,
+}
+
+/// An argument as it comes back: constants as their size extends them.
+fn canonical(argument: &Argument) -> Argument {
+    let mut argument = argument.clone();
+    if let Ok(Located { size: size @ 1..=8, signed, at: Location::Constant(value) }) = &mut argument {
+        *value = canonical_constant(*value, *size, *signed);
+    }
+    argument
+}
+
+fn told_by_set(set: &SiteSet) -> Vec<Told> {
+    let line = |line: SourceLine| set.files.get(line.file as usize).map(|file| (file.clone(), line.line));
+    let func = |site: &Site| set.functions[site.function as usize].func;
+    let mut all: Vec<Told> = set
+        .sites
+        .iter()
+        .map(|site| {
+            let container = &set.containers[site.container as usize];
+            let arguments: Vec<Argument> = set.prototypes[site.prototype as usize].iter().map(canonical).collect();
+            Told {
+                function: (set.functions[site.function as usize].name.clone(), func(site)),
+                section: set.sections[usize::from(site.section)].name.clone(),
+                address: site.address,
+                entry: site.address - u64::from(site.moved),
+                kind: Some(site.kind),
+                arguments: format!("{arguments:?}"),
+                container: Some((container.name.clone(), container.address, container.size)),
+                source: line(site.source),
+                declared: line(site.declared),
+                parent: site.parent.map(|p| (func(&set.sites[p as usize]), set.sites[p as usize].address)),
+                marks: site.marks.0,
+                unprobeable: site.unprobeable,
+            }
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+fn told_by_site(file: &SiteFile<'_>, function: &FunctionRef<'_, '_>, site: &SiteRef<'_, '_>) -> Told {
+    assert_eq!(site.function_name(), function.name());
+    let parent = site.parent().map(|index| file.site(index).unwrap());
+    Told {
+        function: (function.name().to_owned(), function.func()),
+        section: site.section().name.to_owned(),
+        address: site.address(),
+        entry: site.entry_address(),
+        kind: site.kind(),
+        arguments: format!("{:?}", site.arguments().unwrap()),
+        container: site.container().map(|c| (c.name.to_owned(), c.address, u64::from(c.size))),
+        source: site.source().map(|s| (s.file.to_owned(), s.line)),
+        declared: site.declared().unwrap().map(|s| (s.file.to_owned(), s.line)),
+        parent: parent.map(|p| (p.func(), p.address())),
+        marks: site.marks().0,
+        unprobeable: site.unprobeable(),
+    }
+}
+
+fn told_by_file(file: &SiteFile<'_>) -> Vec<Told> {
+    let mut all = Vec::new();
+    for function in file.all_functions() {
+        let function = function.unwrap();
+        let sites: Vec<Told> = function.sites().map(|site| told_by_site(file, &function, &site.unwrap())).collect();
+        assert_eq!(sites.len(), function.site_count().unwrap() as usize);
+        all.extend(sites);
+    }
+    all.sort();
+    all
+}
+
+fn check_order(file: &SiteFile<'_>) {
+    for section in file.sections() {
+        let keys: Vec<_> = section
+            .sites()
+            .map(|index| file.site(index).unwrap())
+            .map(|site| (site.func(), site.section_offset(), site.loc_proto()))
+            .collect();
+        assert!(keys.is_sorted(), "{keys:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn site_files_tell_the_set(set in site_set()) {
+        let bytes = file::write(&set).unwrap();
+        prop_assert_eq!(&bytes, &file::write(&set).unwrap());
+        let file = SiteFile::parse(&bytes).unwrap();
+        prop_assert_eq!(file.machine(), set.machine);
+        prop_assert_eq!(file.build_id(), &set.build_id[..]);
+        prop_assert_eq!(file.base_address(), set.base);
+        prop_assert_eq!(file.site_count() as usize, set.sites.len());
+        prop_assert_eq!(told_by_file(&file), told_by_set(&set));
+        check_order(&file);
+        exercise::exercise_file(&file).unwrap();
+
+        // By name: all functions of that name, and no others.
+        let mut names: HashMap<&str, Vec<u32>> = HashMap::new();
+        for function in &set.functions {
+            let funcs = names.entry(&function.name).or_default();
+            if !funcs.contains(&function.func) {
+                funcs.push(function.func);
+            }
+        }
+        for (name, funcs) in &mut names {
+            funcs.sort_unstable();
+            let found: Vec<u32> = file.functions(name).unwrap().iter().map(|f| f.func()).collect();
+            prop_assert_eq!(&found, funcs);
+        }
+        prop_assert!(file.functions("base").unwrap().is_empty());
+        prop_assert!(file.functions("zzz").unwrap().is_empty());
+        prop_assert_eq!(file.function_names().count(), names.len());
+
+        // Sites by index know their declaration without their function, too.
+        for site in file.sites() {
+            let site = site.unwrap();
+            let function = file.functions(site.function_name()).unwrap().into_iter().find(|f| f.func() == site.func());
+            let through = function.unwrap().sites().map(Result::unwrap).find(|s| s.index() == site.index());
+            prop_assert_eq!(through.unwrap().declared().unwrap(), site.declared().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_prototype_key_stands_for_the_arguments(set in site_set()) {
+        let bytes = file::write(&set).unwrap();
+        let file = SiteFile::parse(&bytes).unwrap();
+        let mut by_key = HashMap::new();
+        let mut by_arguments = HashMap::new();
+        for site in file.sites() {
+            let site = site.unwrap();
+            let (key, arguments) = (site.prototype_key(), site.arguments().unwrap());
+            prop_assert_eq!(by_key.entry(key).or_insert_with(|| arguments.clone()), &arguments);
+            prop_assert_eq!(*by_arguments.entry(arguments).or_insert(key), key);
+        }
+    }
+
+    #[test]
+    fn the_upstream_part_tells_what_it_can(set in site_set()) {
+        let inline = file::write_raw(&set).unwrap();
+        let base = Btf::parse(&set.base_btf).unwrap();
+        let image = Image {
+            machine: set.machine,
+            build_id: set.build_id.clone(),
+            base_address: set.base,
+            sections: set.sections.clone(),
+        };
+        let used: Vec<_> = set.sections.iter().map(|s| s.name.as_str()).collect();
+        for name in file::section_names(&inline, &base).unwrap() {
+            prop_assert!(used.contains(&name));
+        }
+        let file = SiteFile::from_inline(&inline, &base, image).unwrap();
+        let mut expected: Vec<Told> = told_by_set(&set);
+        for told in &mut expected {
+            // What only the companion section knows.
+            *told = Told {
+                entry: told.address,
+                kind: None,
+                container: None,
+                source: None,
+                declared: None,
+                parent: None,
+                marks: 0,
+                unprobeable: None,
+                arguments: String::new(),
+                ..told.clone()
+            };
+        }
+        expected.sort();
+        let mut found = told_by_file(&file);
+        found.iter_mut().for_each(|told| told.arguments.clear());
+        found.sort();
+        prop_assert_eq!(found, expected);
+        check_order(&file);
+        // Arguments: those of upstream's shapes as they are, the others unknown.
+        let whole = file::write(&set).unwrap();
+        let whole = SiteFile::parse(&whole).unwrap();
+        for (ours, site) in whole.sites().zip(file.sites()) {
+            let (ours, site) = (ours.unwrap(), site.unwrap());
+            prop_assert_eq!((ours.func(), ours.address()), (site.func(), site.address()));
+            for (ours, argument) in ours.arguments().unwrap().into_iter().zip(site.arguments().unwrap()) {
+                match argument {
+                    Err(reason) => {
+                        prop_assert_eq!(reason, Missing::Unknown);
+                        let shape = ours.ok().and_then(|l| siteseer_sites::btf::loc::to_upstream(&l, set.base));
+                        prop_assert_eq!(shape, None);
+                    }
+                    located => prop_assert_eq!(located, ours),
+                }
+            }
+        }
+    }
+}
