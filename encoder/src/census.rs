@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What was encoded, in numbers.
+//!
+//! Two totals anchor the census: every `DW_TAG_inlined_subroutine` with an address is a site, and every formal
+//! parameter of its abstract function is an argument, also those that the copy does not mention. Each argument is
+//! either located, under exactly one kind, or unavailable, under exactly one reason, and the sums add up.
+//! Some copies are counted though they are in no set, because the body goes on there instead of starting (see
+//! `split`). Out-of-line sites are counted apart: most functions have one, and it is an entry only if its name does not tell.
+
+use siteseer_sites::location::{Location, LocationKind, Missing};
+use siteseer_sites::{Marks, SiteKind, SiteSet, Unprobeable};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What was encoded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Distinct functions that have sites.
+    pub functions: u64,
+    /// Distinct location prototypes.
+    pub prototypes: u64,
+    /// Inline sites.
+    pub sites: SiteCensus,
+    /// Arguments of inline sites.
+    pub arguments: ArgumentCensus,
+    /// Sites out of line.
+    pub out_of_line: OutOfLineCensus,
+}
+
+/// Inline sites.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SiteCensus {
+    /// All of them.
+    pub total: u64,
+    /// Those that are in no set: the body does not start there, it is the rest of a function that was split.
+    pub rests: u64,
+    /// Those that have all their arguments located, or none at all to locate.
+    pub all_arguments: u64,
+    /// Those that can be probed.
+    pub probeable: u64,
+    /// The others, by reason.
+    pub unprobeable: BTreeMap<Unprobeable, u64>,
+    /// Those whose code no longer runs once the kernel is up.
+    pub dead: u64,
+    /// Those whose probe was moved forward.
+    pub moved: u64,
+    /// Those that may be hit more than once a call.
+    pub may_repeat: u64,
+    /// Those whose entry the debug information does not tell for certain.
+    pub entry_uncertain: u64,
+    /// Those with an argument that is located one view after the entry.
+    pub late_view: u64,
+    /// Inlined copies that are no sites: their address is not in the image's text.
+    pub outside_text: u64,
+    /// Inlined copies that are no sites: what they are copies of cannot be read.
+    pub without_origin: u64,
+}
+
+/// Arguments of inline sites.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ArgumentCensus {
+    /// All of them.
+    pub total: u64,
+    /// Those for which the debug information has any location at the entry; entry values and implicit pointers aside.
+    pub usable: u64,
+    /// Those of them that are located.
+    pub located_of_usable: u64,
+    /// All that are located.
+    pub located: u64,
+    /// Those of them that are located because the probe was moved.
+    pub gained_by_moving: u64,
+    /// The located ones by kind.
+    pub by_location: BTreeMap<LocationKind, u64>,
+    /// The computed ones by shape, most frequent first.
+    pub computed_shapes: Vec<(String, u64)>,
+    /// The others by reason.
+    pub unavailable: BTreeMap<Missing, u64>,
+}
+
+/// Sites out of line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OutOfLineCensus {
+    /// Bodies that have an entry because their name alone cannot tell.
+    pub bodies: u64,
+    /// Clones.
+    pub clones: u64,
+    /// Those of both whose signature the compiler changed.
+    pub signature_changed: u64,
+    /// Arguments of both.
+    pub arguments: u64,
+    /// Those that are located.
+    pub located: u64,
+    /// The others by reason.
+    pub unavailable: BTreeMap<Missing, u64>,
+}
+
+/// What the sites themselves do not tell.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Counts {
+    pub(crate) rests: u64,
+    pub(crate) outside_text: u64,
+    pub(crate) without_origin: u64,
+    pub(crate) usable: u64,
+    pub(crate) located_of_usable: u64,
+    pub(crate) gained_by_moving: u64,
+}
+
+impl Counts {
+    pub(crate) fn plus(self, other: Counts) -> Counts {
+        Counts {
+            rests: self.rests + other.rests,
+            outside_text: self.outside_text + other.outside_text,
+            without_origin: self.without_origin + other.without_origin,
+            usable: self.usable + other.usable,
+            located_of_usable: self.located_of_usable + other.located_of_usable,
+            gained_by_moving: self.gained_by_moving + other.gained_by_moving,
+        }
+    }
+}
+
+impl Census {
+    /// Counts a set.
+    pub(crate) fn take(set: &SiteSet, counts: Counts) -> Census {
+        let mut census = Census {
+            functions: set.functions.len() as u64,
+            prototypes: set.prototypes.len() as u64,
+            ..Census::default()
+        };
+        // How many inline and out-of-line sites have each location prototype.
+        let mut uses = vec![(0u64, 0u64); set.prototypes.len()];
+        let sites = &mut census.sites;
+        sites.rests = counts.rests;
+        sites.outside_text = counts.outside_text;
+        sites.without_origin = counts.without_origin;
+        for site in &set.sites {
+            let uses = &mut uses[site.prototype as usize];
+            match site.kind {
+                SiteKind::Inline => uses.0 += 1,
+                SiteKind::Body => census.out_of_line.bodies += 1,
+                SiteKind::Clone => census.out_of_line.clones += 1,
+            }
+            if site.kind != SiteKind::Inline {
+                uses.1 += 1;
+                census.out_of_line.signature_changed += u64::from(site.marks.contains(Marks::SIGNATURE_CHANGED));
+                continue;
+            }
+            sites.total += 1;
+            match site.unprobeable {
+                None => sites.probeable += 1,
+                Some(reason) => {
+                    *sites.unprobeable.entry(reason).or_default() += 1;
+                    sites.dead += u64::from(reason.is_dead());
+                }
+            }
+            sites.moved += u64::from(site.moved > 0);
+            sites.may_repeat += u64::from(site.marks.contains(Marks::MAY_REPEAT));
+            sites.entry_uncertain += u64::from(site.marks.contains(Marks::ENTRY_UNCERTAIN));
+            sites.late_view += u64::from(site.marks.contains(Marks::LATE_VIEW));
+        }
+        let arguments = &mut census.arguments;
+        arguments.usable = counts.usable;
+        arguments.located_of_usable = counts.located_of_usable;
+        arguments.gained_by_moving = counts.gained_by_moving;
+        let mut shapes: BTreeMap<String, u64> = BTreeMap::new();
+        for (prototype, (inline, out_of_line)) in set.prototypes.iter().zip(uses) {
+            if prototype.iter().all(Result::is_ok) {
+                census.sites.all_arguments += inline;
+            }
+            for argument in prototype {
+                arguments.total += inline;
+                census.out_of_line.arguments += out_of_line;
+                match argument {
+                    Ok(located) => {
+                        census.out_of_line.located += out_of_line;
+                        if inline > 0 {
+                            arguments.located += inline;
+                            *arguments.by_location.entry(located.at.kind()).or_default() += inline;
+                            if let Location::Computed(computed) = &located.at {
+                                *shapes.entry(computed.shape()).or_default() += inline;
+                            }
+                        }
+                    }
+                    Err(reason) => {
+                        if inline > 0 {
+                            *arguments.unavailable.entry(*reason).or_default() += inline;
+                        }
+                        if out_of_line > 0 {
+                            *census.out_of_line.unavailable.entry(*reason).or_default() += out_of_line;
+                        }
+                    }
+                }
+            }
+        }
+        arguments.computed_shapes = shapes.into_iter().collect();
+        arguments.computed_shapes.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        census
+    }
+}
+
+/// Shapes of computed locations that the table shows; the rest is one line.
+const SHAPES_SHOWN: usize = 20;
+
+impl fmt::Display for Census {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Census { sites, arguments, out_of_line, .. } = self;
+        let mut table = Table { f, whole: sites.total };
+        table.head("inline sites", sites.total)?;
+        table.line("all arguments located", sites.all_arguments)?;
+        table.line("can be probed", sites.probeable)?;
+        for (reason, count) in &sites.unprobeable {
+            table.line(reason, *count)?;
+        }
+        table.line("no call: the rest of a split function", sites.rests)?;
+        table.line("dead once the kernel is up", sites.dead)?;
+        table.line("probe moved forward", sites.moved)?;
+        table.line("may be hit more than once a call", sites.may_repeat)?;
+        table.line("entry uncertain", sites.entry_uncertain)?;
+        table.line("an argument bound one view after the entry", sites.late_view)?;
+        table.line("(left out: outside the image's text)", sites.outside_text)?;
+        table.line("(left out: abstract function unreadable)", sites.without_origin)?;
+        table.whole = arguments.total;
+        table.head("arguments of inline sites", arguments.total)?;
+        table.line("usable: any location at the entry", arguments.usable)?;
+        table.line("located, of the usable", arguments.located_of_usable)?;
+        table.line("located", arguments.located)?;
+        table.line("located by moving the probe", arguments.gained_by_moving)?;
+        table.head("located, by kind", arguments.located)?;
+        for (kind, count) in &arguments.by_location {
+            table.line(kind.key(), *count)?;
+        }
+        table.head("unavailable, by reason", arguments.total - arguments.located)?;
+        for (reason, count) in &arguments.unavailable {
+            table.line(reason, *count)?;
+        }
+        let computed = arguments.by_location.get(&LocationKind::Computed).copied().unwrap_or(0);
+        table.head("computed, by shape", computed)?;
+        for (shape, count) in arguments.computed_shapes.iter().take(SHAPES_SHOWN) {
+            table.line(shape, *count)?;
+        }
+        let rest: u64 = arguments.computed_shapes.iter().skip(SHAPES_SHOWN).map(|(_, count)| count).sum();
+        if rest > 0 {
+            table.line(&format_args!("{} other shapes", arguments.computed_shapes.len() - SHAPES_SHOWN), rest)?;
+        }
+        table.whole = out_of_line.bodies + out_of_line.clones;
+        table.head("out-of-line sites that a name cannot tell", out_of_line.bodies + out_of_line.clones)?;
+        table.line("bodies", out_of_line.bodies)?;
+        table.line("clones", out_of_line.clones)?;
+        table.line("signature changed", out_of_line.signature_changed)?;
+        table.whole = out_of_line.arguments;
+        table.head("their arguments", out_of_line.arguments)?;
+        table.line("located", out_of_line.located)?;
+        for (reason, count) in &out_of_line.unavailable {
+            table.line(reason, *count)?;
+        }
+        writeln!(f, "{:>10}  functions\n{:>10}  location prototypes", self.functions, self.prototypes)
+    }
+}
+
+/// Lines of a count, a share of the whole and a label.
+struct Table<'f, 'b> {
+    f: &'f mut fmt::Formatter<'b>,
+    whole: u64,
+}
+
+impl Table<'_, '_> {
+    fn head(&mut self, label: &str, count: u64) -> fmt::Result {
+        writeln!(self.f, "{count:>10}          {label}")
+    }
+
+    fn line(&mut self, label: &(impl fmt::Display + ?Sized), count: u64) -> fmt::Result {
+        let share = if self.whole == 0 { 0.0 } else { count as f64 * 100.0 / self.whole as f64 };
+        writeln!(self.f, "{count:>10}  {share:>5.1}%    {label}")
+    }
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Where the probe of an inlined copy goes.
+//!
+//! *The entry.* GCC says where a copy is entered (`DW_AT_entry_pc`), but for two in a hundred; clang never does.
+//! There the text is asked where control comes into the copy's ranges from outside. One answer is the entry. Of
+//! several, the copy's low address is taken if it is one of them, and the site is marked: some calls may go past it.
+//!
+//! *A copy without instructions* at its entry (all of it, or its beginning, was folded into what is around it) still has
+//! an address: of an instruction that is not the copy's. A probe there is hit when control comes to that instruction, and
+//! if it can come by a branch, it may not be by way of the copy: such a site is marked in the same way.
+//!
+//! *Moving.* Clang, and sometimes GCC, locates an argument only a few instructions into the copy, after those
+//! that compute it. The probe may then move forward, inside the basic block, if no instruction that it passes stores to
+//! memory or may leave the block; what was located at the entry must still be where it was; and what is gained
+//! must be the parameter's first location in the block, since a later one may be what the body made of it.
+
+use crate::arguments::{At, Found, Gathered, Given, Surroundings};
+use crate::loclist::{ListEntry, Point};
+use crate::origin::Origin;
+use crate::probeable::Prober;
+use crate::text::{FunctionText, RegisterSet};
+use siteseer_sites::location::{Located, Location, Missing, Op};
+use std::ops::Range;
+
+/// Where a copy is entered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) address: u64,
+    /// Whether calls may be missed there, or hits be none.
+    pub(crate) uncertain: bool,
+}
+
+/// Finds where a copy is entered; `given` is `DW_AT_entry_pc`, `targets` the sorted targets of the function's
+/// branches.
+pub(crate) fn find(
+    given: Option<u64>,
+    body: &[Range<u64>],
+    text: &FunctionText<'_, '_>,
+    targets: &[u64],
+) -> Option<Entry> {
+    let first = body.first().map(|range| range.start);
+    if body.iter().all(Range::is_empty) {
+        let address = given.or(first)?;
+        return Some(Entry { address, uncertain: targets.binary_search(&address).is_ok() });
+    }
+    if let Some(address) = given {
+        let inside = body.iter().any(|range| range.contains(&address));
+        return Some(Entry { address, uncertain: !inside && targets.binary_search(&address).is_ok() });
+    }
+    let low = first?;
+    let entries = text.entries(body);
+    Some(match entries[..] {
+        [] => Entry { address: low, uncertain: body.len() > 1 },
+        [address] => Entry { address, uncertain: false },
+        [address, ..] => Entry { address: if entries.contains(&low) { low } else { address }, uncertain: true },
+    })
+}
+
+/// A better place for the probe, and what is located there.
+#[derive(Debug)]
+pub(crate) struct Moved {
+    pub(crate) address: u64,
+    /// By parameter, what is gained.
+    pub(crate) gained: Vec<(usize, Located)>,
+}
+
+/// Looks for a place in the entry's block where more arguments are located than at the entry.
+pub(crate) fn move_probe<'a>(
+    surroundings: &Surroundings<'_, 'a, '_>,
+    text: &FunctionText<'_, '_>,
+    prober: &mut Prober<'_, '_>,
+    entry: Point,
+    origin: &Origin<'a>,
+    gathered: &Gathered<'a>,
+    found: &[Found],
+) -> Option<Moved> {
+    let first: Vec<(usize, ListEntry<'a>)> = found
+        .iter()
+        .enumerate()
+        .filter(|(_, found)| found.argument == Err(Missing::NotAtEntry))
+        .filter_map(|(index, _)| match &gathered.given[index] {
+            Given::List(range) => Some((index, first_after(gathered.list(range), entry.address)?)),
+            _ => None,
+        })
+        .collect();
+    let nearest = first.iter().map(|(_, entry)| entry.begin.address).min()?;
+    let farthest = entry.address.saturating_add(u64::from(u8::MAX));
+    if nearest > farthest {
+        return None;
+    }
+    let needed =
+        found.iter().filter_map(|found| found.argument.as_ref().ok()).fold(RegisterSet::default(), registers_of);
+    let entry_is_refused = prober.check(text, entry.address).is_some();
+    let mut written = RegisterSet::default();
+    let mut best: Option<Moved> = None;
+    for step in text.walk_block(entry.address) {
+        if step.ends || step.stores {
+            break;
+        }
+        written = written.union(step.writes);
+        if intersect(written, needed, surroundings) || step.next > farthest {
+            break;
+        }
+        if step.next < nearest {
+            continue;
+        }
+        let at = At::new(surroundings, step.next);
+        let gained: Vec<(usize, Located)> = first
+            .iter()
+            .filter(|(_, entry)| holds_somewhere_at(entry, step.next))
+            .filter_map(|(index, entry)| Some((*index, at.lower(entry.expression, &origin.parameters[*index]).ok()?)))
+            .collect();
+        if gained.len() > best.as_ref().map_or(0, |best| best.gained.len())
+            && (entry_is_refused || prober.check(text, step.next).is_none())
+        {
+            best = Some(Moved { address: step.next, gained });
+        }
+    }
+    best
+}
+
+/// The entry of a list that begins first after an address, if it says anything.
+fn first_after<'a>(list: &[ListEntry<'a>], address: u64) -> Option<ListEntry<'a>> {
+    list.iter()
+        .filter(|entry| entry.begin.address > address)
+        .min_by_key(|entry| entry.begin)
+        .copied()
+        .filter(|entry| !entry.is_empty())
+}
+
+/// Whether an entry holds at an address, at whichever view.
+fn holds_somewhere_at(entry: &ListEntry<'_>, address: u64) -> bool {
+    entry.covers(address) || (entry.begin.address == address && entry.begin < entry.end)
+}
+
+/// Adds the registers that a location is computed from.
+fn registers_of(mut set: RegisterSet, located: &Located) -> RegisterSet {
+    match &located.at {
+        Location::Constant(_) | Location::Address(_) => {}
+        Location::Register(a) | Location::RegisterOffset(a, _) | Location::Memory(a, _) => set.insert(*a),
+        Location::RegisterPair(a, b) => {
+            set.insert(*a);
+            set.insert(*b);
+        }
+        Location::Computed(computed) => {
+            for op in computed.slots.iter().flatten() {
+                if let Op::Register(register) = op {
+                    set.insert(*register);
+                }
+            }
+        }
+    }
+    set
+}
+
+fn intersect(a: RegisterSet, b: RegisterSet, surroundings: &Surroundings<'_, '_, '_>) -> bool {
+    let registers = surroundings.image.machine().register_names().len();
+    (0..registers)
+        .filter_map(|register| u16::try_from(register).ok())
+        .any(|register| a.contains(register) && b.contains(register))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Slice;
+    use siteseer_sites::location::Computed;
+
+    fn entry(begin: (u64, u32), end: (u64, u32), expression: &'static [u8]) -> ListEntry<'static> {
+        ListEntry {
+            begin: Point { address: begin.0, view: begin.1 },
+            end: Point { address: end.0, view: end.1 },
+            expression: Slice::new(expression, gimli::LittleEndian),
+        }
+    }
+
+    #[test]
+    fn the_first_binding_is_the_first_by_address() {
+        let list = [entry((0x30, 0), (0x40, 0), &[0x51]), entry((0x14, 0), (0x20, 0), &[0x50])];
+        assert_eq!(first_after(&list, 0x10).unwrap().begin.address, 0x14);
+        assert_eq!(first_after(&list, 0x14).unwrap().begin.address, 0x30);
+        assert!(first_after(&list, 0x30).is_none());
+        let vanished = [entry((0x14, 0), (0x20, 0), &[]), entry((0x20, 0), (0x30, 0), &[0x50])];
+        assert!(first_after(&vanished, 0x10).is_none(), "a later location may not be the first value");
+    }
+
+    #[test]
+    fn an_entry_of_zero_width_holds_at_its_address() {
+        let zero = entry((0x14, 1), (0x14, 3), &[0x50]);
+        assert!(holds_somewhere_at(&zero, 0x14));
+        assert!(!holds_somewhere_at(&zero, 0x15));
+        assert!(!holds_somewhere_at(&entry((0x14, 1), (0x14, 1), &[0x50]), 0x14));
+    }
+
+    #[test]
+    fn registers_of_each_kind() {
+        let set = |at| registers_of(RegisterSet::default(), &Located { size: 8, signed: false, at });
+        assert!(set(Location::Constant(3)).is_empty());
+        assert!(set(Location::Memory(7, 16)).contains(7));
+        let pair = set(Location::RegisterPair(5, 4));
+        assert!(pair.contains(5) && pair.contains(4));
+        let computed = Computed { slots: Box::new([Box::new([Op::Register(3), Op::Load(8)]) as Box<[Op]>]) };
+        assert!(set(Location::Computed(computed)).contains(3));
+    }
+}

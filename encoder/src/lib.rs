@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! From the DWARF of a kernel image to the sites of its functions.
+//!
+//! [`encode`] reads an ELF image (a `vmlinux` with DWARF and BTF) and makes a [`SiteSet`]: every place where the body of
+//! a function starts executing, and where its arguments are there. The phases, one module each:
+//!
+//! 1. `image`, `symbols`, `tables`: the ELF file, its symbols, and the tables by which the kernel patches its text;
+//!    `dwarf`: its debug sections and units.
+//! 2. `walk`: the raw facts of each unit's functions, inlined copies and parameters. Units are worked on in parallel.
+//! 3. `unit`: the sites of a unit. `origin`: what a copy is a copy of; `types`: its types in BTF; `text`: its machine
+//!    code; `entry`: where its probe goes; `arguments`, `loclist`, `lower`, `cfi`: where its arguments are there;
+//!    `probeable`: whether the kernel will take a probe there; `split`: copies that are no calls; `outofline`: sites that
+//!    are symbols.
+//! 4. `merge`: one set of all units; `census`: what it holds, in numbers.
+//!
+//! Nothing here does I/O, and nothing knows of a running kernel. Bad input gives errors, not panics: an image that
+//! cannot be read is an [`EncodeError`], and so is a unit whose tree of entries is broken, since what would be missing
+//! from it could not be told. What is broken in one parameter's location is that argument's reason.
+
+mod arguments;
+pub mod census;
+pub mod cfi;
+mod dwarf;
+mod entry;
+mod filter;
+pub mod image;
+mod loclist;
+pub mod lower;
+mod merge;
+mod origin;
+mod outofline;
+pub mod probeable;
+mod relocate;
+mod split;
+pub mod symbols;
+pub mod tables;
+#[cfg(test)]
+mod test_image;
+pub mod text;
+pub mod types;
+mod unit;
+mod walk;
+
+pub use census::Census;
+
+use crate::dwarf::{DebugInfo, DebugSections};
+use crate::filter::Filter;
+use crate::image::{Image, ImageError};
+use crate::origin::Foreign;
+use crate::types::BaseIndex;
+use crate::unit::{Shared, UnitEncoder, UnitSites};
+use rayon::prelude::*;
+use siteseer_sites::SiteSet;
+use siteseer_sites::btf::{Btf, BtfError};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a debug section.
+pub(crate) type Slice<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
+
+/// What to encode, and how.
+#[derive(Default, Clone)]
+pub struct Options<'o> {
+    /// Only functions of these names. `foo.part.0` names what is left of `foo` after it was split.
+    pub functions: Option<Vec<String>>,
+    /// How many threads to use; by default as many as there are processors.
+    pub threads: Option<usize>,
+    /// Called from any thread as work proceeds, with bytes of debug information done and in all.
+    pub progress: Option<&'o (dyn Fn(u64, u64) + Sync)>,
+    /// For a module: the BTF of the kernel that it was built for, which its own BTF refers to.
+    pub kernel_btf: Option<&'o [u8]>,
+}
+
+/// Why an image cannot be encoded.
+#[derive(Debug, thiserror::Error)]
+pub enum EncodeError {
+    /// The ELF image cannot be read, or lacks something.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The image's BTF cannot be read.
+    #[error("section .BTF")]
+    Btf(#[source] BtfError),
+    /// The BTF that a module's BTF refers to was not given or cannot be read.
+    #[error("a module's BTF needs the BTF of its kernel{}", .0.as_ref().map_or("", |_| ", which cannot be read"))]
+    KernelBtf(#[source] Option<BtfError>),
+    /// The debug information is malformed.
+    #[error("section {section}, offset {offset:#x}, unit {unit}")]
+    Dwarf {
+        /// The section.
+        section: &'static str,
+        /// Where in it.
+        offset: u64,
+        /// Name or number of the unit.
+        unit: String,
+        /// The reader's own words.
+        #[source]
+        source: gimli::Error,
+    },
+    /// Threads could not be started.
+    #[error("cannot start threads")]
+    Threads(#[source] rayon::ThreadPoolBuildError),
+}
+
+/// Finds all sites of an image's functions.
+///
+/// # Errors
+/// See [`EncodeError`].
+pub fn encode(image: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census), EncodeError> {
+    match options.threads {
+        None => encode_here(image, options),
+        Some(threads) => {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(EncodeError::Threads)?;
+            pool.install(|| encode_here(image, options))
+        }
+    }
+}
+
+fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census), EncodeError> {
+    let image = Image::parse(bytes)?;
+    let sections = DebugSections::load(&image)?;
+    let debug = DebugInfo::new(&sections)?;
+    let base_btf = image.btf()?;
+    let kernel;
+    let btf = if image.is_relocatable() {
+        kernel = Btf::parse(options.kernel_btf.ok_or(EncodeError::KernelBtf(None))?)
+            .map_err(|error| EncodeError::KernelBtf(Some(error)))?;
+        Btf::parse_split(base_btf, &kernel)
+    } else {
+        Btf::parse(base_btf)
+    }
+    .map_err(EncodeError::Btf)?;
+    let debug_frame = image.debug_section(".debug_frame")?;
+    let (base, frames) = rayon::join(|| BaseIndex::new(&btf), || cfi::Frames::parse(&debug_frame));
+    let shared = Shared {
+        image: &image,
+        debug: &debug,
+        base: &base,
+        frames: &frames,
+        foreign: Foreign::new(&debug, &base),
+        filter: options.functions.as_ref().map(|names| Filter::new(names, &debug)),
+    };
+    let total: u64 = debug.headers.iter().map(|header| header.length_including_self() as u64).sum();
+    let done = AtomicU64::new(0);
+    let units: Result<Vec<UnitSites<'_>>, EncodeError> = (0..debug.headers.len())
+        .into_par_iter()
+        .with_max_len(1)
+        .map(|index| {
+            let sites = encode_unit(&shared, index);
+            if let Some(progress) = options.progress {
+                let bytes = debug.headers[index].length_including_self() as u64;
+                progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes, total);
+            }
+            sites
+        })
+        .collect();
+    Ok(merge::merge(&shared, base_btf, &btf, units?))
+}
+
+fn encode_unit<'a>(shared: &Shared<'a, '_>, index: usize) -> Result<UnitSites<'a>, EncodeError> {
+    let unit = shared.debug.open(index)?;
+    if shared.filter.as_ref().is_some_and(|filter| !filter.may_be_in(&unit)) {
+        return Ok(UnitSites::default());
+    }
+    let mut encoder = UnitEncoder::new(shared, &unit);
+    walk::walk(&unit, &mut encoder).map_err(|walk::WalkError { offset, error }| EncodeError::Dwarf {
+        section: ".debug_info",
+        offset: unit.offset.saturating_add(offset) as u64,
+        unit: unit.name(),
+        source: error,
+    })?;
+    Ok(encoder.finish())
+}

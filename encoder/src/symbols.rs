@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The text symbols of an image, as kallsyms sees them.
+//!
+//! The kernel refuses and names probes by kallsyms, so its view is followed: section and file symbols and the
+//! compiler's local labels are dropped (scripts/mksysmap), symbols without a type count (labels in assembly split
+//! functions), and of several symbols at one address the first in kallsyms' order stands for all
+//! (scripts/kallsyms.c `compare_symbols`): strong before weak, ordinary before what looks made by the linker script,
+//! fewer leading underscores first.
+
+use crate::image::{Container, ImageError, is_text};
+use crate::relocate::Layout;
+use object::LittleEndian;
+use object::elf;
+use object::read::elf::{ElfFile64, SectionHeader as _, Sym as _};
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::sync::OnceLock;
+
+/// What a text symbol is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SymbolKind {
+    /// A function (STT_FUNC).
+    Function,
+    /// A label without a type (STT_NOTYPE): assembly, or the linker script.
+    Label,
+    /// Anything else, such as data in text.
+    Other,
+}
+
+/// A symbol in text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Symbol<'a> {
+    /// Address.
+    pub address: u64,
+    /// Size in bytes that the symbol table gives; often 0 for labels.
+    pub size: u64,
+    /// Name.
+    pub name: &'a str,
+    /// What it is.
+    pub kind: SymbolKind,
+    /// Whether it is visible to other objects (global or weak).
+    pub global: bool,
+    /// Whether it is weak.
+    pub weak: bool,
+}
+
+/// The text symbols, by address and by name, and the linker's symbols that delimit ranges and tables.
+pub struct SymbolTable<'a> {
+    sorted: Vec<Symbol<'a>>,
+    /// Hash of the name and index, sorted; made when first asked for.
+    by_name: OnceLock<Vec<(u64, u32)>>,
+    linker: HashMap<&'static str, u64>,
+    imports: HashMap<u64, &'a str>,
+}
+
+/// Delimiters that are looked for in all sections.
+const LINKER_SYMBOLS: &[&str] = &[
+    "__alt_instructions",
+    "__alt_instructions_end",
+    "__entry_text_end",
+    "__entry_text_start",
+    "__hyp_idmap_text_end",
+    "__hyp_idmap_text_start",
+    "__hyp_text_end",
+    "__hyp_text_start",
+    "__idmap_text_end",
+    "__idmap_text_start",
+    "__kprobes_text_end",
+    "__kprobes_text_start",
+    "__noinstr_text_end",
+    "__noinstr_text_start",
+    "__start___bug_table",
+    "__start___ex_table",
+    "__start___jump_table",
+    "__start___kcfi_traps",
+    "__start_kprobe_blacklist",
+    "__start_mcount_loc",
+    "__start_static_call_sites",
+    "__stop___bug_table",
+    "__stop___ex_table",
+    "__stop___jump_table",
+    "__stop___kcfi_traps",
+    "__stop_kprobe_blacklist",
+    "__stop_mcount_loc",
+    "__stop_static_call_sites",
+    "_einittext",
+    "_end",
+    "_etext",
+    "_sinittext",
+    "_stext",
+    "_text",
+];
+
+impl<'a> SymbolTable<'a> {
+    pub(crate) fn new(file: &ElfFile64<'a, LittleEndian>, layout: &Layout) -> Result<SymbolTable<'a>, ImageError> {
+        let sections = file.elf_section_table();
+        let is_text: Vec<bool> = sections.iter().map(|s| is_text(s.sh_flags(LittleEndian))).collect();
+        let wanted: HashMap<&'static str, ()> = LINKER_SYMBOLS.iter().map(|&name| (name, ())).collect();
+        let table = file.elf_symbol_table();
+        let mut result = SymbolTable {
+            sorted: Vec::with_capacity(table.len()),
+            by_name: OnceLock::new(),
+            linker: HashMap::new(),
+            imports: HashMap::new(),
+        };
+        for (index, symbol) in table.enumerate() {
+            let Ok(name) = table.symbol_name(LittleEndian, symbol) else { continue };
+            let Ok(name) = std::str::from_utf8(name) else { continue };
+            if name.is_empty() {
+                continue;
+            }
+            if symbol.is_undefined(LittleEndian) {
+                if layout.is_relocatable() {
+                    result.imports.insert(layout.import_address(index), name);
+                }
+                continue;
+            }
+            let address = layout.symbol_address(file, index, symbol);
+            if name.starts_with('_')
+                && let Some((&name, ())) = wanted.get_key_value(name)
+            {
+                result.linker.insert(name, address);
+            }
+            let Ok(Some(section)) = table.symbol_section(LittleEndian, symbol, index) else { continue };
+            if is_text.get(section.0) == Some(&true) && !is_dropped(symbol, name) {
+                result.sorted.push(symbol_of(symbol, name, address));
+            }
+        }
+        result
+            .sorted
+            .sort_unstable_by(|a, b| a.address.cmp(&b.address).then_with(|| preference(a).cmp(&preference(b))));
+        result.sorted.shrink_to_fit();
+        if u32::try_from(result.sorted.len()).is_err() {
+            return Err(ImageError::NoSymbols);
+        }
+        Ok(result)
+    }
+
+    /// All symbols, by address and then in the order in which kallsyms prefers them.
+    pub fn iter(&self) -> impl Iterator<Item = &Symbol<'a>> {
+        self.sorted.iter()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
+    /// The symbols at exactly that address.
+    pub fn at(&self, address: u64) -> &[Symbol<'a>] {
+        let start = self.sorted.partition_point(|s| s.address < address);
+        let rest = &self.sorted[start..];
+        let aliases = rest.iter().take_while(|s| s.address == address).count();
+        &rest[..aliases]
+    }
+
+    /// The first of the symbols at the last symbol address at or before `address`, and the room up to the next
+    /// symbol address (kernel/kallsyms.c `get_symbol_pos`). The last symbol is endless.
+    pub(crate) fn containing(&self, address: u64) -> Option<Container<'a>> {
+        let after = self.sorted.partition_point(|s| s.address <= address);
+        let found = self.sorted[after.checked_sub(1)?].address;
+        let aliases = self.sorted[..after].iter().rev().take_while(|s| s.address == found).count();
+        let symbol = &self.sorted[after - aliases];
+        let end = self.sorted.get(after).map_or(u64::MAX, |next| next.address);
+        Some(Container { name: symbol.name, address: found, size: end - found })
+    }
+
+    /// The symbols of a name, by address.
+    pub fn named<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s Symbol<'a>> + 's {
+        let index = self.by_name.get_or_init(|| {
+            let hashed = self.sorted.iter().zip(0u32..).map(|(symbol, index)| (hash(symbol.name), index));
+            let mut index: Vec<(u64, u32)> = hashed.collect();
+            index.sort_unstable();
+            index
+        });
+        let wanted = hash(name);
+        let start = index.partition_point(|&(hash, _)| hash < wanted);
+        index[start..]
+            .iter()
+            .take_while(move |&&(hash, _)| hash == wanted)
+            .map(|&(_, index)| &self.sorted[index as usize])
+            .filter(move |symbol| symbol.name == name)
+    }
+
+    pub(crate) fn linker(&self, name: &str) -> Option<u64> {
+        self.linker.get(name).copied()
+    }
+
+    /// The addresses of the symbols, defined or (in a module) imported, whose names fit; sorted.
+    pub(crate) fn addresses(&self, fits: impl Fn(&str) -> bool) -> Vec<u64> {
+        let defined = self.sorted.iter().filter(|symbol| fits(symbol.name)).map(|symbol| symbol.address);
+        let imported = self.imports.iter().filter(|(_, name)| fits(name)).map(|(address, _)| *address);
+        let mut addresses: Vec<u64> = defined.chain(imported).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+}
+
+/// Whether a name is that of a retpoline, which branches to the address in a register
+/// (arch/x86/lib/retpoline.S). `__x86_indirect_jump_thunk_` and `_call_thunk_` are those for call depth tracking.
+pub(crate) fn is_indirect_thunk(name: &str) -> bool {
+    ["__x86_indirect_thunk_", "__x86_indirect_jump_thunk_", "__x86_indirect_call_thunk_", "__x86_indirect_its_thunk_"]
+        .iter()
+        .any(|prefix| name.strip_prefix(prefix).is_some_and(|register| register != "array"))
+}
+
+fn hash(name: &str) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(name)
+}
+
+fn symbol_of<'a>(symbol: &elf::Sym64<LittleEndian>, name: &'a str, address: u64) -> Symbol<'a> {
+    let kind = match symbol.st_type() {
+        elf::STT_FUNC => SymbolKind::Function,
+        elf::STT_NOTYPE => SymbolKind::Label,
+        _ => SymbolKind::Other,
+    };
+    let bind = symbol.st_bind();
+    Symbol {
+        address,
+        size: symbol.st_size(LittleEndian),
+        name,
+        kind,
+        global: bind != elf::STB_LOCAL,
+        weak: bind == elf::STB_WEAK,
+    }
+}
+
+/// What kallsyms does not keep (scripts/mksysmap, scripts/kallsyms.c `is_ignored_symbol`).
+fn is_dropped(symbol: &elf::Sym64<LittleEndian>, name: &str) -> bool {
+    const PREFIXES: [&str; 10] = [
+        "$",
+        ".L",
+        "__efistub_",
+        "__kvm_nvhe_$",
+        "__kvm_nvhe_.L",
+        "__pi_$",
+        "__pi_.L",
+        "__kcfi_typeid_",
+        "__AArch64ADRPThunk_",
+        "__export_symbol_",
+    ];
+    let kind = symbol.st_type();
+    kind == elf::STT_SECTION
+        || kind == elf::STT_FILE
+        || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || name.ends_with("_veneer")
+}
+
+/// kallsyms' order of symbols at one address.
+fn preference<'a>(symbol: &Symbol<'a>) -> (bool, bool, usize, &'a str) {
+    let name = symbol.name;
+    let underscores = name.len() - name.trim_start_matches('_').len();
+    let weak = symbol.weak && symbol.kind != SymbolKind::Other;
+    (weak, may_be_linker_script_provided(name), underscores, name)
+}
+
+fn may_be_linker_script_provided(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix("__") else { return false };
+    name.len() >= 8
+        && (["start_", "stop_", "end_"].iter().any(|prefix| rest.starts_with(prefix))
+            || name.ends_with("_start")
+            || name.ends_with("_end"))
+}

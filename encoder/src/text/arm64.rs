@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! arm64 instructions, decoded by yaxpeax-arm. Hints (`nop`, `bti`, pointer authentication) are told apart by their
+//! encodings: Arm Architecture Reference Manual, C4.1.66 "Branches, Exception Generating and System instructions".
+
+use super::{Effect, Flow, RegisterSet};
+use crate::image::Image;
+use siteseer_sites::Unprobeable;
+use yaxpeax_arch::{Decoder as _, U8Reader};
+use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand};
+
+const NOP: u32 = 0xd503_201f;
+const PACIASP: u32 = 0xd503_233f;
+const AUTIASP: u32 = 0xd503_23bf;
+/// `bti`, `bti c`, `bti j`, `bti jc` differ in bits 6 and 7: c is bit 6, j is bit 7.
+const BTI: u32 = 0xd503_241f;
+const BTI_KINDS: u32 = 0xc0;
+const BTI_C: u32 = 0x40;
+const BTI_J: u32 = 0x80;
+/// DWARF number of the link register.
+const LINK: u16 = 30;
+
+fn is_bti(word: u32) -> bool {
+    word & !BTI_KINDS == BTI
+}
+
+/// Whether the instruction there is `bti c` or `bti jc`.
+pub(super) fn begins_with_bti(image: &Image<'_>, address: u64) -> bool {
+    word_at(image, address).is_some_and(|word| is_bti(word) && word & BTI_C != 0)
+}
+
+/// Decodes linearly; stops when `visit`, which gets each instruction's offset, says so.
+pub(super) fn decode(bytes: &[u8], address: u64, visit: &mut dyn FnMut(u32, Flow) -> bool) {
+    for (word, offset) in bytes.chunks_exact(4).filter_map(<[u8]>::first_chunk::<4>).zip((0u32..).step_by(4)) {
+        let word = u32::from_le_bytes(*word);
+        if !visit(offset, flow(word, address.wrapping_add(offset.into()))) {
+            return;
+        }
+    }
+}
+
+/// Whether an instruction is of the group "Branches, Exception Generating and System instructions" (C4.1: bits 28-26
+/// are 101). No other transfers control, and most are not of it.
+fn is_branch_or_system(word: u32) -> bool {
+    word >> 26 & 0b111 == 0b101
+}
+
+fn flow(word: u32, address: u64) -> Flow {
+    if !is_branch_or_system(word) {
+        // udf: the only other one that never goes on.
+        return if word >> 16 == 0 { Flow::Trap } else { Flow::Next };
+    }
+    match word {
+        NOP => return Flow::Nop,
+        _ if is_bti(word) => return if word & BTI_J != 0 { Flow::LandingPad } else { Flow::Next },
+        _ => {}
+    }
+    let Some(instruction) = decode_word(word) else { return Flow::Next };
+    let target = || {
+        instruction.operands.iter().find_map(|operand| match operand {
+            Operand::PCOffset(offset) => Some(address.wrapping_add_signed(*offset)),
+            _ => None,
+        })
+    };
+    match (instruction.opcode, target()) {
+        (Opcode::B, Some(target)) => Flow::Jump(target),
+        (Opcode::Bcc(_) | Opcode::CBZ | Opcode::CBNZ | Opcode::TBZ | Opcode::TBNZ, Some(target)) => {
+            Flow::Conditional(target)
+        }
+        (Opcode::BL, Some(target)) => Flow::Call(target),
+        (Opcode::BR | Opcode::BRAA | Opcode::BRAAZ | Opcode::BRAB | Opcode::BRABZ, _) => Flow::Indirect,
+        (Opcode::RET | Opcode::RETAA | Opcode::RETAB, _) => Flow::Stop,
+        (Opcode::ERET | Opcode::ERETAA | Opcode::ERETAB | Opcode::DRPS, _) => Flow::Stop,
+        (Opcode::BRK | Opcode::HLT, _) => Flow::Trap,
+        _ => Flow::Next,
+    }
+}
+
+fn decode_word(word: u32) -> Option<Instruction> {
+    InstDecoder::default().decode(&mut U8Reader::new(&word.to_le_bytes())).ok()
+}
+
+/// The instruction at an address.
+pub(crate) fn word_at(image: &Image<'_>, address: u64) -> Option<u32> {
+    let bytes = image.bytes(address..address.checked_add(4)?)?;
+    Some(u32::from_le_bytes(*bytes.first_chunk::<4>()?))
+}
+
+pub(super) fn effect_at(image: &Image<'_>, address: u64) -> Option<Effect> {
+    let word = word_at(image, address)?;
+    let known = effect(word);
+    let (writes, stores) = known.unwrap_or_default();
+    Some(Effect { next: address.wrapping_add(4), writes, stores, plain: known.is_some(), straight: known.is_some() })
+}
+
+/// The registers that a plain instruction writes and whether it stores; `None` for all others.
+fn effect(word: u32) -> Option<(RegisterSet, bool)> {
+    let mut writes = RegisterSet::default();
+    match word {
+        NOP => return Some((writes, false)),
+        PACIASP | AUTIASP => {
+            writes.insert(LINK);
+            return Some((writes, false));
+        }
+        _ if is_bti(word) => return Some((writes, false)),
+        _ => {}
+    }
+    let instruction = decode_word(word)?;
+    use Opcode as O;
+    // How many of the first operands are written.
+    let (results, stores) = match instruction.opcode {
+        O::MOVN | O::MOVK | O::MOVZ | O::ADR | O::ADRP | O::EXTR | O::BFM | O::UBFM | O::SBFM => (1, false),
+        O::ADD | O::ADDS | O::SUB | O::SUBS | O::ADC | O::ADCS | O::SBC | O::SBCS => (1, false),
+        O::AND | O::ANDS | O::ORR | O::ORN | O::EOR | O::EON | O::BIC | O::BICS => (1, false),
+        O::CSEL | O::CSNEG | O::CSINC | O::CSINV | O::RBIT | O::REV | O::REV16 | O::REV32 | O::CLZ | O::CLS => {
+            (1, false)
+        }
+        O::MADD | O::MSUB | O::SMADDL | O::SMSUBL | O::UMADDL | O::UMSUBL | O::SMULH | O::UMULH => (1, false),
+        O::UDIV | O::SDIV | O::LSLV | O::LSRV | O::ASRV | O::RORV | O::MRS => (1, false),
+        O::CCMP | O::CCMN => (0, false),
+        O::LDR | O::LDRB | O::LDRH | O::LDRSB | O::LDRSH | O::LDRSW => (1, false),
+        O::LDUR | O::LDURB | O::LDURH | O::LDURSB | O::LDURSH | O::LDURSW => (1, false),
+        O::LDP | O::LDPSW | O::LDNP => (2, false),
+        O::STR | O::STRB | O::STRH | O::STUR | O::STURB | O::STURH | O::STP | O::STNP => (0, true),
+        _ => return None,
+    };
+    for (index, operand) in instruction.operands.iter().enumerate() {
+        match *operand {
+            // Register 31 is the zero register here, ...
+            Operand::Register(_, register) if index < results && register < 31 => writes.insert(register),
+            // ... the stack pointer here, ...
+            Operand::RegisterOrSP(_, register) if index < results => writes.insert(register),
+            // ... and in addresses.
+            Operand::RegPreIndex(base, _, true)
+            | Operand::RegPostIndex(base, _)
+            | Operand::RegPostIndexReg(base, _) => {
+                writes.insert(base);
+            }
+            Operand::RegPreIndex(..) | Operand::RegRegOffset(..) | Operand::SIMDRegister(..) => {}
+            _ if index < results && !matches!(operand, Operand::Register(..)) => return None,
+            _ => {}
+        }
+    }
+    Some((writes, stores))
+}
+
+/// arch/arm64/kernel/probes/kprobes.c `arch_prepare_kprobe`, decode-insn.c `arm_kprobe_decode_insn`.
+pub(super) fn refusal(image: &Image<'_>, address: u64) -> Option<Unprobeable> {
+    if !address.is_multiple_of(4) {
+        return Some(Unprobeable::NotAnInstruction);
+    }
+    let Some(word) = word_at(image, address) else { return Some(Unprobeable::NotAnInstruction) };
+    // Without KPROBES_ON_FTRACE, what ftrace patches is refused (kernel/kprobes.c `check_ftrace_location`).
+    let tables = image.tables();
+    if tables.may_fault(address) || tables.ftrace.binary_search(&address).is_ok() {
+        return Some(super::REFUSED);
+    }
+    match decode_word(word).map(|instruction| instruction.opcode) {
+        Some(Opcode::BRK | Opcode::HLT | Opcode::UDF) => Some(Unprobeable::Bug),
+        _ if !is_steppable(word) || is_in_exclusive(image, address) => Some(super::REFUSED),
+        _ => None,
+    }
+}
+
+/// Whether the kernel steps or simulates an instruction (decode-insn.c `aarch64_insn_is_steppable`).
+fn is_steppable(word: u32) -> bool {
+    const MRS_DAIF: u32 = 0xd53b_4220;
+    // prfm (literal), and the exclusive group: C4.1.94 "Loads and Stores".
+    let is_prefetch_literal = word & 0xff00_0000 == 0xd800_0000;
+    let is_exclusive = word & 0x3f80_0000 == 0x0800_0000;
+    if is_prefetch_literal || is_exclusive {
+        return false;
+    }
+    if !is_branch_or_system(word) {
+        return true;
+    }
+    // Hints: nop, xpaclri, pacia1716, pacib1716, paciaz, paciasp, pacibz, pacibsp, bti.
+    if word & 0xffff_f01f == NOP {
+        return matches!(word >> 5 & 0x7f, 0 | 7 | 8 | 10 | 24..=27 | 32 | 34 | 36 | 38);
+    }
+    if word & !0x1f == MRS_DAIF {
+        return false;
+    }
+    let Some(instruction) = decode_word(word) else { return false };
+    use Opcode as O;
+    let is_exception =
+        matches!(instruction.opcode, O::SVC | O::HVC | O::SMC | O::BRK | O::HLT | O::DCPS1 | O::DCPS2 | O::DCPS3);
+    let is_return = matches!(instruction.opcode, O::ERET | O::DRPS | O::ERETAA | O::ERETAB | O::RETAA | O::RETAB);
+    let is_authenticated = matches!(
+        instruction.opcode,
+        O::BRAA | O::BRAAZ | O::BRAB | O::BRABZ | O::BLRAA | O::BLRAAZ | O::BLRAB | O::BLRABZ
+    );
+    !is_exception && !is_return && !is_authenticated && instruction.opcode != O::MSR
+}
+
+/// Whether the nearest exclusive access before an address, in its symbol and not too far, is a load: then a probe
+/// would break the exclusive sequence (decode-insn.c `is_probed_address_atomic`, with the masks of Linux 6.15).
+fn is_in_exclusive(image: &Image<'_>, address: u64) -> bool {
+    const FARTHEST: u64 = 128;
+    let Some(symbol) = image.container(address) else { return false };
+    let start = symbol.address.max(address.saturating_sub(FARTHEST));
+    let Some(bytes) = image.bytes(start..address) else { return false };
+    let words = bytes.rchunks_exact(4).filter_map(<[u8]>::first_chunk::<4>).map(|b| u32::from_le_bytes(*b));
+    for word in words {
+        match word & 0x3fc0_0000 {
+            0x0800_0000 => return false,
+            0x0840_0000 => return true,
+            _ => {}
+        }
+    }
+    false
+}

@@ -1,0 +1,553 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+
+use super::*;
+use crate::test_image::{TEXT, TestImage, relative};
+use proptest::prelude::*;
+
+/// Builds a kernel of these bytes, with what `add` adds, and decodes all of it as one function.
+fn with<R>(
+    machine: Machine,
+    text: &[u8],
+    add: impl FnOnce(&mut TestImage),
+    check: impl FnOnce(&FunctionText<'_, '_>) -> R,
+) -> R {
+    let mut test = TestImage::kernel(machine, text);
+    add(&mut test);
+    let bytes = test.build();
+    let image = Image::parse(&bytes).expect("a kernel");
+    let range = TEXT..TEXT + text.len() as u64;
+    check(&FunctionText::decode(&image, &[range], &Known::default()))
+}
+
+fn x86<R>(text: &[u8], check: impl FnOnce(&FunctionText<'_, '_>) -> R) -> R {
+    with(Machine::X86_64, text, |_| {}, check)
+}
+
+fn arm64<R>(words: &[u32], check: impl FnOnce(&FunctionText<'_, '_>) -> R) -> R {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    with(Machine::Aarch64, &bytes, |_| {}, check)
+}
+
+fn offsets(text: &FunctionText<'_, '_>) -> Vec<u64> {
+    text.addresses().map(|address| address - TEXT).collect()
+}
+
+fn branches(text: &FunctionText<'_, '_>) -> Vec<(u64, u64)> {
+    text.branches().map(|(source, target)| (source - TEXT, target - TEXT)).collect()
+}
+
+/// A walk as (offset, registers written, stores, ends).
+fn walk(text: &FunctionText<'_, '_>, from: u64) -> Vec<(u64, Vec<u16>, bool, bool)> {
+    let registers = |set: RegisterSet| (0..64).filter(|&r| set.contains(r)).collect();
+    text.walk_block(TEXT + from).map(|s| (s.address - TEXT, registers(s.writes), s.stores, s.ends)).collect()
+}
+
+fn ranges(ranges: &[(u64, u64)]) -> Vec<Range<u64>> {
+    ranges.iter().map(|&(start, end)| TEXT + start..TEXT + end).collect()
+}
+
+const COUNTED_LOOP: &[u8] = &[
+    0x31, 0xc0, // 0: xor %eax,%eax
+    0x01, 0xf8, // 2: add %edi,%eax
+    0xff, 0xce, // 4: dec %esi
+    0x75, 0xfa, // 6: jne 2
+    0xc3, // 8: ret
+    0x90, // 9: nop
+    0x89, 0xf8, // 10: mov %edi,%eax
+    0xc3, // 12: ret
+];
+
+#[test]
+fn boundaries_and_branches() {
+    x86(COUNTED_LOOP, |text| {
+        assert_eq!(offsets(text), [0, 2, 4, 6, 8, 9, 10, 12]);
+        assert_eq!(branches(text), [(6, 2)]);
+        assert!(text.is_boundary(TEXT + 4));
+        assert!(!text.is_boundary(TEXT + 5));
+        assert!(!text.is_boundary(TEXT - 1));
+        assert!(!text.is_boundary(TEXT + 13));
+        assert!(!text.has_unknown_targets());
+    });
+}
+
+#[test]
+fn a_walk_says_what_instructions_do() {
+    let code = [
+        0x89, 0xf8, // 0: mov %edi,%eax
+        0x48, 0x89, 0x07, // 2: mov %rax,(%rdi)
+        0x55, // 5: push %rbp
+        0x88, 0xe6, // 6: mov %ah,%dh
+        0x0f, 0x1f, 0x00, // 8: nopl (%rax)
+        0xe8, 0, 0, 0, 0,    // 11: call
+        0xc3, // 16: ret
+    ];
+    x86(&code, |text| {
+        let expected = [
+            (0, vec![0], false, false),
+            (2, vec![], true, false),
+            (5, vec![7], true, false),
+            (6, vec![1], false, false),
+            (8, vec![], false, false),
+        ];
+        let steps = walk(text, 0);
+        assert_eq!(steps[..5], expected);
+        assert!(steps[5].3, "a call ends the walk");
+        assert_eq!(steps.len(), 6);
+        assert!(walk(text, 1).is_empty(), "not an instruction");
+    });
+}
+
+#[test]
+fn a_walk_stops_before_a_leader() {
+    x86(COUNTED_LOOP, |text| {
+        assert_eq!(walk(text, 0), [(0, vec![0], false, true)]);
+        assert_eq!(walk(text, 2).len(), 3);
+    });
+}
+
+#[test]
+fn a_walk_stops_at_what_is_not_plain() {
+    let not_plain: [&[u8]; 9] = [
+        &[0xf0, 0xff, 0x07], // lock incl (%rdi)
+        &[0x87, 0x07],       // xchg %eax,(%rdi)
+        &[0xf3, 0x48, 0xa5], // rep movsq
+        &[0x0f, 0x31],       // rdtsc
+        &[0xfa],             // cli
+        &[0x0f, 0x22, 0xd8], // mov %rax,%cr3
+        &[0x8e, 0xd0],       // mov %eax,%ss
+        &[0x0f, 0xae, 0xf0], // mfence
+        &[0x0f, 0x01, 0xcb], // stac
+    ];
+    for code in not_plain {
+        x86(&[code, &[0x90, 0xc3]].concat(), |text| {
+            let steps = walk(text, 0);
+            assert!(steps.len() == 1 && steps[0].3, "{code:x?}");
+        });
+    }
+}
+
+#[test]
+fn a_loop_header_is_reentered() {
+    x86(COUNTED_LOOP, |text| {
+        // The body is the loop: its entry is the header.
+        assert!(text.reentered_from(TEXT + 2, &ranges(&[(2, 8)])));
+        // The loop is the caller's: the branch back is not of the body.
+        assert!(!text.reentered_from(TEXT + 2, &ranges(&[(2, 4)])));
+        // The body holds the loop, but is entered before it.
+        assert!(!text.reentered_from(TEXT, &ranges(&[(0, 8)])));
+        // The branch goes into the straight run that leads to the entry.
+        assert!(text.reentered_from(TEXT + 4, &ranges(&[(2, 8)])));
+    });
+}
+
+#[test]
+fn padding_leads_nowhere() {
+    x86(COUNTED_LOOP, |text| {
+        // ret; nop; entry: the no-op is not reached.
+        assert!(!text.reentered_from(TEXT + 10, &ranges(&[(8, 13)])));
+        assert_eq!(text.entries(&ranges(&[(10, 13)])), []);
+    });
+}
+
+#[test]
+fn entries_of_a_body() {
+    let code = [
+        0x85, 0xff, // 0: test %edi,%edi
+        0x74, 0x04, // 2: je 8
+        0xff, 0xc6, // 4: inc %esi
+        0xff, 0xc2, // 6: inc %edx
+        0xff, 0xc1, // 8: inc %ecx
+        0xff, 0xc0, // 10: inc %eax
+        0xc3, // 12: ret
+    ];
+    x86(&code, |text| {
+        let entries = |body: &[(u64, u64)]| text.entries(&ranges(body)).iter().map(|e| e - TEXT).collect::<Vec<_>>();
+        assert_eq!(entries(&[(0, 13)]), [0]);
+        // Entered both by the branch and by falling in.
+        assert_eq!(entries(&[(8, 10)]), [8]);
+        assert_eq!(entries(&[(6, 13)]), [6, 8]);
+        // Interleaved with instructions of others: left and entered again, in one call.
+        assert_eq!(entries(&[(4, 6), (10, 12)]), [4, 10], "by the branch the second part comes first");
+        assert_eq!(entries(&[(0, 2), (4, 6), (10, 12)]), [0]);
+        assert_eq!(entries(&[]), [0u64; 0]);
+    });
+}
+
+#[test]
+fn hot_and_cold_parts_are_one_function() {
+    let code = [
+        0x85, 0xff, // 0: test %edi,%edi
+        0x75, 0x04, // 2: jne 8
+        0xc3, 0x90, 0x90, 0x90, // 4: ret, then another function's
+        0xff, 0xc0, // 8: inc %eax
+        0xeb, 0xf8, // 10: jmp 4
+    ];
+    let mut test = TestImage::kernel(Machine::X86_64, &code);
+    test.function("f", TEXT, 5);
+    let bytes = test.build();
+    let image = Image::parse(&bytes).expect("a kernel");
+    // The entry need not be in the lowest range.
+    let text =
+        FunctionText::decode(&image, &ranges(&[(8, 12), (0, 5)]), &Known { entry: Some(TEXT), ..Known::default() });
+    assert_eq!(offsets(&text), [0, 2, 4, 8, 10]);
+    assert_eq!(branches(&text), [(10, 4), (2, 8)]);
+    assert_eq!(text.entries(&ranges(&[(8, 10)])), [TEXT + 8]);
+    assert!(!text.is_boundary(TEXT + 5));
+    // Overlapping and empty ranges, and those outside of text, do no harm.
+    let mut odd = ranges(&[(0, 5), (2, 5), (3, 1), (8, 12)]);
+    odd.push(0..16);
+    assert_eq!(offsets(&FunctionText::decode(&image, &odd, &Known::default())), [0, 2, 4, 8, 10]);
+}
+
+fn jump_table(test: &mut TestImage, code: u64, target: u64) {
+    let place = TEXT + 0x1000;
+    let entry = [&relative(place, TEXT + code)[..], &relative(place + 4, TEXT + target), &[0; 8]].concat();
+    test.table("__jump_table", "__start___jump_table", "__stop___jump_table", place, &entry);
+}
+
+#[test]
+fn a_jump_label_is_both_a_jump_and_a_no_op() {
+    let code = [
+        0xff, 0xc0, // 0: inc %eax
+        0xeb, 0x02, // 2: jmp 6, as it is now
+        0xff, 0xc1, // 4: inc %ecx
+        0xff, 0xc2, // 6: inc %edx
+        0x66, 0x90, // 8: xchg %ax,%ax, as it is now
+        0xc3, // 10: ret
+    ];
+    with(
+        Machine::X86_64,
+        &code,
+        |test| jump_table(test, 2, 6),
+        |text| {
+            assert_eq!(text.entries(&ranges(&[(4, 6)])), [TEXT + 4], "it may fall through");
+            assert_eq!(walk(text, 4), [(4, vec![2], false, true)], "and 6 is a leader");
+            assert!(walk(text, 2)[0].3);
+        },
+    );
+    with(
+        Machine::X86_64,
+        &code,
+        |test| jump_table(test, 8, 0),
+        |text| {
+            assert!(text.reentered_from(TEXT, &ranges(&[(0, 10)])));
+            assert_eq!(text.entries(&ranges(&[(4, 6)])), [], "behind the jump nothing is reached");
+        },
+    );
+}
+
+#[test]
+fn an_exception_fixup_is_a_leader() {
+    let code = [
+        0x8b, 0x07, // 0: mov (%rdi),%eax
+        0xff, 0xc0, // 2: inc %eax
+        0xff, 0xc1, // 4: inc %ecx
+        0xc3, // 6: ret
+    ];
+    let add = |test: &mut TestImage| {
+        let place = TEXT + 0x1000;
+        let entry = [&relative(place, TEXT)[..], &relative(place + 4, TEXT + 4), &[0; 4]].concat();
+        test.table("__ex_table", "__start___ex_table", "__stop___ex_table", place, &entry);
+    };
+    with(Machine::X86_64, &code, add, |text| {
+        assert_eq!(branches(text), [(0, 4)]);
+        assert!(walk(text, 0)[0].3, "it may not go on");
+        assert_eq!(walk(text, 2), [(2, vec![0], false, true)]);
+    });
+}
+
+#[test]
+fn text_under_an_alternative_is_not_relied_on() {
+    let code = [
+        0xff, 0xc0, // 0: inc %eax
+        0xeb, 0x07, 0x90, // 2: jmp 11; nop: replaced by nothing, or a jump to 8
+        0xff, 0xc1, // 5: inc %ecx
+        0xc3, // 7: ret
+        0xff, 0xc2, // 8: inc %edx
+        0xc3, // 10: ret
+        0xc3, // 11: ret
+    ];
+    let add = |test: &mut TestImage| {
+        let (place, replacement) = (TEXT + 0x1000, TEXT + 0x2000);
+        let field = |at: u64, target: u64| relative(place + at, target);
+        // cpuid word and flags, length, length of the replacement.
+        let entry = [&field(0, TEXT + 2)[..], &field(4, replacement), &[0, 0, 0, 0, 3, 2]].concat();
+        test.table(".altinstructions", "__alt_instructions", "__alt_instructions_end", place, &entry);
+        let to = (TEXT + 8).wrapping_sub(replacement + 5) as u32;
+        test.section(".altinstr_replacement", 0x6, replacement, &[&[0xe9][..], &to.to_le_bytes()].concat()[..]);
+    };
+    with(Machine::X86_64, &code, add, |text| {
+        assert!(text.is_boundary(TEXT + 2));
+        assert!(!text.is_boundary(TEXT + 4), "inside what is replaced");
+        assert_eq!(text.entries(&ranges(&[(5, 7)])), [TEXT + 5], "a replacement by no-ops falls through");
+        assert!(walk(text, 2)[0].3);
+    });
+}
+
+#[test]
+fn static_cpu_has_jumps_back_from_another_section() {
+    let aux = TEXT + 0x2000;
+    let to_aux = (aux.wrapping_sub(TEXT + 5) as u32).to_le_bytes();
+    let code = [
+        &[0xe9][..],
+        &to_aux, // 0: jmp aux
+        &[
+            0xff, 0xc0, // 5: inc %eax
+            0xc3, // 7: ret
+            0xff, 0xc1, // 8: inc %ecx
+            0xc3, // 10: ret
+        ],
+    ]
+    .concat();
+    let add = |test: &mut TestImage| {
+        let jump = |at: u64, len: u64, target: u64| ((TEXT + target).wrapping_sub(aux + at + len) as u32).to_le_bytes();
+        // testb $1,(%rdi); jne 8; jmp 5
+        let bytes = [&[0xf6, 0x07, 0x01, 0x0f, 0x85][..], &jump(3, 6, 8), &[0xe9], &jump(9, 5, 5)].concat();
+        test.section(".altinstr_aux", 0x6, aux, &bytes);
+    };
+    with(Machine::X86_64, &code, add, |text| {
+        assert_eq!(branches(text), [(0, 5), (0, 8)]);
+    });
+}
+
+#[test]
+fn traps_stop_unless_they_warn() {
+    let code = [
+        0x0f, 0x0b, // 0: ud2
+        0xff, 0xc0, // 2: inc %eax
+        0xc3, // 4: ret
+    ];
+    let body = ranges(&[(2, 4)]);
+    x86(&code, |text| assert_eq!(text.entries(&body), []));
+    let add = |flags: u8| {
+        move |test: &mut TestImage| {
+            let place = TEXT + 0x1000;
+            let entry = [&relative(place, TEXT)[..], &relative(place + 4, TEXT + 0x9000), &[1, 0, flags, 9]].concat();
+            test.table("__bug_table", "__start___bug_table", "__stop___bug_table", place, &entry);
+        }
+    };
+    with(Machine::X86_64, &code, add(1), |text| assert_eq!(text.entries(&body), [TEXT + 2]));
+}
+
+#[test]
+fn calls_that_never_return_are_known() {
+    let code = [
+        0xe8, 3, 0, 0, 0, // 0: call panic
+        0xff, 0xc0, // 5: inc %eax
+        0xc3, // 7: ret
+        0xc3, // 8: panic
+    ];
+    let body = ranges(&[(5, 7)]);
+    x86(&code, |text| assert_eq!(text.entries(&body), [TEXT + 5]));
+    with(
+        Machine::X86_64,
+        &code,
+        |test| test.function("panic", TEXT + 8, 1),
+        |text| {
+            assert_eq!(text.entries(&body), []);
+        },
+    );
+    let bytes = TestImage::kernel(Machine::X86_64, &code).build();
+    let image = Image::parse(&bytes).expect("a kernel");
+    let noreturn = |address: u64| address == TEXT + 8;
+    let known = Known { noreturn: Some(&noreturn), ..Known::default() };
+    assert_eq!(FunctionText::decode(&image, &ranges(&[(0, 9)]), &known).entries(&body), []);
+}
+
+#[test]
+fn indirect_jumps_make_leaders_unknown() {
+    let code = [
+        0xff, 0xc0, // 0: inc %eax
+        0xff, 0xc1, // 2: inc %ecx
+        0xff, 0xe0, // 4: jmp *%rax
+        0xff, 0xc2, // 6: inc %edx
+        0xc3, // 8: ret
+    ];
+    x86(&code, |text| {
+        assert!(text.has_unknown_targets());
+        assert_eq!(walk(text, 0), [(0, vec![0], false, true)]);
+        assert!(!text.prefix_preserves(TEXT, TEXT + 2, 5));
+        assert!(text.reentered_from(TEXT + 2, &ranges(&[(2, 6)])));
+        assert!(!text.reentered_from(TEXT, &ranges(&[(0, 4)])), "the jump is not of the body");
+    });
+    let bytes = TestImage::kernel(Machine::X86_64, &code).build();
+    let image = Image::parse(&bytes).expect("a kernel");
+    let known = Known { no_jump_tables: true, ..Known::default() };
+    let text = FunctionText::decode(&image, &ranges(&[(0, 9)]), &known);
+    assert!(!text.has_unknown_targets());
+    assert_eq!(walk(&text, 0).len(), 3);
+}
+
+#[test]
+fn a_retpoline_is_a_tail_call() {
+    let code = [
+        0xff, 0xc0, // 0: inc %eax
+        0xeb, 0x02, // 2: jmp to the thunk
+        0xff, 0xc1, // 4: inc %ecx
+        0xff, 0xe0, // 6: the thunk: jmp *%rax
+    ];
+    let mut test = TestImage::kernel(Machine::X86_64, &code);
+    test.function("__x86_indirect_thunk_rax", TEXT + 6, 2);
+    let bytes = test.build();
+    let image = Image::parse(&bytes).expect("a kernel");
+    assert!(image.has_retpolines());
+    let text = FunctionText::decode(&image, &ranges(&[(0, 6)]), &Known::default());
+    assert!(!text.has_unknown_targets());
+    assert_eq!(text.entries(&ranges(&[(4, 6)])), []);
+}
+
+#[test]
+fn a_register_is_preserved_along_a_straight_line() {
+    let code = [
+        0x55, // 0: push %rbp
+        0x48, 0x89, 0xe5, // 1: mov %rsp,%rbp
+        0x40, 0xb6, 0x01, // 4: mov $1,%sil
+        0x0f, 0x31, // 7: rdtsc
+        0xe8, 0, 0, 0, 0,    // 9: call
+        0xc3, // 14: ret
+    ];
+    x86(&code, |text| {
+        let preserves = |to: u64, register: u16| text.prefix_preserves(TEXT, TEXT + to, register);
+        assert!(preserves(0, 6));
+        assert!(preserves(7, 5), "rdi is not written");
+        assert!(preserves(4, 4));
+        assert!(!preserves(7, 4), "part of rsi is");
+        assert!(!preserves(1, 7), "push moves rsp");
+        assert!(!preserves(4, 6));
+        assert!(preserves(9, 5), "not plain, but its effects are known");
+        assert!(!preserves(9, 0), "rdtsc writes rax and rdx");
+        assert!(!preserves(14, 5), "a call may write anything");
+        assert!(!preserves(2, 5), "not an instruction");
+        assert!(!text.prefix_preserves(TEXT + 4, TEXT, 5), "backwards");
+    });
+    x86(COUNTED_LOOP, |text| assert!(!text.prefix_preserves(TEXT, TEXT + 4, 1), "2 is reached from elsewhere"));
+}
+
+#[test]
+fn the_call_to_ftrace_preserves_registers() {
+    let code = [0xe8, 1, 0, 0, 0, 0xc3, 0xc3];
+    let add = |test: &mut TestImage| {
+        test.table("__mcount_loc", "__start_mcount_loc", "__stop_mcount_loc", TEXT + 0x1000, &TEXT.to_le_bytes());
+    };
+    with(Machine::X86_64, &code, add, |text| assert!(text.prefix_preserves(TEXT, TEXT + 5, 5)));
+    x86(&code, |text| assert!(!text.prefix_preserves(TEXT, TEXT + 5, 5)));
+}
+
+const ARM64_LOOP: [u32; 9] = [
+    0xd503_245f, // 0: bti c
+    0xa9bf_7bfd, // 4: stp x29, x30, [sp, #-16]!
+    0x8b00_0020, // 8: add x0, x1, x0
+    0xf100_0442, // 12: subs x2, x2, #1
+    0x54ff_ffc1, // 16: b.ne 8
+    0xb400_0060, // 20: cbz x0, 32
+    0xf840_8c20, // 24: ldr x0, [x1, #8]!
+    0x1400_0001, // 28: b 32
+    0xd65f_03c0, // 32: ret
+];
+
+#[test]
+fn arm64_boundaries_branches_and_effects() {
+    arm64(&ARM64_LOOP, |text| {
+        assert_eq!(offsets(text), (0..9).map(|n| n * 4).collect::<Vec<_>>());
+        assert!(!text.is_boundary(TEXT + 2));
+        assert_eq!(branches(text), [(16, 8), (20, 32), (28, 32)]);
+        assert_eq!(walk(text, 0), [(0, vec![], false, false), (4, vec![31], true, true)]);
+        assert_eq!(walk(text, 8)[..2], [(8, vec![0], false, false), (12, vec![2], false, false)]);
+        assert!(walk(text, 16)[0].3);
+        assert_eq!(walk(text, 24)[0], (24, vec![0, 1], false, false));
+        assert!(text.reentered_from(TEXT + 8, &ranges(&[(8, 20)])));
+        assert!(text.prefix_preserves(TEXT, TEXT + 4, 0));
+    });
+}
+
+#[test]
+fn arm64_loads_stores_and_the_zero_register() {
+    let one = |word: u32| {
+        arm64(&[word, 0xd65f_03c0], |text| {
+            let (_, writes, stores, ends) = walk(text, 0)[0].clone();
+            (writes, stores, ends)
+        })
+    };
+    assert_eq!(one(0xeb01_001f), (vec![], false, false), "cmp x0, x1");
+    assert_eq!(one(0xaa01_03e0), (vec![0], false, false), "mov x0, x1");
+    assert_eq!(one(0x9100_43ff), (vec![31], false, false), "add sp, sp, #16");
+    assert_eq!(one(0xa940_0440), (vec![0, 1], false, false), "ldp x0, x1, [x2]");
+    assert_eq!(one(0xf800_8420), (vec![1], true, false), "str x0, [x1], #8");
+    assert_eq!(one(0xb900_0020), (vec![], true, false), "str w0, [x1]");
+    assert_eq!(one(0x3980_0020), (vec![0], false, false), "ldrsb x0, [x1]");
+    assert_eq!(one(0xd538_4100), (vec![0], false, false), "mrs x0, sp_el0");
+    assert_eq!(one(0xfa41_0004), (vec![], false, false), "ccmp x0, x1, #4, eq");
+    assert_eq!(one(0xd503_233f), (vec![30], false, false), "paciasp");
+    for word in [
+        0xc85f_7c20, // ldxr x0, [x1]
+        0xc800_7c41, // stxr w0, x1, [x2]
+        0xf820_0041, // ldadd x0, x1, [x2]
+        0xd503_3bbf, // dmb ish
+        0xd518_4100, // msr sp_el0, x0
+        0x9400_0001, // bl
+        0xd63f_0000, // blr x0
+        0xd421_0000, // brk #0x800
+        0xd503_205f, // wfe
+    ] {
+        assert!(one(word).2, "{word:#x}");
+    }
+}
+
+#[test]
+fn arm64_indirect_jumps() {
+    let (br_x1, br_x16, bti_j, ret, bti_c) = (0xd61f_0020, 0xd61f_0200, 0xd503_249f, 0xd65f_03c0, 0xd503_245f);
+    arm64(&[0xd503_201f, br_x1, bti_j, ret, bti_j, ret], |text| {
+        assert!(!text.has_unknown_targets());
+        assert_eq!(branches(text), [(4, 8), (4, 16)]);
+    });
+    arm64(&[bti_c, br_x16, ret], |text| assert!(!text.has_unknown_targets(), "a tail call"));
+    arm64(&[0xd503_201f, br_x1, ret], |text| assert!(text.has_unknown_targets()));
+}
+
+/// Asks everything about some bytes.
+fn ask(machine: Machine, code: &[u8], from: u64, body: &[(u64, u64)]) {
+    let add = |test: &mut TestImage| {
+        jump_table(test, 1, 4);
+        let entry =
+            [&relative(TEXT + 0x3000, TEXT + 3)[..], &relative(TEXT + 0x3004, TEXT), &[0, 0, 0, 0, 200, 9]].concat();
+        test.table(".altinstructions", "__alt_instructions", "__alt_instructions_end", TEXT + 0x3000, &entry);
+    };
+    with(machine, code, add, |text| {
+        let body = ranges(body);
+        let mut last = TEXT + from;
+        for step in text.walk_block(TEXT + from) {
+            assert_eq!(step.address, last);
+            last = step.next;
+        }
+        text.reentered_from(TEXT + from, &body);
+        for entry in text.entries(&body) {
+            assert!(text.is_empty() || body.iter().any(|r| r.contains(&entry)));
+        }
+        for to in [from, from.saturating_add(5)] {
+            text.prefix_preserves(TEXT, TEXT.saturating_add(to), 3);
+        }
+        crate::probeable::unprobeable(text.image, text, TEXT + from);
+        assert!(text.addresses().is_sorted());
+    });
+}
+
+proptest! {
+    #[test]
+    fn garbage_does_not_panic(
+        arm64: bool,
+        code in proptest::collection::vec(any::<u8>(), 0..96),
+        from in 0u64..100,
+        body in proptest::collection::vec((0u64..100, 0u64..120), 0..4),
+    ) {
+        ask(if arm64 { Machine::Aarch64 } else { Machine::X86_64 }, &code, from, &body);
+    }
+
+    #[test]
+    fn short_branches_do_not_loop(
+        code in proptest::collection::vec(prop_oneof![Just(0xebu8), Just(0x74), Just(0xff), Just(0xc3), Just(0x90), Just(0xf0), any::<u8>()], 1..64),
+        from in 0u64..64,
+        body in proptest::collection::vec((0u64..64, 0u64..64), 0..4),
+    ) {
+        ask(Machine::X86_64, &code, from, &body);
+    }
+}

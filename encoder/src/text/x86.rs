@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! x86-64 instructions, decoded by iced-x86.
+
+use super::{Effect, Flow, RegisterSet};
+use crate::image::Image;
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+    Register,
+};
+use siteseer_sites::Unprobeable;
+
+/// The longest instruction.
+const LONGEST: u64 = 15;
+
+/// Decodes linearly; stops when `visit`, which gets each instruction's offset, says so.
+pub(super) fn decode(bytes: &[u8], address: u64, visit: &mut dyn FnMut(u32, Flow) -> bool) {
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        let offset = decoder.position() as u32;
+        decoder.decode_out(&mut instruction);
+        if !visit(offset, flow(&instruction)) {
+            return;
+        }
+    }
+}
+
+fn flow(instruction: &Instruction) -> Flow {
+    let target = || instruction.near_branch_target();
+    match instruction.flow_control() {
+        FlowControl::Next if instruction.mnemonic() == Mnemonic::Nop => Flow::Nop,
+        FlowControl::Next if instruction.code() == Code::INVALID => Flow::Invalid,
+        FlowControl::Next | FlowControl::IndirectCall | FlowControl::XbeginXabortXend => Flow::Next,
+        FlowControl::UnconditionalBranch => Flow::Jump(target()),
+        FlowControl::ConditionalBranch => Flow::Conditional(target()),
+        FlowControl::Call if instruction.is_call_near() => Flow::Call(target()),
+        // syscall, vmcall and the like.
+        FlowControl::Call => Flow::Next,
+        FlowControl::IndirectBranch => Flow::Indirect,
+        FlowControl::Return => Flow::Stop,
+        FlowControl::Exception if instruction.code() == Code::INVALID => Flow::Invalid,
+        FlowControl::Exception => Flow::Trap,
+        FlowControl::Interrupt if instruction.code() == Code::Int3 => Flow::Trap,
+        FlowControl::Interrupt => Flow::Next,
+    }
+}
+
+/// Finds what instructions write.
+pub(super) struct Effects {
+    factory: InstructionInfoFactory,
+}
+
+impl Default for Effects {
+    fn default() -> Effects {
+        Effects { factory: InstructionInfoFactory::new() }
+    }
+}
+
+impl Effects {
+    pub(super) fn at(&mut self, image: &Image<'_>, address: u64) -> Option<Effect> {
+        let instruction = instruction_at(image, address)?;
+        let info = self.factory.info(&instruction);
+        let is_write = |access: OpAccess| {
+            matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
+        };
+        let mut writes = RegisterSet::default();
+        for used in info.used_registers() {
+            if is_write(used.access())
+                && let Some(register) = dwarf_register(used.register())
+            {
+                writes.insert(register);
+            }
+        }
+        let stores = info.used_memory().iter().any(|used| is_write(used.access()));
+        let straight = instruction.flow_control() == FlowControl::Next;
+        Some(Effect { next: instruction.next_ip(), writes, stores, plain: is_plain(&instruction), straight })
+    }
+}
+
+/// The instruction at an address; `None` if there is none.
+pub(crate) fn instruction_at(image: &Image<'_>, address: u64) -> Option<Instruction> {
+    let end = image.section_end(address).min(address.checked_add(LONGEST)?);
+    let bytes = image.bytes(address..end)?;
+    let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
+    (instruction.code() != Code::INVALID).then_some(instruction)
+}
+
+/// arch/x86/kernel/kprobes/core.c `can_probe`, `prepare_emulation`, `__copy_instruction`.
+pub(super) fn refusal(image: &Image<'_>, address: u64) -> Option<Unprobeable> {
+    let Some(instruction) = instruction_at(image, address) else { return Some(Unprobeable::NotAnInstruction) };
+    match instruction.flow_control() {
+        // ud0, ud1, ud2, int3, int n, int1.
+        FlowControl::Exception | FlowControl::Interrupt => return Some(Unprobeable::Bug),
+        FlowControl::Return if instruction.mnemonic() != Mnemonic::Ret => return Some(super::REFUSED),
+        _ => {}
+    }
+    let is_call_or_jump = instruction.is_call_far_indirect()
+        || instruction.is_jmp_far_indirect()
+        || instruction.is_call_near_indirect()
+        || instruction.is_jmp_near_indirect();
+    // Far branches, and those through memory, are not emulated.
+    if is_call_or_jump && (0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory) {
+        return Some(super::REFUSED);
+    }
+    // Interrupts are masked behind `mov %reg, %ss`.
+    if instruction.mnemonic() == Mnemonic::Mov && instruction.op0_register() == Register::SS {
+        return Some(super::REFUSED);
+    }
+    is_cfi_check(image, address, &instruction).then_some(Unprobeable::CfiPreamble)
+}
+
+/// Whether an instruction is one of the two that hold the expected type of an indirect call:
+/// `movl $hash, %r10d; addl -4(%reg), %r10d; je 1f; ud2; 1:`. The trap decodes them.
+fn is_cfi_check(image: &Image<'_>, address: u64, instruction: &Instruction) -> bool {
+    let traps = &image.tables().kcfi_traps;
+    let to_trap = match instruction.code() {
+        Code::Mov_r32_imm32 if instruction.op0_register() == Register::R10D => 12,
+        Code::Add_r32_rm32 => 6,
+        _ => return false,
+    };
+    traps.binary_search(&address.wrapping_add(to_trap)).is_ok()
+}
+
+/// The DWARF number of the full register that holds a general purpose register (psABI for AMD64, figure 3.36).
+fn dwarf_register(register: Register) -> Option<u16> {
+    const NUMBERS: [(Register, u16); 16] = [
+        (Register::RAX, 0),
+        (Register::RDX, 1),
+        (Register::RCX, 2),
+        (Register::RBX, 3),
+        (Register::RSI, 4),
+        (Register::RDI, 5),
+        (Register::RBP, 6),
+        (Register::RSP, 7),
+        (Register::R8, 8),
+        (Register::R9, 9),
+        (Register::R10, 10),
+        (Register::R11, 11),
+        (Register::R12, 12),
+        (Register::R13, 13),
+        (Register::R14, 14),
+        (Register::R15, 15),
+    ];
+    let full = register.full_register();
+    NUMBERS.iter().find(|(register, _)| *register == full).map(|&(_, number)| number)
+}
+
+/// Whether an instruction only computes, loads and stores: no transfer of control, no locked access, nothing that
+/// reads or changes the state of the machine.
+fn is_plain(instruction: &Instruction) -> bool {
+    if instruction.has_lock_prefix() || instruction.has_rep_prefix() || instruction.has_repne_prefix() {
+        return false;
+    }
+    let operands = || (0..instruction.op_count()).map(|n| instruction.op_kind(n));
+    // Control, debug and segment registers are operands of mov, push and pop too.
+    let general_only = (0..instruction.op_count())
+        .filter(|&n| instruction.op_kind(n) == OpKind::Register)
+        .all(|n| instruction.op_register(n).is_gpr());
+    use Mnemonic as M;
+    match instruction.mnemonic() {
+        M::Nop | M::Endbr64 => true,
+        // With memory it is locked without saying so.
+        M::Xchg => general_only && operands().all(|kind| kind == OpKind::Register),
+        M::Mov | M::Movzx | M::Movsx | M::Movsxd | M::Movbe | M::Lea | M::Push | M::Pop => general_only,
+        M::Xor | M::Or | M::And | M::Add | M::Adc | M::Sub | M::Sbb | M::Inc | M::Dec | M::Neg | M::Not => general_only,
+        M::Imul | M::Mul | M::Mulx | M::Shl | M::Shr | M::Sar | M::Sal | M::Rol | M::Ror | M::Shld | M::Shrd => {
+            general_only
+        }
+        M::Shlx | M::Shrx | M::Sarx | M::Rorx | M::Andn | M::Bextr | M::Blsr | M::Blsi | M::Blsmsk | M::Bzhi => {
+            general_only
+        }
+        M::Test | M::Cmp | M::Bt | M::Bts | M::Btr | M::Btc | M::Bsf | M::Bsr | M::Tzcnt | M::Lzcnt | M::Popcnt => {
+            general_only
+        }
+        M::Bswap | M::Cwde | M::Cdqe | M::Cdq | M::Cqo | M::Cbw => true,
+        M::Cmova | M::Cmovae | M::Cmovb | M::Cmovbe | M::Cmove | M::Cmovg | M::Cmovge | M::Cmovl => general_only,
+        M::Cmovle | M::Cmovne | M::Cmovno | M::Cmovnp | M::Cmovns | M::Cmovo | M::Cmovp | M::Cmovs => general_only,
+        M::Seta | M::Setae | M::Setb | M::Setbe | M::Sete | M::Setg | M::Setge | M::Setl => general_only,
+        M::Setle | M::Setne | M::Setno | M::Setnp | M::Setns | M::Seto | M::Setp | M::Sets => general_only,
+        _ => false,
+    }
+}

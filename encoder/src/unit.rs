@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The sites of one unit.
+//!
+//! Units are encoded in parallel and know nothing of each other: functions, location prototypes, containing symbols and
+//! files are numbered within the unit here, and numbered anew when the units are merged. What only all units together
+//! can tell (whether a parameter is assigned to in some copy of its function) is left open: see [`Provisional`].
+
+use crate::arguments::{At, Found, Gathered, Surroundings};
+use crate::cfi::{Cursor, Frames};
+use crate::dwarf::{DebugInfo, DebugUnit};
+use crate::entry::{self, Moved};
+use crate::filter::Filter;
+use crate::image::{Container, Image};
+use crate::loclist::Point;
+use crate::origin::{Foreign, Origin, Origins};
+use crate::outofline::{self, Role};
+use crate::probeable::Prober;
+use crate::split;
+use crate::text::{FunctionText, Known};
+use crate::types::{BaseIndex, TypeRef};
+use crate::walk::{RawFunction, RawParameter, RawSite, Visitor};
+use hashbrown::HashMap;
+use siteseer_sites::abi::{ParamShape, abi_arguments};
+use siteseer_sites::btf::{Kind, TypeId};
+use siteseer_sites::location::{Argument, Missing};
+use siteseer_sites::site::SourceLine;
+use siteseer_sites::{Marks, Site, SiteKind, Unprobeable};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// What all units share.
+pub(crate) struct Shared<'a, 'd> {
+    pub(crate) image: &'d Image<'a>,
+    pub(crate) debug: &'d DebugInfo<'a>,
+    pub(crate) base: &'d BaseIndex<'a>,
+    pub(crate) frames: &'d Frames<'a>,
+    pub(crate) foreign: Foreign<'a, 'd>,
+    pub(crate) filter: Option<Filter>,
+}
+
+/// A function as one unit declares it.
+#[derive(Debug, Clone)]
+pub(crate) struct UnitFunction<'a> {
+    /// The name: the abstract function's, but for what is left of a split function, which bears its symbol's.
+    pub(crate) name: &'a str,
+    pub(crate) origin: Arc<Origin<'a>>,
+    /// Its FUNC in the base.
+    pub(crate) func: Option<TypeId>,
+}
+
+/// An argument whose location stands only if its parameter is not assigned to in any copy of the function.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Provisional {
+    /// Index of the site in the unit.
+    pub(crate) site: u32,
+    /// Index of the parameter.
+    pub(crate) parameter: u16,
+    /// What the argument is otherwise.
+    pub(crate) otherwise: Missing,
+    /// Whether it counts as usable.
+    pub(crate) usable: bool,
+}
+
+/// A parameter, across units: the function's name and line, and the parameter's index.
+pub(crate) type ParameterKey<'a> = (&'a str, u32, u16);
+
+/// Counts that the sites themselves do not tell.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Tally {
+    /// Inlined copies at addresses that are not in the image's text.
+    pub(crate) outside_text: u64,
+    /// Inlined copies of abstract functions that cannot be read.
+    pub(crate) without_origin: u64,
+    /// Arguments at inline sites for which the debug information has any location.
+    pub(crate) usable: u64,
+    /// Those of them that are located.
+    pub(crate) located_of_usable: u64,
+}
+
+/// The sites of one unit. Indices are those of the unit's own tables.
+#[derive(Debug, Default)]
+pub(crate) struct UnitSites<'a> {
+    pub(crate) functions: Vec<UnitFunction<'a>>,
+    pub(crate) prototypes: Vec<Box<[Argument]>>,
+    /// With the reason why their first byte cannot be probed, if so.
+    pub(crate) containers: Vec<(Container<'a>, Option<Unprobeable>)>,
+    pub(crate) files: Vec<String>,
+    pub(crate) sites: Vec<Site>,
+    /// Those of them that are no sites, but the rest of a function that was split. In order.
+    pub(crate) rests: Vec<u32>,
+    pub(crate) provisional: Vec<Provisional>,
+    /// Parameters that are assigned to.
+    pub(crate) assigned: Vec<ParameterKey<'a>>,
+    pub(crate) tally: Tally,
+}
+
+/// Takes the functions of one unit and makes its sites.
+pub(crate) struct UnitEncoder<'a, 'd, 'u> {
+    shared: &'u Shared<'a, 'd>,
+    unit: &'u DebugUnit<'a, 'd>,
+    origins: Origins<'a, 'd, 'u>,
+    prober: Prober<'d, 'a>,
+    frames: RefCell<Cursor<'d, 'a>>,
+    no_jump_tables: bool,
+    wanted: HashMap<usize, bool>,
+    out: UnitSites<'a>,
+    function_of: HashMap<(*const Origin<'a>, &'a str), u32>,
+    prototype_of: HashMap<Box<[Argument]>, u32>,
+    container_of: HashMap<u64, u32>,
+    file_of: HashMap<(usize, u64), u32>,
+    gathered: Gathered<'a>,
+    found: Vec<Found>,
+    arguments: Vec<Argument>,
+    /// For the copies of the function at hand, their sites.
+    site_of: Vec<Option<u32>>,
+    targets: Vec<u64>,
+}
+
+impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
+    pub(crate) fn new(shared: &'u Shared<'a, 'd>, unit: &'u DebugUnit<'a, 'd>) -> Self {
+        UnitEncoder {
+            shared,
+            unit,
+            origins: Origins::new(unit, &shared.foreign),
+            prober: Prober::new(shared.image),
+            frames: RefCell::new(shared.frames.cursor()),
+            no_jump_tables: unit.has_no_jump_tables(),
+            wanted: HashMap::new(),
+            out: UnitSites::default(),
+            function_of: HashMap::new(),
+            prototype_of: HashMap::new(),
+            container_of: HashMap::new(),
+            file_of: HashMap::new(),
+            gathered: Gathered::default(),
+            found: Vec::new(),
+            arguments: Vec::new(),
+            site_of: Vec::new(),
+            targets: Vec::new(),
+        }
+    }
+
+    /// The unit's sites.
+    pub(crate) fn finish(mut self) -> UnitSites<'a> {
+        let mut files = vec![String::new(); self.file_of.len()];
+        for ((unit, file), index) in &self.file_of {
+            files[*index as usize] = self.origins.file_name(*unit, *file).unwrap_or_default();
+        }
+        self.out.files = files;
+        let mut prototypes: Vec<(Box<[Argument]>, u32)> = self.prototype_of.drain().collect();
+        prototypes.sort_unstable_by_key(|(_, index)| *index);
+        self.out.prototypes = prototypes.into_iter().map(|(prototype, _)| prototype).collect();
+        self.out
+    }
+
+    fn inline_sites(&mut self, function: &RawFunction<'a>) {
+        let shared = self.shared;
+        let known = Known { entry: function.entry, no_jump_tables: self.no_jump_tables, noreturn: None };
+        let text = FunctionText::decode(shared.image, &function.ranges, &known);
+        self.targets.clear();
+        self.targets.extend(text.branches().map(|(_, target)| target));
+        self.site_of.clear();
+        let mut parameters = &function.parameters[..];
+        // The function's own come first.
+        let own = parameters.partition_point(|parameter| parameter.site == RawParameter::OWN);
+        parameters = &parameters[own..];
+        for (index, site) in function.sites.iter().enumerate() {
+            let mentioned = parameters.iter().take_while(|parameter| parameter.site as usize == index).count();
+            let (own, rest) = parameters.split_at(mentioned);
+            parameters = rest;
+            let made = if site.wanted { self.inline_site(function, site, own, &text) } else { None };
+            self.site_of.push(made);
+        }
+    }
+
+    fn inline_site(
+        &mut self,
+        function: &RawFunction<'a>,
+        raw: &RawSite,
+        parameters: &[RawParameter<'a>],
+        text: &FunctionText<'d, 'a>,
+    ) -> Option<u32> {
+        let shared = self.shared;
+        let Some(origin) = self.origins.get(raw.origin) else {
+            self.out.tally.without_origin += 1;
+            return None;
+        };
+        let body = &function.site_ranges[raw.ranges.start as usize..raw.ranges.end as usize];
+        let entry = entry::find(raw.entry, body, text, &self.targets)?;
+        let Some(section) = shared.image.section_at(entry.address) else {
+            self.out.tally.outside_text += 1;
+            return None;
+        };
+        self.gathered.gather(self.unit, &origin, parameters, |offset| self.origins.root(offset));
+        self.note_assignments(&origin);
+        let site = u32::try_from(self.out.sites.len()).ok()?;
+        let surroundings = Surroundings {
+            image: shared.image,
+            unit: self.unit,
+            frames: &self.frames,
+            frame_base: function.frame_base,
+            text: Some(text),
+            entry: function.ranges.first().map_or(0, |range| function.entry.unwrap_or(range.start)),
+        };
+        let at = At::new(&surroundings, entry.address);
+        let mut marks = Marks::default();
+        self.found.clear();
+        for (index, parameter) in origin.parameters.iter().enumerate() {
+            let found = at.find(&self.gathered, index, parameter, raw.view);
+            if found.late {
+                marks |= Marks::LATE_VIEW;
+                self.out.provisional.push(Provisional {
+                    site,
+                    parameter: u16::try_from(index).unwrap_or(u16::MAX),
+                    otherwise: Missing::AfterEntry,
+                    usable: found.usable,
+                });
+            }
+            self.out.tally.usable += u64::from(found.usable);
+            self.out.tally.located_of_usable += u64::from(found.usable && found.argument.is_ok());
+            self.found.push(found);
+        }
+        let mut address = entry.address;
+        let mut moved = 0;
+        let point = Point { address, view: raw.view };
+        let better =
+            entry::move_probe(&surroundings, text, &mut self.prober, point, &origin, &self.gathered, &self.found);
+        if let Some(Moved { address: better, gained }) = better
+            && let Ok(distance) = u8::try_from(better - entry.address)
+        {
+            address = better;
+            moved = distance;
+            for (index, located) in gained {
+                self.out.provisional.push(Provisional {
+                    site,
+                    parameter: u16::try_from(index).unwrap_or(u16::MAX),
+                    otherwise: Missing::NotAtEntry,
+                    usable: false,
+                });
+                self.found[index].argument = Ok(located);
+            }
+        }
+        if split::is_rest(self.unit, &mut self.origins, function, raw, &origin) {
+            self.out.rests.push(site);
+        }
+        if entry.uncertain {
+            marks |= Marks::ENTRY_UNCERTAIN;
+        }
+        if text.reentered_from(entry.address, body) {
+            marks |= Marks::MAY_REPEAT;
+        }
+        self.arguments.clear();
+        self.arguments.extend(self.found.drain(..).map(|found| found.argument));
+        let parent = raw.parent.and_then(|parent| self.site_of.get(parent as usize).copied().flatten());
+        let unprobeable = self.prober.check(text, address);
+        let prototype = self.prototype();
+        let source = self.source(self.unit.index, raw.call_file, raw.call_line);
+        let declared = self.source(origin.declared_in, origin.declared_file, origin.declared_line);
+        let container = self.container(address);
+        let function = self.function(origin.name, origin);
+        self.out.sites.push(Site {
+            function,
+            kind: SiteKind::Inline,
+            address,
+            moved,
+            section,
+            prototype,
+            container,
+            source,
+            declared,
+            parent,
+            marks,
+            unprobeable,
+        });
+        Some(site)
+    }
+
+    /// Makes a site of the function itself, if its name alone cannot tell.
+    fn out_of_line_site(&mut self, function: &RawFunction<'a>, offset: usize) -> Option<()> {
+        let shared = self.shared;
+        let image = shared.image;
+        let address = function.entry.unwrap_or(function.ranges.first()?.start);
+        let section = image.section_at(address)?;
+        let own_name = self.origins.name(offset)?;
+        if shared.filter.as_ref().is_some_and(|filter| !filter.has_stem(own_name)) {
+            return None;
+        }
+        let role = outofline::role(image.symbol_at(address).iter().map(|symbol| symbol.name), own_name);
+        let kind = role.kind()?;
+        let name = if let Role::Part(symbol) = role { symbol } else { own_name };
+        if shared.filter.as_ref().is_some_and(|filter| !filter.has_name(name)) {
+            return None;
+        }
+        let origin = self.origins.get(offset)?;
+        let own = function.parameters.partition_point(|parameter| parameter.site == RawParameter::OWN);
+        self.gathered.gather(self.unit, &origin, &function.parameters[..own], |offset| self.origins.root(offset));
+        self.note_assignments(&origin);
+        let surroundings = Surroundings {
+            image,
+            unit: self.unit,
+            frames: &self.frames,
+            frame_base: function.frame_base,
+            text: None,
+            entry: address,
+        };
+        let at = At::new(&surroundings, address);
+        self.found.clear();
+        for (index, parameter) in origin.parameters.iter().enumerate() {
+            let found = at.find(&self.gathered, index, parameter, 0);
+            self.found.push(found);
+        }
+        let shapes: Vec<ParamShape> = origin
+            .parameters
+            .iter()
+            .map(|parameter| match &parameter.ty {
+                Ok(ty) => ParamShape { size: ty.size, signed: ty.signed, composite: ty.is_composite },
+                Err(_) => ParamShape { size: 0, signed: false, composite: false },
+            })
+            .collect();
+        let abi = abi_arguments(image.machine(), &shapes);
+        // A parameter without size leaves open where the later ones are.
+        let abi_known = abi.iter().all(|argument| *argument != Err(Missing::NoType));
+        let displaced = self.found.iter().zip(&abi).any(|(found, abi)| match (&found.argument, abi) {
+            (Ok(located), Ok(abi)) => !found.late && located.at != abi.at,
+            _ => false,
+        });
+        let renamed = matches!(role, Role::Part(_) | Role::Clone { changed: true });
+        // Other languages have calling conventions of their own.
+        let changed = renamed || function.nocall || displaced || !self.unit.is_c;
+        let name_tells = matches!(role, Role::Body)
+            && !changed
+            && image.symbols_named(name).nth(1).is_none()
+            && base_function(shared.base, name, &origin).is_some();
+        if name_tells {
+            return None;
+        }
+        self.arguments.clear();
+        let arguments = self.found.drain(..).zip(abi).map(|(found, abi)| match found.argument {
+            Err(_) if !changed && abi_known => abi,
+            // A late view of an out-of-line function's entry is after something that the function did.
+            Ok(_) if found.late => Err(Missing::AfterEntry),
+            Err(Missing::NotMentioned) if changed => Err(Missing::Removed),
+            argument => argument,
+        });
+        self.arguments.extend(arguments);
+        let mut marks = Marks::default();
+        if changed {
+            marks |= Marks::SIGNATURE_CHANGED;
+        }
+        let known = Known { entry: function.entry, no_jump_tables: self.no_jump_tables, noreturn: None };
+        let text = FunctionText::decode(image, &function.ranges, &known);
+        if text.reentered_from(address, &function.ranges) {
+            marks |= Marks::MAY_REPEAT;
+        }
+        let unprobeable = self.prober.check(&text, address);
+        let prototype = self.prototype();
+        let declared = self.source(origin.declared_in, origin.declared_file, origin.declared_line);
+        let container = self.container(address);
+        let function = self.function(name, origin);
+        self.out.sites.push(Site {
+            function,
+            kind,
+            address,
+            moved: 0,
+            section,
+            prototype,
+            container,
+            source: declared,
+            declared,
+            parent: None,
+            marks,
+            unprobeable,
+        });
+        Some(())
+    }
+
+    fn note_assignments(&mut self, origin: &Origin<'a>) {
+        for index in self.gathered.assigned() {
+            let index = u16::try_from(index).unwrap_or(u16::MAX);
+            self.out.assigned.push((origin.name, origin.declared_line, index));
+        }
+    }
+
+    fn prototype(&mut self) -> u32 {
+        if let Some(known) = self.prototype_of.get(&self.arguments[..]) {
+            return *known;
+        }
+        let index = self.prototype_of.len() as u32;
+        self.prototype_of.insert(self.arguments.clone().into_boxed_slice(), index);
+        index
+    }
+
+    fn function(&mut self, name: &'a str, origin: Arc<Origin<'a>>) -> u32 {
+        let base = self.shared.base;
+        let next = self.out.functions.len() as u32;
+        *self.function_of.entry((Arc::as_ptr(&origin), name)).or_insert_with(|| {
+            let func = base_function(base, name, &origin);
+            self.out.functions.push(UnitFunction { name, origin, func });
+            next
+        })
+    }
+
+    fn container(&mut self, address: u64) -> u32 {
+        let container = self.shared.image.container(address).unwrap_or(Container { name: "", address, size: 0 });
+        let next = self.out.containers.len() as u32;
+        let (containers, prober) = (&mut self.out.containers, &mut self.prober);
+        *self.container_of.entry(container.address).or_insert_with(|| {
+            containers.push((container, prober.check_address(container.address)));
+            next
+        })
+    }
+
+    fn source(&mut self, unit: usize, file: u64, line: u32) -> SourceLine {
+        if line == 0 {
+            return SourceLine::UNKNOWN;
+        }
+        let next = self.file_of.len() as u32;
+        SourceLine { file: *self.file_of.entry((unit, file)).or_insert(next), line }
+    }
+}
+
+/// The FUNC of the base with the name and the function's prototype.
+fn base_function(base: &BaseIndex<'_>, name: &str, origin: &Origin<'_>) -> Option<TypeId> {
+    if base.named(Kind::Func, name.as_bytes()).is_empty() {
+        return None;
+    }
+    let parameters: Vec<TypeRef> = origin.parameters.iter().map(|parameter| parameter.type_ref.clone()).collect();
+    base.function(name.as_bytes(), &origin.returns, &parameters, origin.variadic)
+}
+
+impl<'a> Visitor<'a> for UnitEncoder<'a, '_, '_> {
+    fn wants(&mut self, origin: usize) -> bool {
+        let Some(filter) = &self.shared.filter else { return true };
+        let origins = &self.origins;
+        *self.wanted.entry(origin).or_insert_with(|| origins.name(origin).is_some_and(|name| filter.has_name(name)))
+    }
+
+    fn function(&mut self, function: &mut RawFunction<'a>) {
+        if function.sites.iter().any(|site| site.wanted) {
+            self.inline_sites(function);
+        }
+        if !self.unit.is_assembler {
+            let offset = self.unit.offset.saturating_add(function.die);
+            self.out_of_line_site(function, offset);
+        }
+    }
+}
