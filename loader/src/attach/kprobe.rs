@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! One kprobe at an absolute address: a perf event of the `kprobe` source, and a BPF link on it.
+//!
+//! `config1 = 0, config2 = address` names the place (kernel/trace/trace_event_perf.c, `perf_kprobe_init()`). The event is opened on one CPU,
+//! as libbpf does it: the probe itself is in the text, and the program runs on whichever CPU hits it. The link holds the event, so the
+//! event's own descriptor is closed at once, and a site costs one descriptor.
+
+use crate::object::opened;
+use libbpf_sys as sys;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// `struct perf_event_attr`, include/uapi/linux/perf_event.h, as far as `PERF_ATTR_SIZE_VER1`.
+#[repr(C)]
+#[derive(Default)]
+struct PerfEventAttr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+}
+
+const _: () = assert!(size_of::<PerfEventAttr>() == 72);
+
+/// `PERF_FLAG_FD_CLOEXEC`.
+const FD_CLOEXEC: libc::c_ulong = 1 << 3;
+
+/// Opens an event. `pmu` is the number of the event source.
+pub(super) fn open_event(pmu: u32, config: u64, address: u64) -> io::Result<OwnedFd> {
+    let attr = PerfEventAttr {
+        kind: pmu,
+        size: size_of::<PerfEventAttr>() as u32,
+        config,
+        config2: address,
+        ..Default::default()
+    };
+    let (any_process, first_cpu, no_group): (libc::pid_t, libc::c_int, libc::c_int) = (-1, 0, -1);
+    // SAFETY: the structure lives through the call, and states its own size; a non-negative result is a new descriptor.
+    unsafe {
+        let fd =
+            libc::syscall(libc::SYS_perf_event_open, &raw const attr, any_process, first_cpu, no_group, FD_CLOEXEC);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd as i32)) }
+    }
+}
+
+/// Runs the program at each hit of the event, until the result is closed.
+pub(super) fn link_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let opts =
+        sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
+    // SAFETY: both descriptors are open, the options live through the call.
+    opened(unsafe { sys::bpf_link_create(program.as_raw_fd(), event.as_raw_fd(), sys::BPF_PERF_EVENT, &opts) })
+}
+
+/// Puts a kprobe on an address.
+fn attach(program: BorrowedFd<'_>, pmu: u32, address: u64) -> io::Result<OwnedFd> {
+    let event = open_event(pmu, 0, address)?;
+    link_event(program, event.as_fd())
+}
+
+/// Puts a kprobe on each address. Gives the links, and per refused address its index and the error.
+pub(super) fn attach_each(
+    program: BorrowedFd<'_>,
+    pmu: u32,
+    addresses: &[u64],
+) -> (Vec<OwnedFd>, Vec<(usize, io::Error)>) {
+    let (mut links, mut refused) = (Vec::new(), Vec::new());
+    for (index, &address) in addresses.iter().enumerate() {
+        match attach(program, pmu, address) {
+            Ok(link) => links.push(link),
+            Err(error) => refused.push((index, error)),
+        }
+    }
+    (links, refused)
+}

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The functions of one name, and every place where their bodies may start executing on a given kernel.
+//!
+//! Three sources are joined:
+//!
+//! * the site data: inlined copies, and the out-of-line copies that a name cannot tell (clones, changed signatures, several
+//!   functions of one name), with link-time addresses;
+//! * the kernel's symbols: where all that is now, and out-of-line copies that the site data does not mention. A symbol that
+//!   bears exactly the function's name is a body, and its arguments are where the ABI puts them. A symbol `foo.anything` is
+//!   a clone, of which nothing is known;
+//! * BTF: the prototypes.
+//!
+//! `foo.cold` (a continuation) and `foo.part.N` (what is left of foo after its head was inlined) are not places where foo
+//! starts. Either may be named explicitly; then it is a function of its own.
+//!
+//! Everything that any of the sources knows becomes a [`Candidate`]. What stands against one, whatever the program, is
+//! found here ([`Candidate::obstacle`]); what a program adds to that is the plan's business. No candidate is left out.
+
+use crate::reason::Reason;
+use crate::symbols::Symbols;
+use siteseer_sites::Machine;
+use siteseer_sites::abi::{ParamShape, abi_arguments};
+use siteseer_sites::btf::{self, Btf, Kind, TypeId};
+use siteseer_sites::location::{Argument, Missing};
+use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
+use std::collections::HashSet;
+
+/// A place in the source.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// File, as the debug information names it.
+    pub file: String,
+    /// Line, from 1; 0 where it is not known.
+    pub line: u32,
+}
+
+/// The symbol that holds a site, with its link-time address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Name.
+    pub name: String,
+    /// Link-time address.
+    pub address: u64,
+}
+
+/// One site as the site data has it.
+#[derive(Debug, Clone)]
+pub struct DataSite {
+    /// The site's number in the site data.
+    pub index: u32,
+    /// BTF FUNC of the function.
+    pub func: TypeId,
+    /// What the site is.
+    pub kind: SiteKind,
+    /// Link-time address of the probe.
+    pub address: u64,
+    /// How many bytes before the probe the body starts.
+    pub moved: u8,
+    /// One per parameter.
+    pub arguments: Vec<Argument>,
+    /// The symbol that holds it; `None` where the site data does not say.
+    pub holder: Option<Holder>,
+    /// Where it was called (inline site) or declared.
+    pub source: Option<Place>,
+    /// Where the function was declared.
+    pub declared: Option<Place>,
+    /// Flags.
+    pub marks: Marks,
+    /// Why it cannot be probed, as far as the image tells.
+    pub unprobeable: Option<Unprobeable>,
+}
+
+/// A parameter of a prototype.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameter {
+    /// Name; empty where BTF has none.
+    pub name: String,
+    /// BTF type.
+    pub ty: TypeId,
+    /// The type as C text: `struct user_namespace *`.
+    pub type_name: String,
+    /// Bytes of a value; 0 where the type has no size.
+    pub size: u32,
+    /// Whether a value narrower than its slot is sign-extended.
+    pub signed: bool,
+    /// Whether it is a structure or union.
+    pub composite: bool,
+    /// How many 8-byte slots of the context it takes.
+    pub slots: u32,
+    /// The structure or union that it points to, if it is such a pointer and the kernel's own BTF has the type.
+    pub pointee: Option<TypeId>,
+}
+
+/// A prototype that functions of the name have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prototype {
+    /// BTF FUNC; `None` for an out-of-line copy of which no prototype is known.
+    pub func: Option<TypeId>,
+    /// As C text.
+    pub text: String,
+    /// The parameters.
+    pub parameters: Vec<Parameter>,
+    /// Whether further arguments may follow.
+    pub variadic: bool,
+    /// Where functions with it were declared, as far as the site data tells.
+    pub declared: Vec<Place>,
+}
+
+impl Prototype {
+    /// How many slots of the context the parameters take.
+    pub fn slots(&self) -> u32 {
+        self.parameters.iter().map(|parameter| parameter.slots).sum()
+    }
+
+    /// The prototype of a BTF FUNC.
+    pub fn of(btf: &Btf<'_>, func: TypeId, kernel_types: TypeId) -> Option<Prototype> {
+        let function = btf.ty(func).filter(|ty| ty.kind() == Kind::Func)?;
+        let proto = btf.ty(function.target()?).filter(|ty| ty.kind() == Kind::FuncProto)?;
+        let parameters = proto.params().map(|param| {
+            let size = btf.size_of(param.ty).and_then(|size| u32::try_from(size).ok()).unwrap_or(0);
+            Parameter {
+                name: param.name.to_owned(),
+                ty: param.ty,
+                type_name: btf::type_name(btf, param.ty),
+                size,
+                signed: is_signed(btf, param.ty),
+                composite: btf.resolve(param.ty).is_some_and(|ty| matches!(ty.kind(), Kind::Struct | Kind::Union)),
+                slots: size.div_ceil(8).max(1),
+                pointee: pointee(btf, param.ty).filter(|&id| id < kernel_types),
+            }
+        });
+        Some(Prototype {
+            func: Some(func),
+            text: btf::declaration(btf, proto.id(), function.name()),
+            parameters: parameters.collect(),
+            variadic: proto.is_variadic(),
+            declared: Vec::new(),
+        })
+    }
+
+    /// The prototype of a copy of which none is known.
+    fn unknown(name: &str) -> Prototype {
+        Prototype {
+            func: None,
+            text: format!("{name}(?)"),
+            parameters: Vec::new(),
+            variadic: false,
+            declared: Vec::new(),
+        }
+    }
+}
+
+/// Whether values of an integer or enumeration are signed.
+fn is_signed(btf: &Btf<'_>, ty: TypeId) -> bool {
+    let Some(ty) = btf.resolve(ty) else { return false };
+    match ty.kind() {
+        Kind::Int => ty.int().is_some_and(|int| int.encoding.is_signed()),
+        Kind::Enum | Kind::Enum64 => ty.flag(),
+        _ => false,
+    }
+}
+
+/// The structure or union behind a pointer.
+fn pointee(btf: &Btf<'_>, ty: TypeId) -> Option<TypeId> {
+    let pointer = btf.resolve(ty).filter(|ty| ty.kind() == Kind::Ptr)?;
+    let target = btf.resolve(pointer.target()?)?;
+    matches!(target.kind(), Kind::Struct | Kind::Union).then(|| target.id())
+}
+
+/// One place where a body of the function may start executing.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// The site's number in the site data, if it is from there.
+    pub index: Option<u32>,
+    /// What it is.
+    pub kind: SiteKind,
+    /// Run-time address of the probe.
+    pub address: u64,
+    /// Link-time address of the probe.
+    pub link_address: u64,
+    /// How many bytes before the probe the body starts.
+    pub moved: u8,
+    /// The symbol that holds it.
+    pub symbol: String,
+    /// Run-time address of that symbol.
+    pub symbol_address: u64,
+    /// Bytes of that symbol, as the kernel sees it.
+    pub symbol_size: u64,
+    /// The prototype, an index into [`Function::prototypes`].
+    pub prototype: usize,
+    /// One per parameter of the prototype.
+    pub arguments: Vec<Argument>,
+    /// Flags.
+    pub marks: Marks,
+    /// Where it was called (inline site) or declared.
+    pub source: Option<Place>,
+    /// What stands against a probe there, whatever the program.
+    pub obstacle: Option<Reason>,
+    /// Whether ftrace knows a patch site in the symbol; `None` where the kernel does not say.
+    pub traceable: Option<bool>,
+    /// Whether the site data describes it; if not, its arguments are the ABI's, or not known.
+    pub described: bool,
+}
+
+impl Candidate {
+    /// Bytes from the symbol to the probe.
+    pub fn offset(&self) -> u64 {
+        self.address.wrapping_sub(self.symbol_address)
+    }
+
+    /// Whether the probe is on an out-of-line symbol's first byte.
+    pub fn is_entry(&self) -> bool {
+        self.kind != SiteKind::Inline && self.offset() == 0
+    }
+}
+
+/// All functions of one name.
+#[derive(Debug, Clone)]
+pub struct Function {
+    /// The name.
+    pub name: String,
+    /// The different prototypes that functions of the name have.
+    pub prototypes: Vec<Prototype>,
+    /// Where the bodies start.
+    pub candidates: Vec<Candidate>,
+    /// What is added to a link-time address to get the run-time one.
+    pub displacement: u64,
+}
+
+/// What a function is put together from.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources<'a> {
+    /// The architecture.
+    pub machine: Machine,
+    /// The kernel's BTF, and the site data's over it.
+    pub btf: &'a Btf<'a>,
+    /// The first type number that is not the running kernel's.
+    pub kernel_types: TypeId,
+    /// The kernel's tables.
+    pub symbols: &'a Symbols,
+    /// What is added to a link-time address to get the run-time one.
+    pub displacement: u64,
+    /// What the site data know of out-of-line symbols that bear the name or are made from it: link-time address, and why its
+    /// first byte cannot be probed.
+    pub outlines: &'a [(u64, Option<Unprobeable>)],
+}
+
+/// Whether a symbol made from the name is not a place where the function starts: a continuation, or what is left of it
+/// after its head was inlined.
+pub fn is_fragment(symbol: &str) -> bool {
+    symbol.split('.').skip(1).any(|word| word == "cold" || word == "part")
+        || symbol.starts_with("__pfx_")
+        || symbol.starts_with("__cfi_")
+}
+
+impl Function {
+    /// Joins what is known of the functions of a name. `plain` are the FUNCs of exactly that name in the kernel's BTF.
+    /// `None` if nothing is known: there is no such function.
+    pub fn join(name: &str, data: Vec<DataSite>, plain: &[TypeId], sources: Sources<'_>) -> Option<Function> {
+        let mut function = Function {
+            name: name.to_owned(),
+            prototypes: Vec::new(),
+            candidates: Vec::new(),
+            displacement: sources.displacement,
+        };
+        let mut described: HashSet<u64> = HashSet::new();
+        for site in data {
+            if site.kind != SiteKind::Inline {
+                let symbol = site.holder.as_ref().map_or(site.address - u64::from(site.moved), |holder| holder.address);
+                described.insert(symbol.wrapping_add(sources.displacement));
+            }
+            function.add_described(site, sources);
+        }
+        // By name alone a body is told only where the name is one body's and one FUNC's: else the FUNC might be another's.
+        let bodies = sources.symbols.named(name).filter(|symbol| !symbol.is_generated() && symbol.module.is_none());
+        let undescribed: HashSet<u64> =
+            bodies.map(|symbol| symbol.address).filter(|address| !described.contains(address)).collect();
+        let plain = match plain {
+            &[func] if undescribed.len() == 1 => Some(func),
+            _ => None,
+        };
+        for symbol in sources.symbols.named(name).filter(|symbol| !symbol.is_generated()) {
+            if let Some(module) = symbol.module {
+                function.add_module(symbol.address, module, sources);
+            } else if !described.contains(&symbol.address) {
+                function.add_plain(symbol.address, plain, sources);
+            }
+        }
+        for symbol in sources.symbols.suffixed(name).filter(|symbol| !is_fragment(symbol.name)) {
+            if let Some(module) = symbol.module {
+                if !symbol.is_generated() {
+                    function.add_module(symbol.address, module, sources);
+                }
+            } else if !described.contains(&symbol.address) {
+                function.add_unknown_clone(symbol.address, symbol.name, sources);
+            }
+        }
+        if function.candidates.is_empty() {
+            return None;
+        }
+        function.candidates.sort_by_key(|candidate| (candidate.kind, candidate.address, candidate.index));
+        Some(function)
+    }
+
+    /// The prototype's index; equal texts are one prototype.
+    fn prototype(&mut self, prototype: Prototype, declared: Option<Place>) -> usize {
+        let known = self.prototypes.iter().position(|other| {
+            other.text == prototype.text
+                && other.func.is_some() == prototype.func.is_some()
+                && other
+                    .parameters
+                    .iter()
+                    .map(|p| (p.size, p.slots))
+                    .eq(prototype.parameters.iter().map(|p| (p.size, p.slots)))
+        });
+        let index = known.unwrap_or_else(|| {
+            self.prototypes.push(prototype);
+            self.prototypes.len() - 1
+        });
+        if let (Some(place), Some(prototype)) = (declared, self.prototypes.get_mut(index))
+            && !prototype.declared.contains(&place)
+        {
+            prototype.declared.push(place);
+        }
+        index
+    }
+
+    fn add_described(&mut self, site: DataSite, sources: Sources<'_>) {
+        let prototype = Prototype::of(sources.btf, site.func, sources.kernel_types)
+            .unwrap_or_else(|| Prototype::unknown(&self.name));
+        let count = prototype.parameters.len();
+        let prototype = self.prototype(prototype, site.declared);
+        let address = site.address.wrapping_add(sources.displacement);
+        let containing = sources.symbols.containing(address);
+        let mut obstacle = site.unprobeable.map(Reason::Unprobeable);
+        let mut symbol = containing.map(|found| (found.symbol.name.to_owned(), found.symbol.address, found.size));
+        if let Some(holder) = site.holder {
+            let at = holder.address.wrapping_add(sources.displacement);
+            let known = sources.symbols.at(at).any(|found| found.name == holder.name);
+            if !known && obstacle.is_none() {
+                obstacle = Some(Reason::SymbolMismatch);
+            }
+            let size = sources.symbols.containing(at).map_or(0, |found| found.size - found.offset);
+            symbol = Some((holder.name, at, size));
+        }
+        let (symbol, symbol_address, symbol_size) = symbol.unwrap_or_else(|| (self.name.clone(), address, 0));
+        let mut arguments = site.arguments;
+        arguments.resize(count, Err(Missing::NotMentioned));
+        self.candidates.push(Candidate {
+            index: Some(site.index),
+            kind: site.kind,
+            address,
+            link_address: site.address,
+            moved: site.moved,
+            obstacle: obstacle.or_else(|| running_obstacle(address, sources.symbols)),
+            traceable: sources.symbols.traceable(symbol_address, symbol_size),
+            symbol,
+            symbol_address,
+            symbol_size,
+            prototype,
+            arguments,
+            marks: site.marks,
+            source: site.source,
+            described: true,
+        });
+    }
+
+    /// A candidate that only the kernel's symbols know.
+    fn add_symbol(
+        &mut self,
+        kind: SiteKind,
+        address: u64,
+        name: &str,
+        prototype: usize,
+        arguments: Vec<Argument>,
+        sources: Sources<'_>,
+    ) {
+        let size = sources.symbols.containing(address).map_or(0, |found| found.size);
+        let link_address = address.wrapping_sub(sources.displacement);
+        let outline = sources.outlines.iter().find(|(at, _)| *at == link_address);
+        let unprobeable = outline.and_then(|(_, why)| *why).map(Reason::Unprobeable);
+        self.candidates.push(Candidate {
+            index: None,
+            kind,
+            address,
+            link_address,
+            moved: 0,
+            symbol: name.to_owned(),
+            symbol_address: address,
+            symbol_size: size,
+            prototype,
+            arguments,
+            marks: Marks::default(),
+            source: None,
+            obstacle: unprobeable.or_else(|| running_obstacle(address, sources.symbols)),
+            traceable: sources.symbols.traceable(address, size),
+            described: false,
+        });
+    }
+
+    /// A body that needs no description: the ABI says where its arguments are.
+    fn add_plain(&mut self, address: u64, plain: Option<TypeId>, sources: Sources<'_>) {
+        let found = plain.and_then(|func| Prototype::of(sources.btf, func, sources.kernel_types));
+        let name = self.name.clone();
+        let (prototype, arguments) = match found {
+            Some(prototype) => {
+                let shapes = prototype.parameters.iter().map(|parameter| ParamShape {
+                    size: parameter.size,
+                    signed: parameter.signed,
+                    composite: parameter.composite,
+                });
+                let arguments = abi_arguments(sources.machine, &shapes.collect::<Vec<_>>());
+                (self.prototype(prototype, None), arguments)
+            }
+            None => (self.prototype(Prototype::unknown(&name), None), Vec::new()),
+        };
+        self.add_symbol(SiteKind::Body, address, &name, prototype, arguments, sources);
+    }
+
+    fn add_unknown_clone(&mut self, address: u64, symbol: &str, sources: Sources<'_>) {
+        let prototype = self.prototype(Prototype::unknown(&self.name.clone()), None);
+        self.add_symbol(SiteKind::Clone, address, symbol, prototype, Vec::new(), sources);
+    }
+
+    fn add_module(&mut self, address: u64, module: &str, sources: Sources<'_>) {
+        let name = self.name.clone();
+        let prototype = self.prototype(Prototype::unknown(&name), None);
+        self.add_symbol(SiteKind::Body, address, &name, prototype, Vec::new(), sources);
+        if let Some(candidate) = self.candidates.last_mut() {
+            candidate.obstacle = Some(Reason::InModule(module.to_owned()));
+        }
+    }
+
+    /// The prototypes that are known.
+    pub fn known_prototypes(&self) -> impl Iterator<Item = &Prototype> {
+        self.prototypes.iter().filter(|prototype| prototype.func.is_some())
+    }
+}
+
+/// What the running kernel's own tables say against a probe.
+fn running_obstacle(address: u64, symbols: &Symbols) -> Option<Reason> {
+    if symbols.blacklisted(address) == Some(true) {
+        return Some(Reason::Blacklisted);
+    }
+    (symbols.notrace(address) == Some(true)).then_some(Reason::Notrace)
+}

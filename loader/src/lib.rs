@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Runs a BPF program wherever the body of a kernel function starts executing, however the compiler arranged it, and
+//! hands it the function's own arguments, correct, at every one of those places; where it cannot, it says which place and
+//! why.
+//!
+//! # What it is for
+//! A kprobe or fentry program on `foo` runs when the symbol `foo` is entered. The compiler leaves foo's body in other
+//! places as well: inlined into callers, and in clones (`foo.isra.0`, `foo.constprop.2`). Calls that happen there are missed,
+//! silently. Here each such place is a *site*. A program in `SEC("kprobe_maybe_inline/foo")`, written with the ordinary `BPF_PROG`
+//! macro, runs at all of them:
+//!
+//! ```c
+//! SEC("kprobe_maybe_inline/ns_capable")
+//! int BPF_PROG(capable, struct user_namespace *ns, int cap)
+//! {
+//!         bpf_printk("capability %d at level %d", cap, ns->level);
+//!         return 0;
+//! }
+//! ```
+//!
+//! ```no_run
+//! # #[cfg(feature = "libbpf-rs")]
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let bytes: &[u8] = &[];
+//! use siteseer::{Attach, Policy, SourceOptions, Target};
+//!
+//! siteseer::register()?; // once, before opening objects
+//! let object = libbpf_rs::ObjectBuilder::default().open_memory(bytes)?.load()?;
+//! let program = object.progs().find(|program| program.name() == "capable").ok_or("no such program")?;
+//!
+//! let target = Target::running(&SourceOptions::default())?;
+//! let link = Attach::new(&target).policy(Policy::BestEffort).cookie(7).attach(&program)?;
+//! print!("{}", link.report());
+//! // ns_capable: attached at 14 of 14 sites (1 body, 13 inline) by kprobe, kprobe.multi
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "libbpf-rs"))]
+//! # fn main() {}
+//! ```
+//!
+//! Dropping the [`Link`] detaches every site. [`Attach::plan`] says what would be attached, and changes nothing.
+//!
+//! # How it works
+//! One phase per module; each takes the result of the one before and leaves it as it is.
+//!
+//! | module | what it makes |
+//! |---|---|
+//! | [`section`], [`object`] | libbpf loads the program behind a guard, and keeps it relocated; we take it from there |
+//! | [`program`] | which arguments the program reads, what it calls |
+//! | [`source`] | site data: encoded beforehand from DWARF, the kernel's own, or DWARF itself |
+//! | [`symbols`], [`kernel`] | what the running kernel says of its text, and what it can do |
+//! | [`target`], [`function`] | every place where a function's body may start, with run-time addresses |
+//! | [`plan`], [`mechanism`] | what is attached by what, and what is not and why. Pure: it can be computed for a kernel that is not running |
+//! | [`trampoline`] | BPF code that gathers the arguments of one location prototype and calls the program |
+//! | [`attach`] | the only system calls that change the kernel |
+//! | [`link`], [`report`] | what owns the attachment, and what became of each site |
+//!
+//! # What a program can rely on
+//! * Its context is the array of 8-byte slots that the kernel gives a fentry program. A pointer to a structure keeps its
+//!   type, and can be followed directly (from Linux 6.2).
+//! * An argument that it reads is there, or the site is not attached, and reported. A program that can do with less asks by
+//!   `siteseer_arg()` of `siteseer.bpf.h`. Never a made-up value.
+//! * Helpers that take the context work, or the program is refused with the helper's name.
+//!
+//! # Limits
+//! Sites in modules are not supported yet. Attaching takes CAP_BPF, CAP_PERFMON, CAP_SYSLOG (for addresses) and CAP_SYS_ADMIN (to get
+//! the object's BTF back from the kernel): root, in short. x86-64 and arm64.
+
+pub mod arch;
+pub mod attach;
+pub mod error;
+pub mod function;
+pub mod helper;
+pub mod insn;
+pub mod kernel;
+pub mod link;
+pub mod mechanism;
+pub mod object;
+pub mod plan;
+pub mod program;
+pub mod reason;
+pub mod refusal;
+pub mod report;
+pub mod section;
+pub mod source;
+pub mod symbols;
+pub mod target;
+pub mod trampoline;
+
+pub use attach::{Attach, AttachError, clean};
+pub use error::Error;
+pub use kernel::Kernel;
+pub use link::Link;
+pub use object::Program;
+pub use plan::{Plan, Policy};
+pub use reason::Reason;
+pub use report::Report;
+pub use section::register;
+pub use siteseer_sites::Machine;
+pub use source::SourceOptions;
+pub use symbols::Symbols;
+pub use target::Target;

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What stands for an attachment: as long as it lives, the program runs at every site.
+//!
+//! Everything that arms a site is a file descriptor that the link owns, so a process that is killed leaves nothing
+//! armed. (What it may leave is the definition of an event in tracefs, which does nothing, and which the next process
+//! removes.) Closing the descriptor of one kprobe waits for an RCU grace period, a few dozen milliseconds each; many are
+//! closed by several threads, whose waits overlap.
+
+use crate::attach::{Definition, remove_all};
+use crate::object::{check, program_info};
+use crate::report::Report;
+use libbpf_sys as sys;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::thread;
+
+/// The most threads that close descriptors.
+const CLOSERS: usize = 32;
+/// Fewer are closed one after the other.
+const FEW: usize = 4;
+
+/// A program attached to every site of its functions. Dropping it detaches all of them.
+#[derive(Debug)]
+#[must_use = "dropping the link detaches the program"]
+pub struct Link {
+    /// What arms the sites.
+    pub(crate) armed: Vec<OwnedFd>,
+    /// What is left in tracefs when nothing arms it any more.
+    pub(crate) definitions: Vec<Definition>,
+    /// The trampolines' programs.
+    pub(crate) programs: Vec<OwnedFd>,
+    /// The map of sites, if the program asks which site it is at.
+    pub(crate) site_map: Option<OwnedFd>,
+    /// Counts calls whose arguments could not be read.
+    pub(crate) fault_map: OwnedFd,
+    pub(crate) report: Report,
+}
+
+impl Link {
+    /// What became of every site.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// How many programs were loaded.
+    pub fn programs(&self) -> usize {
+        self.programs.len()
+    }
+
+    /// How many calls the program missed because an argument that it reads lay in memory that could not be read.
+    ///
+    /// # Errors
+    /// If the kernel does not give the counter.
+    pub fn faults(&self) -> io::Result<u64> {
+        // SAFETY: plain call.
+        let cpus = check(unsafe { sys::libbpf_num_possible_cpus() })?;
+        let mut counts = vec![0u64; usize::try_from(cpus).unwrap_or(0)];
+        let key = 0u32;
+        // SAFETY: the key is 4 bytes, and the kernel writes 8 bytes per possible CPU.
+        check(unsafe {
+            sys::bpf_map_lookup_elem(self.fault_map.as_raw_fd(), (&raw const key).cast(), counts.as_mut_ptr().cast())
+        })?;
+        Ok(counts.iter().sum())
+    }
+
+    /// How many hits the kernel did not run the program for: where it switches BPF tracing off (inside of `bpf()` map
+    /// operations), or is in a tracing program already (`bpf_prog_active`, kernel/trace/bpf_trace.c). Kernels count them
+    /// since Linux 6.7; of an older one the answer is 0 whatever was missed.
+    ///
+    /// # Errors
+    /// If the kernel does not give a counter.
+    pub fn missed(&self) -> io::Result<u64> {
+        let misses = |program: &OwnedFd| program_info(program.as_fd()).map(|info| info.recursion_misses);
+        self.programs.iter().map(misses).sum()
+    }
+
+    /// Detaches all sites; when it returns, the program runs no more. What `drop` does.
+    pub fn detach(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        close_all(std::mem::take(&mut self.armed));
+        remove_all(std::mem::take(&mut self.definitions));
+    }
+}
+
+/// Closes descriptors, many of them from several threads.
+pub(crate) fn close_all(mut descriptors: Vec<OwnedFd>) {
+    if descriptors.len() <= FEW {
+        return;
+    }
+    let each = descriptors.len().div_ceil(CLOSERS).max(1);
+    thread::scope(|scope| {
+        while !descriptors.is_empty() {
+            let part = descriptors.split_off(descriptors.len().saturating_sub(each));
+            // Where no thread can be had, the part is closed here: a closure that is not run is dropped.
+            let _ = thread::Builder::new().spawn_scoped(scope, move || drop(part));
+        }
+    });
+}

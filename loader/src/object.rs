@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! A program that libbpf has loaded, and what it keeps of it.
+//!
+//! [`Program`] is a borrowed handle to libbpf's `struct bpf_program`: of libbpf-rs's `Program` and `ProgramMut` (feature
+//! `libbpf-rs`), or of a raw pointer. What the loader needs is read through it: the relocated instructions behind the guard (see
+//! [`crate::section`]), function and line information, and the object's BTF. libbpf has no way from a program to its object, so
+//! the BTF comes back from the kernel, through the program that the guard let load. That takes CAP_SYS_ADMIN.
+
+use crate::section::{SectionError, Wanted, behind_guard};
+use libbpf_sys as sys;
+use std::ffi::CStr;
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+
+/// Why a program cannot be taken over from libbpf.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectError {
+    /// The object has not been loaded, or the program is left out of it (`autoload`).
+    #[error("program {program} is not loaded")]
+    NotLoaded {
+        /// The program's name.
+        program: String,
+    },
+    /// The program was opened before the section was registered.
+    #[error(
+        "program {program} did not pass through siteseer when it was loaded: call siteseer::register() before opening \
+         the object, and put the program in SEC(\"kprobe_maybe_inline/...\")"
+    )]
+    NotGuarded {
+        /// The program's name.
+        program: String,
+    },
+    /// The section's name is not ours.
+    #[error("program {program}: {error}")]
+    Section {
+        /// The program's name.
+        program: String,
+        /// What is wrong with it.
+        error: SectionError,
+    },
+    /// The kernel does not give information on the program or its BTF.
+    #[error(
+        "program {program}: {what}: {error}{}",
+        if matches!(error.raw_os_error(), Some(libc::EPERM)) { " (CAP_SYS_ADMIN is needed)" } else { "" }
+    )]
+    Info {
+        /// The program's name.
+        program: String,
+        /// What was asked for.
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// A borrowed handle to a program of a loaded BPF object.
+#[derive(Debug, Clone, Copy)]
+pub struct Program<'p> {
+    raw: NonNull<sys::bpf_program>,
+    object: PhantomData<&'p sys::bpf_program>,
+}
+
+impl<'p> Program<'p> {
+    /// A handle to libbpf's program.
+    ///
+    /// # Safety
+    /// The pointer is to a program of an object that lives, and is not changed, as long as the handle.
+    pub unsafe fn from_raw(program: NonNull<sys::bpf_program>) -> Program<'p> {
+        Program { raw: program, object: PhantomData }
+    }
+
+    fn text(&self, text: *const std::ffi::c_char) -> String {
+        if text.is_null() {
+            return String::new();
+        }
+        // SAFETY: libbpf's strings end with a NUL and live as long as the object.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+
+    /// The program's name.
+    pub fn name(&self) -> String {
+        // SAFETY: the program is live, as the constructor was promised.
+        self.text(unsafe { sys::bpf_program__name(self.raw.as_ptr()) })
+    }
+
+    /// The function that its section names.
+    ///
+    /// # Errors
+    /// [`ObjectError::Section`] if the section is not `kprobe_maybe_inline`.
+    pub fn wanted(&self) -> Result<Wanted, ObjectError> {
+        // SAFETY: as above.
+        let section = self.text(unsafe { sys::bpf_program__section_name(self.raw.as_ptr()) });
+        Wanted::from_section(&section).map_err(|error| ObjectError::Section { program: self.name(), error })
+    }
+
+    /// The program's instructions, relocated, without the guard.
+    fn insns(&self) -> Result<&'p [sys::bpf_insn], ObjectError> {
+        // SAFETY: as above; libbpf keeps the instructions, which are not replaced after the load, with the program.
+        let insns = unsafe {
+            let first = sys::bpf_program__insns(self.raw.as_ptr());
+            let count = sys::bpf_program__insn_cnt(self.raw.as_ptr()) as usize;
+            if first.is_null() { &[] } else { std::slice::from_raw_parts(first, count) }
+        };
+        behind_guard(insns).ok_or_else(|| ObjectError::NotGuarded { program: self.name() })
+    }
+
+    fn fd(&self) -> Result<RawFd, ObjectError> {
+        // SAFETY: as above.
+        let fd = unsafe { sys::bpf_program__fd(self.raw.as_ptr()) };
+        if fd < 0 { Err(ObjectError::NotLoaded { program: self.name() }) } else { Ok(fd) }
+    }
+
+    /// Everything that the loader needs of the program.
+    pub(crate) fn read(&self) -> Result<Loaded<'p>, ObjectError> {
+        let program = self.name();
+        let fd = self.fd()?;
+        let insns = self.insns()?;
+        let failed = |what: &'static str| {
+            let program = program.clone();
+            move |error: io::Error| ObjectError::Info { program, what, error }
+        };
+        // SAFETY: as above; libbpf's arrays have as many records as it says.
+        let (func_info, line_info) = unsafe {
+            let raw = self.raw.as_ptr();
+            (
+                records(sys::bpf_program__func_info(raw), sys::bpf_program__func_info_cnt(raw)),
+                records(sys::bpf_program__line_info(raw), sys::bpf_program__line_info_cnt(raw)),
+            )
+        };
+        // SAFETY: libbpf's descriptor of a loaded program is open as long as the object.
+        let info = program_info(unsafe { BorrowedFd::borrow_raw(fd) }).map_err(failed("bpf_prog_get_info_by_fd"))?;
+        let btf = match info.btf_id {
+            0 => None,
+            id => Some(btf_data(id).map_err(failed("the object's BTF"))?),
+        };
+        Ok(Loaded { name: program, insns, func_info, line_info, btf, gpl: info.gpl_compatible() != 0 })
+    }
+}
+
+#[cfg(feature = "libbpf-rs")]
+impl<'p, T> From<&'p T> for Program<'p>
+where
+    T: libbpf_rs::AsRawLibbpf<LibbpfType = sys::bpf_program>,
+{
+    fn from(program: &'p T) -> Program<'p> {
+        Program { raw: program.as_libbpf_object(), object: PhantomData }
+    }
+}
+
+/// What libbpf and the kernel keep of a loaded program.
+pub(crate) struct Loaded<'p> {
+    pub(crate) name: String,
+    /// The relocated instructions: the main program, then its subprograms.
+    pub(crate) insns: &'p [sys::bpf_insn],
+    /// Offsets are relative to `insns`.
+    pub(crate) func_info: &'p [sys::bpf_func_info],
+    /// Offsets are relative to `insns`.
+    pub(crate) line_info: &'p [sys::bpf_line_info],
+    /// The object's BTF, as the kernel has it.
+    pub(crate) btf: Option<Vec<u8>>,
+    /// Whether the program's licence lets it call GPL-only helpers.
+    pub(crate) gpl: bool,
+}
+
+/// # Safety
+/// `first` is null, or the first of `count` records that live as long as `'p`.
+unsafe fn records<'p, T>(first: *const T, count: u32) -> &'p [T] {
+    if first.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(first, count as usize) }
+}
+
+/// The result of a libbpf call: negative is an errno.
+pub(crate) fn check(result: i32) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result) }
+}
+
+/// The result of a libbpf call that opens a descriptor.
+pub(crate) fn opened(result: i32) -> io::Result<OwnedFd> {
+    // SAFETY: a non-negative result is a new descriptor that nobody else owns.
+    check(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+pub(crate) fn program_info(fd: BorrowedFd<'_>) -> io::Result<sys::bpf_prog_info> {
+    let mut info = sys::bpf_prog_info::default();
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: the structure lives through the call, and is plain bytes.
+    check(unsafe { sys::bpf_prog_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut len) })?;
+    Ok(info)
+}
+
+/// The bytes of a BTF object in the kernel.
+fn btf_data(id: u32) -> io::Result<Vec<u8>> {
+    // SAFETY: plain call.
+    let fd = opened(unsafe { sys::bpf_btf_get_fd_by_id(id) })?;
+    let mut data = Vec::new();
+    // The first call tells the size, the second fills the buffer.
+    for _ in 0..2 {
+        let mut info =
+            sys::bpf_btf_info { btf: data.as_mut_ptr() as u64, btf_size: data.len() as u32, ..Default::default() };
+        let mut len = size_of_val(&info) as u32;
+        // SAFETY: the kernel writes at most `btf_size` bytes to the buffer, and the structure lives through the call.
+        check(unsafe { sys::bpf_btf_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut len) })?;
+        data.resize(info.btf_size as usize, 0);
+    }
+    Ok(data)
+}

@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What would be attached, by what, and what not and why. No system call is made here.
+//!
+//! Every candidate of every function ends in exactly one decision. The steps, in this order, so that the reason that is
+//! given is the one that could not be mended by changing the program:
+//!
+//! 1. what stands against a probe there whatever the program (dead text, noinstr, the blacklist, ...);
+//! 2. marks: an entry that is not certain is never attached; one that may be reached again from inside is not
+//!    attached under [`Policy::Complete`], because hits would outnumber calls;
+//! 3. arguments: all that the program reads must have a location;
+//! 4. a mechanism that reaches the site;
+//! 5. a trampoline: one per distinct set of locations of what the program reads, and per mechanism. It is
+//!    generated here without the maps that it will refer to, so that what stands against it is known beforehand.
+//!
+//! Then the policy is applied. Sites in text that never runs again are reported, and do not count against
+//! [`Policy::Complete`].
+
+use crate::function::{Candidate, Function, Place, Prototype};
+use crate::kernel::Kernel;
+use crate::mechanism::Mechanism;
+use crate::program::{UserProgram, Uses};
+use crate::reason::{MissingArgument, Reason};
+use crate::refusal::Refusal;
+use crate::report::Report;
+use crate::trampoline::{self, KernelIds, Spec};
+use siteseer_sites::location::Missing;
+use siteseer_sites::site::{Marks, SiteKind};
+use std::collections::HashMap;
+use std::fmt;
+
+/// What to do when not every site can be attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// All sites or none.
+    Complete,
+    /// What can be attached is, and the rest is reported.
+    #[default]
+    BestEffort,
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Policy::Complete => "complete",
+            Policy::BestEffort => "best_effort",
+        })
+    }
+}
+
+/// What the caller wants of a plan.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PlanOptions {
+    /// What to do when not every site can be attached.
+    pub policy: Policy,
+    /// What `bpf_get_attach_cookie()` answers.
+    pub cookie: u64,
+    /// Whether functions of one name are taken together even if their prototypes differ.
+    pub all_prototypes: bool,
+}
+
+/// What becomes of a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It is attached.
+    Attach {
+        /// By what.
+        mechanism: Mechanism,
+        /// Index into [`Plan::trampolines`].
+        trampoline: usize,
+    },
+    /// It is not.
+    Skip(Reason),
+}
+
+/// A site, and what becomes of it.
+#[derive(Debug, Clone)]
+pub struct PlannedSite {
+    /// Index into [`Plan::functions`].
+    pub function: usize,
+    /// The site.
+    pub site: Candidate,
+    /// What becomes of it.
+    pub decision: Decision,
+}
+
+/// A trampoline to generate: what distinguishes it is what the program reads.
+#[derive(Debug, Clone)]
+pub struct PlannedTrampoline {
+    /// What runs it.
+    pub mechanism: Mechanism,
+    /// Whether it is for inline sites.
+    pub inline: bool,
+    /// The parameters at its sites; those that the program does not read may be others at some of them.
+    pub parameters: Vec<trampoline::Parameter>,
+    /// What is added to address constants.
+    pub displacement: u64,
+    /// Its sites: indices into [`Plan::sites`].
+    pub sites: Vec<usize>,
+    /// BPF instructions, the user's among them.
+    pub insns: usize,
+}
+
+impl PlannedTrampoline {
+    /// What to generate it from.
+    pub fn spec<'a>(&'a self, kernel: &Kernel, cookie: u64, site_map: Option<i32>, fault_map: Option<i32>) -> Spec<'a> {
+        Spec {
+            machine: kernel.machine,
+            probe: self.mechanism.probe(),
+            parameters: &self.parameters,
+            inline: self.inline,
+            cookie,
+            displacement: self.displacement,
+            kernel: KernelIds { rdonly_cast: kernel.rdonly_cast, private_stack: false },
+            site_map,
+            fault_map,
+        }
+    }
+}
+
+/// What would be attached.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Names and prototypes of the functions.
+    pub functions: Vec<PlannedFunction>,
+    /// Every candidate site.
+    pub sites: Vec<PlannedSite>,
+    /// The programs to load.
+    pub trampolines: Vec<PlannedTrampoline>,
+    /// The options that it was made with.
+    pub policy: Policy,
+    /// What `bpf_get_attach_cookie()` answers.
+    pub cookie: u64,
+}
+
+/// A function of a plan.
+#[derive(Debug, Clone)]
+pub struct PlannedFunction {
+    /// Name.
+    pub name: String,
+    /// Its prototypes, as [`Function::prototypes`].
+    pub prototypes: Vec<Prototype>,
+}
+
+impl Plan {
+    /// The plan as a report: what it would attach as attached.
+    pub fn report(&self) -> Report {
+        Report::of(self)
+    }
+}
+
+/// A site that is in the way.
+#[derive(Debug, Clone)]
+pub struct InTheWay {
+    /// What the site is.
+    pub kind: SiteKind,
+    /// The symbol that holds it, and the distance from it.
+    pub symbol: String,
+    /// Bytes from the symbol to the probe.
+    pub offset: u64,
+    /// Where it was called or declared.
+    pub source: Option<Place>,
+    /// Why it cannot be attached.
+    pub reason: Reason,
+}
+
+impl InTheWay {
+    /// The description of a site that is not attached for a reason.
+    pub(crate) fn new(site: &Candidate, reason: &Reason) -> InTheWay {
+        InTheWay {
+            kind: site.kind,
+            symbol: site.symbol.clone(),
+            offset: site.offset(),
+            source: site.source.clone(),
+            reason: reason.clone(),
+        }
+    }
+}
+
+impl fmt::Display for InTheWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}+{:#x}", self.kind, self.symbol, self.offset)?;
+        if let Some(place) = &self.source {
+            write!(f, " ({}:{})", place.file, place.line)?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+/// A list of sites, one per line, the first of many.
+fn lines(sites: &[InTheWay]) -> String {
+    const SHOWN: usize = 20;
+    let mut text: String = sites.iter().take(SHOWN).map(|site| format!("\n  {site}")).collect();
+    if sites.len() > SHOWN {
+        text.push_str(&format!("\n  and {} more", sites.len() - SHOWN));
+    }
+    let mut advice: Vec<&str> = sites.iter().filter_map(|site| site.reason.advice()).collect();
+    advice.sort_unstable();
+    advice.dedup();
+    text.extend(advice.iter().map(|advice| format!("\n  hint: {advice}")));
+    text
+}
+
+/// A function among several of one name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namesake {
+    /// Its prototype, as C text.
+    pub prototype: String,
+    /// Where functions with it are declared.
+    pub declared: Vec<Place>,
+}
+
+impl fmt::Display for Namesake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.prototype)?;
+        for (nth, place) in self.declared.iter().enumerate() {
+            write!(f, "{}{}:{}", if nth == 0 { " in " } else { ", " }, place.file, place.line)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The program can run at no site of any function.
+    #[error("program {program}: {refusal}")]
+    Program {
+        /// Name of the program.
+        program: String,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The program does not fit the function.
+    #[error("program {program} does not fit {prototype}: {refusal}")]
+    Prototype {
+        /// Name of the program.
+        program: String,
+        /// The function's prototype.
+        prototype: String,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// Functions of the name differ, and the program does not say which it means.
+    #[error(
+        "there are several functions {function}, and they take different arguments:{}",
+        namesakes.iter().map(|namesake| format!("\n  {namesake}")).collect::<String>()
+    )]
+    Ambiguous {
+        /// The name.
+        function: String,
+        /// The functions.
+        namesakes: Vec<Namesake>,
+    },
+    /// No site of a function can be attached.
+    #[error("{function}: none of its {} sites can be attached:{}", sites.len(), lines(sites))]
+    Nothing {
+        /// The function.
+        function: String,
+        /// Its sites.
+        sites: Vec<InTheWay>,
+    },
+    /// Under [`Policy::Complete`], sites that cannot be attached.
+    #[error("{function}: {} of its sites cannot be attached, and the policy is complete:{}", sites.len(), lines(sites))]
+    Incomplete {
+        /// The function.
+        function: String,
+        /// The sites in the way.
+        sites: Vec<InTheWay>,
+    },
+}
+
+/// Which prototypes have to agree: those that are known. A program that reads no argument takes any.
+fn check_namesakes(function: &Function, uses: &Uses) -> Result<(), PlanError> {
+    if !reads_arguments(uses) || function.known_prototypes().nth(1).is_none() {
+        return Ok(());
+    }
+    let namesakes = function
+        .known_prototypes()
+        .map(|prototype| Namesake { prototype: prototype.text.clone(), declared: prototype.declared.clone() });
+    Err(PlanError::Ambiguous { function: function.name.clone(), namesakes: namesakes.collect() })
+}
+
+/// Whether what the program does depends on arguments at all.
+fn reads_arguments(uses: &Uses) -> bool {
+    requires_arguments(uses) || !uses.fallible.is_empty()
+}
+
+fn requires_arguments(uses: &Uses) -> bool {
+    !uses.slots.is_empty() || !uses.indexed.is_empty()
+}
+
+/// Plans a program's attachment to functions.
+///
+/// # Errors
+/// [`PlanError`] if the program does not fit, a function has no site that can be attached, or, under
+/// [`Policy::Complete`], one that cannot.
+pub fn plan(
+    functions: &[Function],
+    program: &UserProgram,
+    uses: &Uses,
+    kernel: &Kernel,
+    options: PlanOptions,
+) -> Result<Plan, PlanError> {
+    let mut planner = Planner { program, uses, kernel, options, trampolines: Vec::new(), keys: HashMap::new() };
+    let mut sites: Vec<PlannedSite> = Vec::new();
+    for (index, function) in functions.iter().enumerate() {
+        if !options.all_prototypes {
+            check_namesakes(function, uses)?;
+        }
+        for prototype in function.known_prototypes() {
+            planner.check_prototype(prototype)?;
+        }
+        let first = sites.len();
+        for candidate in &function.candidates {
+            let decision = planner.decide(function, candidate, sites.len());
+            sites.push(PlannedSite { function: index, site: candidate.clone(), decision });
+        }
+        apply(options.policy, &function.name, &sites[first..])?;
+    }
+    let functions = functions
+        .iter()
+        .map(|function| PlannedFunction { name: function.name.clone(), prototypes: function.prototypes.clone() });
+    Ok(Plan {
+        functions: functions.collect(),
+        sites,
+        trampolines: planner.trampolines,
+        policy: options.policy,
+        cookie: options.cookie,
+    })
+}
+
+/// Applies the policy to one function's sites.
+pub(crate) fn apply(policy: Policy, function: &str, sites: &[PlannedSite]) -> Result<(), PlanError> {
+    let skipped = || {
+        sites.iter().filter_map(|site| match &site.decision {
+            Decision::Skip(reason) => Some(InTheWay::new(&site.site, reason)),
+            Decision::Attach { .. } => None,
+        })
+    };
+    if sites.iter().all(|site| matches!(site.decision, Decision::Skip(_))) {
+        return Err(PlanError::Nothing { function: function.to_owned(), sites: skipped().collect() });
+    }
+    if policy == Policy::Complete {
+        let in_the_way: Vec<InTheWay> = skipped().filter(|site| !site.reason.is_dead()).collect();
+        if !in_the_way.is_empty() {
+            return Err(PlanError::Incomplete { function: function.to_owned(), sites: in_the_way });
+        }
+    }
+    Ok(())
+}
+
+struct Planner<'a> {
+    program: &'a UserProgram,
+    uses: &'a Uses,
+    kernel: &'a Kernel,
+    options: PlanOptions,
+    trampolines: Vec<PlannedTrampoline>,
+    keys: HashMap<(Mechanism, bool, trampoline::Key), usize>,
+}
+
+/// In place of descriptors of maps that are created when attaching.
+const NO_MAP_YET: Option<i32> = Some(0);
+
+impl Planner<'_> {
+    /// What stands against the program at any site of a prototype.
+    fn check_prototype(&self, prototype: &Prototype) -> Result<(), PlanError> {
+        let have = prototype.slots();
+        match self.uses.slots.named().find(|&slot| slot >= have) {
+            None => Ok(()),
+            Some(slot) => Err(PlanError::Prototype {
+                program: self.program.name.clone(),
+                prototype: prototype.text.clone(),
+                refusal: Refusal::ReadsSlotBeyond { slot, have },
+            }),
+        }
+    }
+
+    fn decide(&mut self, function: &Function, site: &Candidate, index: usize) -> Decision {
+        match self.attach(function, site, index) {
+            Ok((mechanism, trampoline)) => Decision::Attach { mechanism, trampoline },
+            Err(reason) => Decision::Skip(reason),
+        }
+    }
+
+    fn attach(&mut self, function: &Function, site: &Candidate, index: usize) -> Result<(Mechanism, usize), Reason> {
+        if let Some(obstacle) = &site.obstacle {
+            return Err(obstacle.clone());
+        }
+        if site.marks.contains(Marks::ENTRY_UNCERTAIN) {
+            return Err(Reason::EntryUncertain);
+        }
+        if site.marks.contains(Marks::MAY_REPEAT) && self.options.policy == Policy::Complete {
+            return Err(Reason::MayRepeat);
+        }
+        let prototype = function.prototypes.get(site.prototype).ok_or(Reason::NoPrototype)?;
+        if prototype.func.is_none() && requires_arguments(self.uses) {
+            return Err(if site.kind == SiteKind::Clone { Reason::NoLocationData } else { Reason::NoPrototype });
+        }
+        let missing = missing_arguments(site, prototype, self.uses);
+        if !missing.is_empty() {
+            return Err(Reason::MissingArguments(missing));
+        }
+        let mechanism = Mechanism::choose(site, prototype, self.uses, self.kernel).ok_or(Reason::NoMechanism)?;
+        let parameters = prototype.parameters.iter().zip(&site.arguments).map(|(parameter, argument)| {
+            trampoline::Parameter { size: parameter.size, argument: argument.clone(), typed: parameter.pointee }
+        });
+        let mut planned = PlannedTrampoline {
+            mechanism,
+            inline: site.kind == SiteKind::Inline,
+            parameters: parameters.collect(),
+            displacement: function.displacement,
+            sites: vec![index],
+            insns: 0,
+        };
+        let spec = planned.spec(self.kernel, self.options.cookie, NO_MAP_YET, NO_MAP_YET);
+        let key = (mechanism, planned.inline, spec.key(self.uses).map_err(Reason::Refused)?);
+        if let Some(&known) = self.keys.get(&key) {
+            if let Some(trampoline) = self.trampolines.get_mut(known) {
+                trampoline.sites.push(index);
+            }
+            return Ok((mechanism, known));
+        }
+        let image = trampoline::generate(self.program, self.uses, &spec).map_err(Reason::Refused)?;
+        planned.insns = image.insns.len();
+        self.keys.insert(key, self.trampolines.len());
+        self.trampolines.push(planned);
+        Ok((mechanism, self.trampolines.len() - 1))
+    }
+}
+
+/// The parameters that the program reads and the site does not have.
+fn missing_arguments(site: &Candidate, prototype: &Prototype, uses: &Uses) -> Vec<MissingArgument> {
+    let mut first = 0;
+    let mut missing = Vec::new();
+    for (index, parameter) in prototype.parameters.iter().enumerate() {
+        let slots = first..first + parameter.slots;
+        first = slots.end;
+        let why = match site.arguments.get(index) {
+            Some(Ok(_)) => continue,
+            Some(Err(why)) => *why,
+            None => Missing::NotMentioned,
+        };
+        if uses.requires(slots) {
+            missing.push(MissingArgument { index, name: parameter.name.clone(), why });
+        }
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests;

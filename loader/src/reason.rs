@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Why a site is not attached: one closed list, whichever phase finds out.
+
+use crate::refusal::Refusal;
+use siteseer_sites::location::Missing;
+use siteseer_sites::site::Unprobeable;
+use std::fmt;
+
+/// A parameter that the program reads and a site does not have.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct MissingArgument {
+    /// Index of the parameter.
+    pub index: usize,
+    /// Its name, if the prototype has one.
+    pub name: String,
+    /// Why the site does not have it.
+    pub why: Missing,
+}
+
+/// Why a site is not attached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// The kernel's image says that no probe can be there.
+    Unprobeable(Unprobeable),
+    /// The running kernel's blacklist says so.
+    Blacklisted,
+    /// The running kernel refuses kprobe events in functions that ftrace does not know.
+    Notrace,
+    /// The site lacks arguments that the program reads.
+    MissingArguments(Vec<MissingArgument>),
+    /// The copy's entry is not known for certain: a probe might hit at other moments than calls.
+    EntryUncertain,
+    /// The copy's entry is reached again by a loop inside of it, or shared with another copy: hits may outnumber calls. Only under the policy
+    /// `complete`.
+    MayRepeat,
+    /// An out-of-line copy that the site data does not describe: where its arguments are is not known.
+    NoLocationData,
+    /// The function has no prototype in BTF, and the program reads arguments.
+    NoPrototype,
+    /// The kernel's symbol is not where the site data has it.
+    SymbolMismatch,
+    /// The site is in a module, whose sites cannot be described yet.
+    InModule(String),
+    /// The kernel has no mechanism that could reach the site.
+    NoMechanism,
+    /// The program cannot run there.
+    Refused(Refusal),
+    /// The kernel refused the probe.
+    Kernel {
+        /// The error's number.
+        errno: i32,
+        /// What refused it: `kprobe`, `kprobe.multi`.
+        mechanism: &'static str,
+    },
+}
+
+impl Reason {
+    /// Whether code there never runs, so that nothing is missed.
+    pub fn is_dead(&self) -> bool {
+        matches!(self, Reason::Unprobeable(why) if why.is_dead())
+    }
+
+    /// A stable identifier for machines, and what reports count by.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Reason::Unprobeable(why) => why.key(),
+            Reason::Blacklisted => "blacklisted",
+            Reason::Notrace => "notrace",
+            Reason::MissingArguments(_) => "missing_arguments",
+            Reason::EntryUncertain => "entry_uncertain",
+            Reason::MayRepeat => "may_repeat",
+            Reason::NoLocationData => "no_location_data",
+            Reason::NoPrototype => "no_prototype",
+            Reason::SymbolMismatch => "symbol_mismatch",
+            Reason::InModule(_) => "in_module",
+            Reason::NoMechanism => "no_mechanism",
+            Reason::Refused(_) => "refused",
+            Reason::Kernel { .. } => "kernel",
+        }
+    }
+
+    /// What the user can do about it, if anything.
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Reason::MissingArguments(_) => Some(
+                "read it by siteseer_arg() of siteseer.bpf.h, which tells the program when a site does not have it",
+            ),
+            Reason::MayRepeat => Some("the policy best_effort attaches it, and hits may then outnumber calls"),
+            Reason::NoLocationData => {
+                Some("encode site data from a debug vmlinux of this very kernel, or do not read arguments")
+            }
+            Reason::NoPrototype => Some("a program that reads no arguments can be attached"),
+            Reason::NoMechanism => Some("a kernel with CONFIG_KPROBE_EVENTS is needed"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Unprobeable(why) => why.fmt(f),
+            Reason::Blacklisted => f.write_str("on the running kernel's kprobe blacklist"),
+            Reason::Notrace => f.write_str("in a notrace function, where the kernel refuses kprobe events"),
+            Reason::MissingArguments(arguments) => {
+                for (nth, argument) in arguments.iter().enumerate() {
+                    let comma = if nth == 0 { "" } else { "; " };
+                    match argument.name.as_str() {
+                        "" => write!(f, "{comma}argument {}: {}", argument.index, argument.why)?,
+                        name => write!(f, "{comma}{name}: {}", argument.why)?,
+                    }
+                }
+                Ok(())
+            }
+            Reason::EntryUncertain => f.write_str("the debug information does not say where this copy is entered"),
+            Reason::MayRepeat => f.write_str(
+                "its entry is also reached by a loop inside of it, or by another copy: hits may outnumber calls",
+            ),
+            Reason::NoLocationData => {
+                f.write_str("the site data does not describe this copy: where its arguments are is not known")
+            }
+            Reason::NoPrototype => f.write_str("the kernel's BTF has no prototype for it"),
+            Reason::SymbolMismatch => f.write_str("the kernel has another symbol there than the site data"),
+            Reason::InModule(module) => write!(f, "in module {module}: modules are not supported yet"),
+            Reason::NoMechanism => f.write_str("this kernel has no kprobes"),
+            Reason::Refused(refusal) => refusal.fmt(f),
+            Reason::Kernel { errno, mechanism } => match meaning(*errno) {
+                Some(meaning) => write!(f, "the kernel refused the {mechanism}: {meaning}"),
+                None => write!(f, "the kernel refused the {mechanism}: {}", std::io::Error::from_raw_os_error(*errno)),
+            },
+        }
+    }
+}
+
+/// What an error's number means where a probe is refused (kernel/kprobes.c, kernel/trace/fprobe.c): the C library's words for
+/// it are about something else.
+fn meaning(errno: i32) -> Option<&'static str> {
+    match errno {
+        libc::EILSEQ => Some("not at the start of an instruction (EILSEQ)"),
+        libc::EINVAL => Some("no probe may be there (EINVAL)"),
+        libc::ENOENT | libc::EADDRNOTAVAIL => Some("there is no such place (ENOENT)"),
+        libc::EBUSY => Some("the place is in use (EBUSY)"),
+        libc::EEXIST => Some("it has one already (EEXIST)"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_refusals_are_about_probes() {
+        let text = |errno| Reason::Kernel { errno, mechanism: "kprobe" }.to_string();
+        assert_eq!(text(libc::EILSEQ), "the kernel refused the kprobe: not at the start of an instruction (EILSEQ)");
+        assert!(text(libc::EOPNOTSUPP).starts_with("the kernel refused the kprobe: "));
+    }
+
+    #[test]
+    fn only_freed_text_is_dead() {
+        assert!(Reason::Unprobeable(Unprobeable::Init).is_dead());
+        assert!(!Reason::Unprobeable(Unprobeable::Noinstr).is_dead());
+        assert!(!Reason::Notrace.is_dead());
+    }
+}

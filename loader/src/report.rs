@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What became of every site: for people, and as data.
+//!
+//! The short form (`{}`) counts: one line for what is attached, one per reason for what is not. The long form
+//! ([`Report::long`]) lists every site.
+
+use crate::function::Place;
+use crate::mechanism::Mechanism;
+use crate::plan::{Decision, Plan, Policy};
+use crate::reason::Reason;
+use siteseer_sites::location::Argument;
+use siteseer_sites::site::{Marks, SiteKind};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// What became of a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The program runs there.
+    Attached {
+        /// By this mechanism.
+        mechanism: Mechanism,
+        /// Number of the trampoline.
+        trampoline: usize,
+    },
+    /// It does not.
+    Skipped(Reason),
+}
+
+/// One site of a report.
+#[derive(Debug, Clone)]
+pub struct SiteReport {
+    /// The site's number in this report: what `siteseer_site()` tells the program.
+    pub id: u32,
+    /// The site's number in the site data, if it is from there.
+    pub index: Option<u32>,
+    /// What it is.
+    pub kind: SiteKind,
+    /// Run-time address of the probe.
+    pub address: u64,
+    /// Link-time address of the probe.
+    pub link_address: u64,
+    /// The symbol that holds it.
+    pub symbol: String,
+    /// Bytes from the symbol to the probe.
+    pub offset: u64,
+    /// Where it was called (inline site) or declared.
+    pub source: Option<Place>,
+    /// The function's prototype here: an index into [`FunctionReport::prototypes`].
+    pub prototype: usize,
+    /// One per parameter of that prototype.
+    pub arguments: Vec<Argument>,
+    /// Whether hits may outnumber calls there.
+    pub may_repeat: bool,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// One function of a report.
+#[derive(Debug, Clone)]
+pub struct FunctionReport {
+    /// Its name.
+    pub name: String,
+    /// The prototypes that functions of the name have.
+    pub prototypes: Vec<crate::function::Prototype>,
+    /// Its sites.
+    pub sites: Vec<SiteReport>,
+}
+
+/// What became of every site of every function.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The policy.
+    pub policy: Policy,
+    /// The functions.
+    pub functions: Vec<FunctionReport>,
+    /// How many programs were generated.
+    pub trampolines: usize,
+    /// What else is to be known: sentences for people.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// The plan's decisions as outcomes.
+    pub(crate) fn of(plan: &Plan) -> Report {
+        let mut functions: Vec<FunctionReport> = plan
+            .functions
+            .iter()
+            .map(|function| FunctionReport {
+                name: function.name.clone(),
+                prototypes: function.prototypes.clone(),
+                sites: Vec::new(),
+            })
+            .collect();
+        for (id, planned) in (0u32..).zip(&plan.sites) {
+            let site = &planned.site;
+            let report = SiteReport {
+                id,
+                index: site.index,
+                kind: site.kind,
+                address: site.address,
+                link_address: site.link_address,
+                symbol: site.symbol.clone(),
+                offset: site.offset(),
+                source: site.source.clone(),
+                prototype: site.prototype,
+                arguments: site.arguments.clone(),
+                may_repeat: site.marks.contains(Marks::MAY_REPEAT),
+                outcome: match &planned.decision {
+                    &Decision::Attach { mechanism, trampoline } => Outcome::Attached { mechanism, trampoline },
+                    Decision::Skip(reason) => Outcome::Skipped(reason.clone()),
+                },
+            };
+            if let Some(function) = functions.get_mut(planned.function) {
+                function.sites.push(report);
+            }
+        }
+        Report { policy: plan.policy, functions, trampolines: plan.trampolines.len(), notes: Vec::new() }
+    }
+
+    /// All sites.
+    pub fn sites(&self) -> impl Iterator<Item = &SiteReport> {
+        self.functions.iter().flat_map(|function| &function.sites)
+    }
+
+    /// The site of a number.
+    pub fn site(&self, id: u32) -> Option<&SiteReport> {
+        self.sites().find(|site| site.id == id)
+    }
+
+    /// The sites that the program runs at.
+    pub fn attached(&self) -> impl Iterator<Item = &SiteReport> {
+        self.sites().filter(|site| site.is_attached())
+    }
+
+    /// The sites that it does not run at, with the reasons.
+    pub fn skipped(&self) -> impl Iterator<Item = (&SiteReport, &Reason)> {
+        self.sites().filter_map(|site| match &site.outcome {
+            Outcome::Skipped(reason) => Some((site, reason)),
+            Outcome::Attached { .. } => None,
+        })
+    }
+
+    /// The report with every site on a line of its own.
+    pub fn long(&self) -> impl fmt::Display + '_ {
+        Long(self)
+    }
+}
+
+impl SiteReport {
+    /// Whether the program runs there.
+    pub fn is_attached(&self) -> bool {
+        matches!(self.outcome, Outcome::Attached { .. })
+    }
+}
+
+impl fmt::Display for SiteReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:6} {}+{:#x}", self.kind.word(), self.symbol, self.offset)?;
+        if let Some(place) = &self.source {
+            write!(f, " ({}:{})", place.file, place.line)?;
+        }
+        match &self.outcome {
+            Outcome::Attached { mechanism, .. } => write!(f, ": {mechanism}"),
+            Outcome::Skipped(reason) => write!(f, ": not attached: {reason}"),
+        }
+    }
+}
+
+/// `2 body, 1 clone, 11 inline`.
+fn by_kind<'a>(sites: impl Iterator<Item = &'a SiteReport>) -> String {
+    let mut counts: BTreeMap<SiteKind, usize> = BTreeMap::new();
+    sites.for_each(|site| *counts.entry(site.kind).or_default() += 1);
+    counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ")
+}
+
+impl FunctionReport {
+    fn summary(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let attached: Vec<&SiteReport> = self.sites.iter().filter(|site| site.is_attached()).collect();
+        write!(f, "{}: attached at {} of {} sites", self.name, attached.len(), self.sites.len())?;
+        if !attached.is_empty() {
+            let mechanisms: BTreeSet<&str> = attached
+                .iter()
+                .filter_map(|site| match site.outcome {
+                    Outcome::Attached { mechanism, .. } => Some(mechanism.word()),
+                    Outcome::Skipped(_) => None,
+                })
+                .collect();
+            let mechanisms = mechanisms.into_iter().collect::<Vec<_>>().join(", ");
+            write!(f, " ({}) by {mechanisms}", by_kind(attached.iter().copied()))?;
+        }
+        writeln!(f)
+    }
+
+    fn reasons(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut groups: BTreeMap<String, Vec<&SiteReport>> = BTreeMap::new();
+        for site in &self.sites {
+            if let Outcome::Skipped(reason) = &site.outcome {
+                groups.entry(reason.to_string()).or_default().push(site);
+            }
+        }
+        let mut groups: Vec<(String, Vec<&SiteReport>)> = groups.into_iter().collect();
+        groups.sort_by_key(|(_, sites)| std::cmp::Reverse(sites.len()));
+        for (reason, sites) in groups {
+            writeln!(f, "  not at {}: {reason}", by_kind(sites.into_iter()))?;
+        }
+        let repeating = self.sites.iter().filter(|site| site.is_attached() && site.may_repeat).count();
+        if repeating > 0 {
+            writeln!(
+                f,
+                "  at {repeating} of them the entry is also reached by a loop inside: hits may outnumber calls"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for function in &self.functions {
+            function.summary(f)?;
+            function.reasons(f)?;
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}
+
+struct Long<'a>(&'a Report);
+
+impl fmt::Display for Long<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for function in &self.0.functions {
+            function.summary(f)?;
+            function.sites.iter().try_for_each(|site| writeln!(f, "  {site}"))?;
+        }
+        self.0.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}

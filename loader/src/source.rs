@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Where site data come from.
+//!
+//! In order: the file that the caller names; the kernel's own `/sys/kernel/btf/vmlinux.inline`; a site file in a cache folder, by the
+//! kernel's build id; a debug vmlinux in the usual places, first its `.BTF.inline` section, then (feature `dwarf`) its
+//! DWARF, of which only the functions asked for are encoded.
+//!
+//! Site data are addresses: those of another kernel are worse than none. A file whose build id is not the kernel's is
+//! refused, or passed over while searching. The types in it are numbers of the kernel's BTF; so its copy of that BTF is
+//! compared with the kernel's, byte by byte.
+//!
+//! A failed search lists every place that was tried, and why it did not serve.
+
+use crate::kernel::{BuildId, Kernel};
+use memmap2::Mmap;
+use object::{Object, ObjectSection};
+use siteseer_sites::Machine;
+use siteseer_sites::btf::{Btf, BtfError};
+use siteseer_sites::file::{FileError, Image, SiteFile, section_names};
+use siteseer_sites::set::Section;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::env;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The kernel's own site data.
+const KERNEL_INLINE: &str = "/sys/kernel/btf/vmlinux.inline";
+
+/// How to look for site data.
+#[derive(Debug, Clone)]
+pub struct SourceOptions {
+    /// A site file, or a debug vmlinux: nothing else is tried.
+    pub file: Option<PathBuf>,
+    /// Whether a debug vmlinux without encoded sites may be read (slower: its DWARF is walked). Without effect unless the
+    /// crate's feature `dwarf` is on.
+    pub dwarf: bool,
+}
+
+impl Default for SourceOptions {
+    fn default() -> SourceOptions {
+        SourceOptions { file: None, dwarf: true }
+    }
+}
+
+/// Where site data were found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The kernel's own.
+    Kernel,
+    /// A site file, or an ELF file with a `.BTF.inline` section.
+    Encoded(PathBuf),
+    /// The DWARF of a debug vmlinux.
+    Dwarf(PathBuf),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Kernel => f.write_str(KERNEL_INLINE),
+            Origin::Encoded(path) => path.display().fmt(f),
+            Origin::Dwarf(path) => write!(f, "DWARF of {}", path.display()),
+        }
+    }
+}
+
+/// A place that was tried in vain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tried {
+    /// The place.
+    pub path: PathBuf,
+    /// Why it did not serve.
+    pub why: String,
+}
+
+/// Why there are no site data.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// Nothing was found.
+    #[error(
+        "no site data for this kernel (build id {build_id}); tried:{}\nmake them from the debug image of this very kernel: siteseer encode VMLINUX",
+        list(tried)
+    )]
+    NotFound {
+        /// The kernel's build id.
+        build_id: BuildId,
+        /// All places, in order.
+        tried: Vec<Tried>,
+    },
+    /// A file could not be read.
+    #[error("{}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The caller's file is of another kernel.
+    #[error("{} is of another kernel: its build id is {theirs}, the kernel's is {ours}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// The file's build id.
+        theirs: BuildId,
+        /// The kernel's.
+        ours: BuildId,
+    },
+    /// The file has the kernel's build id, and other types.
+    #[error("{}: its .BTF is not the kernel's, though the build id is", path.display())]
+    OtherTypes {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file has neither sites nor, as far as this build of siteseer can read it, DWARF.
+    #[error("{} has no encoded sites, and {why}", path.display())]
+    NoSites {
+        /// The file.
+        path: PathBuf,
+        /// Why its DWARF does not serve.
+        why: &'static str,
+    },
+    /// Malformed site data.
+    #[error("{origin}: {error}")]
+    Malformed {
+        /// Where they are from.
+        origin: Origin,
+        /// What is wrong.
+        error: FileError,
+    },
+    /// The kernel's BTF cannot be read, and its own site data need it.
+    #[error("/sys/kernel/btf/vmlinux: {0}")]
+    KernelBtf(BtfError),
+    /// DWARF could not be encoded.
+    #[error("{}: {message}", path.display())]
+    Encode {
+        /// The file.
+        path: PathBuf,
+        /// What the encoder said.
+        message: String,
+    },
+}
+
+fn list(tried: &[Tried]) -> String {
+    tried.iter().map(|tried| format!("\n  {}: {}", tried.path.display(), tried.why)).collect()
+}
+
+/// Site data, found and checked, not yet read.
+#[derive(Debug)]
+pub struct SiteData {
+    origin: Origin,
+    bytes: Bytes,
+    /// What was encoded last.
+    encoded: Mutex<Option<Encoded>>,
+}
+
+/// Functions that were encoded from DWARF.
+#[derive(Debug)]
+struct Encoded {
+    /// Their names; `None` for all.
+    names: Option<BTreeSet<String>>,
+    bytes: Arc<Vec<u8>>,
+}
+
+impl Encoded {
+    fn has(&self, functions: &[&str]) -> bool {
+        match &self.names {
+            None => true,
+            Some(names) => !functions.is_empty() && functions.iter().all(|&name| names.contains(name)),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Bytes {
+    /// A file with encoded sites.
+    Encoded(Mmap),
+    /// The kernel's split BTF, and what goes with it.
+    Kernel { inline: Vec<u8>, btf: Arc<[u8]>, image: Image },
+    /// A debug vmlinux.
+    #[cfg_attr(not(feature = "dwarf"), allow(dead_code, reason = "only the encoder reads it"))]
+    Dwarf(Mmap),
+}
+
+/// The addresses that the kernel's own site data are relative to.
+#[derive(Debug, Clone, Copy)]
+pub struct RunTime {
+    /// `_text`.
+    pub text: u64,
+    /// `_stext`: where `.text` begins.
+    pub stext: u64,
+}
+
+fn read_error(path: &Path) -> impl FnOnce(io::Error) -> SourceError + '_ {
+    move |error| SourceError::Read { path: path.to_owned(), error }
+}
+
+fn map(path: &Path) -> Result<Mmap, SourceError> {
+    let file = File::open(path).map_err(read_error(path))?;
+    // SAFETY: site data are not changed in place: they are replaced. Should someone do so nevertheless, what is read is
+    // checked as it is read, as everything in a file is.
+    unsafe { Mmap::map(&file) }.map_err(read_error(path))
+}
+
+type Elf<'a> = object::read::elf::ElfFile64<'a, object::LittleEndian>;
+
+fn elf_build_id(elf: &Elf<'_>) -> BuildId {
+    BuildId(elf.build_id().ok().flatten().unwrap_or_default().to_vec())
+}
+
+impl SiteData {
+    fn new(origin: Origin, bytes: Bytes) -> SiteData {
+        SiteData { origin, bytes, encoded: Mutex::new(None) }
+    }
+
+    /// Opens a file that may hold site data or DWARF. `kernel` is what it has to fit, if it is for a running kernel.
+    ///
+    /// # Errors
+    /// [`SourceError`] if it cannot be read, is of another kernel, or has no sites.
+    pub fn open(path: &Path, kernel: Option<&Kernel>, dwarf: bool) -> Result<SiteData, SourceError> {
+        let bytes = map(path)?;
+        let elf = Elf::parse(&*bytes).map_err(|error| SourceError::Malformed {
+            origin: Origin::Encoded(path.to_owned()),
+            error: FileError::Elf(error),
+        })?;
+        if let Some(kernel) = kernel {
+            let theirs = elf_build_id(&elf);
+            if theirs != kernel.build_id {
+                let ours = kernel.build_id.clone();
+                return Err(SourceError::Foreign { path: path.to_owned(), theirs, ours });
+            }
+            let own = elf.section_by_name(".BTF").and_then(|section| section.uncompressed_data().ok());
+            if let (Some(own), Some(running)) = (own, kernel.btf.as_deref())
+                && *own != *running
+            {
+                return Err(SourceError::OtherTypes { path: path.to_owned() });
+            }
+        }
+        let section = |name: &str| elf.section_by_name(name).is_some();
+        if section(".BTF.inline") {
+            let origin = Origin::Encoded(path.to_owned());
+            if let Err(error) = SiteFile::parse(&bytes) {
+                return Err(SourceError::Malformed { origin, error });
+            }
+            return Ok(SiteData::new(origin, Bytes::Encoded(bytes)));
+        }
+        let why = if !section(".debug_info") {
+            "no DWARF either"
+        } else if !cfg!(feature = "dwarf") {
+            "its DWARF cannot be read: this siteseer was built without the feature `dwarf`"
+        } else if !dwarf {
+            "its DWARF is not to be read"
+        } else {
+            return Ok(SiteData::new(Origin::Dwarf(path.to_owned()), Bytes::Dwarf(bytes)));
+        };
+        Err(SourceError::NoSites { path: path.to_owned(), why })
+    }
+
+    /// Finds the site data of the running kernel.
+    ///
+    /// # Errors
+    /// [`SourceError`]; a search that finds nothing says where it looked.
+    pub fn find(options: &SourceOptions, kernel: &Kernel, at: RunTime) -> Result<SiteData, SourceError> {
+        if let Some(path) = &options.file {
+            return SiteData::open(path, Some(kernel), options.dwarf);
+        }
+        let mut tried = Vec::new();
+        match Self::of_kernel(kernel, at) {
+            Ok(data) => return Ok(data),
+            Err(error) => tried.push(Tried { path: KERNEL_INLINE.into(), why: reason(&error) }),
+        }
+        for path in places(kernel) {
+            match SiteData::open(&path, Some(kernel), options.dwarf) {
+                Ok(data) => return Ok(data),
+                Err(error) => tried.push(Tried { path, why: reason(&error) }),
+            }
+        }
+        Err(SourceError::NotFound { build_id: kernel.build_id.clone(), tried })
+    }
+
+    /// The kernel's own.
+    fn of_kernel(kernel: &Kernel, at: RunTime) -> Result<SiteData, SourceError> {
+        let inline = std::fs::read(KERNEL_INLINE).map_err(read_error(Path::new(KERNEL_INLINE)))?;
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "the kernel has no BTF");
+        let btf = kernel.btf.clone().ok_or_else(|| read_error(Path::new("/sys/kernel/btf/vmlinux"))(missing()))?;
+        let malformed = |error| SourceError::Malformed { origin: Origin::Kernel, error };
+        let base = Btf::parse(&btf).map_err(SourceError::KernelBtf)?;
+        // Of the image's sections only .text has a symbol at its start; sites in others are out of reach.
+        let names = section_names(&inline, &base).map_err(malformed)?;
+        if let Some(other) = names.iter().find(|name| **name != ".text") {
+            return Err(malformed(FileError::UnknownSection((*other).to_owned())));
+        }
+        let sections = vec![Section { name: ".text".to_owned(), address: at.stext, size: 0 }];
+        let image =
+            Image { machine: kernel.machine, build_id: kernel.build_id.0.clone(), base_address: at.text, sections };
+        SiteFile::from_inline(&inline, &base, image.clone()).map_err(malformed)?;
+        drop(base);
+        Ok(SiteData::new(Origin::Kernel, Bytes::Kernel { inline, btf, image }))
+    }
+
+    /// What they are about: the architecture and the build id of the image.
+    ///
+    /// # Errors
+    /// [`SourceError::Malformed`].
+    pub fn image(&self) -> Result<(Machine, BuildId), SourceError> {
+        let malformed = |error| SourceError::Malformed { origin: self.origin.clone(), error };
+        match &self.bytes {
+            Bytes::Encoded(bytes) => {
+                let file = SiteFile::parse(bytes).map_err(malformed)?;
+                Ok((file.machine(), BuildId(file.build_id().to_vec())))
+            }
+            Bytes::Kernel { image, .. } => Ok((image.machine, BuildId(image.build_id.clone()))),
+            Bytes::Dwarf(bytes) => {
+                let elf = Elf::parse(&**bytes).map_err(|error| malformed(FileError::Elf(error)))?;
+                let e_machine = elf.elf_header().e_machine.get(elf.endian()).0;
+                let machine = Machine::from_elf(e_machine).ok_or_else(|| malformed(FileError::Machine(e_machine)))?;
+                Ok((machine, elf_build_id(&elf)))
+            }
+        }
+    }
+
+    /// Whether they are a debug image's, of which only the functions asked for are encoded.
+    pub(crate) fn reads_dwarf(&self) -> bool {
+        matches!(self.bytes, Bytes::Dwarf(_))
+    }
+
+    /// Where they were found.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Reads them. Of DWARF, only the functions named are encoded; an empty list is all of them. What was encoded last is
+    /// kept, and serves again if it has the functions. The numbers of types that the kernel's own BTF does not have are
+    /// then the same; after other functions were encoded they are others.
+    ///
+    /// # Errors
+    /// [`SourceError`] if they are malformed.
+    pub fn read<R>(&self, functions: &[&str], with: impl FnOnce(&SiteFile<'_>) -> R) -> Result<R, SourceError> {
+        let malformed = |error| SourceError::Malformed { origin: self.origin.clone(), error };
+        match &self.bytes {
+            Bytes::Encoded(bytes) => Ok(with(&SiteFile::parse(bytes).map_err(malformed)?)),
+            Bytes::Kernel { inline, btf, image } => {
+                let base = Btf::parse(btf).map_err(SourceError::KernelBtf)?;
+                Ok(with(&SiteFile::from_inline(inline, &base, image.clone()).map_err(malformed)?))
+            }
+            Bytes::Dwarf(image) => {
+                let encoded = self.encoded(image, functions)?;
+                Ok(with(&SiteFile::parse(&encoded).map_err(malformed)?))
+            }
+        }
+    }
+
+    fn encoded(&self, image: &[u8], functions: &[&str]) -> Result<Arc<Vec<u8>>, SourceError> {
+        let mut last = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(encoded) = last.as_ref().filter(|encoded| encoded.has(functions)) {
+            return Ok(Arc::clone(&encoded.bytes));
+        }
+        let bytes = Arc::new(self.encode(image, functions)?);
+        let names = (!functions.is_empty()).then(|| functions.iter().map(|&name| name.to_owned()).collect());
+        *last = Some(Encoded { names, bytes: Arc::clone(&bytes) });
+        Ok(bytes)
+    }
+
+    #[cfg(feature = "dwarf")]
+    fn encode(&self, image: &[u8], functions: &[&str]) -> Result<Vec<u8>, SourceError> {
+        let Origin::Dwarf(path) = &self.origin else { return Ok(Vec::new()) };
+        let failed = |message: String| SourceError::Encode { path: path.clone(), message };
+        let functions = functions.iter().map(|&name| name.to_owned()).collect::<Vec<String>>();
+        let options = siteseer_encoder::Options {
+            functions: (!functions.is_empty()).then_some(functions),
+            ..siteseer_encoder::Options::default()
+        };
+        let (set, _) = siteseer_encoder::encode(image, &options).map_err(|error| failed(chain(&error)))?;
+        siteseer_sites::file::write(&set).map_err(|error| failed(chain(&error)))
+    }
+
+    #[cfg(not(feature = "dwarf"))]
+    fn encode(&self, _: &[u8], _: &[&str]) -> Result<Vec<u8>, SourceError> {
+        let Origin::Dwarf(path) = &self.origin else { return Ok(Vec::new()) };
+        Err(SourceError::NoSites { path: path.clone(), why: "this siteseer was built without the feature `dwarf`" })
+    }
+
+    /// Whether addresses in the data are run-time addresses already.
+    pub(crate) fn is_run_time(&self) -> bool {
+        matches!(self.bytes, Bytes::Kernel { .. })
+    }
+}
+
+/// An error's text with those of its causes.
+#[cfg(feature = "dwarf")]
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// An error's text without the path that stands beside it.
+fn reason(error: &SourceError) -> String {
+    let text: Cow<'_, str> = match error {
+        SourceError::Read { error, .. } if error.kind() == io::ErrorKind::NotFound => "not there".into(),
+        SourceError::Read { error, .. } => error.to_string().into(),
+        SourceError::Foreign { theirs, .. } if theirs.0.is_empty() => "it has no build id".into(),
+        SourceError::Foreign { theirs, .. } => format!("of another kernel (build id {theirs})").into(),
+        SourceError::OtherTypes { .. } => "its .BTF is not the kernel's, though the build id is".into(),
+        SourceError::NoSites { why, .. } => format!("no encoded sites, and {why}").into(),
+        SourceError::Malformed { error, .. } => error.to_string().into(),
+        other => other.to_string().into(),
+    };
+    text.into_owned()
+}
+
+/// The folder where the user's site files are kept: `$XDG_CACHE_HOME/siteseer`, or `~/.cache/siteseer`.
+pub fn user_cache() -> Option<PathBuf> {
+    let cache = env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || Some(Path::new(&env::var_os("HOME")?).join(".cache"));
+    Some(cache.or_else(home)?.join("siteseer"))
+}
+
+/// Where site files and debug images are looked for.
+fn places(kernel: &Kernel) -> Vec<PathBuf> {
+    let id = kernel.build_id.to_string();
+    let caches = user_cache().into_iter().chain(["/var/cache/siteseer".into(), "/usr/lib/siteseer".into()]);
+    let mut places: Vec<PathBuf> = caches.map(|folder| folder.join(format!("{id}.sites"))).collect();
+    if let Some((folder, rest)) = id.split_at_checked(2) {
+        places.push(format!("/usr/lib/debug/.build-id/{folder}/{rest}.debug").into());
+    }
+    let release = &kernel.release;
+    places.extend([
+        format!("/usr/lib/debug/boot/vmlinux-{release}").into(),
+        format!("/usr/lib/debug/lib/modules/{release}/vmlinux").into(),
+        format!("/lib/modules/{release}/build/vmlinux").into(),
+        format!("/boot/vmlinux-{release}").into(),
+    ]);
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Privileges;
+    use siteseer_sites::Machine;
+
+    fn kernel() -> Kernel {
+        Kernel {
+            release: "0.0-none".to_owned(),
+            machine: Machine::X86_64,
+            build_id: BuildId(vec![0xab, 0xcd, 0xef]),
+            btf: None,
+            rdonly_cast: None,
+            kprobe_pmu: None,
+            kprobe_multi: false,
+            cookies: false,
+            privileges: Privileges::default(),
+        }
+    }
+
+    #[test]
+    fn places_are_by_build_id_and_release() {
+        let places: Vec<String> = places(&kernel()).iter().map(|path| path.display().to_string()).collect();
+        for expected in [
+            "/var/cache/siteseer/abcdef.sites",
+            "/usr/lib/debug/.build-id/ab/cdef.debug",
+            "/usr/lib/debug/lib/modules/0.0-none/vmlinux",
+            "/boot/vmlinux-0.0-none",
+        ] {
+            assert!(places.iter().any(|place| place == expected), "{expected} in {places:?}");
+        }
+    }
+
+    #[test]
+    fn a_search_in_vain_lists_every_place() {
+        let error = SiteData::find(&SourceOptions::default(), &kernel(), RunTime { text: 0, stext: 0 }).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("build id abcdef"), "{text}");
+        for place in places(&kernel()) {
+            assert!(text.contains(&format!("{}: not there", place.display())), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_encoded_serves_again() {
+        let encoded = |names: Option<&[&str]>| Encoded {
+            names: names.map(|names| names.iter().map(|&name| name.to_owned()).collect()),
+            bytes: Arc::default(),
+        };
+        assert!(encoded(None).has(&[]) && encoded(None).has(&["foo"]));
+        let some = encoded(Some(&["foo", "bar"]));
+        assert!(some.has(&["bar"]) && some.has(&["foo", "bar"]));
+        assert!(!some.has(&[]) && !some.has(&["foo", "baz"]));
+    }
+
+    #[test]
+    fn files_that_are_not_site_data() {
+        let folder = env::temp_dir().join(format!("siteseer-source-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("not.elf");
+        std::fs::write(&path, b"hello, world").unwrap();
+        assert!(matches!(SiteData::open(&path, None, true), Err(SourceError::Malformed { .. })));
+        let own = env::current_exe().unwrap();
+        let foreign = SiteData::open(&own, Some(&kernel()), true).unwrap_err();
+        assert!(matches!(foreign, SourceError::Foreign { .. }), "{foreign}");
+        assert!(foreign.to_string().contains("the kernel's is abcdef"));
+        assert!(matches!(SiteData::open(&folder.join("none"), None, true), Err(SourceError::Read { .. })));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,608 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What the kernel says about its own text: symbols, the functions that ftrace knows, the kprobe blacklist, modules.
+//!
+//! A site is stored with its link-time address. Where it is now, which symbol holds it, and whether the kernel will
+//! take a probe there are questions to the running kernel's tables:
+//!
+//! * `/proc/kallsyms`: every symbol with its address. Only text symbols matter here. The kernel itself answers "which
+//!   function is this address in" by the greatest symbol not above it, and says that the function ends where the next
+//!   symbol with another address begins (`kallsyms_lookup_size_offset()` in kernel/kallsyms.c). [`Symbols::containing`] does the
+//!   same, so that its answers are the kernel's.
+//! * `available_filter_functions_addrs` (Linux 6.5) in tracefs: the addresses that ftrace patches. It may lie some bytes
+//!   after the symbol's. Older kernels list names alone.
+//! * the kprobe blacklist in debugfs: ranges that no probe may touch.
+//!
+//! The tables are plain data ([`Symbols`]), parsed from text without any I/O; [`running`] reads them. None of the
+//! parsers can fail: a line that is not what it should be is passed over.
+//!
+//! Whether a kprobe event is refused because the function is invisible to ftrace is decided by
+//! `within_notrace_func()` in kernel/trace/trace_kprobe.c, whose rule [`Symbols::notrace`] repeats: a
+//! suffixed symbol (`foo.isra.0`) that ftrace does not know is refused only if `foo` is refused too.
+
+use object::{Object, ObjectSection, ObjectSymbol, SectionKind};
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Why the running kernel's symbols cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SymbolsError {
+    /// A file could not be read.
+    #[error("{}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// All addresses are zero.
+    #[error(
+        "/proc/kallsyms hides all addresses: CAP_SYSLOG is needed (run as root), and sysctl kernel.kptr_restrict must not be 2{}",
+        match kptr_restrict { Some(value) => format!(" (it is {value})"), None => String::new() }
+    )]
+    Restricted {
+        /// The value of `/proc/sys/kernel/kptr_restrict`, if it could be read.
+        kptr_restrict: Option<u32>,
+    },
+    /// The table has no text symbol at all.
+    #[error("/proc/kallsyms has no text symbols: the kernel was built without CONFIG_KALLSYMS")]
+    NoSymbols,
+}
+
+/// A text symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Symbol<'a> {
+    /// Run-time address.
+    pub address: u64,
+    /// Name.
+    pub name: &'a str,
+    /// The module that it belongs to; `None` for the kernel's image.
+    pub module: Option<&'a str>,
+}
+
+/// The symbol that holds an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Containing<'a> {
+    /// The symbol. Of several at one address, the first of the table, as the kernel answers.
+    pub symbol: Symbol<'a>,
+    /// Bytes from the symbol to the address.
+    pub offset: u64,
+    /// Bytes from the symbol to the next one with another address.
+    pub size: u64,
+}
+
+/// What is known of the functions that ftrace can trace.
+#[derive(Debug, Clone, Default)]
+pub enum Ftrace {
+    /// Nothing: tracefs could not be read.
+    #[default]
+    Unknown,
+    /// The addresses of the patch sites, sorted.
+    Addresses(Vec<u64>),
+    /// Names alone (before Linux 6.5).
+    Names(HashSet<String>),
+}
+
+/// A loaded module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module {
+    /// Name.
+    pub name: String,
+    /// Where its core text begins.
+    pub address: u64,
+    /// Bytes in memory.
+    pub size: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    address: u64,
+    name: u32,
+    name_len: u16,
+    module: u16,
+}
+
+/// The kernel's tables as data.
+#[derive(Debug, Default)]
+pub struct Symbols {
+    /// The names' bytes: the text that was parsed.
+    text: String,
+    /// By address; symbols of one address in the order of the table.
+    entries: Vec<Entry>,
+    /// Names of modules; an entry's `module` is an index plus one.
+    module_names: Vec<String>,
+    /// Indices into `entries`, by (name, index). Built when first asked for.
+    by_name: OnceLock<Vec<u32>>,
+    ftrace: Ftrace,
+    blacklist: Option<Vec<Range<u64>>>,
+    modules: Vec<Module>,
+    unavailable: Vec<String>,
+}
+
+/// The module names that kallsyms gives to text that is no module's: JITed BPF programs, trampolines.
+const PSEUDO_MODULES: [&str; 3] = ["bpf", "__builtin__ftrace", "__builtin__kprobes"];
+
+impl Symbols {
+    /// Parses the text of `/proc/kallsyms`.
+    pub fn parse(text: String) -> Symbols {
+        let mut entries = Vec::with_capacity(text.len() / 48);
+        let mut module_names: Vec<String> = Vec::new();
+        let base = text.as_ptr() as usize;
+        for line in text.lines() {
+            let Some((address, rest)) = line.split_once(' ') else { continue };
+            let Some((kind, rest)) = rest.split_once(' ') else { continue };
+            if !matches!(kind, "t" | "T" | "w" | "W") {
+                continue;
+            }
+            let Ok(address) = u64::from_str_radix(address, 16) else { continue };
+            let (name, module) = match rest.split_once('\t') {
+                Some((name, module)) => (name, module.trim().trim_start_matches('[').trim_end_matches(']')),
+                None => (rest.trim_end(), ""),
+            };
+            if name.is_empty() {
+                continue;
+            }
+            let module = if module.is_empty() {
+                0
+            } else {
+                // Modules come in runs, so the last one is the likeliest.
+                let known = module_names.iter().rposition(|m| m == module);
+                let index = known.unwrap_or_else(|| {
+                    module_names.push(module.to_owned());
+                    module_names.len() - 1
+                });
+                let Ok(index) = u16::try_from(index + 1) else { continue };
+                index
+            };
+            let (Ok(start), Ok(len)) = (u32::try_from(name.as_ptr() as usize - base), u16::try_from(name.len())) else {
+                continue;
+            };
+            entries.push(Entry { address, name: start, name_len: len, module });
+        }
+        // Stable: of several symbols at one address the kernel reports the first.
+        if !entries.is_sorted_by_key(|entry: &Entry| entry.address) {
+            entries.sort_by_key(|entry| entry.address);
+        }
+        Symbols { text, entries, module_names, ..Symbols::default() }
+    }
+
+    /// The tables of a kernel that is not running, from its image's text symbols: (link-time address, name).
+    pub fn from_image<'n>(symbols: impl IntoIterator<Item = (u64, &'n str)>) -> Symbols {
+        let mut text = String::new();
+        let mut entries = Vec::new();
+        for (address, name) in symbols {
+            let (Ok(start), Ok(len)) = (u32::try_from(text.len()), u16::try_from(name.len())) else { continue };
+            if name.is_empty() {
+                continue;
+            }
+            text.push_str(name);
+            entries.push(Entry { address, name: start, name_len: len, module: 0 });
+        }
+        entries.sort_by_key(|entry| entry.address);
+        Symbols { text, entries, ..Symbols::default() }
+    }
+
+    /// The tables of a kernel that is not running, from its ELF image: the symbols of its executable sections, at their
+    /// link-time addresses. What ftrace knows and what is blacklisted is not in them; site data have it for their sites.
+    ///
+    /// # Errors
+    /// If it is not an ELF file that can be read.
+    pub fn of_elf(image: &[u8]) -> Result<Symbols, object::read::Error> {
+        let elf = object::read::elf::ElfFile64::<object::LittleEndian>::parse(image)?;
+        let text: HashSet<_> = elf
+            .sections()
+            .filter(|section| section.kind() == SectionKind::Text)
+            .map(|section| section.index())
+            .collect();
+        let in_text = |symbol: &object::read::elf::ElfSymbol64<'_, '_, object::LittleEndian>| {
+            symbol.section_index().is_some_and(|index| text.contains(&index))
+        };
+        let symbols = elf.symbols().filter(in_text);
+        Ok(Symbols::from_image(symbols.filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?)))))
+    }
+
+    /// Adds what is known of ftrace.
+    #[must_use]
+    pub fn with_ftrace(mut self, ftrace: Ftrace) -> Symbols {
+        self.ftrace = ftrace;
+        self
+    }
+
+    /// Adds the kprobe blacklist: ranges of run-time addresses.
+    #[must_use]
+    pub fn with_blacklist(mut self, mut ranges: Vec<Range<u64>>) -> Symbols {
+        ranges.retain(|range| range.start < range.end);
+        ranges.sort_by_key(|range| (range.start, range.end));
+        self.blacklist = Some(ranges);
+        self
+    }
+
+    /// Adds the loaded modules.
+    #[must_use]
+    pub fn with_modules(mut self, modules: Vec<Module>) -> Symbols {
+        self.modules = modules;
+        self
+    }
+
+    fn view(&self, entry: &Entry) -> Symbol<'_> {
+        let start = entry.name as usize;
+        let name = self.text.get(start..start + usize::from(entry.name_len)).unwrap_or("");
+        let module = usize::from(entry.module).checked_sub(1).and_then(|index| self.module_names.get(index));
+        Symbol { address: entry.address, name, module: module.map(String::as_str) }
+    }
+
+    /// How many text symbols there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no text symbol.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether the kernel gave no addresses (`kptr_restrict`).
+    pub fn is_restricted(&self) -> bool {
+        !self.entries.is_empty() && self.entries.iter().all(|entry| entry.address == 0)
+    }
+
+    /// All text symbols, by address.
+    pub fn iter(&self) -> impl Iterator<Item = Symbol<'_>> {
+        self.entries.iter().map(|entry| self.view(entry))
+    }
+
+    fn by_name(&self) -> &[u32] {
+        self.by_name.get_or_init(|| {
+            let mut order: Vec<u32> = (0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX)).collect();
+            order.sort_unstable_by_key(|&index| (self.name_of(index), index));
+            order
+        })
+    }
+
+    fn name_of(&self, index: u32) -> &str {
+        self.entries.get(index as usize).map_or("", |entry| self.view(entry).name)
+    }
+
+    /// All symbols of exactly that name, of the kernel and of modules, by address.
+    pub fn named<'s>(&'s self, name: &str) -> impl Iterator<Item = Symbol<'s>> + use<'s> {
+        let order = self.by_name();
+        let from = order.partition_point(|&index| self.name_of(index) < name);
+        let len = order[from..].iter().take_while(|&&index| self.name_of(index) == name).count();
+        order[from..from + len]
+            .iter()
+            .filter_map(|&index| self.entries.get(index as usize))
+            .map(|entry| self.view(entry))
+    }
+
+    /// All symbols whose name is the given one plus a suffix that begins with a dot: `foo.isra.0`, `foo.cold`.
+    pub fn suffixed<'s>(&'s self, name: &str) -> impl Iterator<Item = Symbol<'s>> + use<'s> {
+        let order = self.by_name();
+        let prefix = format!("{name}.");
+        let from = order.partition_point(|&index| self.name_of(index) < prefix.as_str());
+        let len = order[from..].iter().take_while(|&&index| self.name_of(index).starts_with(&prefix)).count();
+        order[from..from + len]
+            .iter()
+            .filter_map(|&index| self.entries.get(index as usize))
+            .map(|entry| self.view(entry))
+    }
+
+    /// All symbols at exactly that address.
+    pub fn at(&self, address: u64) -> impl Iterator<Item = Symbol<'_>> {
+        let from = self.entries.partition_point(|entry| entry.address < address);
+        self.entries[from..].iter().take_while(move |entry| entry.address == address).map(|entry| self.view(entry))
+    }
+
+    /// The symbol that holds an address, as the kernel's `kallsyms_lookup_size_offset()` finds it.
+    pub fn containing(&self, address: u64) -> Option<Containing<'_>> {
+        let above = self.entries.partition_point(|entry| entry.address <= address);
+        let last = self.entries.get(above.checked_sub(1)?)?;
+        let first = self.entries[..above].partition_point(|entry| entry.address < last.address);
+        let end = self.entries.get(above).map_or(u64::MAX, |entry| entry.address);
+        Some(Containing {
+            symbol: self.view(self.entries.get(first)?),
+            offset: address - last.address,
+            size: end - last.address,
+        })
+    }
+
+    /// Whether ftrace knows a patch site in the function that begins at `address` and has `size` bytes; `None` where
+    /// the kernel does not say.
+    pub fn traceable(&self, address: u64, size: u64) -> Option<bool> {
+        match &self.ftrace {
+            Ftrace::Unknown => None,
+            Ftrace::Addresses(addresses) => {
+                let from = addresses.partition_point(|&patch| patch < address);
+                Some(addresses.get(from).is_some_and(|&patch| patch - address < size))
+            }
+            Ftrace::Names(names) => {
+                // A name that several functions bear says nothing about one of them.
+                let name = self.at(address).map(|symbol| symbol.name).find(|name| names.contains(*name));
+                match name {
+                    None => Some(false),
+                    Some(name) if self.named(name).nth(1).is_none() => Some(true),
+                    Some(_) => None,
+                }
+            }
+        }
+    }
+
+    /// Whether kprobe events refuse the address because its function is invisible to ftrace
+    /// (`within_notrace_func()` in kernel/trace/trace_kprobe.c); `None` where the kernel does not say.
+    pub fn notrace(&self, address: u64) -> Option<bool> {
+        let Some(holder) = self.containing(address) else { return Some(false) };
+        if self.traceable(holder.symbol.address, holder.size)? {
+            return Some(false);
+        }
+        let Some((plain, _)) = holder.symbol.name.split_once('.') else { return Some(true) };
+        // kprobe_lookup_name() takes the first symbol of the name.
+        let Some(plain) = self.named(plain).next() else { return Some(true) };
+        let Some(holder) = self.containing(plain.address) else { return Some(true) };
+        self.traceable(holder.symbol.address, holder.size).map(|traceable| !traceable)
+    }
+
+    /// Whether the address is on the kprobe blacklist; `None` where the list could not be read.
+    pub fn blacklisted(&self, address: u64) -> Option<bool> {
+        let ranges = self.blacklist.as_ref()?;
+        // Ranges may nest, so all that begin at or before the address are candidates; there are a few hundred.
+        let until = ranges.partition_point(|range| range.start <= address);
+        Some(ranges[..until].iter().any(|range| range.contains(&address)))
+    }
+
+    /// The loaded modules.
+    pub fn modules(&self) -> &[Module] {
+        &self.modules
+    }
+
+    /// What the kernel did not let us read, and what is less certain for it: sentences for people.
+    pub fn unavailable(&self) -> &[String] {
+        &self.unavailable
+    }
+}
+
+impl Symbol<'_> {
+    /// Whether the symbol is in the kernel's own image: neither in a module nor in generated code.
+    pub fn in_kernel(&self) -> bool {
+        self.module.is_none()
+    }
+
+    /// Whether the symbol is generated code that kallsyms files under a made-up module.
+    pub fn is_generated(&self) -> bool {
+        self.module.is_some_and(|module| PSEUDO_MODULES.contains(&module))
+    }
+}
+
+impl Ftrace {
+    /// Parses `available_filter_functions_addrs`: lines of `ffffffff81001234 name [module]`.
+    pub fn parse_addresses(text: &str) -> Ftrace {
+        let addresses = text.lines().filter_map(|line| {
+            let word = line.split_ascii_whitespace().next()?;
+            u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()
+        });
+        let mut addresses: Vec<u64> = addresses.collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        Ftrace::Addresses(addresses)
+    }
+
+    /// Parses `available_filter_functions`: lines of `name [module]`.
+    pub fn parse_names(text: &str) -> Ftrace {
+        let names = text.lines().filter_map(|line| line.split_ascii_whitespace().next());
+        Ftrace::Names(names.map(str::to_owned).collect())
+    }
+}
+
+/// Parses the kprobe blacklist: lines of `0xffffffff81000000-0xffffffff81000010<tab>name`.
+pub fn parse_blacklist(text: &str) -> Vec<Range<u64>> {
+    let number = |word: &str| u64::from_str_radix(word.trim().trim_start_matches("0x"), 16).ok();
+    text.lines()
+        .filter_map(|line| {
+            let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
+            let range = number(start)?..number(end)?;
+            (range.start < range.end).then_some(range)
+        })
+        .collect()
+}
+
+/// Parses `/proc/modules`: lines of `name size references users state address`.
+pub fn parse_modules(text: &str) -> Vec<Module> {
+    text.lines()
+        .filter_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let name = words.next()?.to_owned();
+            let size = words.next()?.parse().ok()?;
+            let address = words.nth(3)?;
+            let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).ok()?;
+            Some(Module { name, address, size })
+        })
+        .collect()
+}
+
+/// Where tracefs and debugfs are usually mounted.
+const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+const BLACKLIST: &str = "/sys/kernel/debug/kprobes/blacklist";
+
+/// The folder where tracefs is mounted, if it is and may be read.
+pub(crate) fn tracefs() -> Option<&'static Path> {
+    TRACEFS.iter().map(Path::new).find(|path| path.join("available_filter_functions").exists())
+}
+
+/// Reads the running kernel's tables.
+///
+/// Without tracefs or debugfs less is known beforehand, and the kernel's own refusals say the rest when probes are
+/// attached; see [`Symbols::unavailable`]. Nothing is mounted here.
+///
+/// # Errors
+/// [`SymbolsError`] if kallsyms cannot be read or hides its addresses.
+pub fn running() -> Result<Symbols, SymbolsError> {
+    let path = Path::new("/proc/kallsyms");
+    let text = fs::read_to_string(path).map_err(|error| SymbolsError::Read { path: path.to_owned(), error })?;
+    let mut symbols = Symbols::parse(text);
+    if symbols.is_empty() {
+        return Err(SymbolsError::NoSymbols);
+    }
+    if symbols.is_restricted() {
+        let value = fs::read_to_string("/proc/sys/kernel/kptr_restrict").ok();
+        return Err(SymbolsError::Restricted { kptr_restrict: value.and_then(|value| value.trim().parse().ok()) });
+    }
+
+    let mut unavailable = Vec::new();
+    let ftrace = match tracefs() {
+        None => {
+            unavailable.push(format!(
+                "no tracefs at {} (not mounted, or not readable: mount -t tracefs tracefs {}): which functions ftrace \
+                 knows is not known, so bodies are attached one by one",
+                TRACEFS[0], TRACEFS[0]
+            ));
+            Ftrace::Unknown
+        }
+        Some(folder) => match fs::read_to_string(folder.join("available_filter_functions_addrs")) {
+            Ok(text) => Ftrace::parse_addresses(&text),
+            Err(_) => match fs::read_to_string(folder.join("available_filter_functions")) {
+                Ok(text) => Ftrace::parse_names(&text),
+                Err(error) => {
+                    unavailable.push(format!("{}/available_filter_functions: {error}", folder.display()));
+                    Ftrace::Unknown
+                }
+            },
+        },
+    };
+    symbols = symbols.with_ftrace(ftrace);
+    match fs::read_to_string(BLACKLIST) {
+        Ok(text) => symbols = symbols.with_blacklist(parse_blacklist(&text)),
+        Err(error) => unavailable.push(format!("{BLACKLIST}: {error}: the kprobe blacklist is not known beforehand")),
+    }
+    if let Ok(text) = fs::read_to_string("/proc/modules") {
+        symbols = symbols.with_modules(parse_modules(&text));
+    }
+    symbols.unavailable = unavailable;
+    Ok(symbols)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &str = "\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T _stext
+ffffffff81000000 T _text
+ffffffff81000010 t foo
+ffffffff81000040 t foo.isra.0
+ffffffff81000060 t foo
+ffffffff81000080 T bar
+ffffffff81000080 W bar_alias
+ffffffff810000a0 t foo.cold
+ffffffff810000b0 D data
+ffffffffc0000000 t probe_me\t[loop]
+ffffffffc0000100 t bpf_prog_1\t[bpf]
+";
+
+    fn symbols() -> Symbols {
+        Symbols::parse(TEXT.to_owned())
+    }
+
+    #[test]
+    fn finds_by_name_and_address() {
+        let symbols = symbols();
+        assert_eq!(symbols.len(), 10);
+        let foo: Vec<u64> = symbols.named("foo").map(|s| s.address).collect();
+        assert_eq!(foo, [0xffff_ffff_8100_0010, 0xffff_ffff_8100_0060]);
+        assert_eq!(symbols.named("fo").count(), 0);
+        assert_eq!(symbols.named("data").count(), 0, "not text");
+        let clones: Vec<&str> = symbols.suffixed("foo").map(|s| s.name).collect();
+        assert_eq!(clones, ["foo.cold", "foo.isra.0"]);
+        let aliases: Vec<&str> = symbols.at(0xffff_ffff_8100_0080).map(|s| s.name).collect();
+        assert_eq!(aliases, ["bar", "bar_alias"]);
+        let module = symbols.named("probe_me").next().unwrap();
+        assert_eq!(module.module, Some("loop"));
+        assert!(!module.in_kernel() && !module.is_generated());
+        assert!(symbols.named("bpf_prog_1").next().unwrap().is_generated());
+    }
+
+    #[test]
+    fn containing_is_the_kernels_answer() {
+        let symbols = symbols();
+        let holder = symbols.containing(0xffff_ffff_8100_0085).unwrap();
+        assert_eq!((holder.symbol.name, holder.offset, holder.size), ("bar", 5, 0x20));
+        let first = symbols.containing(0xffff_ffff_8100_0004).unwrap();
+        assert_eq!((first.symbol.name, first.size), ("_stext", 0x10));
+        assert!(symbols.containing(0x1000).is_none());
+    }
+
+    #[test]
+    fn notrace_follows_the_suffix_rule() {
+        let traced = |addresses: &str| symbols().with_ftrace(Ftrace::parse_addresses(addresses));
+        // Only the first foo: its suffixed sibling may be probed through it, bar may not.
+        let symbols = traced("ffffffff81000014 foo\n");
+        assert_eq!(symbols.notrace(0xffff_ffff_8100_0012), Some(false));
+        assert_eq!(symbols.notrace(0xffff_ffff_8100_0042), Some(false));
+        assert_eq!(symbols.notrace(0xffff_ffff_8100_0082), Some(true));
+        let symbols = traced("ffffffff81000080 bar\n");
+        assert_eq!(symbols.notrace(0xffff_ffff_8100_0042), Some(true));
+        assert_eq!(self::symbols().notrace(0xffff_ffff_8100_0042), None);
+    }
+
+    #[test]
+    fn names_alone_say_nothing_of_a_shared_name() {
+        let symbols = symbols().with_ftrace(Ftrace::parse_names("foo\nbar\nprobe_me [loop]\n"));
+        assert_eq!(symbols.traceable(0xffff_ffff_8100_0010, 0x30), None);
+        assert_eq!(symbols.traceable(0xffff_ffff_8100_0080, 0x20), Some(true));
+        assert_eq!(symbols.traceable(0xffff_ffff_8100_0040, 0x20), Some(false));
+    }
+
+    #[test]
+    fn blacklist_and_modules() {
+        let list = parse_blacklist("0xffffffff81000080-0xffffffff81000090\tbar\n0x10-0x10\tempty\nrubbish\n");
+        assert_eq!(list.len(), 1);
+        let symbols = symbols().with_blacklist(list);
+        assert_eq!(symbols.blacklisted(0xffff_ffff_8100_008f), Some(true));
+        assert_eq!(symbols.blacklisted(0xffff_ffff_8100_0090), Some(false));
+        let modules = parse_modules("loop 40960 0 - Live 0xffffffffc0000000\nx\n");
+        assert_eq!(modules, [Module { name: "loop".into(), address: 0xffff_ffff_c000_0000, size: 40960 }]);
+    }
+
+    #[test]
+    fn hidden_addresses_are_noticed() {
+        let hidden = Symbols::parse("0000000000000000 T _text\n0000000000000000 t foo\n".to_owned());
+        assert!(hidden.is_restricted());
+        assert!(!symbols().is_restricted());
+    }
+
+    #[test]
+    fn an_image_gives_the_same_table() {
+        let image = Symbols::from_image([(0x20, "b"), (0x10, "a"), (0x20, "b_alias")]);
+        assert_eq!(image.containing(0x25).unwrap().symbol.name, "b");
+        assert_eq!(image.named("b_alias").next().unwrap().address, 0x20);
+    }
+
+    proptest! {
+        #[test]
+        fn parsers_take_anything(text in "(?s).{0,400}", address in any::<u64>()) {
+            let symbols = Symbols::parse(text.clone())
+                .with_ftrace(Ftrace::parse_addresses(&text))
+                .with_blacklist(parse_blacklist(&text))
+                .with_modules(parse_modules(&text));
+            let _ = (symbols.containing(address), symbols.notrace(address), symbols.blacklisted(address));
+            let _ = Ftrace::parse_names(&text);
+        }
+
+        #[test]
+        fn parsers_take_mutilated_tables(
+            at in 0..TEXT.len(), cut in 0..TEXT.len(), byte in 0u8..128, address in any::<u64>(),
+        ) {
+            let mut text = TEXT.as_bytes().to_vec();
+            text[at] = byte;
+            text.truncate(cut);
+            let symbols = Symbols::parse(String::from_utf8(text).unwrap());
+            for symbol in symbols.iter() {
+                prop_assert!(symbols.at(symbol.address).any(|other| other == symbol));
+                prop_assert!(symbols.named(symbol.name).any(|other| other == symbol));
+            }
+            let _ = symbols.containing(address);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Trampolines: generated BPF code that makes a kprobe look like fentry.
+//!
+//! # The idea
+//! The user's program is written for fentry: its context is an array of 8-byte slots, one per argument. At an inline
+//! site there is no such array. There are registers, and debug information that says which of them holds what. So
+//! for each location prototype a main program is generated that gathers the arguments into an array on its stack and
+//! calls the user's program, now an ordinary static subprogram, with a pointer to it. Nothing is interpreted at run
+//! time: an argument in a register costs two instructions.
+//!
+//! ```text
+//!     stack of the trampoline                            what the user's program sees
+//!     r10 -8*(words)      slot 0                         ctx[0]
+//!                         slot 1                         ctx[1]
+//!                         ...
+//!                         copies, states (see below)
+//!     below slot 0:       the real context               ctx[-1]
+//!                         the probe's address            ctx[-2]
+//!                         scratch
+//! ```
+//!
+//! # What is gathered
+//! Only what the program reads ([`Uses`]). A parameter that has no location and is not read does not matter, and two
+//! prototypes that differ only in such parameters share a trampoline ([`Spec::key`]).
+//!
+//! Values are canonical: a parameter of 4 bytes is extended to its slot by its signedness, whatever the upper half of
+//! the register holds. (fentry hands over the raw register; C code that reads an `int` argument cannot tell.)
+//!
+//! A pointer to a structure, if the program reads it whole, goes through the kfunc `bpf_rdonly_cast`: spilled to
+//! the array, it keeps its BTF type, and the user's program follows it directly, as under fentry. It is "untrusted"
+//! to the verifier: reading through it is fine (a bad address reads as 0, as under fentry), passing it to a kfunc that
+//! wants a trusted pointer is not. A kernel without that kfunc (before 6.2) gets the plain number; that is enough for
+//! a program that reads memory through helpers, and one that does not is refused beforehand.
+//!
+//! # What cannot be gathered
+//! Memory is read by `bpf_probe_read_kernel`. If that fails, the user's program is not run: a zero in place of a
+//! value would be a lie. The loss is counted in a map. An argument that is asked for through `siteseer_arg` alone is
+//! different: that call can fail, so it gets -EFAULT, and the program runs. Its outcome is kept in a word of state
+//! beside the array.
+//!
+//! # The user's code
+//! It is changed as little as possible (`rewrite`). Helpers that take the context get the real one from `ctx[-1]`:
+//! the pointer survives in the array because the verifier tracks spilled pointers, also across the call. Helpers that
+//! look into fentry's context, and the accessors of siteseer.bpf.h, become loads from the array. A function that sees
+//! the array must be static in BTF: the verifier checks a global function by itself, believing its BTF about the
+//! argument, and there the array would be a kprobe's context.
+//!
+//! # Where the probe is
+//! `ctx[-2]` is the address of the probe, which [`crate::arch`] tells how to know. `siteseer_site` looks it up in a
+//! hash map from address to [`SiteRecord`].
+//!
+//! # Limits
+//! BPF's stack is 512 bytes for the whole path of calls, of which the array takes some. Values are little-endian.
+//! A real fentry program ([`Probe::Fentry`]) needs no trampoline; only its accessor calls are replaced.
+
+mod btf;
+mod gather;
+mod layout;
+mod rewrite;
+
+use crate::insn::{self, Insn};
+use crate::program::{FuncInfo, LineInfo, UserProgram, Uses};
+use crate::refusal::Refusal;
+use layout::Layout;
+use siteseer_sites::location::Argument;
+use siteseer_sites::machine::Machine;
+
+/// The stack of a BPF program, all frames together (`MAX_BPF_STACK`).
+const STACK_LIMIT: u32 = 512;
+
+/// What runs the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Probe {
+    /// A kprobe, perf or tracefs: program type KPROBE.
+    Kprobe,
+    /// A kprobe.multi link: program type KPROBE, expected attach type TRACE_KPROBE_MULTI. It runs from ftrace, which
+    /// need not save registers other than those that pass arguments and the stack pointer: locations in others are
+    /// for the planner to keep away from it.
+    KprobeMulti,
+    /// fentry: program type TRACING. The kernel gathers the arguments; they are where the ABI puts them.
+    Fentry,
+}
+
+/// One parameter of the function at the sites in question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameter {
+    /// Bytes of its type. Decides how many slots it takes, also where it has no location.
+    pub size: u32,
+    /// Where its value is.
+    pub argument: Argument,
+    /// For a pointer to a structure or union: that type's id in vmlinux's BTF.
+    pub typed: Option<u32>,
+}
+
+impl Parameter {
+    /// How many slots of the context it takes.
+    pub fn slots(&self) -> u32 {
+        self.size.div_ceil(8).max(1)
+    }
+}
+
+/// What the running kernel offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KernelIds {
+    /// BTF id of the kfunc `bpf_rdonly_cast`, if there is one.
+    pub rdonly_cast: Option<u32>,
+    /// Whether frames of kprobe programs have stacks of their own (x86-64 and arm64 with JIT since 6.13), so that the
+    /// 512 bytes are per function.
+    pub private_stack: bool,
+}
+
+/// What a trampoline is to be made for: a location prototype and everything else that differs between sites.
+#[derive(Debug, Clone, Copy)]
+pub struct Spec<'a> {
+    /// The architecture.
+    pub machine: Machine,
+    /// What runs the program.
+    pub probe: Probe,
+    /// The function's parameters.
+    pub parameters: &'a [Parameter],
+    /// Whether the sites are inline sites, where the kernel does not know which function it is in.
+    pub inline: bool,
+    /// The user's BPF cookie.
+    pub cookie: u64,
+    /// Run-time address minus link-time address of the image that the locations' addresses are in.
+    pub displacement: u64,
+    /// What the kernel offers.
+    pub kernel: KernelIds,
+    /// File descriptor of the map of sites: a hash map from address (u64) to [`SiteRecord`].
+    pub site_map: Option<i32>,
+    /// File descriptor of the map that counts calls lost to memory that could not be read: an array or per-CPU array
+    /// of one u64.
+    pub fault_map: Option<i32>,
+}
+
+impl Spec<'_> {
+    /// What makes the image: two specs with equal keys give equal images for the program of these uses.
+    ///
+    /// # Errors
+    /// As [`generate`], for reasons that the locations have.
+    pub fn key(&self, uses: &Uses) -> Result<Key, Refusal> {
+        Layout::new(uses, self).map(Key)
+    }
+}
+
+/// What distinguishes the images that one program gets.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Key(Layout);
+
+/// `struct siteseer_site` of siteseer.bpf.h: the value type of the map of sites.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SiteRecord {
+    /// Which of the link's sites this is.
+    pub id: u32,
+    /// 0 body, 1 clone, 2 inline: as [`siteseer_sites::SiteKind`].
+    pub kind: u32,
+    /// Run-time address of the probe.
+    pub address: u64,
+    /// Run-time address of the symbol that contains it.
+    pub symbol: u64,
+    /// Distance of the probe from that symbol.
+    pub offset: u32,
+    /// Reserved, 0.
+    pub reserved: u32,
+}
+
+impl SiteRecord {
+    /// As the map's value.
+    pub fn to_bytes(self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        let words = [
+            u64::from(self.id) | u64::from(self.kind) << 32,
+            self.address,
+            self.symbol,
+            u64::from(self.offset) | u64::from(self.reserved) << 32,
+        ];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+}
+
+/// A program ready for BPF_PROG_LOAD.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// Instructions.
+    pub insns: Vec<Insn>,
+    /// Functions; empty if the user's program has none.
+    pub func_info: Vec<FuncInfo>,
+    /// Source lines; empty if the user's program has none.
+    pub line_info: Vec<LineInfo>,
+    /// BTF that the two refer to, to be loaded first.
+    pub btf: Option<Vec<u8>>,
+    /// Whether it calls what the kernel lets only programs with a GPL-compatible licence call.
+    pub gpl_only: bool,
+    /// Bytes of the trampoline's own stack frame.
+    pub stack: u32,
+    /// How many instructions come before the user's.
+    pub user_start: usize,
+}
+
+impl Image {
+    /// The instructions as text, in the verifier's notation.
+    pub fn listing(&self) -> String {
+        insn::listing(&self.insns)
+    }
+}
+
+/// Generates the program that runs the user's at sites of one location prototype.
+///
+/// # Errors
+/// A [`Refusal`] if an argument that the program reads is missing, or it cannot be run there for another reason.
+pub fn generate(program: &UserProgram, uses: &Uses, spec: &Spec<'_>) -> Result<Image, Refusal> {
+    let layout = Layout::new(uses, spec)?;
+    let user = rewrite::rewrite(program, uses, &layout)?;
+    let mut info = rewrite::info(program, &user.positions);
+    if layout.probe == Probe::Fentry {
+        let gpl_only = uses.site;
+        let btf = (!info.functions.is_empty()).then(|| program.btf.clone()).flatten();
+        return Ok(Image {
+            insns: user.insns,
+            func_info: info.functions,
+            line_info: info.lines,
+            btf,
+            gpl_only,
+            stack: 0,
+            user_start: 0,
+        });
+    }
+    let trampoline = gather::emit(&layout).map_err(|refusal| match refusal {
+        Refusal::StackOverflow { trampoline, limit, .. } => {
+            Refusal::StackOverflow { program: uses.stack, trampoline, limit }
+        }
+        other => other,
+    })?;
+    let needed = trampoline.stack.max(1).next_multiple_of(16);
+    if trampoline.stack > STACK_LIMIT || (!spec.kernel.private_stack && needed + uses.stack > STACK_LIMIT) {
+        return Err(Refusal::StackOverflow { program: uses.stack, trampoline: needed, limit: STACK_LIMIT });
+    }
+    let user_start = trampoline.insns.len();
+    info.shift(user_start)?;
+    let mut insns = trampoline.insns;
+    insns.extend(user.insns);
+    let mut btf = None;
+    if let (Some(original), Some(main)) = (&program.btf, info.functions.first().copied()) {
+        let statics = program.func_info.iter().zip(&info.functions);
+        let statics = statics
+            .filter(|(old, _)| usize::try_from(old.insn_off).is_ok_and(|start| uses.made_static.contains(&start)))
+            .map(|(_, new)| new.type_id);
+        let texts: Vec<&str> = trampoline.lines.iter().map(|(_, text)| text.as_str()).collect();
+        let amended = btf::amend(original, statics, main.type_id, &texts)?;
+        info.functions.insert(0, FuncInfo { insn_off: 0, type_id: amended.function });
+        if !info.lines.is_empty() {
+            let own = trampoline.lines.iter().zip(amended.texts).zip(1u32..);
+            let own = own.map(|(((insn_off, _), line_off), line)| LineInfo {
+                insn_off: *insn_off,
+                file_name_off: amended.file,
+                line_off,
+                line_col: line << 10,
+            });
+            info.lines.splice(0..0, own);
+        }
+        btf = Some(amended.bytes);
+    } else {
+        info = rewrite::Info::default();
+    }
+    Ok(Image {
+        insns,
+        func_info: info.functions,
+        line_info: info.lines,
+        btf,
+        gpl_only: trampoline.gpl_only,
+        stack: trampoline.stack,
+        user_start,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What is changed in the user's code.
+//!
+//! Some helper calls get instructions put before them, others are replaced. The changes are local: each uses only
+//! registers that the call would have destroyed, and a jump to the call lands on what stands before it. All that
+//! refers to instructions by position (jumps, calls, subprogram addresses, function and line information) is moved
+//! along.
+
+use super::Probe;
+use super::layout::{Access, Layout};
+use crate::helper::{self, Treatment};
+use crate::insn::{Alu, Cond, Insn, Width, pseudo};
+use crate::program::{FuncInfo, LineInfo, UserProgram, Uses};
+use crate::refusal::Refusal;
+
+const ENOENT: i32 = 2;
+const EINVAL: i32 = 22;
+const EOPNOTSUPP: i32 = 95;
+
+/// What becomes of an instruction.
+#[derive(Debug)]
+pub(super) enum Edit {
+    /// These come before it.
+    Before(Vec<Insn>),
+    /// These take its place.
+    Instead(Vec<Insn>),
+}
+
+/// The changed code.
+#[derive(Debug)]
+pub(super) struct Rewritten {
+    pub(super) insns: Vec<Insn>,
+    /// Where each original instruction (or what stands before it) is now; one more for the end.
+    pub(super) positions: Vec<usize>,
+}
+
+/// Rewrites the user's code for a layout.
+pub(super) fn rewrite(program: &UserProgram, uses: &Uses, layout: &Layout) -> Result<Rewritten, Refusal> {
+    edit(&program.insns, |at, insn| match layout.probe {
+        Probe::Fentry => fentry_edit(program, uses, layout, at, insn),
+        Probe::Kprobe | Probe::KprobeMulti => kprobe_edit(uses, layout, at, insn),
+    })
+}
+
+/// Applies edits to code.
+pub(super) fn edit(insns: &[Insn], mut edit_of: impl FnMut(usize, Insn) -> Option<Edit>) -> Result<Rewritten, Refusal> {
+    let mut out = Vec::with_capacity(insns.len() + insns.len() / 8);
+    let mut positions = Vec::with_capacity(insns.len() + 1);
+    // Where each kept instruction is, with its original place.
+    let mut kept = Vec::with_capacity(insns.len());
+    let mut second_half = false;
+    for (at, &insn) in insns.iter().enumerate() {
+        positions.push(out.len());
+        let edit = if second_half { None } else { edit_of(at, insn) };
+        match edit {
+            Some(Edit::Instead(instead)) => {
+                out.extend(instead);
+                continue;
+            }
+            Some(Edit::Before(before)) => out.extend(before),
+            None => {}
+        }
+        if !second_half {
+            kept.push((at, out.len()));
+        }
+        out.push(insn);
+        second_half = !second_half && insn.is_load64();
+    }
+    positions.push(out.len());
+    for (at, now) in kept {
+        let Some(insn) = out.get_mut(now) else { continue };
+        let distance = if insn.is_jump() {
+            insn.jump_distance()
+        } else if insn.is_subprogram_call() || insn.is_subprogram_address() {
+            insn.imm
+        } else {
+            continue;
+        };
+        let target = usize::try_from(at as i64 + 1 + i64::from(distance)).ok();
+        let Some(&target) = target.and_then(|target| positions.get(target)) else {
+            return Err(Refusal::Malformed { insn: at, what: "leads out of the program" });
+        };
+        let distance = target as i64 - now as i64 - 1;
+        let moved = if insn.is_jump() {
+            insn.with_jump_distance(distance)
+        } else {
+            i32::try_from(distance).ok().map(|imm| Insn { imm, ..*insn })
+        };
+        *insn = moved.ok_or(Refusal::JumpTooFar { insn: at })?;
+    }
+    Ok(Rewritten { insns: out, positions })
+}
+
+fn kprobe_edit(uses: &Uses, layout: &Layout, at: usize, insn: Insn) -> Option<Edit> {
+    let id = insn.helper()?;
+    let real_context = || Edit::Before(vec![Insn::load(Width::D, 1, 1, -8)]);
+    Some(match helper::treatment(id) {
+        Treatment::Context => real_context(),
+        Treatment::FuncIp if layout.func_ip_is_address => Edit::Instead(vec![Insn::load(Width::D, 0, 1, -16)]),
+        Treatment::FuncIp => real_context(),
+        Treatment::Cookie => Edit::Instead(number(0, layout.cookie.unwrap_or(0))),
+        Treatment::FuncArg => Edit::Instead(choose(&layout.indexed, constants(uses, at), 3, EINVAL, &mut gathered)),
+        Treatment::FuncArgCount => Edit::Instead(vec![Insn::mov_imm(0, layout.argument_count.unwrap_or(0) as i32)]),
+        Treatment::FuncRet => Edit::Instead(vec![Insn::mov_imm(0, -EOPNOTSUPP)]),
+        Treatment::Argument => {
+            let value = if id == helper::SITESEER_ARG { 3 } else { 4 };
+            Edit::Instead(choose(&layout.fallible, constants(uses, at), value, ENOENT, &mut gathered))
+        }
+        Treatment::Site => {
+            let mut code = vec![Insn::mov(2, 1), Insn::alu_imm(Alu::Add, 2, -16)];
+            code.extend(look_up_site(layout));
+            Edit::Instead(code)
+        }
+        Treatment::Plain | Treatment::TailCall | Treatment::Refused(_) => return None,
+    })
+}
+
+/// Under real fentry the context is the kernel's own: only what siteseer.bpf.h adds is replaced.
+fn fentry_edit(program: &UserProgram, uses: &Uses, layout: &Layout, at: usize, insn: Insn) -> Option<Edit> {
+    let id = insn.helper()?;
+    Some(match helper::treatment(id) {
+        Treatment::Argument => {
+            let value = if id == helper::SITESEER_ARG { 3 } else { 4 };
+            let mut ask = |access: &Access, value: u8| {
+                let mut code = vec![Insn::mov_imm(2, access.word as i32)];
+                if value != 3 {
+                    code.push(Insn::mov(3, value));
+                }
+                code.push(Insn::call(helper::GET_FUNC_ARG));
+                (code, Vec::new())
+            };
+            Edit::Instead(choose(&layout.fallible, constants(uses, at), value, ENOENT, &mut ask))
+        }
+        Treatment::Site => {
+            // The key of the look-up needs a place in memory: below what the calling function uses of its frame.
+            let starts = program.function_starts();
+            let owner = starts.range(..=at).next_back().copied().unwrap_or(0);
+            let key = -(uses.frames.get(&owner).copied().unwrap_or(0).min(super::STACK_LIMIT) as i32) - 8;
+            let mut code = vec![
+                Insn::call(helper::GET_FUNC_IP),
+                Insn::store(Width::D, 10, key as i16, 0),
+                Insn::mov(2, 10),
+                Insn::alu_imm(Alu::Add, 2, key),
+            ];
+            code.extend(look_up_site(layout));
+            Edit::Instead(code)
+        }
+        _ => return None,
+    })
+}
+
+/// The look-up in the map of sites of the key that r2 points to; r0 is the record or null.
+fn look_up_site(layout: &Layout) -> Vec<Insn> {
+    let map = layout.site_map.unwrap_or(-1);
+    let mut code = Insn::load64(1, pseudo::MAP_FD, u64::from(map as u32)).to_vec();
+    code.push(Insn::call(helper::MAP_LOOKUP_ELEM));
+    code
+}
+
+fn constants(uses: &Uses, at: usize) -> [Option<u32>; 2] {
+    uses.constant_indices.get(&at).copied().unwrap_or([None, None])
+}
+
+fn number(register: u8, value: u64) -> Vec<Insn> {
+    match i32::try_from(value as i64) {
+        Ok(imm) => vec![Insn::mov_imm(register, imm)],
+        Err(_) => Insn::load64(register, 0, value).to_vec(),
+    }
+}
+
+/// An [`Answer`]: copies a gathered value from the array (r1) to where `value` points.
+fn gathered(access: &Access, value: u8) -> (Vec<Insn>, Vec<usize>) {
+    let mut code = Vec::new();
+    let mut to_end = Vec::new();
+    if let Some(state) = access.state {
+        code.push(Insn::load(Width::D, 0, 1, 8 * state as i16));
+        to_end.push(code.len());
+        code.push(Insn::jump_if_imm(Cond::Ne, 0, 0, 0));
+    }
+    code.push(Insn::load(Width::D, 1, 1, 8 * access.word as i16));
+    code.push(Insn::store(Width::D, value, 0, 1));
+    code.push(Insn::mov_imm(0, 0));
+    (code, to_end)
+}
+
+/// Code that answers with one value, given the register that points to where it goes; and which of its instructions
+/// are jumps to the end of the call.
+type Answer<'a> = dyn FnMut(&Access, u8) -> (Vec<Insn>, Vec<usize>) + 'a;
+
+/// Code that answers a request by number: a chain of comparisons with r2 (and r3 for the slot), or no comparison
+/// where the number is a constant. The result is in r0: 0, or the negated error.
+fn choose(
+    accesses: &[Access],
+    constants: [Option<u32>; 2],
+    value: u8,
+    error: i32,
+    answer: &mut Answer<'_>,
+) -> Vec<Insn> {
+    let [parameter, slot] = constants;
+    let possible = |access: &&Access| {
+        parameter.is_none_or(|parameter| parameter == access.parameter) && slot.is_none_or(|slot| slot == access.slot)
+    };
+    let mut code = Vec::new();
+    let mut to_end = Vec::new();
+    for access in accesses.iter().filter(possible) {
+        let (body, leaves) = answer(access, value);
+        let mut tests = Vec::new();
+        if parameter.is_none() {
+            tests.push((2, access.parameter));
+        }
+        if slot.is_none() {
+            tests.push((3, access.slot));
+        }
+        let certain = tests.is_empty();
+        // Past the remaining tests, the body and the jump to the end.
+        for (remaining, (register, number)) in (0..tests.len()).rev().zip(tests) {
+            let past = (remaining + body.len() + 1) as i16;
+            code.push(Insn::jump32_if_imm(Cond::Ne, register, number as i32, past));
+        }
+        to_end.extend(leaves.into_iter().map(|leave| code.len() + leave));
+        code.extend(body);
+        if certain {
+            return land(code, to_end);
+        }
+        to_end.push(code.len());
+        code.push(Insn::jump(0));
+    }
+    code.push(Insn::mov_imm(0, -error));
+    land(code, to_end)
+}
+
+/// Makes jumps lead to the end of the code. It is short: an entry per slot at most.
+fn land(mut code: Vec<Insn>, jumps: Vec<usize>) -> Vec<Insn> {
+    let end = code.len();
+    for jump in jumps {
+        if let Some(insn) = code.get_mut(jump) {
+            insn.off = (end - jump - 1) as i16;
+        }
+    }
+    code
+}
+
+/// Function and line information of the changed code.
+#[derive(Debug, Default)]
+pub(super) struct Info {
+    pub(super) functions: Vec<FuncInfo>,
+    pub(super) lines: Vec<LineInfo>,
+}
+
+impl Info {
+    /// Moves everything behind so many instructions.
+    pub(super) fn shift(&mut self, by: usize) -> Result<(), Refusal> {
+        let by = u32::try_from(by).map_err(|_| Refusal::TooComplex)?;
+        for info in &mut self.functions {
+            info.insn_off = info.insn_off.saturating_add(by);
+        }
+        for info in &mut self.lines {
+            info.insn_off = info.insn_off.saturating_add(by);
+        }
+        Ok(())
+    }
+}
+
+/// The program's function and line information at its new positions. What the kernel would refuse (functions that
+/// are not all covered, in order; lines out of order, or missing where a function starts) is left out as a whole:
+/// without it the program runs as well, and the verifier's log is poorer.
+pub(super) fn info(program: &UserProgram, positions: &[usize]) -> Info {
+    let position = |insn_off: u32| {
+        let at = usize::try_from(insn_off).ok().filter(|at| *at < program.insns.len())?;
+        positions.get(at).and_then(|position| u32::try_from(*position).ok())
+    };
+    let functions: Option<Vec<FuncInfo>> = program
+        .func_info
+        .iter()
+        .map(|info| position(info.insn_off).map(|insn_off| FuncInfo { insn_off, ..*info }))
+        .collect();
+    let starts = program.function_starts();
+    let covered = program.func_info.iter().map(|info| info.insn_off as usize).eq(starts.iter().copied());
+    let Some(functions) = functions.filter(|_| covered && program.btf.is_some()) else {
+        return Info::default();
+    };
+    let lines: Option<Vec<LineInfo>> = program
+        .line_info
+        .iter()
+        .map(|info| position(info.insn_off).map(|insn_off| LineInfo { insn_off, ..*info }))
+        .collect();
+    let ordered = |lines: &Vec<LineInfo>| lines.is_sorted_by(|a, b| a.insn_off < b.insn_off);
+    let complete = |_: &Vec<LineInfo>| {
+        starts.iter().all(|start| program.line_info.binary_search_by_key(start, |info| info.insn_off as usize).is_ok())
+    };
+    let lines = lines.filter(ordered).filter(complete).unwrap_or_default();
+    Info { functions, lines }
+}
