@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The BPF programs of siteseer's tools and tests, compiled at build time and embedded: no compiler is needed where they
+//! run. One constant per `*.bpf.c`, which holds the ELF object for libbpf to open.
+
+// The headers' folder is this dependency's only use.
+use libbpf_sys as _;
+
+mod constant;
+pub mod oracle;
+pub mod trace;
+pub mod truth;
+
+pub use constant::{ConstantError, set_constant};
+
+include!(concat!(env!("OUT_DIR"), "/objects.rs"));

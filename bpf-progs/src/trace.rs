@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What `trace.bpf.c` tells user space, and what it is told: `trace.h` in Rust.
+
+/// Parameters that are kept of a call.
+pub const PARAMETERS: usize = 12;
+/// 8-byte slots that are kept of each.
+pub const SLOTS: usize = 2;
+/// Strings that are kept of one call.
+pub const STRINGS: usize = 4;
+/// Bytes of each, with its NUL.
+pub const STRING_LEN: usize = 64;
+
+/// What to do at one function: a value of the map `functions`, whose key (`u32`) is the attachment's cookie.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Function {
+    /// Parameters that point at kernel text to be copied, one bit each.
+    pub kernel_strings: u32,
+    /// Parameters that point at user text to be copied, one bit each.
+    pub user_strings: u32,
+}
+
+impl Function {
+    /// As the map's value.
+    pub fn to_bytes(self) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&self.kernel_strings.to_ne_bytes());
+        bytes[4..].copy_from_slice(&self.user_strings.to_ne_bytes());
+        bytes
+    }
+}
+
+/// One call: a record of the ring buffer `records`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Nanoseconds, CLOCK_MONOTONIC.
+    pub time: u64,
+    /// The attachment's cookie.
+    pub function: u64,
+    /// Run-time address of the site; 0 if it is not known.
+    pub address: u64,
+    /// The site's number in the link's report, if it is known.
+    pub site: Option<u32>,
+    /// The processor.
+    pub cpu: u32,
+    /// The process.
+    pub tgid: u32,
+    /// The thread.
+    pub pid: u32,
+    /// The thread's name.
+    pub comm: String,
+    /// Slots that have a value here: bit `SLOTS * parameter + slot`.
+    present: u32,
+    values: [[u64; SLOTS]; PARAMETERS],
+    strings: Vec<Option<Vec<u8>>>,
+}
+
+/// Bytes of a record without strings.
+const RECORD_LEN: usize = 64 + PARAMETERS * SLOTS * 8;
+
+impl Record {
+    /// Reads a record; `None` if it is too short to be one.
+    pub fn parse(data: &[u8]) -> Option<Record> {
+        let (fixed, rest) = data.split_at_checked(RECORD_LEN)?;
+        let word = |at: usize| Some(u32::from_ne_bytes(fixed.get(at..at + 4)?.try_into().ok()?));
+        let long = |at: usize| Some(u64::from_ne_bytes(fixed.get(at..at + 8)?.try_into().ok()?));
+        let mut values = [[0; SLOTS]; PARAMETERS];
+        for (index, value) in values.iter_mut().flatten().enumerate() {
+            *value = long(64 + 8 * index)?;
+        }
+        let readable = word(44)?;
+        let strings = rest.chunks_exact(STRING_LEN).take(STRINGS).enumerate().map(|(index, text)| {
+            let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+            (readable >> index & 1 == 1).then(|| text[..end].to_vec())
+        });
+        let comm = fixed.get(48..64)?;
+        let end = comm.iter().position(|&byte| byte == 0).unwrap_or(comm.len());
+        Some(Record {
+            time: long(0)?,
+            function: long(8)?,
+            address: long(16)?,
+            site: Some(word(24)?).filter(|&site| site != u32::MAX),
+            cpu: word(28)?,
+            tgid: word(32)?,
+            pid: word(36)?,
+            comm: String::from_utf8_lossy(&comm[..end]).into_owned(),
+            present: word(40)?,
+            values,
+            strings: strings.collect(),
+        })
+    }
+
+    /// The value of a slot of a parameter, if the site has it.
+    pub fn value(&self, parameter: usize, slot: usize) -> Option<u64> {
+        if slot >= SLOTS || self.present >> (SLOTS * parameter).min(31) & 1 << slot == 0 {
+            return None;
+        }
+        Some(self.values.get(parameter)?[slot])
+    }
+
+    /// The text of the nth parameter for which text was wanted, if it could be read. It may be cut at [`STRING_LEN`].
+    pub fn string(&self, nth: usize) -> Option<&[u8]> {
+        self.strings.get(nth)?.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_the_program_writes() {
+        let mut data = vec![0u8; RECORD_LEN + STRINGS * STRING_LEN];
+        data[..8].copy_from_slice(&7u64.to_ne_bytes());
+        data[24..28].copy_from_slice(&u32::MAX.to_ne_bytes());
+        data[40..44].copy_from_slice(&0b1001u32.to_ne_bytes());
+        data[44..48].copy_from_slice(&0b10u32.to_ne_bytes());
+        data[48..52].copy_from_slice(b"init");
+        data[64..72].copy_from_slice(&11u64.to_ne_bytes());
+        data[88..96].copy_from_slice(&13u64.to_ne_bytes());
+        data[RECORD_LEN + STRING_LEN..][..3].copy_from_slice(b"abc");
+        let record = Record::parse(&data).unwrap();
+        assert_eq!((record.time, record.site, record.comm.as_str()), (7, None, "init"));
+        assert_eq!(record.value(0, 0), Some(11));
+        assert_eq!(record.value(0, 1), None);
+        assert_eq!(record.value(1, 0), None);
+        assert_eq!(record.value(1, 1), Some(13));
+        assert_eq!(record.value(40, 0), None);
+        assert_eq!(record.string(0), None);
+        assert_eq!(record.string(1), Some(&b"abc"[..]));
+        assert!(Record::parse(&data[..RECORD_LEN - 1]).is_none());
+        assert_eq!(Record::parse(&data[..RECORD_LEN]).unwrap().string(1), None);
+    }
+}

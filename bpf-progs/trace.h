@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause */
+/* What trace.bpf.c tells user space: src/trace.rs reads the same layout. */
+#ifndef SITESEER_TRACE_H
+#define SITESEER_TRACE_H
+
+/* Parameters that are kept of a call, and 8-byte slots of each. */
+#define TRACE_PARAMETERS 12
+#define TRACE_SLOTS 2
+/* Strings that are kept of one call, and the bytes of each, with its NUL. */
+#define TRACE_STRINGS 4
+#define TRACE_STRING_LEN 64
+
+/* What to do at one function; the key is the attachment's cookie. */
+struct trace_function {
+	/* Parameters that point at kernel text to be copied, one bit each. */
+	__u32 kernel_strings;
+	/* Parameters that point at user text to be copied, one bit each. */
+	__u32 user_strings;
+};
+
+/* One call. If its function wants strings, the record is followed by all TRACE_STRINGS of them. */
+struct trace_record {
+	__u64 time;	/* nanoseconds, CLOCK_MONOTONIC */
+	__u64 function; /* the attachment's cookie */
+	__u64 address;	/* run-time address of the site; 0 if it is not known */
+	__u32 site;	/* the site's number; ~0 if it is not known */
+	__u32 cpu;
+	__u32 tgid;
+	__u32 pid;
+	__u32 present;	/* slots that have a value here: bit TRACE_SLOTS * parameter + slot */
+	__u32 strings;	/* strings that could be read, one bit each, in order of the wanting parameters */
+	char comm[16];
+	__u64 values[TRACE_PARAMETERS][TRACE_SLOTS];
+};
+
+struct trace_strings {
+	char text[TRACE_STRINGS][TRACE_STRING_LEN];
+};
+
+#endif
