@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+
+//! The guest program of this package's own tests (tests/boot.rs): does one thing per word, good or bad.
+
+use std::{
+    fs,
+    io::{self, Write},
+    process::{Command, ExitCode},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use siteseer_vmtest::guest;
+
+fn main() -> ExitCode {
+    guest::main(|| match std::env::args().nth(1).map(|word| act(&word)) {
+        Some(Ok(code)) => code,
+        Some(Err(error)) => {
+            eprintln!("vmtest-probe: {error}");
+            ExitCode::from(99)
+        }
+        None => ExitCode::SUCCESS,
+    })
+}
+
+fn act(word: &str) -> io::Result<ExitCode> {
+    let mut results = guest::results()?;
+    match word {
+        // What the machine is like, seen from inside.
+        "look" => {
+            let arguments: Vec<String> = std::env::args().skip(2).collect();
+            writeln!(results, "arguments {arguments:?}")?;
+            writeln!(results, "variable {:?}", std::env::var("PROBE").ok())?;
+            writeln!(results, "file {:?}", fs::read_to_string("/data/file")?)?;
+            for line in fs::read_to_string("/proc/mounts")?.lines() {
+                let mut words = line.split(' ').skip(1);
+                if let (Some(place), Some(kind)) = (words.next(), words.next()) {
+                    writeln!(results, "mount {kind} {place}")?;
+                }
+            }
+            writeln!(results, "pid1 {}", std::process::id() == 1)?;
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+            socket.send_to(b"x", socket.local_addr()?)?;
+            writeln!(results, "loopback {}", socket.recv(&mut [0])?)?;
+            let text = fs::read_to_string("/proc/kallsyms")?;
+            let address = text.lines().find(|line| line.ends_with(" T _stext")).map(|line| line.split(' ').next());
+            writeln!(results, "stext {}", address.flatten().unwrap_or_default())?;
+            Ok(ExitCode::from(7))
+        }
+        // Results and console output at once, and a child that writes results too.
+        "flood" => {
+            let chatter = thread::spawn(|| {
+                for count in 0..2000 {
+                    println!("chatter {count} of the program, to be in the way of anything else");
+                }
+            });
+            for count in 0..20_000 {
+                writeln!(results, "{count}")?;
+            }
+            let _ = chatter.join();
+            let status = Command::new("/proc/self/exe").arg("word").status()?;
+            writeln!(results, "child {status}")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        "word" => {
+            writeln!(results, "from the child")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        "abort" => {
+            writeln!(results, "before")?;
+            std::process::abort()
+        }
+        "hang" => {
+            println!("hanging now");
+            loop {
+                thread::sleep(Duration::from_secs(1));
+            }
+        }
+        // Has the kernel rewrite its own code, hundreds of times, while all CPUs execute it: scheduler statistics are
+        // behind a static key.
+        "patch" => {
+            let stop = AtomicBool::new(false);
+            thread::scope(|scope| -> io::Result<()> {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        while !stop.load(Ordering::Relaxed) {
+                            thread::yield_now();
+                        }
+                    });
+                }
+                let flipped = (0..300).try_for_each(|count| {
+                    fs::write("/proc/sys/kernel/sched_schedstats", if count % 2 == 0 { "1" } else { "0" })
+                });
+                stop.store(true, Ordering::Relaxed);
+                flipped
+            })?;
+            writeln!(results, "patched")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        // The kernel prints every CPU's call trace: a splat that leaves it alive.
+        "splat" => {
+            writeln!(results, "before")?;
+            fs::write("/proc/sysrq-trigger", "l")?;
+            thread::sleep(Duration::from_millis(500));
+            Ok(ExitCode::SUCCESS)
+        }
+        "taint" => {
+            fs::write("/proc/sys/kernel/tainted", "512")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        "panic" => {
+            fs::write("/proc/sysrq-trigger", "c")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        other => Err(io::Error::other(format!("no such word: {other}"))),
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+
+//! The kernels of the matrix: which there are, where they are kept, how they are had.
+//!
+//! `kernels/matrix.toml` describes the rows ([`Matrix`]). A row is resolved to the newest packages of its suite by apt
+//! itself, with private state and private configuration, so that any suite and architecture can be read from any host
+//! and nothing of the host is touched (`apt.rs`). What is fetched, is checked and unpacked into a cache ([`Getter`]):
+//!
+//! ```text
+//! ${XDG_CACHE_HOME:-$HOME/.cache}/siteseer/kernels/NAME/
+//!     current -> VERSION     the entry in use, replaced in one step
+//!     VERSION/               vmlinuz, vmlinux, kernel.json: complete or absent
+//!     checked                when the suite was last asked whether there is a newer one (its modification time)
+//!     lock                   held by who changes any of this
+//!     apt/, download/        apt's state; packages on their way
+//! ```
+//!
+//! Readers need no lock: they follow `current` once and use the folder behind it, which stays when a newer one comes
+//! (the one before it is removed then).
+
+mod apt;
+mod debian_version;
+mod download;
+mod get;
+mod matrix;
+mod sources;
+mod unpack;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    get::{GetError, Getter},
+    matrix::{DebianRow, How, Matrix, MatrixError, PackageFile, Row},
+};
+use crate::{arch::Arch, host_cache};
+
+/// Where the parts of a kernel are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelPaths {
+    /// The row's name.
+    pub name: String,
+    /// The folder.
+    pub directory: PathBuf,
+    /// The bootable image.
+    pub vmlinuz: PathBuf,
+    /// The ELF file with DWARF and BTF.
+    pub vmlinux: PathBuf,
+    /// What is known of them.
+    pub record: KernelRecord,
+}
+
+/// What `kernel.json` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelRecord {
+    /// The row's name.
+    pub name: String,
+    /// The architecture.
+    pub arch: Arch,
+    /// `uname -r`.
+    pub release: String,
+    /// The GNU build id of both files, in hexadecimal.
+    pub build_id: String,
+    /// The suite the packages came from.
+    pub suite: String,
+    /// The packages.
+    pub packages: Vec<PackageRecord>,
+}
+
+/// One package that a kernel came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackageRecord {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The SHA-256 of the package file, in hexadecimal, as the suite's signed index has it.
+    pub sha256: String,
+}
+
+/// The kernel of this name, if `ci/kernel` has fetched it. Asks no network and does not mind its age.
+pub fn cached(name: &str) -> Option<KernelPaths> {
+    entry(&cache_directory()?.join(file_name(name)?).join("current"))
+}
+
+/// Where kernels are kept.
+pub fn cache_directory() -> Option<PathBuf> {
+    Some(host_cache::directory()?.join("kernels"))
+}
+
+/// The matrix of the workspace that this program was built in.
+///
+/// # Errors
+/// If it cannot be read or has an error in it.
+pub fn workspace_matrix() -> Result<Matrix, MatrixError> {
+    let package = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    let mut directory = package.as_path();
+    loop {
+        let path = directory.join("kernels").join("matrix.toml");
+        match directory.parent() {
+            Some(parent) if !path.is_file() => directory = parent,
+            _ => return Matrix::read(&path),
+        }
+    }
+}
+
+/// A row's name as one path component, or none if it could lead elsewhere.
+fn file_name(name: &str) -> Option<&str> {
+    (!name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])).then_some(name)
+}
+
+/// Reads the entry behind `current`.
+fn entry(current: &Path) -> Option<KernelPaths> {
+    let directory = fs::canonicalize(current).ok()?;
+    let record: KernelRecord = serde_json::from_slice(&fs::read(directory.join("kernel.json")).ok()?).ok()?;
+    let (vmlinuz, vmlinux) = (directory.join("vmlinuz"), directory.join("vmlinux"));
+    (vmlinuz.is_file() && vmlinux.is_file()).then(|| KernelPaths {
+        name: record.name.clone(),
+        directory,
+        vmlinuz,
+        vmlinux,
+        record,
+    })
+}
+
+/// Says that tests which need a kernel may be left out when it is not there.
+const SKIP_VARIABLE: &str = "SITESEER_SKIP_VM";
+
+/// A kernel that a test needs is not in the cache.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the kernel {name} is not in the cache, and this test needs it: run `ci/kernel {name}`, or set {SKIP_VARIABLE}=1 to leave such tests out"
+)]
+pub struct Absent {
+    /// The kernel's name.
+    pub name: String,
+    /// Whether the environment says that the test may be left out.
+    pub may_skip: bool,
+}
+
+/// The kernel of this name for a test. A test that cannot run must say so: it fails with [`Absent`]'s words, unless
+/// `SITESEER_SKIP_VM` is set (and not to `0`), which [`Absent::may_skip`] tells.
+///
+/// # Errors
+/// If it is not in the cache.
+pub fn for_test(name: &str) -> Result<KernelPaths, Absent> {
+    cached(name).ok_or_else(|| Absent {
+        name: name.to_owned(),
+        may_skip: env::var_os(SKIP_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0"),
+    })
+}

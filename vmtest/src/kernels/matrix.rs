@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+
+//! `kernels/matrix.toml`: which kernels there are. The file itself says what its fields mean.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+
+use crate::arch::Arch;
+
+/// The ways to have a kernel that this program knows.
+const KNOWN: &[&str] = &["debian"];
+
+/// Why the matrix cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MatrixError {
+    /// It cannot be read.
+    #[error("{path}: {error}", path = path.display())]
+    Read {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        error: io::Error,
+    },
+    /// It is not TOML of the right shape.
+    #[error("{path}: {error}", path = path.display())]
+    Syntax {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        error: Box<toml::de::Error>,
+    },
+    /// A row is wrong.
+    #[error("{path}: kernel {name}: {reason}", path = path.display())]
+    Row {
+        /// The matrix's path.
+        path: PathBuf,
+        /// The row.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// There is no such row.
+    #[error("no kernel {name:?} in the matrix; there are: {}", known.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+}
+
+/// All rows.
+#[derive(Debug, Clone)]
+pub struct Matrix {
+    path: PathBuf,
+    rows: BTreeMap<String, toml::Table>,
+}
+
+/// One row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// The architecture.
+    pub arch: Arch,
+    /// How it is had.
+    pub how: How,
+}
+
+/// How a kernel is had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum How {
+    /// As Debian packages.
+    Debian(DebianRow),
+}
+
+/// `how = "debian"`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DebianRow {
+    /// The suite.
+    pub suite: String,
+    /// The release wanted, with `*` for digits and dots.
+    pub release: String,
+    /// Where the bootable image is.
+    pub image: PackageFile,
+    /// Where the vmlinux is.
+    pub debug: PackageFile,
+}
+
+/// A file in a package. Both names may hold `{release}`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackageFile {
+    /// The package.
+    pub package: String,
+    /// The file's path in it, without a leading slash.
+    pub file: String,
+}
+
+impl PackageFile {
+    /// The package and file of one release.
+    pub fn of(&self, release: &str) -> PackageFile {
+        PackageFile {
+            package: self.package.replace("{release}", release),
+            file: self.file.replace("{release}", release),
+        }
+    }
+}
+
+impl Matrix {
+    /// Reads a matrix file.
+    ///
+    /// # Errors
+    /// If it cannot be read or is not of the right shape. Rows are looked at when they are asked for.
+    pub fn read(path: &Path) -> Result<Matrix, MatrixError> {
+        let text = fs::read_to_string(path).map_err(|error| MatrixError::Read { path: path.to_owned(), error })?;
+        Matrix::parse(path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Matrix, MatrixError> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Document {
+            kernel: BTreeMap<String, toml::Table>,
+        }
+        let document: Document = toml::from_str(text)
+            .map_err(|error| MatrixError::Syntax { path: path.to_owned(), error: Box::new(error) })?;
+        Ok(Matrix { path: path.to_owned(), rows: document.kernel })
+    }
+
+    /// The names of all rows.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.rows.keys().map(String::as_str)
+    }
+
+    /// One row.
+    ///
+    /// # Errors
+    /// If there is no such row, or it is wrong, or it says a `how` that this program does not know.
+    pub fn row(&self, name: &str) -> Result<Row, MatrixError> {
+        let mut table = self.rows.get(name).cloned().ok_or_else(|| MatrixError::Unknown {
+            name: name.to_owned(),
+            known: self.names().map(str::to_owned).collect(),
+        })?;
+        let wrong = |reason: String| MatrixError::Row { path: self.path.clone(), name: name.to_owned(), reason };
+        let mut text = |field: &str| match table.remove(field) {
+            Some(toml::Value::String(text)) => Ok(text),
+            Some(_) => Err(wrong(format!("{field} is not a string"))),
+            None => Err(wrong(format!("{field} is missing"))),
+        };
+        let arch = text("arch")?.parse().map_err(|error: crate::UnknownArch| wrong(error.to_string()))?;
+        let how = match text("how")?.as_str() {
+            "debian" => How::Debian(DebianRow::deserialize(table).map_err(|error| wrong(error.message().to_owned()))?),
+            other => {
+                return Err(wrong(format!(
+                    "how = {other:?} is not something this version can do (it knows: {})",
+                    KNOWN.join(", ")
+                )));
+            }
+        };
+        Ok(Row { name: name.to_owned(), arch, how })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Matrix {
+        Matrix::parse(Path::new("matrix.toml"), text).unwrap()
+    }
+
+    #[test]
+    fn every_row_of_the_matrix_of_this_workspace_is_right() {
+        let matrix = crate::kernels::workspace_matrix().unwrap();
+        for name in matrix.names() {
+            let row = matrix.row(name).unwrap();
+            assert!(name.ends_with(&row.arch.to_string()), "{name}");
+            let How::Debian(debian) = row.how;
+            assert!(debian.release.contains('*') && debian.release.ends_with(row.arch.debian()), "{name}");
+        }
+        assert!(matrix.names().any(|name| name == "deb-7.3-x86_64"));
+    }
+
+    /// What vmtest 0.18 reads (its docs/config.md); it passes over keys it does not know, and so would a mistake.
+    #[test]
+    fn the_configuration_of_the_vmtest_program_has_its_shape() {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Configuration {
+            target: Vec<Target>,
+        }
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Target {
+            name: String,
+            arch: Arch,
+            kernel: PathBuf,
+            command: String,
+            vm: Machine,
+        }
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Machine {
+            num_cpus: u8,
+            memory: String,
+            mounts: BTreeMap<String, Mount>,
+        }
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Mount {
+            host_path: PathBuf,
+            writable: bool,
+        }
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/vmtest.toml");
+        let configuration: Configuration = toml::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        for Target { name, arch, kernel, command, vm } in configuration.target {
+            assert!(!name.is_empty() && kernel.is_relative() && vm.num_cpus > 0 && vm.memory.ends_with('G'));
+            assert!(command.contains(arch.triple()), "{command}");
+            let (place, mount) = vm.mounts.iter().next().unwrap();
+            assert!(command.contains(place) && !mount.writable);
+            assert!(path.parent().unwrap().join(&mount.host_path).join("Cargo.toml").is_file());
+        }
+    }
+
+    #[test]
+    fn an_unknown_row_lists_the_known_ones() {
+        let matrix = parse("[kernel.a]\n[kernel.b]\n");
+        let error = matrix.row("c").unwrap_err().to_string();
+        assert!(error.contains("\"c\"") && error.contains("a, b"), "{error}");
+    }
+
+    #[test]
+    fn a_kind_that_is_not_known_is_an_error_of_its_row_alone() {
+        let matrix = parse(
+            "[kernel.built]\narch = \"arm64\"\nhow = \"build\"\nlto = \"thin\"\n\
+             [kernel.other]\narch = \"x86_64\"\nhow = \"debian\"\nsuite = \"sid\"\nrelease = \"*\"\n\
+             image = { package = \"a-{release}\", file = \"b/{release}\" }\ndebug = { package = \"c\", file = \"d\" }\n",
+        );
+        let error = matrix.row("built").unwrap_err().to_string();
+        assert!(error.contains("\"build\"") && error.contains("debian"), "{error}");
+        let Row { how: How::Debian(debian), .. } = matrix.row("other").unwrap();
+        assert_eq!(debian.image.of("1.2"), PackageFile { package: "a-1.2".to_owned(), file: "b/1.2".to_owned() });
+    }
+
+    #[test]
+    fn wrong_rows_are_errors_that_name_the_field() {
+        for (text, word) in [
+            ("[kernel.x]\nhow = \"debian\"", "arch"),
+            ("[kernel.x]\narch = \"mips\"\nhow = \"debian\"", "mips"),
+            ("[kernel.x]\narch = 1\nhow = \"debian\"", "arch"),
+            ("[kernel.x]\narch = \"arm64\"\nhow = \"debian\"", "suite"),
+            (
+                "[kernel.x]\narch = \"arm64\"\nhow = \"debian\"\nsuite = \"s\"\nrelease = \"r\"\ntypo = 1\n\
+                 image = { package = \"a\", file = \"b\" }\ndebug = { package = \"c\", file = \"d\" }",
+                "typo",
+            ),
+        ] {
+            let error = parse(text).row("x").unwrap_err().to_string();
+            assert!(error.contains(word) && error.contains("kernel x"), "{error}");
+        }
+    }
+}

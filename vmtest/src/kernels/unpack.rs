@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+
+//! Takes one file out of a package. The debug packages hold gigabytes of modules' debug information beside the one file
+//! that is wanted, so nothing is unpacked to be looked through later.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use super::get::GetError;
+use crate::child::die_with_parent;
+
+/// Writes the file `inside` of `package` to `target`.
+pub(super) fn unpack(package: &Path, inside: &str, target: &Path) -> Result<(), GetError> {
+    let start = |command: &mut Command, package| {
+        let program = command.get_program().to_string_lossy().into_owned();
+        die_with_parent(command).spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => GetError::NoProgram { program, package },
+            _ => GetError::io(format!("cannot run {program}"))(error),
+        })
+    };
+    let mut unpacker = start(
+        Command::new("dpkg-deb")
+            .arg("--fsys-tarfile")
+            .arg(package)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped()),
+        "dpkg",
+    )?;
+    let archive = unpacker.stdout.take().map_or_else(Stdio::null, Stdio::from);
+    let tar = start(
+        Command::new("tar")
+            .args(["--extract", "--to-stdout", "--file", "-", "--", &format!("./{inside}")])
+            // It could stop reading at the first match; then dpkg-deb would complain of a broken pipe.
+            .stdin(archive)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped()),
+        "tar",
+    );
+    let mut tar = match tar {
+        Ok(tar) => tar,
+        Err(error) => {
+            let _ = unpacker.kill();
+            let _ = unpacker.wait();
+            return Err(error);
+        }
+    };
+    let copied = tar.stdout.take().map_or(Ok(0), |mut content| {
+        let mut file = File::create(target)?;
+        let copied = io::copy(&mut content, &mut file)?;
+        file.sync_all()?;
+        Ok(copied)
+    });
+    // Both are done or get a broken pipe now; their words are short enough for the pipe's buffer.
+    let mut said = String::new();
+    for child in [&mut tar, &mut unpacker] {
+        if let Some(mut errors) = child.stderr.take() {
+            let _ = errors.read_to_string(&mut said);
+        }
+    }
+    let wait = |child: &mut std::process::Child| child.wait().map_err(GetError::io("cannot wait for a child process"));
+    let (tar_status, unpacker_status) = (wait(&mut tar)?, wait(&mut unpacker)?);
+    let size = copied.map_err(|error| GetError::disk(target, format!("cannot write {}", target.display()), error))?;
+    if !tar_status.success() || !unpacker_status.success() || size == 0 {
+        return Err(GetError::NotInPackage {
+            package: package.to_owned(),
+            file: inside.to_owned(),
+            said: match said.trim() {
+                "" => "it is empty, or a link".to_owned(),
+                said => said.to_owned(),
+            },
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn package(directory: &Path) -> std::path::PathBuf {
+        let root = directory.join("root");
+        fs::create_dir_all(root.join("DEBIAN")).unwrap();
+        fs::create_dir_all(root.join("boot")).unwrap();
+        fs::write(
+            root.join("DEBIAN/control"),
+            "Package: k\nVersion: 1\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n",
+        )
+        .unwrap();
+        fs::write(root.join("boot/vmlinuz-1+x"), "the kernel").unwrap();
+        let path = directory.join("k.deb");
+        let built =
+            Command::new("dpkg-deb").arg("--build").arg(&root).arg(&path).stdout(Stdio::null()).status().unwrap();
+        assert!(built.success());
+        path
+    }
+
+    #[test]
+    fn one_file_comes_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let package = package(directory.path());
+        let target = directory.path().join("vmlinuz");
+        unpack(&package, "boot/vmlinuz-1+x", &target).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"the kernel");
+    }
+
+    #[test]
+    fn a_missing_file_and_a_broken_package_are_errors() {
+        let directory = tempfile::tempdir().unwrap();
+        let package = package(directory.path());
+        let target = directory.path().join("out");
+        let error = unpack(&package, "boot/other", &target).unwrap_err();
+        assert!(matches!(&error, GetError::NotInPackage { file, .. } if file == "boot/other"), "{error}");
+        fs::write(&package, "not a package").unwrap();
+        let error = unpack(&package, "boot/vmlinuz-1+x", &target).unwrap_err();
+        assert!(matches!(error, GetError::NotInPackage { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_full_disk_is_called_that() {
+        let directory = tempfile::tempdir().unwrap();
+        let package = package(directory.path());
+        let error = unpack(&package, "boot/vmlinuz-1+x", Path::new("/dev/full")).unwrap_err();
+        assert!(matches!(error, GetError::DiskFull { .. }), "{error}");
+    }
+}
