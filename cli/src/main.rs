@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `siteseer`: the command-line tool. Thin: what a library's user could want is in the library.
+
+mod encode;
+mod filter;
+mod output;
+mod sites;
+mod trace;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Trace every copy of a kernel function: its body, its clones, and everywhere it was inlined.
+#[derive(Parser)]
+#[command(version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Encode(encode::Arguments),
+    Sites(sites::Arguments),
+    Trace(trace::Arguments),
+}
+
+/// What any command may fail with: the text is for people.
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Command::Encode(arguments) => encode::run(arguments),
+        Command::Sites(arguments) => sites::run(arguments),
+        Command::Trace(arguments) => trace::run(arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // A reader that has seen enough (`siteseer sites foo | head`) is no failure to speak of.
+        Err(failure) if output::is_broken_pipe(&*failure) => ExitCode::from(141),
+        Err(failure) => {
+            eprintln!("siteseer: {}", output::chain(&*failure));
+            ExitCode::FAILURE
+        }
+    }
+}

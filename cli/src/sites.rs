@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `siteseer sites`: every site of a function.
+
+use crate::Failure;
+use clap::Args;
+use siteseer::function::{Candidate, Function};
+use siteseer::source::{SiteData, SourceOptions};
+use siteseer::{Machine, Target};
+use siteseer_sites::site::SiteKind;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// Print every site of a function: where its body starts, and where its arguments are there
+///
+/// Without --vmlinux and --sites it is about the running kernel. Addresses are those of the image (link time).
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The function's name in the source
+    function: String,
+    /// A kernel image with debug information
+    #[arg(long, value_name = "FILE")]
+    vmlinux: Option<PathBuf>,
+    /// Site data made by `siteseer encode`
+    #[arg(long, value_name = "FILE", conflicts_with = "vmlinux")]
+    sites: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let target = match arguments.sites.as_ref().or(arguments.vmlinux.as_ref()) {
+        Some(path) => Target::image(SiteData::open(path, None, true)?)?,
+        None => Target::running(&SourceOptions::default())?,
+    };
+    let function = target.function(&arguments.function)?;
+    let machine = target.kernel().machine;
+    let mut stdout = io::stdout().lock();
+    if arguments.json {
+        writeln!(stdout, "{}", serde_json::to_string_pretty(&json(&function, machine))?)?;
+    } else {
+        for candidate in &function.candidates {
+            writeln!(stdout, "{}", line(&function, candidate, machine))?;
+        }
+        write!(stdout, "{}", counts(&function))?;
+    }
+    Ok(())
+}
+
+/// One site in the shape of pfunct's listing: `address [caller+offset] fn(type name [location], ...)`, then what else is
+/// known.
+fn line(function: &Function, site: &Candidate, machine: Machine) -> String {
+    let prototype = &function.prototypes[site.prototype];
+    let mut parameters: Vec<String> = Vec::new();
+    for (nth, parameter) in prototype.parameters.iter().enumerate() {
+        let location = match site.arguments.get(nth) {
+            Some(Ok(located)) => located.display(machine).to_string(),
+            Some(Err(missing)) => format!("none: {missing}"),
+            None => "none".to_owned(),
+        };
+        parameters.push(format!("{} [{location}]", declaration(&parameter.type_name, &parameter.name)));
+    }
+    if prototype.variadic {
+        parameters.push("...".to_owned());
+    }
+    let mut text = format!(
+        "{:016x} [{}+{:#x}] {}({})  {}",
+        site.link_address,
+        site.symbol,
+        site.offset(),
+        function.name,
+        parameters.join(", "),
+        site.kind
+    );
+    if let Some(place) = &site.source {
+        text.push_str(&format!(" {}:{}", place.file, place.line));
+    }
+    for note in notes(site) {
+        text.push_str(&format!("; {note}"));
+    }
+    text
+}
+
+/// A type and a name as C has them: `const char *name`, `int cap`.
+fn declaration(type_name: &str, name: &str) -> String {
+    let space = if type_name.ends_with('*') || name.is_empty() { "" } else { " " };
+    format!("{type_name}{space}{name}")
+}
+
+/// What a person should know of a site besides where it is.
+fn notes(site: &Candidate) -> Vec<String> {
+    use siteseer_sites::site::Marks;
+    let mut notes = Vec::new();
+    if site.moved > 0 {
+        notes.push(format!("probe {} bytes after the entry", site.moved));
+    }
+    if site.marks.contains(Marks::MAY_REPEAT) {
+        notes.push("may repeat within one call".to_owned());
+    }
+    if site.marks.contains(Marks::SIGNATURE_CHANGED) {
+        notes.push("signature changed".to_owned());
+    }
+    if let Some(reason) = &site.obstacle {
+        notes.push(format!("cannot be probed: {reason}"));
+    }
+    notes
+}
+
+/// How many there are of which kind, and how many cannot be probed, by reason.
+fn counts(function: &Function) -> String {
+    let of = |kind: SiteKind| function.candidates.iter().filter(|site| site.kind == kind).count();
+    let plural = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let complete = function.candidates.iter().filter(|site| site.arguments.iter().all(Result::is_ok)).count();
+    let mut text = format!(
+        "{}: {}, {}, {}; all arguments at {complete} of {}\n",
+        function.name,
+        plural(of(SiteKind::Body), "body", "bodies"),
+        plural(of(SiteKind::Clone), "clone", "clones"),
+        plural(of(SiteKind::Inline), "inlined copy", "inlined copies"),
+        plural(function.candidates.len(), "site", "sites"),
+    );
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for reason in function.candidates.iter().filter_map(|site| site.obstacle.as_ref()) {
+        *reasons.entry(reason.to_string()).or_default() += 1;
+    }
+    for (reason, count) in reasons {
+        text.push_str(&format!("  {count} cannot be probed: {reason}\n"));
+    }
+    if function.prototypes.len() > 1 {
+        text.push_str("  different functions of this name:\n");
+        for (nth, prototype) in function.prototypes.iter().enumerate() {
+            let count = function.candidates.iter().filter(|site| site.prototype == nth).count();
+            text.push_str(&format!("    {}  ({})\n", prototype.text, plural(count, "site", "sites")));
+        }
+    }
+    text
+}
+
+/// The listing for machines. Addresses are text in hexadecimal: JSON's numbers do not hold them.
+fn json(function: &Function, machine: Machine) -> serde_json::Value {
+    let sites: Vec<serde_json::Value> = function
+        .candidates
+        .iter()
+        .map(|site| {
+            let prototype = &function.prototypes[site.prototype];
+            let arguments: Vec<serde_json::Value> = prototype
+                .parameters
+                .iter()
+                .enumerate()
+                .map(|(nth, parameter)| {
+                    let argument = site.arguments.get(nth);
+                    serde_json::json!({
+                        "name": parameter.name,
+                        "type": parameter.type_name,
+                        "location": argument.and_then(|a| a.as_ref().ok()).map(|l| l.display(machine).to_string()),
+                        "reason": argument.and_then(|a| a.as_ref().err()).map(ToString::to_string),
+                    })
+                })
+                .collect();
+            serde_json::json!({
+                "kind": site.kind.word(),
+                "address": format!("{:#x}", site.link_address),
+                "symbol": site.symbol,
+                "offset": site.offset(),
+                "file": site.source.as_ref().map(|place| &place.file),
+                "line": site.source.as_ref().map(|place| place.line),
+                "arguments": arguments,
+                "probeable": site.obstacle.is_none(),
+                "reason": site.obstacle.as_ref().map(ToString::to_string),
+                "notes": notes(site),
+            })
+        })
+        .collect();
+    serde_json::json!({ "function": function.name, "sites": sites })
+}
