@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, or `siteseer-guest demo`.
+
+use siteseer_conformance::{case, demo};
+use std::io::Write;
+use std::process::ExitCode;
+
+fn run() -> Result<(), case::Failure> {
+    let mut arguments = std::env::args().skip(1);
+    let mut results = siteseer_vmtest::guest::results()?;
+    match arguments.next().as_deref() {
+        Some("test") => {
+            let names: Vec<String> = arguments.collect();
+            case::run(&names, |verdict| {
+                // A harness that no longer listens sees a case without a verdict, which is a failure there.
+                let _ = serde_json::to_string(&verdict).map(|line| writeln!(results, "{line}"));
+            })
+        }
+        Some("demo") => demo::run(&mut results),
+        other => Err(format!("expected test or demo, not {other:?}").into()),
+    }
+}
+
+fn main() -> ExitCode {
+    siteseer_vmtest::guest::main(|| match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("siteseer-guest: {failure}");
+            ExitCode::FAILURE
+        }
+    })
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The conformance suite: what siteseer promises, shown on a booted kernel.
+//!
+//! `cargo test` boots each kernel once and runs the program `siteseer-guest` in it, which goes through the
+//! [cases](case::cases) and reports each as a line of JSON; the harness (`tests/vm.rs`) shows each as a test of its own.
+//! The list of cases is in this library, so that both sides have the same.
+
+pub mod calls;
+pub mod case;
+pub mod demo;
+pub mod differential;
+pub mod refusals;
+pub mod truth;
+pub mod typed;

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What cannot be attached is refused with what, where and why; nothing is left behind.
+
+use crate::calls::{in_child, syscall};
+use crate::case::{Case, Failure};
+use crate::typed::{load, program_of};
+use libbpf_rs::ObjectBuilder;
+use siteseer::source::SiteData;
+use siteseer::{Attach, SourceOptions, Target};
+use siteseer_bpf_progs::BAD;
+use std::fs;
+
+/// All cases of this group.
+pub fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&Target) -> Result<String, Failure>| Case {
+        name: format!("refusals::{name}"),
+        run: Box::new(run),
+    };
+    vec![
+        case("unknown_function", unknown_function),
+        case("no_probeable_site", no_probeable_site),
+        case("parameter_that_the_function_lacks", parameter_that_the_function_lacks),
+        case("another_kernels_site_data", another_kernels_site_data),
+        case("damaged_site_data", damaged_site_data),
+        case("hidden_symbols", hidden_symbols),
+        case("module_that_is_not_supported", module_that_is_not_supported),
+        case("programs_that_cannot_be_attached", programs_that_cannot_be_attached),
+        case("every_site_lacks_an_argument", every_site_lacks_an_argument),
+        case("missing_privileges", missing_privileges),
+    ]
+}
+
+/// The refusal's text, if it has all of the words.
+fn refused<T>(result: Result<T, siteseer::Error>, words: &[&str]) -> Result<String, Failure> {
+    let text = match result {
+        Ok(_) => return Err("it was not refused".into()),
+        Err(error) => error.to_string(),
+    };
+    match words.iter().find(|word| !text.contains(**word)) {
+        Some(missing) => Err(format!("the refusal does not say {missing:?}: {text}").into()),
+        None => Ok(text.lines().next().unwrap_or_default().to_owned()),
+    }
+}
+
+fn unknown_function(target: &Target) -> Result<String, Failure> {
+    let object = load(0)?;
+    let attach = Attach::new(target).function("ns_capabel");
+    refused(attach.attach(&program_of(&object, "count")?), &["ns_capabel", "ns_capable"])
+}
+
+fn no_probeable_site(target: &Target) -> Result<String, Failure> {
+    let object = load(0)?;
+    let attach = Attach::new(target).function("copy_siginfo");
+    refused(attach.attach(&program_of(&object, "count")?), &["copy_siginfo", "notrace"])
+}
+
+fn parameter_that_the_function_lacks(target: &Target) -> Result<String, Failure> {
+    let object = load(0)?;
+    // jhash's program reads three arguments, do_getpgid() has one.
+    let attach = Attach::new(target).function("do_getpgid");
+    refused(attach.attach(&program_of(&object, "jhash")?), &["do_getpgid"])
+}
+
+/// Each program of bad.bpf.c is refused with the reason that it is there for, and leaves nothing armed.
+fn programs_that_cannot_be_attached(target: &Target) -> Result<String, Failure> {
+    let object = ObjectBuilder::default().open_memory(BAD)?.load()?;
+    // Program, and what the refusal must say. The first is the verifier's: its log, and which site's trampoline.
+    let wanted: [(&str, &[&str]); 7] = [
+        ("unverifiable", &["unverifiable", "ns_capable+0x0", "R"]),
+        ("too_many", &["ns_capable"]),
+        ("tail_call", &["bpf_tail_call"]),
+        ("override_return", &["bpf_override_return"]),
+        ("writes_context", &["context"]),
+        ("no_such_function", &["no_such_function_anywhere"]),
+        ("in_module", &["some_module"]),
+    ];
+    let before = armed()?;
+    for (name, words) in wanted {
+        let program = program_of(&object, name)?;
+        refused(Attach::new(target).attach(&program), words).map_err(|failure| format!("{name}: {failure}"))?;
+    }
+    let after = armed()?;
+    if before != after {
+        return Err(format!("armed before: {before}, after: {after}").into());
+    }
+    Ok(format!("{} programs, each with its reason", wanted.len()))
+}
+
+/// How many kprobes the kernel has.
+fn armed() -> Result<usize, Failure> {
+    Ok(fs::read_to_string("/sys/kernel/debug/kprobes/list")?.lines().count())
+}
+
+fn every_site_lacks_an_argument(target: &Target) -> Result<String, Failure> {
+    let object = load(0)?;
+    // jhash()'s bodies cannot be probed, and no inlined copy that can be has all three arguments in reach, or it is
+    // attached: then what is refused is only what lacks one.
+    let link = Attach::new(target).attach(&program_of(&object, "jhash")?)?;
+    let lacking = link.report().skipped().filter(|(_, reason)| reason.key() == "missing_arguments").count();
+    drop(link);
+    if lacking == 0 {
+        return Err("no copy of jhash() lacks an argument".into());
+    }
+    // Under `complete`, that is in the way of all.
+    let attach = Attach::new(target).policy(siteseer::Policy::Complete);
+    refused(attach.attach(&program_of(&object, "jhash")?), &["jhash", "hash+0x"])
+}
+
+/// A process that gave its capabilities up, in a child: they do not come back.
+fn missing_privileges(target: &Target) -> Result<String, Failure> {
+    let object = load(0)?;
+    let program = program_of(&object, "count")?;
+    let kernel = target.kernel().privileges;
+    if !(kernel.bpf && kernel.perfmon) {
+        return Err("the test itself lacks privileges".into());
+    }
+    in_child(|| {
+        // setresuid() to a user that is not root drops all capabilities.
+        syscall(libc::SYS_setresuid, [1000, 1000, 1000, 0, 0, 0])?;
+        match Target::running(&SourceOptions::default()) {
+            // Without CAP_SYSLOG the symbols' addresses are hidden.
+            Err(error) if error.to_string().contains("kptr_restrict") => Ok(()),
+            Err(error) => Err(std::io::Error::other(error.to_string())),
+            Ok(target) => match Attach::new(&target).function("ns_capable").attach(&program) {
+                Err(error) if error.to_string().contains("CAP_BPF") => Ok(()),
+                _ => Err(std::io::Error::from_raw_os_error(libc::EPERM)),
+            },
+        }
+    })?;
+    Ok("says which capabilities it takes".to_owned())
+}
+
+/// The site data that the target was made from, as bytes.
+fn own_data(target: &Target) -> Result<Vec<u8>, Failure> {
+    let siteseer::source::Origin::Encoded(path) = target.data().origin() else {
+        return Err("the guest's site data are not in a file".into());
+    };
+    Ok(fs::read(path)?)
+}
+
+fn another_kernels_site_data(target: &Target) -> Result<String, Failure> {
+    let mut bytes = own_data(target)?;
+    let id = target.kernel().build_id.0.clone();
+    let at = bytes.windows(id.len()).position(|window| window == id).ok_or("no build id in the file")?;
+    bytes[at] ^= 0xff;
+    fs::write("/tmp/other.sites", &bytes)?;
+    let options = SourceOptions { file: Some("/tmp/other.sites".into()), ..SourceOptions::default() };
+    refused(Target::running(&options), &["/tmp/other.sites", "another kernel", &target.kernel().build_id.to_string()])
+}
+
+fn damaged_site_data(target: &Target) -> Result<String, Failure> {
+    let bytes = own_data(target)?;
+    fs::write("/tmp/half.sites", &bytes[..bytes.len() / 2])?;
+    let options = SourceOptions { file: Some("/tmp/half.sites".into()), ..SourceOptions::default() };
+    refused(Target::running(&options), &["/tmp/half.sites"])
+}
+
+fn hidden_symbols(_: &Target) -> Result<String, Failure> {
+    const RESTRICT: &str = "/proc/sys/kernel/kptr_restrict";
+    let before = fs::read(RESTRICT)?;
+    fs::write(RESTRICT, "2")?;
+    let result = Target::running(&SourceOptions::default());
+    fs::write(RESTRICT, before)?;
+    refused(result, &["kptr_restrict"])
+}
+
+fn module_that_is_not_supported(target: &Target) -> Result<String, Failure> {
+    let object = load(0)?;
+    let attach = Attach::new(target).function("ext4:ext4_sync_file");
+    refused(attach.attach(&program_of(&object, "count")?), &["ext4", "modules"])?;
+    // A file of a wrong kind altogether.
+    match SiteData::open("/proc/self/exe".as_ref(), None, false) {
+        Err(error) => Ok(error.to_string()),
+        Ok(_) => Err("an ordinary program passed for site data".into()),
+    }
+}
