@@ -71,7 +71,8 @@ impl Qemu {
         mkfifo(results_path, Mode::S_IRUSR | Mode::S_IWUSR)?;
         // Opened first, so that the writer's opening does not block; for writing too, so that a writer that closes and opens
         // again finds a reader still: the end is told by the process's other streams.
-        let results = File::options().read(true).write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(results_path)?;
+        let results =
+            File::options().read(true).write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(results_path)?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         die_with_parent(&mut command);
