@@ -274,6 +274,7 @@ fn user_program(loaded: Loaded<'_>, kernel: &Kernel) -> UserProgram {
             })
             .collect(),
         btf: loaded.btf,
+        exit: false,
         kfunc_arguments,
         insns,
     }

@@ -107,12 +107,14 @@ impl PlannedTrampoline {
             machine: kernel.machine,
             probe: self.mechanism.probe(),
             parameters: &self.parameters,
+            ret: None,
             inline: self.inline,
             cookie,
             displacement: self.displacement,
-            kernel: KernelIds { rdonly_cast: kernel.rdonly_cast, private_stack: false },
+            kernel: KernelIds { rdonly_cast: kernel.rdonly_cast, ..KernelIds::default() },
             site_map,
             fault_map,
+            saved_map: None,
         }
     }
 }

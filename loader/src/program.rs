@@ -60,6 +60,9 @@ pub struct UserProgram {
     pub line_info: Vec<LineInfo>,
     /// The object's BTF, as it was loaded into the kernel.
     pub btf: Option<Vec<u8>>,
+    /// Whether it runs at functions' returns (fexit): its context has one more slot after those of the arguments, with the
+    /// return value.
+    pub exit: bool,
     /// How many parameters the kernel functions that it calls have, by BTF id (the call's immediate). One that is not
     /// here is taken to read all five argument registers, so that a context left in one counts as passed to it.
     pub kfunc_arguments: BTreeMap<i32, u8>,

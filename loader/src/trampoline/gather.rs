@@ -125,7 +125,7 @@ impl Gather {
                     self.push(Insn::call(helper::GET_FUNC_IP));
                     self.store(self.array - 16, 0)?;
                 }
-                Probe::Kprobe | Probe::Fentry => {
+                _ => {
                     self.probe_address(1);
                     self.store(self.array - 16, 1)?;
                 }

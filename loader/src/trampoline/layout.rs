@@ -91,7 +91,7 @@ impl Layout {
             return Err(Refusal::ReadsSlotBeyond { slot, have: count });
         }
         let site_map = if uses.site { Some(spec.site_map.ok_or(Refusal::NoSiteMap)?) } else { None };
-        let fentry = spec.probe == Probe::Fentry;
+        let fentry = matches!(spec.probe, Probe::Fentry | Probe::Fexit);
         let mut layout = Layout {
             machine: spec.machine,
             probe: spec.probe,

@@ -79,6 +79,31 @@ pub enum Probe {
     KprobeMulti,
     /// fentry: program type TRACING. The kernel gathers the arguments; they are where the ABI puts them.
     Fentry,
+    /// fexit: as [`Probe::Fentry`], at the return, with the return value in the slot after the arguments.
+    Fexit,
+    /// fentry of a tracing-multi link: one program on many functions, program type TRACING, expected attach type
+    /// TRACE_FENTRY_MULTI.
+    TracingMulti,
+    /// fexit of a tracing-multi link.
+    TracingMultiExit,
+    /// The return of a function, by a perf kretprobe or a kprobe.multi link with the return flag: program type KPROBE.
+    /// There is the return value, and nothing of the entry.
+    Kretprobe,
+    /// A kprobe session: program type KPROBE, expected attach type TRACE_KPROBE_SESSION. It runs at the entry, where the
+    /// trampoline saves what the program will read, and at the return, where the program is run.
+    Session,
+}
+
+impl Probe {
+    /// Whether the program is of type TRACING, not KPROBE.
+    pub fn is_tracing(self) -> bool {
+        matches!(self, Probe::Fentry | Probe::Fexit | Probe::TracingMulti | Probe::TracingMultiExit)
+    }
+
+    /// Whether the user's program runs at the function's return.
+    pub fn is_exit(self) -> bool {
+        matches!(self, Probe::Fexit | Probe::TracingMultiExit | Probe::Kretprobe | Probe::Session)
+    }
 }
 
 /// One parameter of the function at the sites in question.
@@ -99,11 +124,24 @@ impl Parameter {
     }
 }
 
+/// A kfunc that the kernel gave a context argument in a later version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kfunc {
+    /// BTF id of its FUNC.
+    pub id: u32,
+    /// Whether its prototype has the context as parameter.
+    pub takes_context: bool,
+}
+
 /// What the running kernel offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KernelIds {
     /// BTF id of the kfunc `bpf_rdonly_cast`, if there is one.
     pub rdonly_cast: Option<u32>,
+    /// The kfunc `bpf_session_is_return` (Linux 6.10).
+    pub session_is_return: Option<Kfunc>,
+    /// The kfunc `bpf_session_cookie` (Linux 6.10).
+    pub session_cookie: Option<Kfunc>,
     /// Whether frames of kprobe programs have stacks of their own (x86-64 and arm64 with JIT since 6.13), so that the
     /// 512 bytes are per function.
     pub private_stack: bool,
@@ -118,6 +156,9 @@ pub struct Spec<'a> {
     pub probe: Probe,
     /// The function's parameters.
     pub parameters: &'a [Parameter],
+    /// The function's return value, at an exit: its type's size, and where the ABI puts it. `None` for a function that
+    /// returns nothing.
+    pub ret: Option<&'a Parameter>,
     /// Whether the sites are inline sites, where the kernel does not know which function it is in.
     pub inline: bool,
     /// The user's BPF cookie.
@@ -131,9 +172,32 @@ pub struct Spec<'a> {
     /// File descriptor of the map that counts calls lost to memory that could not be read: an array or per-CPU array
     /// of one u64.
     pub fault_map: Option<i32>,
+    /// File descriptor of the map that [`Spec::saved`] asks for.
+    pub saved_map: Option<i32>,
+}
+
+/// A map that keeps what the program reads of a call from its entry to its return: a BPF_MAP_TYPE_HASH that is not
+/// preallocated (BPF_F_NO_PREALLOC). Each loaded program needs one of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SavedMap {
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// Bytes of a value.
+    pub value_size: u32,
+    /// The most calls that it can hold at a time.
+    pub max_entries: u32,
 }
 
 impl Spec<'_> {
+    /// The map that the program needs as [`Spec::saved_map`], if it needs one.
+    ///
+    /// # Errors
+    /// As [`generate`], for reasons that the locations have.
+    pub fn saved(&self, uses: &Uses) -> Result<Option<SavedMap>, Refusal> {
+        let _ = Layout::new(uses, self)?;
+        Ok(None)
+    }
+
     /// What makes the image: two specs with equal keys give equal images for the program of these uses.
     ///
     /// # Errors
@@ -216,7 +280,7 @@ pub fn generate(program: &UserProgram, uses: &Uses, spec: &Spec<'_>) -> Result<I
     let layout = Layout::new(uses, spec)?;
     let user = rewrite::rewrite(program, uses, &layout)?;
     let mut info = rewrite::info(program, &user.positions);
-    if layout.probe == Probe::Fentry {
+    if matches!(layout.probe, Probe::Fentry | Probe::Fexit) {
         let gpl_only = uses.site;
         let btf = (!info.functions.is_empty()).then(|| program.btf.clone()).flatten();
         return Ok(Image {

@@ -37,8 +37,8 @@ pub(super) struct Rewritten {
 /// Rewrites the user's code for a layout.
 pub(super) fn rewrite(program: &UserProgram, uses: &Uses, layout: &Layout) -> Result<Rewritten, Refusal> {
     edit(&program.insns, |at, insn| match layout.probe {
-        Probe::Fentry => fentry_edit(program, uses, layout, at, insn),
-        Probe::Kprobe | Probe::KprobeMulti => kprobe_edit(uses, layout, at, insn),
+        Probe::Fentry | Probe::Fexit => fentry_edit(program, uses, layout, at, insn),
+        _ => kprobe_edit(uses, layout, at, insn),
     })
 }
 

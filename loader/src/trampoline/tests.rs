@@ -35,12 +35,19 @@ fn spec(parameters: &[Parameter]) -> Spec<'_> {
         machine: Machine::X86_64,
         probe: Probe::Kprobe,
         parameters,
+        ret: None,
         inline: true,
         cookie: 0x1234_5678_9abc,
         displacement: 0x1000_0000,
-        kernel: KernelIds { rdonly_cast: Some(4242), private_stack: false },
+        kernel: KernelIds {
+            rdonly_cast: Some(4242),
+            session_is_return: Some(Kfunc { id: 4243, takes_context: true }),
+            session_cookie: Some(Kfunc { id: 4244, takes_context: true }),
+            private_stack: false,
+        },
         site_map: Some(5),
         fault_map: Some(6),
+        saved_map: Some(7),
     }
 }
 
