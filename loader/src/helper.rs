@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What is known of BPF helpers: names, how many arguments they take, and what becomes of a call in a trampoline.
 //!
-//! A program of ours is written as if for fentry (program type TRACING), and runs in a kprobe program. Most helpers
+//! A program of ours is written as if for fentry (program type TRACING), and mostly runs in a kprobe program. Most helpers
 //! do not care. Those that do fall into classes:
 //! * helpers that take the context in r1 and exist for kprobe programs: they get the real context;
 //! * helpers that look into fentry's context (`bpf_get_func_arg` and the like): emulated from the array;
-//! * helpers that exist for TRACING programs only: refused by name, because no rewriting makes them work;
+//! * helpers that exist for TRACING programs only: where a kprobe runs the program it is refused by the helper's name,
+//!   because no rewriting makes them work;
 //! * all others pass as they are, and the kernel's verifier has the last word: which helper a program type may call
 //!   changes from version to version.
 //!
@@ -14,12 +15,20 @@
 
 /// `bpf_map_lookup_elem`
 pub const MAP_LOOKUP_ELEM: u32 = 1;
+/// `bpf_map_update_elem`
+pub const MAP_UPDATE_ELEM: u32 = 2;
+/// `bpf_map_delete_elem`
+pub const MAP_DELETE_ELEM: u32 = 3;
+/// `bpf_perf_event_output`
+pub const PERF_EVENT_OUTPUT: u32 = 25;
 /// `bpf_probe_read_kernel`
 pub const PROBE_READ_KERNEL: u32 = 113;
 /// `bpf_get_func_ip`
 pub const GET_FUNC_IP: u32 = 173;
 /// `bpf_get_func_arg`
 pub const GET_FUNC_ARG: u32 = 183;
+/// `bpf_get_func_ret`
+pub const GET_FUNC_RET: u32 = 184;
 
 /// `siteseer_arg(ctx, n, *value)` of siteseer.bpf.h: a number that no kernel has a helper for.
 pub const SITESEER_ARG: u32 = 0x5173_e001;
@@ -43,41 +52,51 @@ pub enum Treatment {
     FuncArg,
     /// `bpf_get_func_arg_cnt`: emulated.
     FuncArgCount,
-    /// `bpf_get_func_ret`: answers as in a fentry program, -EOPNOTSUPP.
+    /// `bpf_get_func_ret`: emulated; in an entry program -EOPNOTSUPP, as in a fentry program.
     FuncRet,
     /// `siteseer_arg` and `siteseer_arg_slot`.
     Argument,
     /// `siteseer_site`.
     Site,
-    /// `bpf_tail_call`: refused, the program called would see the kprobe's context.
+    /// `bpf_tail_call`: only under real fentry and fexit, elsewhere the program called would see another context.
     TailCall,
-    /// Refused by name, with the reason.
+    /// Only programs of type TRACING may call it.
+    Tracing,
+    /// It may sleep: only programs of type TRACING that are loaded as sleepable may call it.
+    Sleeps,
+    /// Refused by name wherever the program runs, with the reason.
     Refused(&'static str),
 }
 
+/// Why a program is not run by a kprobe if it calls a [`Treatment::Tracing`] helper.
+pub const ONLY_TRACING: &str = "only fentry, fexit and the like may call it, and this site takes a kprobe";
+/// Why a program is not run by a kprobe if it calls a [`Treatment::Sleeps`] helper.
+pub const SLEEPS: &str = "it may sleep, and a kprobe cannot";
+/// Why a program is not run by a kprobe session if it asks for a stack trace: of the registers that it has at a return, the
+/// instruction pointer is not set (`return_to_handler` in arch/x86/kernel/ftrace_64.S).
+pub const NO_STACK_TRACE: &str = "a kprobe session has no registers at the return that a stack trace could start from";
+
 /// What becomes of a call of this helper.
 pub fn treatment(id: u32) -> Treatment {
-    const TRACING: &str = "only fentry, fexit and the like may call it; this program runs at kprobes too";
+    const ITERATES: &str = "only iterators may call it";
     const OVERRIDE: &str = "at an inline site it would return from the wrong function";
-    const SLEEPS: &str = "it may sleep, and a kprobe cannot";
     match id {
-        25 | 27 | 67 => Treatment::Context,
+        PERF_EVENT_OUTPUT | 27 | 67 => Treatment::Context,
         174 => Treatment::Cookie,
         GET_FUNC_IP => Treatment::FuncIp,
         GET_FUNC_ARG => Treatment::FuncArg,
-        184 => Treatment::FuncRet,
+        GET_FUNC_RET => Treatment::FuncRet,
         185 => Treatment::FuncArgCount,
         SITESEER_ARG | SITESEER_ARG_SLOT => Treatment::Argument,
         SITESEER_SITE => Treatment::Site,
         12 => Treatment::TailCall,
         58 => Treatment::Refused(OVERRIDE),
-        // skb_output, xdp_output, skc_to_*, sk_storage_*, sock_from_file, get_socket_cookie, xdp_get_buff_len,
-        // seq_*, d_path.
-        46 | 107 | 108 | 111 | 121 | 126 | 127 | 136..=140 | 147 | 150 | 162 | 178 | 188 | 196 => {
-            Treatment::Refused(TRACING)
-        }
+        // skb_output, xdp_output, skc_to_*, sk_storage_*, sock_from_file, get_socket_cookie, xdp_get_buff_len, d_path.
+        46 | 107 | 108 | 111 | 121 | 136..=140 | 147 | 162 | 178 | 188 | 196 => Treatment::Tracing,
+        // seq_printf, seq_write, seq_printf_btf.
+        126 | 127 | 150 => Treatment::Refused(ITERATES),
         // copy_from_user, copy_from_user_task.
-        148 | 191 => Treatment::Refused(SLEEPS),
+        148 | 191 => Treatment::Sleeps,
         _ => Treatment::Plain,
     }
 }
@@ -86,6 +105,19 @@ pub fn treatment(id: u32) -> Treatment {
 pub fn runs_callback(id: u32) -> bool {
     // for_each_map_elem, timer_set_callback, find_vma, loop, user_ringbuf_drain; and what is not known.
     matches!(id, 164 | 170 | 180 | 181 | 209) || name(id).is_none()
+}
+
+/// Whether the helper takes a pointer that the verifier has to trust, so that one made by `bpf_rdonly_cast` is refused.
+pub fn wants_trusted(id: u32) -> bool {
+    // get_task_stack, inode_storage_*, task_storage_*, task_pt_regs, find_vma, cgrp_storage_*, and what may only be
+    // called with pointers that fentry gives.
+    matches!(id, 141 | 145 | 146 | 156 | 157 | 175 | 180 | 210 | 211) || treatment(id) == Treatment::Tracing
+}
+
+/// Whether the helper takes what it is given as a number, also a pointer.
+pub fn takes_numbers(id: u32) -> bool {
+    // probe_read, probe_read_str, and their four newer forms.
+    matches!(id, 4 | 45 | 112..=115)
 }
 
 /// The name of a helper.

@@ -12,6 +12,10 @@
 //! a stack that a callback can see), every slot counts as read: right, and rarely met, because such a program is
 //! mostly refused by the verifier as an fentry program anyway.
 //!
+//! A program at the return is analysed in the same way: its return value is one more slot, and which one is known when the
+//! function is. Which helpers may be called depends on what runs the program, so that a helper that cannot work is
+//! refused here only if it works nowhere; the rest is for the trampoline to refuse.
+//!
 //! Writing to the context is refused: fentry's is read-only, and the verifier would not notice here, where it is an
 //! array on our stack.
 
@@ -156,6 +160,11 @@ pub struct Uses {
     pub context: bool,
     /// Whether it asks for the function's address.
     pub func_ip: bool,
+    /// Whether it asks for the return value by `bpf_get_func_ret`.
+    pub returned: bool,
+    /// Whether it may hand an argument, or what an argument points to, to a helper or kernel function that accepts only
+    /// pointers which the verifier trusts: those of real fentry and fexit, not those of a gathering trampoline.
+    pub wants_trusted: bool,
     /// Whether it asks which site it is at.
     pub site: bool,
     /// Whether it asks for its cookie.
@@ -187,12 +196,18 @@ impl Uses {
     pub fn requires(&self, slots: std::ops::Range<u32>) -> bool {
         self.slots.intersects(slots.clone()) || self.indexed.intersects(slots)
     }
+
+    /// Whether a program at the return of a function whose arguments take so many slots reads the return value, which
+    /// is in the slot after them. (`bpf_get_func_arg` does not reach it.)
+    pub fn requires_return(&self, argument_slots: u32) -> bool {
+        self.returned || self.slots.intersects(argument_slots..u32::MAX)
+    }
 }
 
 /// Finds out what a program uses.
 ///
 /// # Errors
-/// A [`Refusal`] if the program can run at no site: it calls a helper that cannot work there, writes to the context,
+/// A [`Refusal`] if the program can run at no site: it calls a helper that works nowhere, writes to the context,
 /// or is not well formed.
 pub fn analyse(program: &UserProgram) -> Result<Uses, Refusal> {
     dataflow::analyse(program)

@@ -69,6 +69,33 @@ pub enum Refusal {
         /// Why it has none.
         reason: Missing,
     },
+    /// The program runs at a probe at the return, where nothing tells what the arguments were.
+    #[error("the program reads parameter {parameter}, and a return probe has the return value only")]
+    ArgumentGone {
+        /// Index of the parameter.
+        parameter: usize,
+    },
+    /// The program reads the return value of a function that has none.
+    #[error("the program reads the return value, and the function returns nothing")]
+    ReturnsNothing,
+    /// The program reads a return value that cannot be had.
+    #[error("the return value, which the program reads, cannot be had here: {reason}")]
+    ReturnMissing {
+        /// Why.
+        reason: Missing,
+    },
+    /// The location of the return value does not make sense on this machine.
+    #[error("the location of the return value is malformed")]
+    MalformedReturn,
+    /// A program for the entry was to run at a return, or the other way round.
+    #[error("a program for a function's entry cannot run at its return, nor one for the return at the entry")]
+    WrongEnd,
+    /// The kernel has no kprobe sessions.
+    #[error("this kernel has no kprobe sessions (Linux 6.10), which keep the arguments for the return")]
+    NoSession,
+    /// What is read of the entry is to be kept in a map, and none was given.
+    #[error("the arguments have to be kept for the return, and there is no map for them")]
+    NoSavedMap,
     /// A parameter's location does not make sense on this machine.
     #[error("the location of parameter {parameter} is malformed")]
     MalformedLocation {
@@ -84,6 +111,12 @@ pub enum Refusal {
         /// Index of the parameter.
         parameter: usize,
     },
+    /// The program follows a returned pointer, and the kernel has no way to give it its type.
+    #[error(
+        "the program dereferences the return value directly, and this kernel has no bpf_rdonly_cast (Linux 6.2) to give \
+         it its type: use BPF_CORE_READ or bpf_probe_read_kernel instead"
+    )]
+    NoRdonlyCastOfReturn,
     /// Trampoline and program together need more stack than BPF has.
     #[error(
         "stack: the program needs {program} bytes of it (on its deepest path of calls) and the trampoline \

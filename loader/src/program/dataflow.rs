@@ -461,6 +461,7 @@ impl Analysis<'_> {
             returned = self.function(target, arguments.map(Value::abroad))?;
         } else {
             self.kfuncs.insert((at, insn.imm));
+            self.uses.wants_trusted = true;
             if arguments.iter().any(|argument| !argument.context.is_none()) {
                 self.escape();
             }
@@ -478,9 +479,8 @@ impl Analysis<'_> {
         let name = helper::name(id).unwrap_or("a helper");
         let treatment = helper::treatment(id);
         match treatment {
-            Treatment::TailCall => return Err(Refusal::TailCall { insn: at }),
             Treatment::Refused(why) => return Err(Refusal::HelperNotAllowed { helper: name, insn: at, why }),
-            Treatment::Plain => {}
+            Treatment::Plain | Treatment::Tracing | Treatment::Sleeps => {}
             _ => {
                 let context = &arguments[0];
                 if let Some(offset) = context.context.single().filter(|offset| *offset != 0 && !context.other) {
@@ -488,7 +488,12 @@ impl Analysis<'_> {
                 }
             }
         }
-        let ordinary = if treatment == Treatment::Plain { 0 } else { 1 };
+        let ordinary = match treatment {
+            Treatment::Plain | Treatment::Tracing | Treatment::Sleeps => 0,
+            _ => 1,
+        };
+        let passes = arguments.iter().skip(ordinary).any(|argument| argument.slots != 0);
+        self.uses.wants_trusted |= helper::wants_trusted(id) || (passes && !helper::takes_numbers(id));
         if arguments.iter().skip(ordinary).any(|argument| !argument.context.is_none()) {
             self.escape();
         }
@@ -497,6 +502,9 @@ impl Analysis<'_> {
             Treatment::Context => self.uses.context = true,
             Treatment::Cookie => self.uses.cookie = true,
             Treatment::FuncIp => self.uses.func_ip = true,
+            Treatment::FuncRet => self.uses.returned = true,
+            // The program that is called gets the context, and may read all of it.
+            Treatment::TailCall => self.escape(),
             Treatment::Site => self.uses.site = true,
             Treatment::FuncArgCount => self.uses.argument_count = true,
             Treatment::FuncArg => {

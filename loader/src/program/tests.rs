@@ -271,11 +271,12 @@ fn refusals() {
     assert_eq!(refusal(with_end([Insn::atomic_add(1, 0, 2)])), Refusal::ContextModified { insn: 0 });
     assert_eq!(refusal(with_end([Insn::store_imm(Width::B, 1, 0, 2)])), Refusal::ContextModified { insn: 0 });
     assert_eq!(refusal(with_end([read(2, 1, -8)])), Refusal::ReadsBeforeContext { insn: 0, bytes: 8 });
-    assert_eq!(refusal(with_end([Insn::call(12)])), Refusal::TailCall { insn: 0 });
-    assert!(matches!(
-        refusal(with_end([Insn::call(111)])),
-        Refusal::HelperNotAllowed { helper: "bpf_skb_output", insn: 0, .. }
-    ));
+    for (id, helper) in [(58, "bpf_override_return"), (127, "bpf_seq_write")] {
+        match refusal(with_end([Insn::call(id)])) {
+            Refusal::HelperNotAllowed { helper: name, insn: 0, .. } if name == helper => {}
+            other => panic!("{helper}: {other}"),
+        }
+    }
     assert!(matches!(
         refusal(with_end([Insn::alu_imm(Alu::Add, 1, 8), Insn::call(174)])),
         Refusal::DisplacedContext { helper: "bpf_get_attach_cookie", insn: 1, offset: 8 }
@@ -357,4 +358,47 @@ fn sign_extending_and_acquiring_loads_count() {
     let uses = uses(with_end([acquire, signed]));
     assert_eq!(slots(&uses), [1, 2]);
     assert!(uses.narrow.contains(1));
+}
+
+#[test]
+fn helpers_of_some_probes_are_noted_for_the_trampoline_to_judge() {
+    let uses = uses(with_end([Insn::mov(6, 1), Insn::call(147), Insn::call(148), Insn::mov(1, 6)]));
+    assert_eq!(uses.helpers, [(147, 1), (148, 2)]);
+    // The context was among the arguments of bpf_d_path, which does not take it.
+    assert!(uses.slots.is_all() && uses.wants_trusted);
+}
+
+#[test]
+fn a_tail_call_hands_on_the_whole_context() {
+    let mut insns = Insn::load64(2, pseudo::MAP_FD, 3).to_vec();
+    insns.extend([Insn::mov_imm(3, 0), Insn::call(12)]);
+    let uses = uses(with_end(insns));
+    assert!(uses.slots.is_all());
+    assert_eq!(uses.helpers, [(12, 3)]);
+}
+
+#[test]
+fn the_return_value_is_the_slot_after_the_arguments() {
+    let reads = uses(with_end([read(2, 1, 16)]));
+    assert!(reads.requires_return(2) && !reads.requires_return(3));
+    let asks = uses(with_end([Insn::mov(2, 10), Insn::alu_imm(Alu::Add, 2, -8), Insn::call(184)]));
+    assert!(asks.returned && asks.slots.is_empty() && asks.requires_return(7));
+    // bpf_get_func_arg counts the arguments only.
+    let indexed =
+        uses(with_end([Insn::mov_imm(2, 2), Insn::mov(3, 10), Insn::alu_imm(Alu::Add, 3, -8), Insn::call(183)]));
+    assert!(indexed.indexed.contains(2) && !indexed.requires_return(2));
+}
+
+#[test]
+fn what_needs_a_trusted_pointer_is_noted() {
+    let with = |call: &[Insn]| {
+        let insns = [Insn::mov(6, 1), read(7, 6, 0), Insn::mov_imm(1, 0), Insn::mov_imm(2, 0), Insn::mov_imm(3, 0)];
+        uses(with_end(insns.into_iter().chain(call.iter().copied()))).wants_trusted
+    };
+    assert!(!with(&[Insn::call(14)]));
+    // bpf_probe_read_kernel takes a number, bpf_map_lookup_elem what its second argument points to.
+    assert!(!with(&[Insn::mov(3, 7), Insn::call(113)]));
+    assert!(with(&[Insn::mov(2, 7), Insn::call(1)]));
+    assert!(with(&[Insn::call(156)]));
+    assert!(with(&[Insn::call_kfunc(77)]));
 }

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The trampoline's own code: gathering the arguments.
 //!
-//! Register use: r6 holds the context. r7 to r9 are the first three places of an expression's stack; they survive
-//! calls, so a memory read in the middle of an expression needs no spilling. Deeper places are words of scratch. r1
-//! to r5 are for the moment, and dead after any call. Constants are not put anywhere until an operation needs them,
-//! and operations on constants alone are done here.
+//! Register use: r6 holds the context, r7 to r9 belong to expressions (`expression`). r1 to r5 are for the moment, and
+//! dead after any call.
 
 use super::Probe;
+use super::expression::significant_bits;
 use super::layout::{Item, Layout};
 use crate::arch::Arch;
 use crate::helper;
 use crate::insn::{Alu, Cond, Insn, Width, class, pseudo};
 use crate::refusal::Refusal;
-use siteseer_sites::evaluate::{binary, extend};
-use siteseer_sites::location::{Location, Op};
+use siteseer_sites::evaluate::extend;
+use siteseer_sites::location::Location;
 use siteseer_sites::machine::Register;
 
 /// The trampoline, which ends where the user's program begins.
@@ -27,10 +26,8 @@ pub(super) struct Trampoline {
     pub(super) gpl_only: bool,
 }
 
-const CONTEXT: u8 = 6;
-const FRAME: u8 = 10;
-/// Where an expression's first places are.
-const PLACES: [u8; 3] = [7, 8, 9];
+pub(super) const CONTEXT: u8 = 6;
+pub(super) const FRAME: u8 = 10;
 const EFAULT: i32 = 14;
 
 pub(super) fn emit(layout: &Layout) -> Result<Trampoline, Refusal> {
@@ -53,18 +50,27 @@ pub(super) fn emit(layout: &Layout) -> Result<Trampoline, Refusal> {
         faults: Vec::new(),
         gpl_only: false,
     };
-    gather.prologue(layout)?;
-    for item in &layout.items {
-        let text = format!("parameter {}: {}", item.parameter, item.located.display(layout.machine));
-        gather.line(text);
-        gather.item(item)?;
+    gather.line("siteseer: the trampoline".to_owned());
+    gather.push(Insn::mov(CONTEXT, 1));
+    if let Some(session) = &layout.session {
+        gather.session_entry(layout, session)?;
+        gather.surroundings(layout)?;
+        gather.session_return(layout, session)?;
+    } else {
+        gather.surroundings(layout)?;
+        for item in &layout.items {
+            gather.described(item, layout)?;
+        }
+    }
+    if let Some(result) = &layout.result {
+        gather.described(result, layout)?;
     }
     gather.line("the program".to_owned());
     gather.address_of(1, array)?;
     let call = gather.insns.len();
     gather.push(Insn::call_subprogram(0));
-    gather.finish();
-    gather.lost(layout.fault_map)?;
+    gather.finish(0);
+    gather.lost(layout)?;
     let total = gather.insns.len();
     let distance = i32::try_from(total - call - 1).map_err(|_| Refusal::TooComplex)?;
     if let Some(insn) = gather.insns.get_mut(call) {
@@ -78,57 +84,95 @@ pub(super) fn emit(layout: &Layout) -> Result<Trampoline, Refusal> {
     })
 }
 
-/// One value of an expression's stack.
-#[derive(Clone, Copy)]
-enum Entry {
-    Constant(u64),
-    /// In the place that belongs to its depth.
-    Placed,
-}
-
-struct Gather {
+pub(super) struct Gather {
     arch: &'static Arch,
-    insns: Vec<Insn>,
+    pub(super) insns: Vec<Insn>,
     lines: Vec<(u32, String)>,
     /// Offset of the array from the frame pointer.
-    array: i32,
+    pub(super) array: i32,
     /// Below it is scratch.
     floor: i32,
     /// Words of scratch.
     scratch: i32,
     /// Jumps to be made where this argument cannot be read.
-    item_faults: Vec<usize>,
-    /// Jumps to be made where an argument that the program relies on cannot be read.
-    faults: Vec<usize>,
-    gpl_only: bool,
+    pub(super) item_faults: Vec<usize>,
+    /// Jumps to be made where an argument that the program relies on cannot be had.
+    pub(super) faults: Vec<usize>,
+    pub(super) gpl_only: bool,
 }
 
 impl Gather {
-    fn push(&mut self, insn: Insn) {
+    pub(super) fn push(&mut self, insn: Insn) {
         self.insns.push(insn);
     }
 
-    fn line(&mut self, text: String) {
+    pub(super) fn line(&mut self, text: String) {
         let at = u32::try_from(self.insns.len()).unwrap_or(u32::MAX);
         self.lines.push((at, text));
     }
 
-    fn prologue(&mut self, layout: &Layout) -> Result<(), Refusal> {
-        self.line("siteseer: the trampoline".to_owned());
-        self.push(Insn::mov(CONTEXT, 1));
+    /// What is kept in front of the array: the context and the address of the probe.
+    fn surroundings(&mut self, layout: &Layout) -> Result<(), Refusal> {
         if layout.context {
             self.store(self.array - 8, CONTEXT)?;
         }
         if layout.address {
-            match layout.probe {
-                Probe::KprobeMulti => {
-                    self.push(Insn::call(helper::GET_FUNC_IP));
-                    self.store(self.array - 16, 0)?;
+            let address = if layout.probe == Probe::Kprobe {
+                self.probe_address(1);
+                1
+            } else {
+                if layout.session.is_some() {
+                    // Elsewhere it is there from the start.
+                    self.push(Insn::mov(1, CONTEXT));
                 }
-                _ => {
-                    self.probe_address(1);
-                    self.store(self.array - 16, 1)?;
-                }
+                self.push(Insn::call(helper::GET_FUNC_IP));
+                // For kprobe.multi programs alone it is free of the GPL.
+                self.gpl_only |= layout.probe.is_tracing() || layout.probe == Probe::Kretprobe;
+                0
+            };
+            self.store(self.array - 16, address)?;
+        }
+        Ok(())
+    }
+
+    /// Gathers an item, and says in the listing of source lines what it is.
+    pub(super) fn described(&mut self, item: &Item, layout: &Layout) -> Result<(), Refusal> {
+        let located = &item.located;
+        let what = match item.parameter {
+            Some(parameter) => format!("parameter {parameter}"),
+            None => "the return value".to_owned(),
+        };
+        if layout.probe.is_tracing() {
+            self.line(format!("{what}: from the context"));
+            self.ask(item)
+        } else {
+            self.line(format!("{what}: {}", located.display(layout.machine)));
+            self.item(item)
+        }
+    }
+
+    /// Gets a value through the helpers that look into the context of a program of type TRACING: a tracing-multi program
+    /// is verified without a function's prototype, and may not load from its context.
+    fn ask(&mut self, item: &Item) -> Result<(), Refusal> {
+        let located = &item.located;
+        for slot in 0..located.slots() as u32 {
+            let place = self.word(item.word + slot);
+            self.push(Insn::mov(1, CONTEXT));
+            if item.parameter.is_some() {
+                self.push(Insn::mov_imm(2, (item.word + slot) as i32));
+                self.address_of(3, place)?;
+                self.push(Insn::call(helper::GET_FUNC_ARG));
+            } else {
+                self.address_of(2, place)?;
+                self.push(Insn::call(helper::GET_FUNC_RET));
+            }
+            self.faults.push(self.insns.len());
+            self.push(Insn::jump_if_imm(Cond::Ne, 0, 0, 0));
+            let bits = slot_bits(located.size, slot);
+            if bits < 64 || item.typed.is_some() {
+                self.load(1, place)?;
+                self.extend(1, bits, located.signed);
+                self.deliver(item, slot, 1)?;
             }
         }
         Ok(())
@@ -142,9 +186,9 @@ impl Gather {
         }
     }
 
-    fn item(&mut self, item: &Item) -> Result<(), Refusal> {
+    pub(super) fn item(&mut self, item: &Item) -> Result<(), Refusal> {
         let located = &item.located;
-        let bits = |slot: u32| (located.size - (8 * slot).min(located.size)).min(8) * 8;
+        let bits = |slot: u32| slot_bits(located.size, slot);
         if let Some(state) = item.state {
             // The slots are initialised for the verifier, which need not see that nobody reads them.
             self.store_imm(self.word(state), 0)?;
@@ -207,7 +251,7 @@ impl Gather {
     }
 
     /// Stores a finished value in its slot, with its type if it has one.
-    fn deliver(&mut self, item: &Item, slot: u32, value: u8) -> Result<(), Refusal> {
+    pub(super) fn deliver(&mut self, item: &Item, slot: u32, value: u8) -> Result<(), Refusal> {
         let place = self.word(item.word + slot);
         let Some(typed) = &item.typed else {
             return self.store(place, value);
@@ -225,8 +269,15 @@ impl Gather {
     }
 
     /// Loads a register's value at the probe, extended from its low bits.
-    fn register(&mut self, dst: u8, register: Register, bits: u32, signed: bool, item: &Item) -> Result<(), Refusal> {
-        let malformed = Refusal::MalformedLocation { parameter: item.parameter as usize };
+    pub(super) fn register(
+        &mut self,
+        dst: u8,
+        register: Register,
+        bits: u32,
+        signed: bool,
+        item: &Item,
+    ) -> Result<(), Refusal> {
+        let malformed = item.malformed();
         let offset = self.arch.register_offset(register).ok_or(malformed)?;
         let is_pointer = self.arch.instruction_pointer_register == Some(register);
         let narrow = Width::of_bytes(bits / 8).filter(|_| bits.is_multiple_of(8) && !signed && !is_pointer);
@@ -269,7 +320,7 @@ impl Gather {
     }
 
     /// `bpf_probe_read_kernel(r1, size, r3)`, with a jump where it fails.
-    fn read_kernel(&mut self, size: u32) -> Result<(), Refusal> {
+    pub(super) fn read_kernel(&mut self, size: u32) -> Result<(), Refusal> {
         self.constant(2, u64::from(size));
         self.push(Insn::call(helper::PROBE_READ_KERNEL));
         self.gpl_only = true;
@@ -278,204 +329,8 @@ impl Gather {
         Ok(())
     }
 
-    /// Computes an expression; gives the register that holds the result.
-    fn expression(&mut self, program: &[Op], item: &Item) -> Result<u8, Refusal> {
-        let malformed = || Refusal::MalformedLocation { parameter: item.parameter as usize };
-        let mut stack: Vec<Entry> = Vec::new();
-        for op in program {
-            let entry = match op.arity() {
-                0 => match *op {
-                    Op::Constant(value) | Op::Address(value) => Entry::Constant(value),
-                    Op::Register(register) => {
-                        let depth = stack.len();
-                        let work = work_register(depth);
-                        self.register(work, register, 64, false, item)?;
-                        self.put(depth, work)?
-                    }
-                    _ => return Err(malformed()),
-                },
-                1 => {
-                    let top = stack.pop().ok_or_else(malformed)?;
-                    self.unary(*op, stack.len(), top)?.ok_or_else(malformed)?
-                }
-                _ => {
-                    let top = stack.pop().ok_or_else(malformed)?;
-                    let second = stack.pop().ok_or_else(malformed)?;
-                    match (second, top) {
-                        (Entry::Constant(second), Entry::Constant(top)) => {
-                            Entry::Constant(binary(*op, second, top).ok_or_else(malformed)?)
-                        }
-                        _ => self.binary(*op, stack.len(), second, top)?.ok_or_else(malformed)?,
-                    }
-                }
-            };
-            stack.push(entry);
-        }
-        match stack[..] {
-            [entry] => self.fetch(0, entry, work_register(0)),
-            _ => Err(malformed()),
-        }
-    }
-
-    fn unary(&mut self, op: Op, depth: usize, top: Entry) -> Result<Option<Entry>, Refusal> {
-        if let Entry::Constant(value) = top {
-            let folded = match op {
-                Op::ZeroExtend(bits) => Some(extend(value, u32::from(bits), false)),
-                Op::SignExtend(bits) => Some(extend(value, u32::from(bits), true)),
-                Op::Neg => Some(value.wrapping_neg()),
-                Op::Not => Some(!value),
-                _ => None,
-            };
-            if let Some(value) = folded {
-                return Ok(Some(Entry::Constant(value)));
-            }
-        }
-        let work = work_register(depth);
-        match op {
-            Op::Load(bytes) => {
-                let Some(width) = Width::of_bytes(u32::from(bytes)) else { return Ok(None) };
-                let address = self.fetch(depth, top, 3)?;
-                if address != 3 {
-                    self.push(Insn::mov(3, address));
-                }
-                let buffer = self.scratch_word(0);
-                self.address_of(1, buffer)?;
-                self.read_kernel(width.bytes())?;
-                self.push(Insn::load(width, work, FRAME, near(buffer)?));
-            }
-            _ => {
-                let value = self.fetch(depth, top, work)?;
-                if value != work {
-                    self.push(Insn::mov(work, value));
-                }
-                match op {
-                    Op::ZeroExtend(bits) => self.extend(work, u32::from(bits), false),
-                    Op::SignExtend(bits) => self.extend(work, u32::from(bits), true),
-                    Op::Neg => self.push(Insn::alu_imm(Alu::Neg, work, 0)),
-                    Op::Not => self.push(Insn::alu_imm(Alu::Xor, work, -1)),
-                    _ => return Ok(None),
-                }
-            }
-        }
-        self.put(depth, work).map(Some)
-    }
-
-    fn binary(&mut self, op: Op, depth: usize, second: Entry, top: Entry) -> Result<Option<Entry>, Refusal> {
-        let work = work_register(depth);
-        let left = self.fetch(depth, second, work)?;
-        if left != work {
-            self.push(Insn::mov(work, left));
-        }
-        match op {
-            Op::Shl => self.shift(Alu::Lsh, work, depth + 1, top)?,
-            Op::Shr => self.shift(Alu::Rsh, work, depth + 1, top)?,
-            Op::Sar => self.shift(Alu::Arsh, work, depth + 1, top)?,
-            Op::Add => self.plain(Alu::Add, work, depth + 1, top)?,
-            Op::Sub => self.plain(Alu::Sub, work, depth + 1, top)?,
-            Op::Mul => self.plain(Alu::Mul, work, depth + 1, top)?,
-            Op::And => self.plain(Alu::And, work, depth + 1, top)?,
-            Op::Or => self.plain(Alu::Or, work, depth + 1, top)?,
-            Op::Xor => self.plain(Alu::Xor, work, depth + 1, top)?,
-            // The verifier refuses a division by a constant 0, whose result BPF defines nevertheless.
-            Op::DivU if matches!(top, Entry::Constant(0)) => self.push(Insn::mov_imm(work, 0)),
-            Op::ModU if matches!(top, Entry::Constant(0)) => {}
-            Op::DivU => self.plain(Alu::Div, work, depth + 1, top)?,
-            Op::ModU => self.plain(Alu::Mod, work, depth + 1, top)?,
-            Op::Eq => self.compare(Cond::Eq, work, depth + 1, top)?,
-            Op::Ne => self.compare(Cond::Ne, work, depth + 1, top)?,
-            Op::LtS => self.compare(Cond::SLt, work, depth + 1, top)?,
-            Op::LeS => self.compare(Cond::SLe, work, depth + 1, top)?,
-            Op::LtU => self.compare(Cond::Lt, work, depth + 1, top)?,
-            Op::LeU => self.compare(Cond::Le, work, depth + 1, top)?,
-            _ => return Ok(None),
-        }
-        self.put(depth, work).map(Some)
-    }
-
-    fn plain(&mut self, op: Alu, work: u8, depth: usize, top: Entry) -> Result<(), Refusal> {
-        match top {
-            Entry::Constant(value) if fits(value) => {
-                self.push(Insn::alu_imm(op, work, value as i32));
-            }
-            _ => {
-                let right = self.fetch(depth, top, 2)?;
-                self.push(Insn::alu(op, work, right));
-            }
-        }
-        Ok(())
-    }
-
-    /// A shift, with amounts of 64 and more as the model defines them; BPF itself takes the amount modulo 64.
-    fn shift(&mut self, op: Alu, work: u8, depth: usize, top: Entry) -> Result<(), Refusal> {
-        let arithmetic = op == Alu::Arsh;
-        match top {
-            Entry::Constant(0) => {}
-            Entry::Constant(amount @ 1..=63) => self.push(Insn::alu_imm(op, work, amount as i32)),
-            Entry::Constant(_) if arithmetic => self.push(Insn::alu_imm(op, work, 63)),
-            Entry::Constant(_) => self.push(Insn::mov_imm(work, 0)),
-            Entry::Placed => {
-                let amount = self.fetch(depth, top, 2)?;
-                if amount != 2 {
-                    self.push(Insn::mov(2, amount));
-                }
-                if arithmetic {
-                    self.push(Insn::jump_if_imm(Cond::Le, 2, 63, 1));
-                    self.push(Insn::mov_imm(2, 63));
-                    self.push(Insn::alu(op, work, 2));
-                } else {
-                    self.push(Insn::jump_if_imm(Cond::Le, 2, 63, 2));
-                    self.push(Insn::mov_imm(work, 0));
-                    self.push(Insn::jump(1));
-                    self.push(Insn::alu(op, work, 2));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// 1 if the comparison holds, else 0.
-    fn compare(&mut self, cond: Cond, work: u8, depth: usize, top: Entry) -> Result<(), Refusal> {
-        let right = match top {
-            Entry::Constant(value) if i32::try_from(value).is_ok() => Err(value as i32),
-            _ => Ok(self.fetch(depth, top, 2)?),
-        };
-        self.push(Insn::mov_imm(3, 1));
-        self.push(match right {
-            Ok(register) => Insn::jump_if(cond, work, register, 1),
-            Err(imm) => Insn::jump_if_imm(cond, work, imm, 1),
-        });
-        self.push(Insn::mov_imm(3, 0));
-        self.push(Insn::mov(work, 3));
-        Ok(())
-    }
-
-    /// The register that holds a value: its place, or `temporary` after loading it there.
-    fn fetch(&mut self, depth: usize, entry: Entry, temporary: u8) -> Result<u8, Refusal> {
-        match (entry, PLACES.get(depth)) {
-            (Entry::Constant(value), _) => {
-                self.constant(temporary, value);
-                Ok(temporary)
-            }
-            (Entry::Placed, Some(register)) => Ok(*register),
-            (Entry::Placed, None) => {
-                let place = self.scratch_word(depth + 1 - PLACES.len());
-                self.load(temporary, place)?;
-                Ok(temporary)
-            }
-        }
-    }
-
-    /// Puts a value that is in the work register of its depth into its place.
-    fn put(&mut self, depth: usize, work: u8) -> Result<Entry, Refusal> {
-        if depth >= PLACES.len() {
-            let place = self.scratch_word(depth + 1 - PLACES.len());
-            self.store(place, work)?;
-        }
-        Ok(Entry::Placed)
-    }
-
     /// Reduces a register to its low bits and extends them.
-    fn extend(&mut self, register: u8, bits: u32, signed: bool) {
+    pub(super) fn extend(&mut self, register: u8, bits: u32, signed: bool) {
         match (bits, signed) {
             (64.., _) => {}
             (0, _) => self.push(Insn::mov_imm(register, 0)),
@@ -493,7 +348,7 @@ impl Gather {
         }
     }
 
-    fn constant(&mut self, register: u8, value: u64) {
+    pub(super) fn constant(&mut self, register: u8, value: u64) {
         if fits(value) {
             self.push(Insn::mov_imm(register, value as i32));
         } else if let Ok(value) = u32::try_from(value) {
@@ -504,43 +359,43 @@ impl Gather {
         }
     }
 
-    fn word(&self, word: u32) -> i32 {
+    pub(super) fn word(&self, word: u32) -> i32 {
         self.array + 8 * word as i32
     }
 
     /// A word of scratch; the first is the buffer of reads, the others are places of expressions.
-    fn scratch_word(&mut self, index: usize) -> i32 {
+    pub(super) fn scratch_word(&mut self, index: usize) -> i32 {
         let words = index as i32 + 1;
         self.scratch = self.scratch.max(words);
         self.floor - 8 * words
     }
 
-    fn address_of(&mut self, register: u8, place: i32) -> Result<(), Refusal> {
+    pub(super) fn address_of(&mut self, register: u8, place: i32) -> Result<(), Refusal> {
         near(place)?;
         self.push(Insn::mov(register, FRAME));
         self.push(Insn::alu_imm(Alu::Add, register, place));
         Ok(())
     }
 
-    fn load(&mut self, register: u8, place: i32) -> Result<(), Refusal> {
+    pub(super) fn load(&mut self, register: u8, place: i32) -> Result<(), Refusal> {
         let place = near(place)?;
         self.push(Insn::load(Width::D, register, FRAME, place));
         Ok(())
     }
 
-    fn store(&mut self, place: i32, register: u8) -> Result<(), Refusal> {
+    pub(super) fn store(&mut self, place: i32, register: u8) -> Result<(), Refusal> {
         let place = near(place)?;
         self.push(Insn::store(Width::D, FRAME, place, register));
         Ok(())
     }
 
-    fn store_imm(&mut self, place: i32, imm: i32) -> Result<(), Refusal> {
+    pub(super) fn store_imm(&mut self, place: i32, imm: i32) -> Result<(), Refusal> {
         let place = near(place)?;
         self.push(Insn::store_imm(Width::D, FRAME, place, imm));
         Ok(())
     }
 
-    fn land(&mut self, jump: usize, target: usize) -> Result<(), Refusal> {
+    pub(super) fn land(&mut self, jump: usize, target: usize) -> Result<(), Refusal> {
         let distance = target as i64 - jump as i64 - 1;
         match self.insns.get_mut(jump) {
             Some(insn) => {
@@ -551,14 +406,15 @@ impl Gather {
         }
     }
 
-    fn finish(&mut self) {
-        // The return value of a kprobe program says whether perf is to record a sample: never.
-        self.push(Insn::mov_imm(0, 0));
+    /// The end. What a kprobe program returns says whether perf is to record a sample: never. What a session's program
+    /// returns at the entry says whether it is to be run at the return as well: 0 for yes.
+    pub(super) fn finish(&mut self, value: i32) {
+        self.push(Insn::mov_imm(0, value));
         self.push(Insn::exit());
     }
 
-    /// Where a call is lost because memory could not be read.
-    fn lost(&mut self, map: Option<i32>) -> Result<(), Refusal> {
+    /// Where a call is lost because something that the program reads could not be had.
+    fn lost(&mut self, layout: &Layout) -> Result<(), Refusal> {
         if self.faults.is_empty() {
             return Ok(());
         }
@@ -566,45 +422,39 @@ impl Gather {
         for jump in std::mem::take(&mut self.faults) {
             self.land(jump, here)?;
         }
-        self.line("an argument could not be read: the program is not run, the loss is counted".to_owned());
-        if let Some(map) = map {
+        self.line("an argument could not be had: the program is not run, the loss is counted".to_owned());
+        if let Some(map) = layout.fault_map {
             let key = self.scratch_word(0);
             self.push(Insn::store_imm(Width::W, FRAME, near(key)?, 0));
             self.address_of(2, key)?;
-            self.insns.extend(Insn::load64(1, pseudo::MAP_FD, u64::from(map as u32)));
+            self.map(1, map);
             self.push(Insn::call(helper::MAP_LOOKUP_ELEM));
             self.push(Insn::jump_if_imm(Cond::Eq, 0, 0, 2));
             self.push(Insn::mov_imm(1, 1));
             self.push(Insn::atomic_add(0, 0, 1));
         }
-        self.finish();
+        self.finish(i32::from(layout.session.is_some()));
         Ok(())
     }
-}
 
-/// How many low bits a program's result can have set, as far as its last steps tell.
-fn significant_bits(program: &[Op]) -> u32 {
-    match program {
-        [.., Op::Constant(mask), Op::And] => u64::BITS - mask.leading_zeros(),
-        [.., Op::ZeroExtend(bits)] => u32::from(*bits),
-        [.., Op::Load(bytes)] => u32::from(*bytes) * 8,
-        [.., Op::Eq | Op::Ne | Op::LtS | Op::LeS | Op::LtU | Op::LeU] => 1,
-        _ => u64::BITS,
+    /// Loads a map's address.
+    pub(super) fn map(&mut self, register: u8, fd: i32) {
+        self.insns.extend(Insn::load64(register, pseudo::MAP_FD, u64::from(fd as u32)));
     }
 }
 
-/// The register that a value of some depth is computed in.
-fn work_register(depth: usize) -> u8 {
-    PLACES.get(depth).copied().unwrap_or(1)
+/// How many bits of a value of so many bytes are in a slot of it.
+pub(super) fn slot_bits(size: u32, slot: u32) -> u32 {
+    (size - (8 * slot).min(size)).min(8) * 8
 }
 
 /// Whether an immediate, which is sign-extended, can hold the value.
-fn fits(value: u64) -> bool {
+pub(super) fn fits(value: u64) -> bool {
     i32::try_from(value as i64).is_ok()
 }
 
 /// A place in the frame as an instruction's offset, which it always is unless the frame is too large.
-fn near(place: i32) -> Result<i16, Refusal> {
+pub(super) fn near(place: i32) -> Result<i16, Refusal> {
     let limit = super::STACK_LIMIT;
     match i16::try_from(place) {
         Ok(place) if place >= -(limit as i16) => Ok(place),

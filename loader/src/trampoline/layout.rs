@@ -5,7 +5,8 @@
 //! trampolines: parameters that the program does not read are not in it, and addresses are in it as they are at run
 //! time.
 
-use super::{Parameter, Probe, Spec};
+use super::gather::slot_bits;
+use super::{Kfunc, Parameter, Probe, Spec};
 use crate::program::Uses;
 use crate::refusal::Refusal;
 use siteseer_sites::location::{Located, Location, Op};
@@ -20,6 +21,12 @@ pub(super) struct Layout {
     pub(super) words: u32,
     /// What is gathered, by parameter.
     pub(super) items: Vec<Item>,
+    /// The return value, if it is gathered.
+    pub(super) result: Option<Item>,
+    /// The word that holds the return value, if `bpf_get_func_ret` is asked for it.
+    pub(super) returned: Option<u32>,
+    /// How arguments get from the entry to the return.
+    pub(super) session: Option<Session>,
     /// Whether the real context is kept in front of the array.
     pub(super) context: bool,
     /// Whether the probe's address is kept in front of that.
@@ -41,7 +48,8 @@ pub(super) struct Layout {
 /// One gathered argument.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Item {
-    pub(super) parameter: u32,
+    /// Which parameter; none for the return value.
+    pub(super) parameter: Option<u32>,
     /// First word.
     pub(super) word: u32,
     /// Where it is; addresses are run-time addresses.
@@ -49,6 +57,47 @@ pub(super) struct Item {
     pub(super) typed: Option<Typed>,
     /// The word that says whether it could be read, where the program is run anyway.
     pub(super) state: Option<u32>,
+}
+
+impl Item {
+    pub(super) fn malformed(&self) -> Refusal {
+        malformed(self.parameter)
+    }
+
+    /// Whether its value is the same at the return as at the entry, whatever the call.
+    pub(super) fn is_constant(&self) -> bool {
+        matches!(self.located.at, Location::Constant(_) | Location::Address(_))
+    }
+
+    fn words(&self) -> impl Iterator<Item = u32> + use<> {
+        (self.word..self.word + self.located.slots() as u32).chain(self.state)
+    }
+}
+
+fn malformed(parameter: Option<u32>) -> Refusal {
+    match parameter {
+        Some(parameter) => Refusal::MalformedLocation { parameter: parameter as usize },
+        None => Refusal::MalformedReturn,
+    }
+}
+
+/// What a kprobe session needs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Session {
+    pub(super) is_return: Kfunc,
+    pub(super) cookie: Kfunc,
+    pub(super) saving: Saving,
+}
+
+/// How a session keeps the words that it gathered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Saving {
+    /// There is nothing to keep.
+    Nothing,
+    /// One word fits in the session cookie.
+    Cookie { word: u32 },
+    /// Those from `first` up to `end` are kept in a map; `words` are those that mean something.
+    Map { first: u32, end: u32, words: Vec<u32>, map: Option<i32> },
 }
 
 /// How a pointer gets its type.
@@ -70,6 +119,8 @@ pub(super) struct Access {
     pub(super) word: u32,
     /// Where its state is, if it may be missing.
     pub(super) state: Option<u32>,
+    /// How many low bits of the word are the value's, and whether it is signed, where that is still to be seen to.
+    pub(super) narrow: Option<(u32, bool)>,
 }
 
 /// More slots than fit on a BPF stack.
@@ -87,28 +138,41 @@ impl Layout {
             })
             .collect();
         let count = spec.parameters.iter().map(Parameter::slots).fold(0, u32::saturating_add);
-        if let Some(slot) = uses.slots.named().find(|slot| *slot >= count) {
-            return Err(Refusal::ReadsSlotBeyond { slot, have: count });
+        let exit = spec.probe.is_exit();
+        let returned_slots = if exit { spec.ret.map_or(1, Parameter::slots) } else { 0 };
+        let have = count.saturating_add(returned_slots);
+        if let Some(slot) = uses.slots.named().find(|slot| *slot >= have) {
+            return Err(Refusal::ReadsSlotBeyond { slot, have });
+        }
+        let returns = exit && uses.requires_return(count);
+        if returns && spec.ret.is_none() && (uses.returned || !uses.slots.is_all()) {
+            return Err(Refusal::ReturnsNothing);
         }
         let site_map = if uses.site { Some(spec.site_map.ok_or(Refusal::NoSiteMap)?) } else { None };
-        let fentry = matches!(spec.probe, Probe::Fentry | Probe::Fexit);
+        let untouched = matches!(spec.probe, Probe::Fentry | Probe::Fexit);
         let mut layout = Layout {
             machine: spec.machine,
             probe: spec.probe,
             words: 0,
             items: Vec::new(),
-            context: !fentry && (uses.context || (uses.func_ip && !spec.inline)),
-            address: !fentry && (uses.site || (uses.func_ip && spec.inline)),
-            func_ip_is_address: uses.func_ip && spec.inline && !fentry,
-            argument_count: (uses.argument_count && !fentry).then_some(count),
-            cookie: (uses.cookie && !fentry).then_some(spec.cookie),
+            result: None,
+            returned: None,
+            session: None,
+            context: !untouched && (uses.context || (uses.func_ip && !spec.inline)),
+            address: !untouched && (uses.site || (uses.func_ip && spec.inline)),
+            func_ip_is_address: uses.func_ip && spec.inline && !untouched,
+            argument_count: (uses.argument_count && !untouched).then_some(count),
+            cookie: (uses.cookie && !untouched).then_some(spec.cookie),
             fallible: Vec::new(),
             indexed: Vec::new(),
             site_map,
             fault_map: None,
         };
-        if fentry {
-            layout.fentry_accesses(spec.parameters, starts, uses);
+        if let (true, Some(Err(reason))) = (returns, spec.ret.map(|ret| &ret.argument)) {
+            return Err(Refusal::ReturnMissing { reason: *reason });
+        }
+        if untouched {
+            layout.native_accesses(spec.parameters, starts, uses)?;
             return Ok(layout);
         }
         let mut wanted = Vec::new();
@@ -116,73 +180,140 @@ impl Layout {
             let slots = start..start.saturating_add(parameter.slots());
             let required = uses.requires(slots.clone());
             let fallible = uses.fallible.contains(number);
+            if spec.probe == Probe::Kretprobe {
+                if required {
+                    return Err(Refusal::ArgumentGone { parameter: number as usize });
+                }
+                continue;
+            }
             match &parameter.argument {
                 Err(reason) if required => {
                     return Err(Refusal::ArgumentMissing { parameter: number as usize, reason: *reason });
                 }
                 Ok(located) if required || fallible => {
-                    if slots.end > MAX_SLOTS {
-                        let bytes = slots.end.saturating_mul(8);
-                        let limit = super::STACK_LIMIT;
-                        return Err(Refusal::StackOverflow { program: uses.stack, trampoline: bytes, limit });
-                    }
-                    let located = resolve(located, parameter, spec)
-                        .ok_or(Refusal::MalformedLocation { parameter: number as usize })?;
+                    fits_the_stack(slots.end, uses)?;
+                    let located = resolve(located, parameter, spec).ok_or(malformed(Some(number)))?;
                     layout.words = slots.end;
                     wanted.push((number, slots, located, required));
                 }
                 _ => {}
             }
         }
+        let result = match spec.ret {
+            Some(ret) if returns => {
+                fits_the_stack(have, uses)?;
+                let located = ret.argument.as_ref().map_err(|reason| Refusal::ReturnMissing { reason: *reason })?;
+                layout.words = have;
+                layout.returned = uses.returned.then_some(count);
+                Some((ret, resolve(located, ret, spec).ok_or(malformed(None))?))
+            }
+            _ => None,
+        };
         for (number, slots, located, required) in wanted {
-            let typed = layout.typed(uses, spec, number, slots.start)?;
-            let reads_memory = reads_memory(&located);
+            let parameter = spec.parameters.get(number as usize);
+            let asked_for = uses.fallible.contains(number) || uses.indexed.contains(slots.start);
+            let typed = match parameter {
+                Some(parameter) => layout.typed(uses, spec, parameter, Some(number), slots.start, asked_for)?,
+                None => None,
+            };
+            // What a tracing program asks the kernel for is there, wherever the kernel has it from.
+            let reads_memory = reads_memory(&located) && !spec.probe.is_tracing();
             let state = (reads_memory && !required).then(|| layout.extra_word());
-            if reads_memory && required {
+            if (reads_memory && required) || spec.probe.is_tracing() {
                 layout.fault_map = spec.fault_map;
             }
             let fallible = uses.fallible.contains(number);
             for (inner, slot) in (0u32..).zip(slots.clone()) {
                 let word = typed.as_ref().and_then(|typed| typed.copy).unwrap_or(slot);
                 if fallible {
-                    layout.fallible.push(Access { parameter: number, slot: inner, word, state });
+                    layout.fallible.push(Access { parameter: number, slot: inner, word, state, narrow: None });
                 }
                 if uses.indexed.contains(slot) {
-                    layout.indexed.push(Access { parameter: slot, slot: 0, word, state });
+                    layout.indexed.push(Access { parameter: slot, slot: 0, word, state, narrow: None });
                 }
             }
-            layout.items.push(Item { parameter: number, word: slots.start, located, typed, state });
+            layout.items.push(Item { parameter: Some(number), word: slots.start, located, typed, state });
+        }
+        if let Some((ret, located)) = result {
+            if spec.probe.is_tracing() {
+                layout.fault_map = spec.fault_map;
+            }
+            let typed = layout.typed(uses, spec, ret, None, count, uses.returned)?;
+            if let Some(typed) = typed.as_ref().filter(|_| uses.returned) {
+                layout.returned = typed.copy;
+            }
+            layout.result = Some(Item { parameter: None, word: count, located, typed, state: None });
+        }
+        if spec.probe == Probe::Session {
+            layout.session = Some(layout.session(spec)?);
         }
         Ok(layout)
     }
 
-    /// Under fentry nothing is gathered and nothing is missing, but the accessors must know which slots there are.
-    fn fentry_accesses(&mut self, parameters: &[Parameter], starts: Vec<u32>, uses: &Uses) {
+    /// Under real fentry and fexit nothing is gathered, but what the program reads must be where the kernel takes it
+    /// from, and the accessors must know which slots there are.
+    fn native_accesses(&mut self, parameters: &[Parameter], starts: Vec<u32>, uses: &Uses) -> Result<(), Refusal> {
         for ((number, parameter), start) in (0u32..).zip(parameters).zip(starts) {
-            if uses.fallible.contains(number) {
-                let slots = (0..parameter.slots().min(MAX_SLOTS)).zip(start..);
-                let access = |(slot, word)| Access { parameter: number, slot, word, state: None };
-                self.fallible.extend(slots.map(access));
+            let slots = start..start.saturating_add(parameter.slots());
+            match &parameter.argument {
+                Err(reason) if uses.requires(slots) => {
+                    return Err(Refusal::ArgumentMissing { parameter: number as usize, reason: *reason });
+                }
+                Ok(located) if uses.fallible.contains(number) => {
+                    let slots = (0..parameter.slots().min(MAX_SLOTS)).zip(start..);
+                    self.fallible.extend(slots.map(|(slot, word)| {
+                        let bits = slot_bits(parameter.size, slot);
+                        let narrow = (bits < 64).then_some((bits, located.signed));
+                        Access { parameter: number, slot, word, state: None, narrow }
+                    }));
+                }
+                _ => {}
             }
         }
+        Ok(())
     }
 
-    /// Whether and how the parameter gets its type. The program must read it, as a whole, and not as a number: a
-    /// program that computes with a pointer and never follows it wants the number.
-    fn typed(&mut self, uses: &Uses, spec: &Spec<'_>, number: u32, slot: u32) -> Result<Option<Typed>, Refusal> {
-        let Some(parameter) = spec.parameters.get(number as usize) else { return Ok(None) };
+    /// What a session has to keep of what is gathered at the entry.
+    fn session(&mut self, spec: &Spec<'_>) -> Result<Session, Refusal> {
+        let (Some(is_return), Some(cookie)) = (spec.kernel.session_is_return, spec.kernel.session_cookie) else {
+            return Err(Refusal::NoSession);
+        };
+        let mut words: Vec<u32> = self.items.iter().filter(|item| !item.is_constant()).flat_map(Item::words).collect();
+        words.sort_unstable();
+        let saving = match words[..] {
+            [] => Saving::Nothing,
+            [word] => Saving::Cookie { word },
+            [first, .., last] => {
+                self.fault_map = spec.fault_map;
+                Saving::Map { first, end: last + 1, words, map: spec.saved_map }
+            }
+        };
+        Ok(Session { is_return, cookie, saving })
+    }
+
+    /// Whether and how a value gets its type. The program must read it, as a whole, and not as a number: a program
+    /// that computes with a pointer and never follows it wants the number.
+    fn typed(
+        &mut self,
+        uses: &Uses,
+        spec: &Spec<'_>,
+        parameter: &Parameter,
+        number: Option<u32>,
+        slot: u32,
+        asked_for: bool,
+    ) -> Result<Option<Typed>, Refusal> {
         let Some(type_id) = parameter.typed.filter(|_| parameter.size == 8) else { return Ok(None) };
         let as_number = uses.arithmetic.contains(slot) && !uses.dereferences(slot);
         if !uses.slots.contains(slot) || uses.narrow.contains(slot) || as_number {
             return Ok(None);
         }
         let Some(kfunc) = spec.kernel.rdonly_cast else {
-            if uses.dereferences(slot) {
-                return Err(Refusal::NoRdonlyCast { parameter: number as usize });
-            }
-            return Ok(None);
+            return match number {
+                _ if !uses.dereferences(slot) => Ok(None),
+                Some(parameter) => Err(Refusal::NoRdonlyCast { parameter: parameter as usize }),
+                None => Err(Refusal::NoRdonlyCastOfReturn),
+            };
         };
-        let asked_for = uses.fallible.contains(number) || uses.indexed.contains(slot);
         Ok(Some(Typed { kfunc, type_id, copy: asked_for.then(|| self.extra_word()) }))
     }
 
@@ -190,6 +321,15 @@ impl Layout {
         self.words += 1;
         self.words - 1
     }
+}
+
+/// Refuses an array that would take more than all of the stack.
+fn fits_the_stack(slots: u32, uses: &Uses) -> Result<(), Refusal> {
+    if slots <= MAX_SLOTS {
+        return Ok(());
+    }
+    let trampoline = slots.saturating_mul(8);
+    Err(Refusal::StackOverflow { program: uses.stack, trampoline, limit: super::STACK_LIMIT })
 }
 
 /// Whether gathering it can fail.

@@ -54,9 +54,11 @@
 //! A real fentry program ([`Probe::Fentry`]) needs no trampoline; only its accessor calls are replaced.
 
 mod btf;
+mod expression;
 mod gather;
 mod layout;
 mod rewrite;
+mod session;
 
 use crate::insn::{self, Insn};
 use crate::program::{FuncInfo, LineInfo, UserProgram, Uses};
@@ -194,8 +196,7 @@ impl Spec<'_> {
     /// # Errors
     /// As [`generate`], for reasons that the locations have.
     pub fn saved(&self, uses: &Uses) -> Result<Option<SavedMap>, Refusal> {
-        let _ = Layout::new(uses, self)?;
-        Ok(None)
+        Ok(Layout::new(uses, self)?.session.and_then(|session| session.map()))
     }
 
     /// What makes the image: two specs with equal keys give equal images for the program of these uses.
@@ -277,6 +278,10 @@ impl Image {
 /// # Errors
 /// A [`Refusal`] if an argument that the program reads is missing, or it cannot be run there for another reason.
 pub fn generate(program: &UserProgram, uses: &Uses, spec: &Spec<'_>) -> Result<Image, Refusal> {
+    if program.exit != spec.probe.is_exit() {
+        return Err(Refusal::WrongEnd);
+    }
+    rewrite::check_helpers(uses, spec.probe)?;
     let layout = Layout::new(uses, spec)?;
     let user = rewrite::rewrite(program, uses, &layout)?;
     let mut info = rewrite::info(program, &user.positions);

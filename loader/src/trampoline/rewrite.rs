@@ -12,6 +12,7 @@ use crate::helper::{self, Treatment};
 use crate::insn::{Alu, Cond, Insn, Width, pseudo};
 use crate::program::{FuncInfo, LineInfo, UserProgram, Uses};
 use crate::refusal::Refusal;
+use std::collections::BTreeSet;
 
 const ENOENT: i32 = 2;
 const EINVAL: i32 = 22;
@@ -34,12 +35,67 @@ pub(super) struct Rewritten {
     pub(super) positions: Vec<usize>,
 }
 
+/// Refuses a program that calls a helper which does not work where this probe would run it.
+pub(super) fn check_helpers(uses: &Uses, probe: Probe) -> Result<(), Refusal> {
+    for &(id, insn) in &uses.helpers {
+        let why = match helper::treatment(id) {
+            Treatment::TailCall if !matches!(probe, Probe::Fentry | Probe::Fexit) => {
+                return Err(Refusal::TailCall { insn });
+            }
+            Treatment::Tracing if !probe.is_tracing() => helper::ONLY_TRACING,
+            Treatment::Sleeps if !probe.is_tracing() => helper::SLEEPS,
+            Treatment::Context if probe == Probe::Session && id != helper::PERF_EVENT_OUTPUT => helper::NO_STACK_TRACE,
+            _ => continue,
+        };
+        return Err(Refusal::HelperNotAllowed { helper: helper::name(id).unwrap_or("a helper"), insn, why });
+    }
+    Ok(())
+}
+
 /// Rewrites the user's code for a layout.
 pub(super) fn rewrite(program: &UserProgram, uses: &Uses, layout: &Layout) -> Result<Rewritten, Refusal> {
-    edit(&program.insns, |at, insn| match layout.probe {
-        Probe::Fentry | Probe::Fexit => fentry_edit(program, uses, layout, at, insn),
-        _ => kprobe_edit(uses, layout, at, insn),
-    })
+    match layout.probe {
+        Probe::Fentry | Probe::Fexit => {
+            let frames = Frames::new(program, uses)?;
+            edit(&program.insns, |at, insn| native_edit(&frames, uses, layout, at, insn))
+        }
+        _ => edit(&program.insns, |at, insn| array_edit(uses, layout, at, insn)),
+    }
+}
+
+/// Where there is room for what an accessor needs in memory under real fentry: below what the calling function uses of its
+/// frame.
+struct Frames<'p> {
+    starts: BTreeSet<usize>,
+    uses: &'p Uses,
+}
+
+/// Bytes that an accessor takes: a pointer and a value.
+const ACCESSOR_BYTES: u32 = 16;
+
+impl<'p> Frames<'p> {
+    fn new(program: &UserProgram, uses: &'p Uses) -> Result<Frames<'p>, Refusal> {
+        let frames = Frames { starts: program.function_starts(), uses };
+        let accessor = |id| matches!(helper::treatment(id), Treatment::Argument | Treatment::Site);
+        for (_, at) in uses.helpers.iter().filter(|(id, _)| accessor(*id)) {
+            let limit = super::STACK_LIMIT;
+            if frames.size(*at) + ACCESSOR_BYTES > limit {
+                return Err(Refusal::StackOverflow { program: uses.stack, trampoline: ACCESSOR_BYTES, limit });
+            }
+        }
+        Ok(frames)
+    }
+
+    /// Bytes that the function which holds an instruction uses, in whole words.
+    fn size(&self, at: usize) -> u32 {
+        let owner = self.starts.range(..=at).next_back().copied().unwrap_or(0);
+        self.uses.frames.get(&owner).copied().unwrap_or(0).next_multiple_of(8)
+    }
+
+    /// The first word below them. The frame is no larger than the stack, which [`Frames::new`] saw to.
+    fn below(&self, at: usize) -> i16 {
+        -(self.size(at).min(super::STACK_LIMIT) as i16) - 8
+    }
 }
 
 /// Applies edits to code.
@@ -91,7 +147,8 @@ pub(super) fn edit(insns: &[Insn], mut edit_of: impl FnMut(usize, Insn) -> Optio
     Ok(Rewritten { insns: out, positions })
 }
 
-fn kprobe_edit(uses: &Uses, layout: &Layout, at: usize, insn: Insn) -> Option<Edit> {
+/// Where a main program gathered the arguments into an array, whose address the program has as its context.
+fn array_edit(uses: &Uses, layout: &Layout, at: usize, insn: Insn) -> Option<Edit> {
     let id = insn.helper()?;
     let real_context = || Edit::Before(vec![Insn::load(Width::D, 1, 1, -8)]);
     Some(match helper::treatment(id) {
@@ -101,7 +158,12 @@ fn kprobe_edit(uses: &Uses, layout: &Layout, at: usize, insn: Insn) -> Option<Ed
         Treatment::Cookie => Edit::Instead(number(0, layout.cookie.unwrap_or(0))),
         Treatment::FuncArg => Edit::Instead(choose(&layout.indexed, constants(uses, at), 3, EINVAL, &mut gathered)),
         Treatment::FuncArgCount => Edit::Instead(vec![Insn::mov_imm(0, layout.argument_count.unwrap_or(0) as i32)]),
-        Treatment::FuncRet => Edit::Instead(vec![Insn::mov_imm(0, -EOPNOTSUPP)]),
+        Treatment::FuncRet => Edit::Instead(match layout.returned {
+            Some(word) => {
+                vec![Insn::load(Width::D, 1, 1, 8 * word as i16), Insn::store(Width::D, 2, 0, 1), Insn::mov_imm(0, 0)]
+            }
+            None => vec![Insn::mov_imm(0, -EOPNOTSUPP)],
+        }),
         Treatment::Argument => {
             let value = if id == helper::SITESEER_ARG { 3 } else { 4 };
             Edit::Instead(choose(&layout.fallible, constants(uses, at), value, ENOENT, &mut gathered))
@@ -111,42 +173,65 @@ fn kprobe_edit(uses: &Uses, layout: &Layout, at: usize, insn: Insn) -> Option<Ed
             code.extend(look_up_site(layout));
             Edit::Instead(code)
         }
-        Treatment::Plain | Treatment::TailCall | Treatment::Refused(_) => return None,
+        Treatment::Plain | Treatment::Tracing | Treatment::Sleeps | Treatment::TailCall | Treatment::Refused(_) => {
+            return None;
+        }
     })
 }
 
 /// Under real fentry the context is the kernel's own: only what siteseer.bpf.h adds is replaced.
-fn fentry_edit(program: &UserProgram, uses: &Uses, layout: &Layout, at: usize, insn: Insn) -> Option<Edit> {
+fn native_edit(frames: &Frames<'_>, uses: &Uses, layout: &Layout, at: usize, insn: Insn) -> Option<Edit> {
     let id = insn.helper()?;
+    let place = frames.below(at);
     Some(match helper::treatment(id) {
         Treatment::Argument => {
             let value = if id == helper::SITESEER_ARG { 3 } else { 4 };
-            let mut ask = |access: &Access, value: u8| {
-                let mut code = vec![Insn::mov_imm(2, access.word as i32)];
-                if value != 3 {
-                    code.push(Insn::mov(3, value));
-                }
-                code.push(Insn::call(helper::GET_FUNC_ARG));
-                (code, Vec::new())
-            };
+            let mut ask = |access: &Access, value: u8| native_value(access, value, place);
             Edit::Instead(choose(&layout.fallible, constants(uses, at), value, ENOENT, &mut ask))
         }
         Treatment::Site => {
-            // The key of the look-up needs a place in memory: below what the calling function uses of its frame.
-            let starts = program.function_starts();
-            let owner = starts.range(..=at).next_back().copied().unwrap_or(0);
-            let key = -(uses.frames.get(&owner).copied().unwrap_or(0).min(super::STACK_LIMIT) as i32) - 8;
             let mut code = vec![
                 Insn::call(helper::GET_FUNC_IP),
-                Insn::store(Width::D, 10, key as i16, 0),
+                Insn::store(Width::D, 10, place, 0),
                 Insn::mov(2, 10),
-                Insn::alu_imm(Alu::Add, 2, key),
+                Insn::alu_imm(Alu::Add, 2, i32::from(place)),
             ];
             code.extend(look_up_site(layout));
             Edit::Instead(code)
         }
         _ => return None,
     })
+}
+
+/// An [`Answer`]: asks the kernel for a slot. It gives the register as it was, above a narrow value with what happened
+/// to be there: that is fetched to the frame, where the pointer to its destination survives the call too, and extended.
+fn native_value(access: &Access, value: u8, place: i16) -> (Vec<Insn>, Vec<usize>) {
+    let mut code = Vec::new();
+    let Some((bits, signed)) = access.narrow else {
+        if value != 3 {
+            code.push(Insn::mov(3, value));
+        }
+        code.extend([Insn::mov_imm(2, access.word as i32), Insn::call(helper::GET_FUNC_ARG)]);
+        return (code, Vec::new());
+    };
+    code.extend([
+        Insn::store(Width::D, 10, place, value),
+        Insn::mov_imm(2, access.word as i32),
+        Insn::mov(3, 10),
+        Insn::alu_imm(Alu::Add, 3, i32::from(place) - 8),
+        Insn::call(helper::GET_FUNC_ARG),
+    ]);
+    let failed = code.len();
+    code.push(Insn::jump_if_imm(Cond::Ne, 0, 0, 0));
+    let away = 64 - bits as i32;
+    code.extend([
+        Insn::load(Width::D, 1, 10, place - 8),
+        Insn::alu_imm(Alu::Lsh, 1, away),
+        Insn::alu_imm(if signed { Alu::Arsh } else { Alu::Rsh }, 1, away),
+        Insn::load(Width::D, 2, 10, place),
+        Insn::store(Width::D, 2, 0, 1),
+    ]);
+    (code, vec![failed])
 }
 
 /// The look-up in the map of sites of the key that r2 points to; r0 is the record or null.
