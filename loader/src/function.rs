@@ -17,7 +17,7 @@
 //! found here ([`Candidate::obstacle`]); what a program adds to that is the plan's business. No candidate is left out.
 
 use crate::reason::Reason;
-use crate::symbols::Symbols;
+use crate::symbols::{Symbol, Symbols};
 use siteseer_sites::Machine;
 use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::btf::{self, Btf, Kind, TypeId};
@@ -100,6 +100,8 @@ pub struct Prototype {
     pub text: String,
     /// The parameters.
     pub parameters: Vec<Parameter>,
+    /// What it returns, without a name; `None` for `void`, or where the prototype is not known.
+    pub result: Option<Parameter>,
     /// Whether further arguments may follow.
     pub variadic: bool,
     /// Where functions with it were declared, as far as the site data tells.
@@ -112,27 +114,37 @@ impl Prototype {
         self.parameters.iter().map(|parameter| parameter.slots).sum()
     }
 
+    /// Whether functions of both are called alike, as far as the type information goes.
+    fn is_like(&self, other: &Prototype) -> bool {
+        let shapes = |prototype: &Prototype| -> Vec<_> {
+            prototype.parameters.iter().map(|parameter| (parameter.size, parameter.slots)).collect()
+        };
+        self.text == other.text && self.func.is_some() == other.func.is_some() && shapes(self) == shapes(other)
+    }
+
     /// The prototype of a BTF FUNC.
     pub fn of(btf: &Btf<'_>, func: TypeId, kernel_types: TypeId) -> Option<Prototype> {
         let function = btf.ty(func).filter(|ty| ty.kind() == Kind::Func)?;
         let proto = btf.ty(function.target()?).filter(|ty| ty.kind() == Kind::FuncProto)?;
-        let parameters = proto.params().map(|param| {
-            let size = btf.size_of(param.ty).and_then(|size| u32::try_from(size).ok()).unwrap_or(0);
+        let parameter = |name: &str, ty: TypeId| {
+            let size = btf.size_of(ty).and_then(|size| u32::try_from(size).ok()).unwrap_or(0);
             Parameter {
-                name: param.name.to_owned(),
-                ty: param.ty,
-                type_name: btf::type_name(btf, param.ty),
+                name: name.to_owned(),
+                ty,
+                type_name: btf::type_name(btf, ty),
                 size,
-                signed: is_signed(btf, param.ty),
-                composite: btf.resolve(param.ty).is_some_and(|ty| matches!(ty.kind(), Kind::Struct | Kind::Union)),
+                signed: is_signed(btf, ty),
+                composite: btf.resolve(ty).is_some_and(|ty| matches!(ty.kind(), Kind::Struct | Kind::Union)),
                 slots: size.div_ceil(8).max(1),
-                pointee: pointee(btf, param.ty).filter(|&id| id < kernel_types),
+                pointee: pointee(btf, ty).filter(|&id| id < kernel_types),
             }
-        });
+        };
+        let parameters = proto.params().map(|param| parameter(param.name, param.ty));
         Some(Prototype {
             func: Some(func),
             text: btf::declaration(btf, proto.id(), function.name()),
             parameters: parameters.collect(),
+            result: proto.target().map(|ty| parameter("", ty)).filter(|result| result.size > 0),
             variadic: proto.is_variadic(),
             declared: Vec::new(),
         })
@@ -144,6 +156,7 @@ impl Prototype {
             func: None,
             text: format!("{name}(?)"),
             parameters: Vec::new(),
+            result: None,
             variadic: false,
             declared: Vec::new(),
         }
@@ -200,6 +213,9 @@ pub struct Candidate {
     pub traceable: Option<bool>,
     /// Whether the site data describes it; if not, its arguments are the ABI's, or not known.
     pub described: bool,
+    /// The kernel's own FUNC for a body that the kernel finds by that FUNC's name, and cannot take for another: what
+    /// fentry goes by (`kallsyms_lookup_name()` in `bpf_check_attach_target()`, kernel/bpf/verifier.c).
+    pub exact: Option<TypeId>,
 }
 
 impl Candidate {
@@ -254,9 +270,9 @@ pub fn is_fragment(symbol: &str) -> bool {
 }
 
 impl Function {
-    /// Joins what is known of the functions of a name. `plain` are the FUNCs of exactly that name in the kernel's BTF.
+    /// Joins what is known of the functions of a name. `funcs` are the FUNCs of exactly that name in the kernel's BTF.
     /// `None` if nothing is known: there is no such function.
-    pub fn join(name: &str, data: Vec<DataSite>, plain: &[TypeId], sources: Sources<'_>) -> Option<Function> {
+    pub fn join(name: &str, data: Vec<DataSite>, funcs: &[TypeId], sources: Sources<'_>) -> Option<Function> {
         let mut function = Function {
             name: name.to_owned(),
             prototypes: Vec::new(),
@@ -275,7 +291,7 @@ impl Function {
         let bodies = sources.symbols.named(name).filter(|symbol| !symbol.is_generated() && symbol.module.is_none());
         let undescribed: HashSet<u64> =
             bodies.map(|symbol| symbol.address).filter(|address| !described.contains(address)).collect();
-        let plain = match plain {
+        let plain = match funcs {
             &[func] if undescribed.len() == 1 => Some(func),
             _ => None,
         };
@@ -298,21 +314,30 @@ impl Function {
         if function.candidates.is_empty() {
             return None;
         }
+        function.mark_exact(funcs, sources);
         function.candidates.sort_by_key(|candidate| (candidate.kind, candidate.address, candidate.index));
         Some(function)
     }
 
+    /// Finds the body that the kernel's only FUNC of the name, and its only symbol of the name, both mean.
+    fn mark_exact(&mut self, funcs: &[TypeId], sources: Sources<'_>) {
+        let &[func] = funcs else { return };
+        let mut named = sources.symbols.named(&self.name).filter(Symbol::in_kernel);
+        let (Some(symbol), None) = (named.next(), named.next()) else { return };
+        let Some(own) = Prototype::of(sources.btf, func, sources.kernel_types) else { return };
+        let Function { prototypes, candidates, .. } = self;
+        for candidate in candidates {
+            let alike = prototypes.get(candidate.prototype).is_some_and(|prototype| prototype.is_like(&own));
+            let there = candidate.is_entry() && candidate.address == symbol.address && candidate.moved == 0;
+            if candidate.kind == SiteKind::Body && there && alike {
+                candidate.exact = Some(func);
+            }
+        }
+    }
+
     /// The prototype's index; equal texts are one prototype.
     fn prototype(&mut self, prototype: Prototype, declared: Option<Place>) -> usize {
-        let known = self.prototypes.iter().position(|other| {
-            other.text == prototype.text
-                && other.func.is_some() == prototype.func.is_some()
-                && other
-                    .parameters
-                    .iter()
-                    .map(|p| (p.size, p.slots))
-                    .eq(prototype.parameters.iter().map(|p| (p.size, p.slots)))
-        });
+        let known = self.prototypes.iter().position(|other| other.is_like(&prototype));
         let index = known.unwrap_or_else(|| {
             self.prototypes.push(prototype);
             self.prototypes.len() - 1
@@ -362,6 +387,7 @@ impl Function {
             marks: site.marks,
             source: site.source,
             described: true,
+            exact: None,
         });
     }
 
@@ -395,6 +421,7 @@ impl Function {
             obstacle: unprobeable.or_else(|| running_obstacle(address, sources.symbols)),
             traceable: sources.symbols.traceable(address, size),
             described: false,
+            exact: None,
         });
     }
 

@@ -4,16 +4,22 @@
 //! A plan needs to know which mechanisms there are. Versions say little (distributions backport and configure as they
 //! like), so each is asked for where it shows: the kprobe event source in sysfs, the kfuncs and the attach types in the
 //! kernel's BTF, and, for kprobe.multi, an attachment that cannot succeed, whose error tells whether the kernel has heard of it.
+//! Whether fentry works shows only when a program is attached: an architecture may load it and have no BPF trampolines, or no
+//! ftrace direct calls to reach them (arm64 before 6.4). So an empty program is attached to a function that exists for
+//! nothing else, and detached again.
 //!
 //! A [`Kernel`] is plain data: plans for other kernels, and tests, make one themselves.
 
+use crate::object::opened;
+use crate::trampoline::Kfunc;
 use libbpf_sys as sys;
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, Kind};
+use std::ffi::CStr;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// Why the running kernel cannot be used.
@@ -65,6 +71,20 @@ pub struct Privileges {
     pub sys_admin: bool,
 }
 
+/// The kfuncs of kprobe sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    /// `bpf_session_is_return`
+    pub is_return: Kfunc,
+    /// `bpf_session_cookie`
+    pub cookie: Kfunc,
+}
+
+/// Functions that a TRACING program can be loaded for, on every kernel one of them. The first is the kernel's own, for tests of
+/// fentry (net/bpf/test_run.c): nothing calls it otherwise.
+pub(crate) const ANCHORS: [&CStr; 6] =
+    [c"bpf_fentry_test1", c"vfs_open", c"vfs_read", c"vfs_write", c"kernel_clone", c"wake_up_process"];
+
 /// A kernel's capabilities.
 #[derive(Debug, Clone)]
 pub struct Kernel {
@@ -84,6 +104,15 @@ pub struct Kernel {
     pub kprobe_multi: bool,
     /// Whether links carry a cookie (Linux 5.15).
     pub cookies: bool,
+    /// Whether fentry and fexit programs can be attached: BPF trampolines, and ftrace direct calls to reach them.
+    pub fentry: bool,
+    /// Whether one fentry or fexit program can be attached to many functions (BPF_TRACE_FENTRY_MULTI, Linux 7.3).
+    pub tracing_multi: bool,
+    /// What kprobe sessions take (BPF_TRACE_KPROBE_SESSION, Linux 6.10): programs that run at a function's entry and at its
+    /// return; `None` where there are none.
+    pub kprobe_session: Option<Session>,
+    /// The bit of a `kprobe` event's `config` that asks for the return; `None` where the event source has no such bit.
+    pub kretprobe: Option<u32>,
     /// What this process may do.
     pub privileges: Privileges,
 }
@@ -110,9 +139,17 @@ impl Kernel {
         let kprobe_pmu = fs::read_to_string("/sys/bus/event_source/devices/kprobe/type").ok();
         let privileges = privileges(&fs::read_to_string("/proc/self/status").unwrap_or_default());
         let attach_type = |name: &str| parsed.as_ref().is_some_and(|btf| has_enumerator(btf, "bpf_attach_type", name));
+        let kprobe_multi = attach_type("BPF_TRACE_KPROBE_MULTI") && kprobe_multi_attaches();
+        let fentry = attach_type("BPF_TRACE_FENTRY") && parsed.as_ref().is_some_and(fentry_attaches);
+        let kprobe_session = parsed.as_ref().filter(|_| kprobe_multi && attach_type("BPF_TRACE_KPROBE_SESSION"));
+        let kretprobe = fs::read_to_string("/sys/bus/event_source/devices/kprobe/format/retprobe").ok();
         Ok(Kernel {
-            kprobe_multi: attach_type("BPF_TRACE_KPROBE_MULTI") && kprobe_multi_attaches(),
+            kprobe_multi,
             cookies: attach_type("BPF_PERF_EVENT"),
+            fentry,
+            tracing_multi: fentry && attach_type("BPF_TRACE_FENTRY_MULTI"),
+            kprobe_session: kprobe_session.and_then(session),
+            kretprobe: kretprobe.as_deref().and_then(config_bit),
             release,
             machine,
             build_id,
@@ -134,6 +171,10 @@ impl Kernel {
             kprobe_pmu: None,
             kprobe_multi: false,
             cookies: false,
+            fentry: false,
+            tracing_multi: false,
+            kprobe_session: None,
+            kretprobe: None,
             privileges: Privileges::default(),
         }
     }
@@ -190,40 +231,66 @@ fn privileges(status: &str) -> Privileges {
     Privileges { bpf: sys_admin || has(CAP_BPF), perfmon: sys_admin || has(CAP_PERFMON), sys_admin }
 }
 
-/// Whether the kernel attaches by kprobe.multi: an attachment to nothing is invalid where it can, and not supported where
-/// it cannot (CONFIG_FPROBE). Without the privilege to ask, it cannot be used either.
-fn kprobe_multi_attaches() -> bool {
-    let insn = |code: u32| sys::bpf_insn { code: code as u8, ..Default::default() };
-    let insns = [insn(sys::BPF_ALU64 | sys::BPF_MOV | sys::BPF_K), insn(sys::BPF_JMP | sys::BPF_EXIT)];
-    let mut opts = sys::bpf_prog_load_opts {
-        sz: size_of::<sys::bpf_prog_load_opts>() as sys::size_t,
-        expected_attach_type: sys::BPF_TRACE_KPROBE_MULTI,
-        ..Default::default()
+/// The kfuncs of kprobe sessions. They took no argument before Linux 7.0.
+fn session(btf: &Btf<'_>) -> Option<Session> {
+    let kfunc = |name: &str| {
+        let func = btf.find(Kind::Func, name)?;
+        Some(Kfunc { id: func.id(), takes_context: btf.ty(func.target()?)?.params().len() > 0 })
     };
-    // SAFETY: all pointers live through the calls; a non-negative result is a descriptor of ours.
-    unsafe {
-        let program = sys::bpf_prog_load(
-            sys::BPF_PROG_TYPE_KPROBE,
+    Some(Session { is_return: kfunc("bpf_session_is_return")?, cookie: kfunc("bpf_session_cookie")? })
+}
+
+/// The bit in `config:0`, the format of a field of an event source.
+fn config_bit(format: &str) -> Option<u32> {
+    format.trim().strip_prefix("config:")?.parse().ok().filter(|&bit| bit < 64)
+}
+
+/// `r0 = 0; exit`.
+const EMPTY: [(u32, i32); 2] = [(sys::BPF_ALU64 | sys::BPF_MOV | sys::BPF_K, 0), (sys::BPF_JMP | sys::BPF_EXIT, 0)];
+
+/// Loads a program that does nothing.
+pub(crate) fn load_empty(kind: sys::bpf_prog_type, mut opts: sys::bpf_prog_load_opts) -> io::Result<OwnedFd> {
+    let insns = EMPTY.map(|(code, imm)| sys::bpf_insn { code: code as u8, imm, ..Default::default() });
+    opts.sz = size_of::<sys::bpf_prog_load_opts>() as sys::size_t;
+    // SAFETY: all pointers live through the call.
+    opened(unsafe {
+        sys::bpf_prog_load(
+            kind,
             c"siteseer_probe".as_ptr(),
             c"GPL".as_ptr(),
             insns.as_ptr(),
             insns.len() as sys::size_t,
             &mut opts,
-        );
-        if program < 0 {
-            return false;
-        }
-        let program = OwnedFd::from_raw_fd(program);
-        let opts = sys::bpf_link_create_opts {
-            sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t,
-            ..Default::default()
-        };
-        let link = sys::bpf_link_create(program.as_raw_fd(), 0, sys::BPF_TRACE_KPROBE_MULTI, &opts);
-        if link >= 0 {
-            drop(OwnedFd::from_raw_fd(link));
-        }
-        link == -libc::EINVAL
-    }
+        )
+    })
+}
+
+/// Whether an empty fentry program can be attached.
+fn fentry_attaches(btf: &Btf<'_>) -> bool {
+    let anchor = ANCHORS.iter().find_map(|name| btf.find(Kind::Func, name.to_str().ok()?));
+    let Some(anchor) = anchor else { return false };
+    let opts = sys::bpf_prog_load_opts {
+        expected_attach_type: sys::BPF_TRACE_FENTRY,
+        attach_btf_id: anchor.id(),
+        ..Default::default()
+    };
+    let Ok(program) = load_empty(sys::BPF_PROG_TYPE_TRACING, opts) else { return false };
+    let opts =
+        sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
+    // SAFETY: the descriptor is open, the options live through the call; the link is closed at once.
+    opened(unsafe { sys::bpf_link_create(program.as_raw_fd(), 0, sys::BPF_TRACE_FENTRY, &opts) }).is_ok()
+}
+
+/// Whether the kernel attaches by kprobe.multi: an attachment to nothing is invalid where it can, and not supported where
+/// it cannot (CONFIG_FPROBE). Without the privilege to ask, it cannot be used either.
+fn kprobe_multi_attaches() -> bool {
+    let opts = sys::bpf_prog_load_opts { expected_attach_type: sys::BPF_TRACE_KPROBE_MULTI, ..Default::default() };
+    let Ok(program) = load_empty(sys::BPF_PROG_TYPE_KPROBE, opts) else { return false };
+    let opts =
+        sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
+    // SAFETY: the descriptor is open, the options live through the call.
+    let link = opened(unsafe { sys::bpf_link_create(program.as_raw_fd(), 0, sys::BPF_TRACE_KPROBE_MULTI, &opts) });
+    link.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
 }
 
 #[cfg(test)]
@@ -260,6 +327,15 @@ mod tests {
         assert!(some.bpf && some.perfmon && !some.sys_admin);
         assert_eq!(privileges("CapEff:\t0\n"), Privileges::default());
         assert_eq!(privileges(""), Privileges::default());
+    }
+
+    #[test]
+    fn reads_the_bit_of_a_format() {
+        assert_eq!(config_bit("config:0\n"), Some(0));
+        assert_eq!(config_bit("config:3"), Some(3));
+        for other in ["config1:0", "config:0-3", "config:64", ""] {
+            assert_eq!(config_bit(other), None, "{other}");
+        }
     }
 
     proptest! {

@@ -6,7 +6,7 @@
 //! [`crate::section`]), function and line information, and the object's BTF. libbpf has no way from a program to its object, so
 //! the BTF comes back from the kernel, through the program that the guard let load. That takes CAP_SYS_ADMIN.
 
-use crate::section::{SectionError, Wanted, behind_guard};
+use crate::section::{Form, Section, SectionError, Told, Wanted, behind_guard};
 use libbpf_sys as sys;
 use std::ffi::CStr;
 use std::io;
@@ -26,7 +26,7 @@ pub enum ObjectError {
     /// The program was opened before the section was registered.
     #[error(
         "program {program} did not pass through siteseer when it was loaded: call siteseer::register() before opening \
-         the object, and put the program in SEC(\"kprobe_maybe_inline/...\")"
+         the object, and put the program in SEC(\"fentry/...\"), SEC(\"fexit/...\") or SEC(\"kprobe_maybe_inline/...\")"
     )]
     NotGuarded {
         /// The program's name.
@@ -53,6 +53,15 @@ pub enum ObjectError {
         /// What the system said.
         error: io::Error,
     },
+}
+
+/// A function of a loaded BPF program, as a place to attach to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BpfTarget {
+    /// The kernel's id of the program.
+    pub prog_id: u32,
+    /// The function's FUNC in that program's BTF; 0 for the one that the section of the program to attach names.
+    pub btf_id: u32,
 }
 
 /// A borrowed handle to a program of a loaded BPF object.
@@ -85,18 +94,49 @@ impl<'p> Program<'p> {
         self.text(unsafe { sys::bpf_program__name(self.raw.as_ptr()) })
     }
 
+    /// What its section's name says.
+    ///
+    /// # Errors
+    /// [`ObjectError::Section`] if the section is not one of ours.
+    pub fn section(&self) -> Result<Section, ObjectError> {
+        // SAFETY: as above.
+        let section = self.text(unsafe { sys::bpf_program__section_name(self.raw.as_ptr()) });
+        Section::parse(&section).map_err(|error| ObjectError::Section { program: self.name(), error })
+    }
+
     /// The function that its section names.
     ///
     /// # Errors
-    /// [`ObjectError::Section`] if the section is not `kprobe_maybe_inline`.
+    /// As [`Program::section`].
     pub fn wanted(&self) -> Result<Wanted, ObjectError> {
-        // SAFETY: as above.
-        let section = self.text(unsafe { sys::bpf_program__section_name(self.raw.as_ptr()) });
-        Wanted::from_section(&section).map_err(|error| ObjectError::Section { program: self.name(), error })
+        self.section().map(|section| section.wanted)
     }
 
-    /// The program's instructions, relocated, without the guard.
-    fn insns(&self) -> Result<&'p [sys::bpf_insn], ObjectError> {
+    /// What kind of program it is: by its section, and by the flag that `bpf_program__set_flags()` may have set.
+    ///
+    /// # Errors
+    /// As [`Program::section`].
+    pub fn form(&self) -> Result<Form, ObjectError> {
+        let form = self.section()?.form;
+        // SAFETY: as above.
+        let flags = unsafe { sys::bpf_program__flags(self.raw.as_ptr()) };
+        Ok(Form { sleepable: form.sleepable || flags & sys::BPF_F_SLEEPABLE != 0, ..form })
+    }
+
+    /// The function of a BPF program that `bpf_program__set_attach_target()` named; `None` if it was not called, or named
+    /// one of the kernel's.
+    ///
+    /// # Errors
+    /// [`ObjectError::NotGuarded`] if the program did not come through [`crate::register`].
+    pub fn bpf_target(&self) -> Result<Option<BpfTarget>, ObjectError> {
+        Ok(match self.insns()?.1 {
+            Told::Program { prog_id, btf_id } => Some(BpfTarget { prog_id, btf_id }),
+            Told::Nothing | Told::Kernel { .. } => None,
+        })
+    }
+
+    /// The program's instructions, relocated, without the guard, and what the guard notes.
+    pub(crate) fn insns(&self) -> Result<(&'p [sys::bpf_insn], Told), ObjectError> {
         // SAFETY: as above; libbpf keeps the instructions, which are not replaced after the load, with the program.
         let insns = unsafe {
             let first = sys::bpf_program__insns(self.raw.as_ptr());
@@ -116,7 +156,8 @@ impl<'p> Program<'p> {
     pub(crate) fn read(&self) -> Result<Loaded<'p>, ObjectError> {
         let program = self.name();
         let fd = self.fd()?;
-        let insns = self.insns()?;
+        let (insns, told) = self.insns()?;
+        let form = self.form()?;
         let failed = |what: &'static str| {
             let program = program.clone();
             move |error: io::Error| ObjectError::Info { program, what, error }
@@ -135,7 +176,7 @@ impl<'p> Program<'p> {
             0 => None,
             id => Some(btf_data(id).map_err(failed("the object's BTF"))?),
         };
-        Ok(Loaded { name: program, insns, func_info, line_info, btf, gpl: info.gpl_compatible() != 0 })
+        Ok(Loaded { name: program, form, told, insns, func_info, line_info, btf, gpl: info.gpl_compatible() != 0 })
     }
 }
 
@@ -152,6 +193,8 @@ where
 /// What libbpf and the kernel keep of a loaded program.
 pub(crate) struct Loaded<'p> {
     pub(crate) name: String,
+    pub(crate) form: Form,
+    pub(crate) told: Told,
     /// The relocated instructions: the main program, then its subprograms.
     pub(crate) insns: &'p [sys::bpf_insn],
     /// Offsets are relative to `insns`.
@@ -194,7 +237,7 @@ pub(crate) fn program_info(fd: BorrowedFd<'_>) -> io::Result<sys::bpf_prog_info>
 }
 
 /// The bytes of a BTF object in the kernel.
-fn btf_data(id: u32) -> io::Result<Vec<u8>> {
+pub(crate) fn btf_data(id: u32) -> io::Result<Vec<u8>> {
     // SAFETY: plain call.
     let fd = opened(unsafe { sys::bpf_btf_get_fd_by_id(id) })?;
     let mut data = Vec::new();
@@ -208,4 +251,16 @@ fn btf_data(id: u32) -> io::Result<Vec<u8>> {
         data.resize(info.btf_size as usize, 0);
     }
     Ok(data)
+}
+
+/// The name of a BTF object in the kernel: `vmlinux`, or a module's.
+pub(crate) fn btf_name(id: u32) -> io::Result<String> {
+    // SAFETY: plain call.
+    let fd = opened(unsafe { sys::bpf_btf_get_fd_by_id(id) })?;
+    let mut name = [0u8; 64];
+    let mut info = sys::bpf_btf_info { name: name.as_mut_ptr() as u64, name_len: 64, ..Default::default() };
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: the kernel writes at most `name_len` bytes to the buffer, and the structure lives through the call.
+    check(unsafe { sys::bpf_btf_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut len) })?;
+    Ok(name.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte)).collect())
 }

@@ -5,24 +5,31 @@
 //! given is the one that could not be mended by changing the program:
 //!
 //! 1. what stands against a probe there whatever the program (dead text, noinstr, the blacklist, ...);
-//! 2. marks: an entry that is not certain is never attached; one that may be reached again from inside is not
+//! 2. what the program's section cannot have there: a return of an inlined copy, sleep at a kprobe;
+//! 3. marks: an entry that is not certain is never attached; one that may be reached again from inside is not
 //!    attached under [`Policy::Complete`], because hits would outnumber calls;
-//! 3. arguments: all that the program reads must have a location;
-//! 4. a mechanism that reaches the site;
-//! 5. a trampoline: one per distinct set of locations of what the program reads, and per mechanism. It is
+//! 4. arguments: all that the program reads must have a location, and so must the return value;
+//! 5. a mechanism that reaches the site;
+//! 6. a trampoline: one per distinct set of locations of what the program reads, and per mechanism. It is
 //!    generated here without the maps that it will refer to, so that what stands against it is known beforehand.
+//!
+//! Bodies that real fentry reaches take a program each, loaded for that function. Where several could do with one, and the
+//! kernel has the tracing-multi link, they are put together once all sites have their mechanisms.
 //!
 //! Then the policy is applied. Sites in text that never runs again are reported, and do not count against
 //! [`Policy::Complete`].
 
 use crate::function::{Candidate, Function, Place, Prototype};
 use crate::kernel::Kernel;
-use crate::mechanism::Mechanism;
+use crate::mechanism::{Barred, Choice, Mechanism, keeps_return};
 use crate::program::{UserProgram, Uses};
 use crate::reason::{MissingArgument, Reason};
 use crate::refusal::Refusal;
 use crate::report::Report;
-use crate::trampoline::{self, KernelIds, Spec};
+use crate::section::{Form, Kind};
+use crate::trampoline::{self, KernelIds, SavedMap, Spec};
+use siteseer_sites::abi::{ParamShape, abi_return};
+use siteseer_sites::btf::TypeId;
 use siteseer_sites::location::Missing;
 use siteseer_sites::site::{Marks, SiteKind};
 use std::collections::HashMap;
@@ -38,6 +45,17 @@ pub enum Policy {
     BestEffort,
 }
 
+impl Policy {
+    /// What holds for a section's programs if nothing is said: a function that is traced in part without a word is what
+    /// `fentry` and `fexit` programs must not meet; `kprobe_maybe_inline` has it in its name.
+    pub fn of(kind: Kind) -> Policy {
+        match kind {
+            Kind::KprobeMaybeInline => Policy::BestEffort,
+            Kind::Fentry | Kind::Fexit => Policy::Complete,
+        }
+    }
+}
+
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -50,8 +68,10 @@ impl fmt::Display for Policy {
 /// What the caller wants of a plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PlanOptions {
-    /// What to do when not every site can be attached.
-    pub policy: Policy,
+    /// What to do when not every site can be attached; `None` for what the program's section stands for ([`Policy::of`]).
+    pub policy: Option<Policy>,
+    /// What kind of program it is.
+    pub form: Form,
     /// What `bpf_get_attach_cookie()` answers.
     pub cookie: u64,
     /// Whether functions of one name are taken together even if their prototypes differ.
@@ -92,6 +112,12 @@ pub struct PlannedTrampoline {
     pub inline: bool,
     /// The parameters at its sites; those that the program does not read may be others at some of them.
     pub parameters: Vec<trampoline::Parameter>,
+    /// The return value, for a program that runs at the return.
+    pub ret: Option<trampoline::Parameter>,
+    /// The kernel's FUNC that the program is loaded for, if it is loaded for one.
+    pub func: Option<TypeId>,
+    /// The map that keeps arguments from the entry to the return, if it needs one.
+    pub saved: Option<SavedMap>,
     /// What is added to address constants.
     pub displacement: u64,
     /// Its sites: indices into [`Plan::sites`].
@@ -100,21 +126,42 @@ pub struct PlannedTrampoline {
     pub insns: usize,
 }
 
+/// Descriptors of the maps that a trampoline refers to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Maps {
+    /// The map of sites.
+    pub sites: Option<i32>,
+    /// The counter of faults.
+    pub faults: Option<i32>,
+    /// What [`PlannedTrampoline::saved`] asks for.
+    pub saved: Option<i32>,
+}
+
+impl Maps {
+    /// In place of maps that are created when attaching.
+    const NOT_YET: Maps = Maps { sites: Some(0), faults: Some(0), saved: Some(0) };
+}
+
 impl PlannedTrampoline {
     /// What to generate it from.
-    pub fn spec<'a>(&'a self, kernel: &Kernel, cookie: u64, site_map: Option<i32>, fault_map: Option<i32>) -> Spec<'a> {
+    pub fn spec<'a>(&'a self, kernel: &Kernel, cookie: u64, maps: Maps) -> Spec<'a> {
         Spec {
             machine: kernel.machine,
             probe: self.mechanism.probe(),
             parameters: &self.parameters,
-            ret: None,
+            ret: self.ret.as_ref(),
             inline: self.inline,
             cookie,
             displacement: self.displacement,
-            kernel: KernelIds { rdonly_cast: kernel.rdonly_cast, ..KernelIds::default() },
-            site_map,
-            fault_map,
-            saved_map: None,
+            kernel: KernelIds {
+                rdonly_cast: kernel.rdonly_cast,
+                session_is_return: kernel.kprobe_session.map(|session| session.is_return),
+                session_cookie: kernel.kprobe_session.map(|session| session.cookie),
+                ..KernelIds::default()
+            },
+            site_map: maps.sites,
+            fault_map: maps.faults,
+            saved_map: maps.saved,
         }
     }
 }
@@ -291,6 +338,12 @@ fn requires_arguments(uses: &Uses) -> bool {
     !uses.slots.is_empty() || !uses.indexed.is_empty()
 }
 
+/// Whether the program reads the return value: the slot after the arguments'.
+fn reads_return(uses: &Uses, prototype: &Prototype) -> bool {
+    let slots = prototype.slots();
+    uses.requires(slots..slots + 1)
+}
+
 /// Plans a program's attachment to functions.
 ///
 /// # Errors
@@ -303,32 +356,64 @@ pub fn plan(
     kernel: &Kernel,
     options: PlanOptions,
 ) -> Result<Plan, PlanError> {
-    let mut planner = Planner { program, uses, kernel, options, trampolines: Vec::new(), keys: HashMap::new() };
-    let mut sites: Vec<PlannedSite> = Vec::new();
-    for (index, function) in functions.iter().enumerate() {
+    plan_without(functions, program, uses, kernel, options, &Barred::default())
+}
+
+/// [`plan`] for a kernel that has refused something already.
+pub(crate) fn plan_without(
+    functions: &[Function],
+    program: &UserProgram,
+    uses: &Uses,
+    kernel: &Kernel,
+    options: PlanOptions,
+    barred: &Barred,
+) -> Result<Plan, PlanError> {
+    let policy = options.policy.unwrap_or_else(|| Policy::of(options.form.kind));
+    let mut planner = Planner {
+        program,
+        uses,
+        kernel,
+        options,
+        policy,
+        barred,
+        trampolines: Vec::new(),
+        keys: HashMap::new(),
+        together: HashMap::new(),
+    };
+    let mut chosen = Vec::new();
+    for function in functions {
         if !options.all_prototypes {
             check_namesakes(function, uses)?;
         }
         for prototype in function.known_prototypes() {
             planner.check_prototype(prototype)?;
         }
-        let first = sites.len();
         for candidate in &function.candidates {
-            let decision = planner.decide(function, candidate, sites.len());
+            let mechanism = planner.mechanism(function, candidate);
+            if let Ok(mechanism) = mechanism {
+                planner.count_together(function, candidate, mechanism);
+            }
+            chosen.push(mechanism);
+        }
+    }
+    let mut sites: Vec<PlannedSite> = Vec::new();
+    let mut chosen = chosen.into_iter();
+    for (index, function) in functions.iter().enumerate() {
+        let first = sites.len();
+        for (candidate, mechanism) in function.candidates.iter().zip(chosen.by_ref()) {
+            let attached = mechanism.and_then(|best| planner.attach(function, candidate, sites.len(), best));
+            let decision = match attached {
+                Ok((mechanism, trampoline)) => Decision::Attach { mechanism, trampoline },
+                Err(reason) => Decision::Skip(reason),
+            };
             sites.push(PlannedSite { function: index, site: candidate.clone(), decision });
         }
-        apply(options.policy, &function.name, &sites[first..])?;
+        apply(policy, &function.name, &sites[first..])?;
     }
     let functions = functions
         .iter()
         .map(|function| PlannedFunction { name: function.name.clone(), prototypes: function.prototypes.clone() });
-    Ok(Plan {
-        functions: functions.collect(),
-        sites,
-        trampolines: planner.trampolines,
-        policy: options.policy,
-        cookie: options.cookie,
-    })
+    Ok(Plan { functions: functions.collect(), sites, trampolines: planner.trampolines, policy, cookie: options.cookie })
 }
 
 /// Applies the policy to one function's sites.
@@ -351,22 +436,27 @@ pub(crate) fn apply(policy: Policy, function: &str, sites: &[PlannedSite]) -> Re
     Ok(())
 }
 
+/// What distinguishes programs that are loaded.
+type ImageKey = (Mechanism, bool, Option<TypeId>, trampoline::Key);
+
 struct Planner<'a> {
     program: &'a UserProgram,
     uses: &'a Uses,
     kernel: &'a Kernel,
     options: PlanOptions,
+    policy: Policy,
+    barred: &'a Barred,
     trampolines: Vec<PlannedTrampoline>,
-    keys: HashMap<(Mechanism, bool, trampoline::Key), usize>,
+    keys: HashMap<ImageKey, usize>,
+    /// How many sites one program of a tracing-multi link could serve.
+    together: HashMap<ImageKey, usize>,
 }
-
-/// In place of descriptors of maps that are created when attaching.
-const NO_MAP_YET: Option<i32> = Some(0);
 
 impl Planner<'_> {
     /// What stands against the program at any site of a prototype.
     fn check_prototype(&self, prototype: &Prototype) -> Result<(), PlanError> {
-        let have = prototype.slots();
+        let exit = self.options.form.kind.is_exit() && prototype.result.is_some();
+        let have = prototype.slots() + u32::from(exit);
         match self.uses.slots.named().find(|&slot| slot >= have) {
             None => Ok(()),
             Some(slot) => Err(PlanError::Prototype {
@@ -377,53 +467,128 @@ impl Planner<'_> {
         }
     }
 
-    fn decide(&mut self, function: &Function, site: &Candidate, index: usize) -> Decision {
-        match self.attach(function, site, index) {
-            Ok((mechanism, trampoline)) => Decision::Attach { mechanism, trampoline },
-            Err(reason) => Decision::Skip(reason),
-        }
-    }
-
-    fn attach(&mut self, function: &Function, site: &Candidate, index: usize) -> Result<(Mechanism, usize), Reason> {
+    /// The best mechanism for a site, or why there is none.
+    fn mechanism(&self, function: &Function, site: &Candidate) -> Result<Mechanism, Reason> {
         if let Some(obstacle) = &site.obstacle {
             return Err(obstacle.clone());
+        }
+        let form = self.options.form;
+        if site.kind == SiteKind::Inline && form.kind.is_exit() {
+            return Err(Reason::ExitOfInline);
+        }
+        if site.kind == SiteKind::Inline && form.sleepable {
+            return Err(Reason::Sleepable);
         }
         if site.marks.contains(Marks::ENTRY_UNCERTAIN) {
             return Err(Reason::EntryUncertain);
         }
-        if site.marks.contains(Marks::MAY_REPEAT) && self.options.policy == Policy::Complete {
+        if site.marks.contains(Marks::MAY_REPEAT) && self.policy == Policy::Complete {
             return Err(Reason::MayRepeat);
         }
         let prototype = function.prototypes.get(site.prototype).ok_or(Reason::NoPrototype)?;
         if prototype.func.is_none() && requires_arguments(self.uses) {
             return Err(if site.kind == SiteKind::Clone { Reason::NoLocationData } else { Reason::NoPrototype });
         }
-        let missing = missing_arguments(site, prototype, self.uses);
+        let mut missing = missing_arguments(site, prototype, self.uses);
+        if form.kind.is_exit() && reads_return(self.uses, prototype) {
+            missing.extend(self.missing_return(prototype));
+            if missing.is_empty() && !keeps_return(site) {
+                return Err(Reason::ReturnRemoved);
+            }
+        }
         if !missing.is_empty() {
             return Err(Reason::MissingArguments(missing));
         }
-        let mechanism = Mechanism::choose(site, prototype, self.uses, self.kernel).ok_or(Reason::NoMechanism)?;
-        let parameters = prototype.parameters.iter().zip(&site.arguments).map(|(parameter, argument)| {
-            trampoline::Parameter { size: parameter.size, argument: argument.clone(), typed: parameter.pointee }
+        let Planner { uses, kernel, barred, .. } = *self;
+        Choice { candidate: site, prototype, uses, form, kernel, barred }.best()
+    }
+
+    /// Why a return value is nowhere to be read.
+    fn missing_return(&self, prototype: &Prototype) -> Option<MissingArgument> {
+        let why = match &prototype.result {
+            None => Missing::NoType,
+            // The context has one slot for it.
+            Some(result) if result.size > 8 => Missing::Unsupported,
+            Some(_) => return None,
+        };
+        let index = prototype.parameters.len();
+        Some(MissingArgument { index, name: "the return value".to_owned(), why })
+    }
+
+    /// The trampoline that a site takes for itself.
+    fn planned(&self, function: &Function, site: &Candidate, index: usize, mechanism: Mechanism) -> PlannedTrampoline {
+        let prototype = function.prototypes.get(site.prototype);
+        let machine = self.kernel.machine;
+        let parameters = prototype.into_iter().flat_map(|prototype| prototype.parameters.iter().zip(&site.arguments));
+        let parameters = parameters.map(|(parameter, argument)| trampoline::Parameter {
+            size: parameter.size,
+            argument: if mechanism.lacks_arguments() { Err(Missing::OptimisedOut) } else { argument.clone() },
+            typed: parameter.pointee,
         });
-        let mut planned = PlannedTrampoline {
+        let result = prototype.and_then(|prototype| prototype.result.as_ref());
+        let ret = result.filter(|_| mechanism.probe().is_exit()).map(|result| {
+            let shape = ParamShape { size: result.size, signed: result.signed, composite: result.composite };
+            let argument = abi_return(machine, shape);
+            trampoline::Parameter { size: result.size, argument, typed: result.pointee }
+        });
+        PlannedTrampoline {
             mechanism,
             inline: site.kind == SiteKind::Inline,
             parameters: parameters.collect(),
+            ret,
+            func: site.exact.filter(|_| mechanism.is_for_one()),
+            saved: None,
             displacement: function.displacement,
             sites: vec![index],
             insns: 0,
-        };
-        let spec = planned.spec(self.kernel, self.options.cookie, NO_MAP_YET, NO_MAP_YET);
-        let key = (mechanism, planned.inline, spec.key(self.uses).map_err(Reason::Refused)?);
+        }
+    }
+
+    fn key(&self, planned: &PlannedTrampoline) -> Result<ImageKey, Refusal> {
+        let key = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET).key(self.uses)?;
+        Ok((planned.mechanism, planned.inline, planned.func, key))
+    }
+
+    /// What a site would share with others through a tracing-multi link.
+    fn shared(&self, function: &Function, site: &Candidate, mechanism: Mechanism) -> Option<(Mechanism, ImageKey)> {
+        let many = mechanism.of_many().filter(|_| self.kernel.tracing_multi)?;
+        if self.barred.get(site.address, many).is_some() {
+            return None;
+        }
+        let planned = self.planned(function, site, 0, many);
+        let spec = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET);
+        trampoline::generate(self.program, self.uses, &spec).ok()?;
+        Some((many, self.key(&planned).ok()?))
+    }
+
+    fn count_together(&mut self, function: &Function, site: &Candidate, mechanism: Mechanism) {
+        if let Some((_, key)) = self.shared(function, site, mechanism) {
+            *self.together.entry(key).or_default() += 1;
+        }
+    }
+
+    /// Finds or makes the trampoline for a site.
+    fn attach(
+        &mut self,
+        function: &Function,
+        site: &Candidate,
+        index: usize,
+        best: Mechanism,
+    ) -> Result<(Mechanism, usize), Reason> {
+        let many = self.shared(function, site, best).filter(|(_, key)| self.together.get(key).is_some_and(|&n| n > 1));
+        let mechanism = many.map_or(best, |(many, _)| many);
+        let mut planned = self.planned(function, site, index, mechanism);
+        let key = self.key(&planned).map_err(Reason::Refused)?;
         if let Some(&known) = self.keys.get(&key) {
             if let Some(trampoline) = self.trampolines.get_mut(known) {
                 trampoline.sites.push(index);
             }
             return Ok((mechanism, known));
         }
+        let spec = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET);
+        let saved = spec.saved(self.uses).map_err(Reason::Refused)?;
         let image = trampoline::generate(self.program, self.uses, &spec).map_err(Reason::Refused)?;
-        planned.insns = image.insns.len();
+        (planned.saved, planned.insns) = (saved, image.insns.len());
         self.keys.insert(key, self.trampolines.len());
         self.trampolines.push(planned);
         Ok((mechanism, self.trampolines.len() - 1))

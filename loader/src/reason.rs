@@ -43,14 +43,24 @@ pub enum Reason {
     InModule(String),
     /// The kernel has no mechanism that could reach the site.
     NoMechanism,
+    /// A program that runs at the return, and an inlined copy: it has no return.
+    ExitOfInline,
+    /// A program that runs at the return: why no probe can be put on this one.
+    NoExit(&'static str),
+    /// The program reads the return value, and the compiler may have removed it from this copy.
+    ReturnRemoved,
+    /// The program may sleep, and only a real fentry or fexit program can.
+    Sleepable,
     /// The program cannot run there.
     Refused(Refusal),
     /// The kernel refused the probe.
     Kernel {
         /// The error's number.
         errno: i32,
-        /// What refused it: `kprobe`, `kprobe.multi`.
+        /// What refused it: `kprobe`, `kprobe.multi`, `fentry`, ...
         mechanism: &'static str,
+        /// What the verifier says of it, where it was asked.
+        said: Option<String>,
     },
 }
 
@@ -74,6 +84,10 @@ impl Reason {
             Reason::SymbolMismatch => "symbol_mismatch",
             Reason::InModule(_) => "in_module",
             Reason::NoMechanism => "no_mechanism",
+            Reason::ExitOfInline => "exit_of_inline",
+            Reason::NoExit(_) => "no_exit",
+            Reason::ReturnRemoved => "return_removed",
+            Reason::Sleepable => "sleepable",
             Reason::Refused(_) => "refused",
             Reason::Kernel { .. } => "kernel",
         }
@@ -91,6 +105,11 @@ impl Reason {
             }
             Reason::NoPrototype => Some("a program that reads no arguments can be attached"),
             Reason::NoMechanism => Some("a kernel with CONFIG_KPROBE_EVENTS is needed"),
+            Reason::ExitOfInline => {
+                Some("the policy best_effort attaches the other copies, and calls of these are missed")
+            }
+            Reason::ReturnRemoved => Some("a program that does not read the return value can be attached"),
+            Reason::Sleepable => Some("a program that does not sleep (without .s) can be attached"),
             _ => None,
         }
     }
@@ -123,8 +142,17 @@ impl fmt::Display for Reason {
             Reason::SymbolMismatch => f.write_str("the kernel has another symbol there than the site data"),
             Reason::InModule(module) => write!(f, "in module {module}: modules are not supported yet"),
             Reason::NoMechanism => f.write_str("this kernel has no kprobes"),
+            Reason::ExitOfInline => f.write_str("an inlined copy has no return that a probe could be put on"),
+            Reason::NoExit(why) => write!(f, "no probe can be put on its return: {why}"),
+            Reason::ReturnRemoved => {
+                f.write_str("the compiler may have removed the return value, which the program reads, from this copy")
+            }
+            Reason::Sleepable => f.write_str("sleepable programs cannot run at a kprobe"),
             Reason::Refused(refusal) => refusal.fmt(f),
-            Reason::Kernel { errno, mechanism } => match meaning(*errno) {
+            Reason::Kernel { mechanism, said: Some(said), .. } => {
+                write!(f, "the kernel refused the {mechanism}: {said}")
+            }
+            Reason::Kernel { errno, mechanism, said: None } => match meaning(*errno, mechanism) {
                 Some(meaning) => write!(f, "the kernel refused the {mechanism}: {meaning}"),
                 None => write!(f, "the kernel refused the {mechanism}: {}", std::io::Error::from_raw_os_error(*errno)),
             },
@@ -132,10 +160,21 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What an error's number means where a probe is refused (kernel/kprobes.c, kernel/trace/fprobe.c): the C library's words for
-/// it are about something else.
-fn meaning(errno: i32) -> Option<&'static str> {
+/// The kernel's own "not supported" (include/linux/errno.h), which user space has no name for.
+const ENOTSUPP: i32 = 524;
+
+/// What an error's number means where a probe is refused: the C library's words for it are about something else. Sources:
+/// kernel/kprobes.c, kernel/trace/fprobe.c; for fentry and its kin kernel/bpf/trampoline.c, kernel/trace/ftrace.c.
+fn meaning(errno: i32, mechanism: &str) -> Option<&'static str> {
+    let tracing = matches!(mechanism, "fentry" | "fexit" | "tracing-multi");
     match errno {
+        libc::EBUSY if tracing => {
+            Some("the function's entry is taken, by a live patch or another kind of program (EBUSY)")
+        }
+        libc::E2BIG if tracing => Some("the function has as many such programs as it can have (E2BIG)"),
+        ENOTSUPP => Some("the kernel's trampolines cannot carry this function's arguments (ENOTSUPP)"),
+        libc::ENOENT if tracing => Some("the kernel does not find the function by its name (ENOENT)"),
+        libc::EINVAL if tracing => Some("no such program may be there (EINVAL)"),
         libc::EILSEQ => Some("not at the start of an instruction (EILSEQ)"),
         libc::EINVAL => Some("no probe may be there (EINVAL)"),
         libc::ENOENT | libc::EADDRNOTAVAIL => Some("there is no such place (ENOENT)"),
@@ -151,9 +190,17 @@ mod tests {
 
     #[test]
     fn the_kernels_refusals_are_about_probes() {
-        let text = |errno| Reason::Kernel { errno, mechanism: "kprobe" }.to_string();
-        assert_eq!(text(libc::EILSEQ), "the kernel refused the kprobe: not at the start of an instruction (EILSEQ)");
-        assert!(text(libc::EOPNOTSUPP).starts_with("the kernel refused the kprobe: "));
+        let text = |errno, mechanism| Reason::Kernel { errno, mechanism, said: None }.to_string();
+        let kprobe = |errno| text(errno, "kprobe");
+        assert_eq!(kprobe(libc::EILSEQ), "the kernel refused the kprobe: not at the start of an instruction (EILSEQ)");
+        assert_eq!(kprobe(libc::EBUSY), "the kernel refused the kprobe: the place is in use (EBUSY)");
+        assert!(kprobe(libc::EOPNOTSUPP).starts_with("the kernel refused the kprobe: "));
+        for errno in [libc::EBUSY, libc::E2BIG, libc::ENOENT, libc::EINVAL] {
+            assert_ne!(text(errno, "fentry"), kprobe(errno).replace("kprobe", "fentry"), "{errno}");
+        }
+        let said =
+            Reason::Kernel { errno: libc::EINVAL, mechanism: "fentry", said: Some("foo is not sleepable".into()) };
+        assert_eq!(said.to_string(), "the kernel refused the fentry: foo is not sleepable");
     }
 
     #[test]

@@ -451,6 +451,10 @@ mod tests {
             kprobe_pmu: None,
             kprobe_multi: false,
             cookies: false,
+            fentry: false,
+            tracing_multi: false,
+            kprobe_session: None,
+            kretprobe: None,
             privileges: Privileges::default(),
         }
     }

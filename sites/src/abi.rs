@@ -47,6 +47,25 @@ pub fn abi_arguments(machine: Machine, parameters: &[ParamShape]) -> Vec<Argumen
         .collect()
 }
 
+/// Where a function leaves its return value: rax, or rax and rdx; x0, or x0 and x1.
+///
+/// # Errors
+/// A value of a type without size (`void`) is [`Missing::NoType`]; one of more than 16 bytes, which is left in memory that the
+/// caller names, is [`Missing::Unsupported`].
+pub fn abi_return(machine: Machine, shape: ParamShape) -> Argument {
+    // The DWARF numbers are the same: rax and rdx are 0 and 1, as x0 and x1 are.
+    let (first, second): (Register, Register) = match machine {
+        Machine::X86_64 | Machine::Aarch64 => (0, 1),
+    };
+    let at = match shape.size {
+        0 => return Err(Missing::NoType),
+        ..=8 => Location::Register(first),
+        ..=16 => Location::RegisterPair(first, second),
+        _ => return Err(Missing::Unsupported),
+    };
+    Ok(Located { size: shape.size, signed: shape.signed, at })
+}
+
 struct Allocation {
     machine: Machine,
     /// How many argument registers are taken.
@@ -151,6 +170,18 @@ mod tests {
         let mut shapes = vec![scalar(8); 7];
         shapes.push(scalar(16));
         assert_eq!(places(Machine::X86_64, &shapes).last().unwrap(), "*(rsp+24)");
+    }
+
+    #[test]
+    fn return_values() {
+        let place = |machine: Machine, shape| match abi_return(machine, shape) {
+            Ok(located) => located.display(machine).to_string(),
+            Err(missing) => missing.key().to_owned(),
+        };
+        let shapes = [scalar(0), scalar(4), scalar(8), structure(12), scalar(16), structure(24)];
+        let of = |machine: Machine| shapes.map(|shape| place(machine, shape));
+        assert_eq!(of(Machine::X86_64), ["no_type", "rax", "rax", "rax:rdx", "rax:rdx", "unsupported"]);
+        assert_eq!(of(Machine::Aarch64), ["no_type", "x0", "x0", "x0:x1", "x0:x1", "unsupported"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! One kprobe at an absolute address: a perf event of the `kprobe` source, and a BPF link on it.
+//! One kprobe or kretprobe at an absolute address: a perf event of the `kprobe` source, and a BPF link on it.
 //!
 //! `config1 = 0, config2 = address` names the place (kernel/trace/trace_event_perf.c, `perf_kprobe_init()`). The event is opened on one CPU,
 //! as libbpf does it: the probe itself is in the text, and the program runs on whichever CPU hits it. The link holds the event, so the
@@ -58,21 +58,22 @@ pub(super) fn link_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>) -> io::
     opened(unsafe { sys::bpf_link_create(program.as_raw_fd(), event.as_raw_fd(), sys::BPF_PERF_EVENT, &opts) })
 }
 
-/// Puts a kprobe on an address.
-fn attach(program: BorrowedFd<'_>, pmu: u32, address: u64) -> io::Result<OwnedFd> {
-    let event = open_event(pmu, 0, address)?;
+/// Puts a probe on an address.
+fn attach(program: BorrowedFd<'_>, pmu: u32, config: u64, address: u64) -> io::Result<OwnedFd> {
+    let event = open_event(pmu, config, address)?;
     link_event(program, event.as_fd())
 }
 
-/// Puts a kprobe on each address. Gives the links, and per refused address its index and the error.
+/// Puts a probe on each address; `config` is 0 for a kprobe, or has the event source's bit for a return. Gives the links, and per refused address its index and the error.
 pub(super) fn attach_each(
     program: BorrowedFd<'_>,
     pmu: u32,
+    config: u64,
     addresses: &[u64],
 ) -> (Vec<OwnedFd>, Vec<(usize, io::Error)>) {
     let (mut links, mut refused) = (Vec::new(), Vec::new());
     for (index, &address) in addresses.iter().enumerate() {
-        match attach(program, pmu, address) {
+        match attach(program, pmu, config, address) {
             Ok(link) => links.push(link),
             Err(error) => refused.push((index, error)),
         }

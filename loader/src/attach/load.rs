@@ -3,10 +3,14 @@
 //!
 //! A program is first loaded without a verifier log, which costs time, and once more with one if the kernel refuses it.
 
+use super::tracing_multi;
 use crate::insn::Insn;
+use crate::mechanism::Mechanism;
 use crate::object::{check, opened};
 use crate::program::{FuncInfo, LineInfo};
+use crate::trampoline::SavedMap;
 use libbpf_sys as sys;
+use siteseer_sites::btf::TypeId;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -61,11 +65,58 @@ pub(super) fn insn(insn: &sys::bpf_insn) -> Insn {
     Insn::new(insn.code, insn.dst_reg(), insn.src_reg(), insn.off, insn.imm)
 }
 
+/// What a program is loaded as.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kind {
+    program_type: sys::bpf_prog_type,
+    attach_type: sys::bpf_attach_type,
+    /// The kernel's FUNC that it is for; 0 for none.
+    func: TypeId,
+    flags: u32,
+}
+
+impl Kind {
+    /// What a mechanism takes.
+    pub(crate) fn of(mechanism: Mechanism, func: Option<TypeId>, sleepable: bool) -> Kind {
+        let attach_type = match mechanism {
+            Mechanism::Fentry => sys::BPF_TRACE_FENTRY,
+            Mechanism::Fexit => sys::BPF_TRACE_FEXIT,
+            Mechanism::TracingMulti => tracing_multi::FENTRY_MULTI,
+            Mechanism::TracingMultiExit => tracing_multi::FEXIT_MULTI,
+            Mechanism::KprobeMulti | Mechanism::KretprobeMulti => sys::BPF_TRACE_KPROBE_MULTI,
+            Mechanism::KprobeSession => sys::BPF_TRACE_KPROBE_SESSION,
+            Mechanism::Kprobe | Mechanism::Kretprobe => 0,
+        };
+        let tracing = mechanism.probe().is_tracing();
+        Kind {
+            program_type: if tracing { sys::BPF_PROG_TYPE_TRACING } else { sys::BPF_PROG_TYPE_KPROBE },
+            attach_type,
+            func: func.unwrap_or(0),
+            flags: if sleepable { sys::BPF_F_SLEEPABLE } else { 0 },
+        }
+    }
+
+    /// Whether, and with which words, the kernel refuses a program that does nothing too.
+    pub(crate) fn refuses_all(self) -> Option<Refused> {
+        const NOTHING: [Insn; 2] = [Insn::mov_imm(0, 0), Insn::exit()];
+        let request = Request {
+            name: "siteseer_probe",
+            gpl: true,
+            kind: self,
+            insns: &NOTHING,
+            func_info: &[],
+            line_info: &[],
+            btf: None,
+        };
+        request.load().err()
+    }
+}
+
 /// A program to load.
 pub(crate) struct Request<'a> {
     pub(crate) name: &'a str,
     pub(crate) gpl: bool,
-    pub(crate) attach_type: sys::bpf_attach_type,
+    pub(crate) kind: Kind,
     pub(crate) insns: &'a [Insn],
     pub(crate) func_info: &'a [FuncInfo],
     pub(crate) line_info: &'a [LineInfo],
@@ -80,7 +131,9 @@ impl Request<'_> {
         let licence = if self.gpl { c"GPL" } else { c"Proprietary" };
         let mut opts = sys::bpf_prog_load_opts {
             sz: size_of::<sys::bpf_prog_load_opts>() as sys::size_t,
-            expected_attach_type: self.attach_type,
+            expected_attach_type: self.kind.attach_type,
+            attach_btf_id: self.kind.func,
+            prog_flags: self.kind.flags,
             ..Default::default()
         };
         if let Some(btf) = self.btf {
@@ -100,7 +153,7 @@ impl Request<'_> {
         // SAFETY: every pointer has the length that goes with it, and lives through the call.
         opened(unsafe {
             sys::bpf_prog_load(
-                sys::BPF_PROG_TYPE_KPROBE,
+                self.kind.program_type,
                 name.as_ptr(),
                 licence.as_ptr(),
                 self.insns.as_ptr().cast(),
@@ -139,6 +192,26 @@ pub(crate) fn map(
 ) -> io::Result<OwnedFd> {
     // SAFETY: the name lives through the call; options may be absent.
     opened(unsafe { sys::bpf_map_create(kind, name.as_ptr(), key_size, value_size, entries, std::ptr::null()) })
+}
+
+/// Creates the map that keeps arguments from a function's entry to its return.
+pub(crate) fn saved_map(saved: &SavedMap) -> io::Result<OwnedFd> {
+    let opts = sys::bpf_map_create_opts {
+        sz: size_of::<sys::bpf_map_create_opts>() as sys::size_t,
+        map_flags: sys::BPF_F_NO_PREALLOC,
+        ..Default::default()
+    };
+    // SAFETY: the name and the options live through the call.
+    opened(unsafe {
+        sys::bpf_map_create(
+            sys::BPF_MAP_TYPE_HASH,
+            c"siteseer_saved".as_ptr(),
+            saved.key_size,
+            saved.value_size,
+            saved.max_entries,
+            &opts,
+        )
+    })
 }
 
 /// Sets an element of a map whose key and value have these sizes.

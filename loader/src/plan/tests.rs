@@ -74,6 +74,10 @@ fn kernel() -> Kernel {
         kprobe_pmu: Some(8),
         kprobe_multi: true,
         cookies: true,
+        fentry: false,
+        tracing_multi: false,
+        kprobe_session: None,
+        kretprobe: None,
         privileges: Privileges { bpf: true, perfmon: true, sys_admin: true },
     }
 }
@@ -141,7 +145,7 @@ fn reads(slots: &[i16]) -> UserProgram {
 
 fn plan_of(function: &Function, program: &UserProgram, policy: Policy) -> Result<Plan, PlanError> {
     let uses = crate::program::analyse(program).unwrap();
-    let options = PlanOptions { policy, ..PlanOptions::default() };
+    let options = PlanOptions { policy: Some(policy), ..PlanOptions::default() };
     plan(std::slice::from_ref(function), program, &uses, &kernel(), options)
 }
 

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Arming the sites of a trampoline, whatever its mechanism.
+
+use super::{fentry, kprobe, multi, tracefs, tracing_multi};
+use crate::function::Candidate;
+use crate::link::Link;
+use crate::mechanism::Mechanism;
+use crate::plan::{PlannedSite, PlannedTrampoline};
+use crate::target::Target;
+use libbpf_sys as sys;
+use siteseer_sites::btf::TypeId;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// From how many kprobes of one program on they are armed together.
+const MANY: usize = 5;
+
+/// `caller+0x12`.
+pub(super) fn place(site: &Candidate) -> String {
+    format!("{}+{:#x}", site.symbol, site.offset())
+}
+
+/// What is being attached.
+#[derive(Clone, Copy)]
+pub(super) struct Arm<'a> {
+    pub(super) target: &'a Target,
+    /// What `bpf_get_attach_cookie()` answers in a program that asks the kernel.
+    pub(super) cookie: u64,
+    /// Whether many kprobes may be armed together.
+    pub(super) bulk: bool,
+}
+
+impl Arm<'_> {
+    /// Arms the sites of the trampoline of a number. Gives the sites that could not be, by place in the list, and the errors.
+    pub(super) fn arm(
+        self,
+        nth: usize,
+        planned: &PlannedTrampoline,
+        sites: &[&PlannedSite],
+        link: &mut Link,
+    ) -> Vec<(usize, io::Error)> {
+        let addresses: Vec<u64> = sites.iter().map(|site| site.site.address).collect();
+        let Link { programs, armed, definitions, report, .. } = link;
+        let Some(program) = programs.get(nth).map(|program| program.as_fd()) else { return Vec::new() };
+        let each_refused = |error: io::Error| {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            (0..sites.len()).map(|nth| (nth, io::Error::from_raw_os_error(errno))).collect()
+        };
+        match planned.mechanism {
+            Mechanism::Fentry | Mechanism::Fexit => {
+                let exit = planned.mechanism == Mechanism::Fexit;
+                let attach_type = if exit { sys::BPF_TRACE_FEXIT } else { sys::BPF_TRACE_FENTRY };
+                match fentry::attach(program, attach_type, self.cookie) {
+                    Ok(link) => armed.push(link),
+                    Err(error) => return each_refused(error),
+                }
+                Vec::new()
+            }
+            Mechanism::TracingMulti | Mechanism::TracingMultiExit => {
+                let exit = planned.mechanism == Mechanism::TracingMultiExit;
+                let attach_type = if exit { tracing_multi::FEXIT_MULTI } else { tracing_multi::FENTRY_MULTI };
+                let functions: Option<Vec<TypeId>> = sites.iter().map(|site| site.site.exact).collect();
+                match tracing_multi::attach(program, attach_type, &functions.unwrap_or_default(), self.cookie) {
+                    Ok(link) => armed.push(link),
+                    Err(error) => return each_refused(error),
+                }
+                Vec::new()
+            }
+            Mechanism::KprobeMulti | Mechanism::KretprobeMulti | Mechanism::KprobeSession => {
+                let at = match planned.mechanism {
+                    Mechanism::KretprobeMulti => multi::At::Return,
+                    Mechanism::KprobeSession => multi::At::Both,
+                    _ => multi::At::Entry,
+                };
+                let (links, errors) = multi::attach(program, at, &addresses);
+                armed.extend(links);
+                errors
+            }
+            Mechanism::Kprobe => {
+                let mut left: Vec<usize> = (0..sites.len()).collect();
+                if self.bulk && sites.len() >= MANY {
+                    let places: Vec<tracefs::Place<'_>> = sites
+                        .iter()
+                        .map(|site| tracefs::Place {
+                            symbol: &site.site.symbol,
+                            offset: site.site.offset(),
+                            address: site.site.address,
+                        })
+                        .collect();
+                    let name = sites.first().and_then(|site| report.functions.get(site.function));
+                    let name = name.map_or_else(String::new, |function| function.name.clone());
+                    let outcome = tracefs::attach(program, &name, &places, self.target.symbols());
+                    armed.extend(outcome.links);
+                    definitions.extend(outcome.definitions);
+                    left = outcome.left;
+                }
+                let rest: Vec<u64> = left.iter().filter_map(|&index| addresses.get(index).copied()).collect();
+                let (links, errors) = self.each(program, 0, &rest);
+                armed.extend(links);
+                errors.into_iter().filter_map(|(nth, error)| Some((*left.get(nth)?, error))).collect()
+            }
+            Mechanism::Kretprobe => {
+                let config = self.target.kernel().kretprobe.map_or(0, |bit| 1 << bit);
+                let (links, errors) = self.each(program, config, &addresses);
+                armed.extend(links);
+                errors
+            }
+        }
+    }
+
+    fn each(
+        self,
+        program: BorrowedFd<'_>,
+        config: u64,
+        addresses: &[u64],
+    ) -> (Vec<std::os::fd::OwnedFd>, Vec<(usize, io::Error)>) {
+        let pmu = self.target.kernel().kprobe_pmu.unwrap_or(0);
+        kprobe::attach_each(program, pmu, config, addresses)
+    }
+}
+
+/// Whether an error is the kernel's answer about this one site, not about the process or the machine.
+pub(super) fn is_refusal(error: &io::Error, mechanism: Mechanism) -> bool {
+    match error.raw_os_error() {
+        // As many programs as a function may have.
+        Some(libc::E2BIG) => mechanism.probe().is_tracing(),
+        Some(libc::EPERM | libc::EACCES | libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EINTR | libc::ENOSYS)
+        | None => false,
+        Some(_) => true,
+    }
+}

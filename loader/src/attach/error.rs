@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Why a plan could not be carried out.
+
+use crate::mechanism::Mechanism;
+use crate::refusal::Refusal;
+use crate::section::Kind;
+use std::io;
+
+/// Why a plan could not be carried out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// The process may not.
+    #[error("attaching takes CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN): run as root")]
+    Privileges,
+    /// The program's section names no function, and none was given.
+    #[error("program {program}: SEC(\"{section}\") names no function, and none was given to attach to")]
+    NoFunction {
+        /// Name of the program.
+        program: String,
+        /// The section, without a function.
+        section: Kind,
+    },
+    /// `bpf_program__set_attach_target()` named a function of a BPF program.
+    #[error("program {program}: functions of BPF programs are not supported yet")]
+    BpfTarget {
+        /// Name of the program.
+        program: String,
+    },
+    /// `bpf_program__set_attach_target()` named a function that is not to be found any more.
+    #[error("program {program}: type {btf_id} of the kernel's BTF object {object} is no function")]
+    NoSuchType {
+        /// Name of the program.
+        program: String,
+        /// Id of the BTF object; 0 for that of the kernel's image.
+        object: u32,
+        /// Id of the type.
+        btf_id: u32,
+    },
+    /// More files would be needed than may be open.
+    #[error("{needed} files would have to be open, the limit is {limit} and cannot be raised: {error}")]
+    Files {
+        /// How many.
+        needed: u64,
+        /// The limit.
+        limit: u64,
+        /// What the system said when it was to be raised.
+        error: io::Error,
+    },
+    /// Arguments are read by helpers that the program's licence does not allow.
+    #[error(
+        "program {program} does not declare a GPL-compatible licence, and its arguments at {site} take helpers that \
+         only such programs may call (bpf_probe_read_kernel, bpf_rdonly_cast)"
+    )]
+    Licence {
+        /// Name of the program.
+        program: String,
+        /// One of the sites.
+        site: String,
+    },
+    /// A trampoline could not be generated, though the plan said it could.
+    #[error("the trampoline for {site}: {refusal}")]
+    Trampoline {
+        /// One of its sites.
+        site: String,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The kernel does not take the BTF of a trampoline.
+    #[error("the kernel refuses the BTF of the trampoline for {site}: {error}{}", tail(log))]
+    Btf {
+        /// One of its sites.
+        site: String,
+        /// The error.
+        error: io::Error,
+        /// The kernel's log.
+        log: String,
+    },
+    /// The verifier rejects a trampoline.
+    #[error("the kernel rejects program {program} in the trampoline for {site}: {error}{}", tail(log))]
+    Verifier {
+        /// Name of the program.
+        program: String,
+        /// One of the trampoline's sites.
+        site: String,
+        /// The error.
+        error: io::Error,
+        /// The whole log.
+        log: String,
+    },
+    /// A map could not be made or filled.
+    #[error("the map of {what}: {error}")]
+    Map {
+        /// What it holds.
+        what: &'static str,
+        /// The error.
+        error: io::Error,
+    },
+    /// A site could not be armed for a reason that is not the site's.
+    #[error("{mechanism} at {site}: {error}")]
+    Arm {
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// The site.
+        site: String,
+        /// The error.
+        error: io::Error,
+    },
+}
+
+/// The end of a log: what matters comes last.
+fn tail(log: &str) -> String {
+    const LINES: usize = 30;
+    let lines: Vec<&str> = log.trim_end().lines().collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let from = lines.len().saturating_sub(LINES);
+    let cut = if from > 0 { "  [...]\n" } else { "" };
+    format!("\n{cut}  {}", lines[from..].join("\n  "))
+}

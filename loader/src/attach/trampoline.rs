@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Loading the trampolines of a plan.
+//!
+//! A fentry or fexit program is loaded for one function, and the kernel may refuse it for what the function is (not sleepable,
+//! a prototype that its trampolines cannot carry) or for what the program does. The first is the site's affair, the second
+//! the program's. They are told apart by loading an empty program in its place.
+
+use super::arm::place;
+use super::{AttachError, load};
+use crate::kernel::Kernel;
+use crate::link::Link;
+use crate::plan::{Maps, Plan, PlannedTrampoline};
+use crate::program::{UserProgram, Uses};
+use crate::reason::Reason;
+use crate::trampoline;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// Why a program was not loaded.
+pub(super) enum Unloaded {
+    /// By this mechanism it cannot be had at its sites.
+    There(Reason),
+    /// At all.
+    AtAll(AttachError),
+}
+
+impl From<AttachError> for Unloaded {
+    fn from(error: AttachError) -> Unloaded {
+        Unloaded::AtAll(error)
+    }
+}
+
+/// Loads trampolines of one program.
+pub(super) struct Loader<'a> {
+    pub(super) user: &'a UserProgram,
+    pub(super) uses: &'a Uses,
+    pub(super) gpl: bool,
+    pub(super) kernel: &'a Kernel,
+    pub(super) cookie: u64,
+    pub(super) sleepable: bool,
+    /// Whether it may be run as a KPROBE program everywhere, if the kernel does not take it as a TRACING program.
+    pub(super) can_do_without: bool,
+    /// The BTF that was loaded last: mostly that of the next one, too.
+    pub(super) btf: Option<(Vec<u8>, OwnedFd)>,
+}
+
+impl Loader<'_> {
+    /// Loads a trampoline's program.
+    pub(super) fn load(&mut self, planned: &PlannedTrampoline, plan: &Plan, link: &Link) -> Result<OwnedFd, Unloaded> {
+        let first = planned.sites.first().and_then(|&index| plan.sites.get(index));
+        let site = || first.map(|site| place(&site.site)).unwrap_or_default();
+        let saved = planned.saved.map(|saved| load::saved_map(&saved)).transpose();
+        // The program holds the map from when it is loaded.
+        let saved = saved.map_err(|error| AttachError::Map { what: "calls that have not returned", error })?;
+        let maps = Maps {
+            sites: link.site_map.as_ref().map(AsRawFd::as_raw_fd),
+            faults: Some(link.fault_map.as_raw_fd()),
+            saved: saved.as_ref().map(AsRawFd::as_raw_fd),
+        };
+        let spec = planned.spec(self.kernel, self.cookie, maps);
+        let image = trampoline::generate(self.user, self.uses, &spec)
+            .map_err(|refusal| AttachError::Trampoline { site: site(), refusal })?;
+        if image.gpl_only && !self.gpl {
+            return Err(AttachError::Licence { program: self.user.name.clone(), site: site() }.into());
+        }
+        if let Some(data) = &image.btf
+            && self.btf.as_ref().is_none_or(|(loaded, _)| loaded != data)
+        {
+            let fd = load::btf(data).map_err(|refused| AttachError::Btf {
+                site: site(),
+                error: refused.error,
+                log: refused.log,
+            })?;
+            self.btf = Some((data.clone(), fd));
+        }
+        let kind = load::Kind::of(planned.mechanism, planned.func, self.sleepable);
+        let request = load::Request {
+            name: &self.user.name,
+            gpl: self.gpl,
+            kind,
+            insns: &image.insns,
+            func_info: &image.func_info,
+            line_info: &image.line_info,
+            btf: image.btf.as_ref().and(self.btf.as_ref()).map(|(_, fd)| fd.as_fd()),
+        };
+        let refused = match request.load() {
+            Ok(program) => return Ok(program),
+            Err(refused) => refused,
+        };
+        let verifier = |refused: load::Refused| AttachError::Verifier {
+            program: self.user.name.clone(),
+            site: site(),
+            error: refused.error,
+            log: refused.log,
+        };
+        if !planned.mechanism.probe().is_tracing() {
+            return Err(verifier(refused).into());
+        }
+        // Whose fault it is, an empty program tells: what the kernel does not load for that function either.
+        let mechanism = planned.mechanism.word();
+        match kind.refuses_all() {
+            Some(target) => {
+                let errno = target.error.raw_os_error().unwrap_or(libc::EIO);
+                let said = last_line(&target.log);
+                Err(Unloaded::There(Reason::Kernel { errno, mechanism, said }))
+            }
+            // Another mechanism asks less of the program: it returns what it likes, its pointers are trusted no further.
+            None if self.can_do_without || planned.func.is_none() => {
+                let errno = refused.error.raw_os_error().unwrap_or(libc::EIO);
+                Err(Unloaded::There(Reason::Kernel { errno, mechanism, said: last_line(&refused.log) }))
+            }
+            None => Err(verifier(refused).into()),
+        }
+    }
+}
+
+/// The last line of a verifier's log that is about the program or its target.
+fn last_line(log: &str) -> Option<String> {
+    let lines = log.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.filter(|line| !line.starts_with("processed ")).next_back().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_says_why() {
+        let log = "do_nanosleep is not sleepable\nprocessed 0 insns (limit 1000000) max_states_per_insn 0\n\n";
+        assert_eq!(last_line(log).as_deref(), Some("do_nanosleep is not sleepable"));
+        assert_eq!(last_line("\n"), None);
+    }
+}

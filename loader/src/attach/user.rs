@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What libbpf keeps of a program, as the analysis takes it, and the function that it was told to attach to.
+
+use super::{AttachError, load};
+use crate::kernel::Kernel;
+use crate::object::{Loaded, btf_data, btf_name};
+use crate::program::{FuncInfo, LineInfo, UserProgram};
+use crate::section::{Told, Wanted};
+use siteseer_sites::btf::{Btf, Kind, Type};
+use std::collections::BTreeMap;
+
+/// What libbpf keeps of a program, as the analysis takes it.
+pub(super) fn user_program(loaded: Loaded<'_>, kernel: &Kernel) -> UserProgram {
+    let insns: Vec<_> = loaded.insns.iter().map(load::insn).collect();
+    let kernel_btf = kernel.btf.as_deref().and_then(|data| Btf::parse(data).ok());
+    let parameters = |id: i32| {
+        let btf = kernel_btf.as_ref()?;
+        let func = btf.ty(u32::try_from(id).ok()?).filter(|ty| ty.kind() == Kind::Func)?;
+        u8::try_from(btf.ty(func.target()?)?.params().len()).ok()
+    };
+    let kfuncs = insns.iter().filter(|insn| insn.is_kfunc_call() && insn.off == 0);
+    let kfunc_arguments: BTreeMap<i32, u8> =
+        kfuncs.filter_map(|insn| Some((insn.imm, parameters(insn.imm)?))).collect();
+    UserProgram {
+        name: loaded.name,
+        func_info: loaded
+            .func_info
+            .iter()
+            .map(|info| FuncInfo { insn_off: info.insn_off, type_id: info.type_id })
+            .collect(),
+        line_info: loaded
+            .line_info
+            .iter()
+            .map(|info| LineInfo {
+                insn_off: info.insn_off,
+                file_name_off: info.file_name_off,
+                line_off: info.line_off,
+                line_col: info.line_col,
+            })
+            .collect(),
+        btf: loaded.btf,
+        exit: loaded.form.kind.is_exit(),
+        kfunc_arguments,
+        insns,
+    }
+}
+
+/// The function that `bpf_program__set_attach_target()` named, if it was called: it comes before the section's.
+pub(super) fn told_function(name: &str, told: Told, kernel: &Kernel) -> Result<Option<Wanted>, AttachError> {
+    let (object, btf_id) = match told {
+        Told::Nothing => return Ok(None),
+        Told::Program { .. } => return Err(AttachError::BpfTarget { program: name.to_owned() }),
+        Told::Kernel { object, btf_id } => (object, btf_id),
+    };
+    let base = kernel.btf.as_deref().and_then(|data| Btf::parse(data).ok());
+    let function = |ty: Type<'_>| (ty.kind() == Kind::Func).then(|| ty.name().to_owned());
+    let found = base.and_then(|base| {
+        if object == 0 {
+            return Some(Wanted { module: None, function: Some(base.ty(btf_id).and_then(function)?) });
+        }
+        let module = btf_name(object).ok().filter(|module| module != "vmlinux");
+        let function = match &module {
+            None => base.ty(btf_id).and_then(function)?,
+            Some(_) => {
+                let data = btf_data(object).ok()?;
+                Btf::parse_split(&data, &base).ok()?.ty(btf_id).and_then(function)?
+            }
+        };
+        Some(Wanted { module, function: Some(function) })
+    });
+    match found {
+        Some(wanted) => Ok(Some(wanted)),
+        None => Err(AttachError::NoSuchType { program: name.to_owned(), object, btf_id }),
+    }
+}
