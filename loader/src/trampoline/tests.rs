@@ -3,6 +3,7 @@
 //! the kernel's verifier.
 
 mod execution;
+mod exits;
 mod listings;
 mod robustness;
 mod soundness;

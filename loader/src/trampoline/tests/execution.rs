@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use siteseer_sites::evaluate::evaluate;
 use siteseer_sites::location::Computed;
 
-fn word() -> impl Strategy<Value = u64> {
+pub(super) fn word() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
         0u64..70,
@@ -95,7 +95,7 @@ fn slot_program() -> impl Strategy<Value = Box<[Op]>> {
     })
 }
 
-fn parameter() -> impl Strategy<Value = Parameter> {
+pub(super) fn parameter() -> impl Strategy<Value = Parameter> {
     let size = prop::sample::select(vec![1u32, 2, 3, 4, 4, 5, 6, 7, 8, 8, 8, 8, 9, 12, 15, 16, 20, 24]);
     (size, any::<bool>(), any::<bool>()).prop_flat_map(|(size, signed, pointer)| {
         let slots = size.div_ceil(8) as usize;
@@ -126,24 +126,24 @@ fn parameter() -> impl Strategy<Value = Parameter> {
 }
 
 #[derive(Debug, Clone)]
-struct Case {
-    parameters: Vec<Parameter>,
-    registers: Vec<u64>,
-    memory: Memory,
+pub(super) struct Case {
+    pub(super) parameters: Vec<Parameter>,
+    pub(super) registers: Vec<u64>,
+    pub(super) memory: Memory,
 }
 
 impl Case {
-    fn register(&self, number: u16) -> u64 {
+    pub(super) fn register(&self, number: u16) -> u64 {
         self.registers[usize::from(number)]
     }
 
-    fn expected(&self, located: &Located, displacement: u64) -> Option<Vec<u64>> {
+    pub(super) fn expected(&self, located: &Located, displacement: u64) -> Option<Vec<u64>> {
         let mut memory = |address: u64, buffer: &mut [u8]| self.memory.read(address, buffer);
         evaluate(located, &|r| self.register(r), &mut memory, displacement)
     }
 }
 
-fn case() -> impl Strategy<Value = Case> {
+pub(super) fn case() -> impl Strategy<Value = Case> {
     let memory =
         (any::<u64>(), prop::sample::select(vec![0u64, 0, 40])).prop_map(|(seed, absent)| Memory { seed, absent });
     (prop::collection::vec(parameter(), 1..5), prop::collection::vec(word(), 17), memory)

@@ -169,6 +169,58 @@ fn func_arg_helpers_are_emulated() {
     insta::assert_snapshot!(listing(&user(insns), &spec(&parameters)));
 }
 
+/// A function's parameters and return value, two of them typed pointers, and a program that reads them all.
+fn at_the_exit(probe: Probe) -> String {
+    let parameters = [
+        typed(Location::Register(5), 137),
+        located(4, true, Location::Register(4)),
+        located(8, false, Location::Constant(3)),
+        located(8, false, Location::Memory(7, 8)),
+    ];
+    let ret = Parameter { typed: Some(138), ..located(8, false, Location::Register(0)) };
+    let program = UserProgram { exit: probe.is_exit(), ..copier(0..if probe.is_exit() { 5 } else { 4 }) };
+    listing(&program, &Spec { probe, inline: false, ret: Some(&ret), ..spec(&parameters) })
+}
+
+#[test]
+fn session() {
+    insta::assert_snapshot!(at_the_exit(Probe::Session));
+}
+
+#[test]
+fn session_with_one_word() {
+    let parameters = [located(4, false, Location::Register(5)), missing(8)];
+    let ret = located(1, false, Location::Register(0));
+    let program = UserProgram { exit: true, ..copier([0, 2]) };
+    let spec = Spec { probe: Probe::Session, inline: false, ret: Some(&ret), ..spec(&parameters) };
+    insta::assert_snapshot!(listing(&program, &spec));
+}
+
+#[test]
+fn tracing_multi() {
+    insta::assert_snapshot!(at_the_exit(Probe::TracingMulti));
+}
+
+#[test]
+fn tracing_multi_exit() {
+    insta::assert_snapshot!(at_the_exit(Probe::TracingMultiExit));
+}
+
+#[test]
+fn fexit_leaves_the_program_as_it_is() {
+    let listing = at_the_exit(Probe::Fexit);
+    assert_eq!(listing, insn::listing(&copier(0..5).insns));
+}
+
+#[test]
+fn kretprobe_on_arm64() {
+    let ret = located(16, false, Location::RegisterPair(0, 1));
+    let program = UserProgram { exit: true, ..copier(1..3) };
+    let parameters = [missing(8)];
+    let spec = Spec { machine: Machine::Aarch64, probe: Probe::Kretprobe, ret: Some(&ret), ..spec(&parameters) };
+    insta::assert_snapshot!(listing(&program, &spec));
+}
+
 #[test]
 fn only_what_is_read_is_gathered() {
     let image = |other, slot| {

@@ -93,14 +93,25 @@ proptest! {
     fn any_program_with_any_locations(
         mut insns in prop::collection::vec(instruction(), 0..30),
         parameters in prop::collection::vec(parameter(), 0..6),
-        probe in prop::sample::select(vec![Probe::Kprobe, Probe::KprobeMulti, Probe::Fentry]),
+        probe in prop::sample::select(vec![
+            Probe::Kprobe,
+            Probe::KprobeMulti,
+            Probe::Fentry,
+            Probe::Fexit,
+            Probe::TracingMulti,
+            Probe::TracingMultiExit,
+            Probe::Kretprobe,
+            Probe::Session,
+        ]),
+        ret in prop::option::of(parameter()),
         arm: bool,
         inline: bool,
     ) {
         insns.extend([Insn::mov_imm(0, 0), Insn::exit()]);
         let machine = if arm { Machine::Aarch64 } else { Machine::X86_64 };
-        let spec = Spec { probe, machine, inline, ..spec(&parameters) };
-        if let Ok(image) = generated(&user(insns), &spec) {
+        let spec = Spec { probe, machine, inline, ret: ret.as_ref(), ..spec(&parameters) };
+        let program = UserProgram { exit: probe.is_exit(), ..user(insns) };
+        if let Ok(image) = generated(&program, &spec) {
             prop_assert!(well_formed(&image.insns), "{}", image.listing());
             prop_assert!(image.stack <= 512);
         }

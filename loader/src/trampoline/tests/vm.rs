@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Runs images in rbpf, a user-space BPF machine, with helpers that stand for the kernel's.
 //!
+//! What the kernel keeps from one run to the next (a session's cookie, a map) is in [`Kernel`].
+//!
 //! rbpf lacks kfunc calls and atomic addition, and panics where negation overflows: single instructions that do
 //! the same are put in their place. It does not destroy r1 to r5 at calls, so that is checked separately
 //! ([`stale_register`]).
@@ -10,10 +12,17 @@ use crate::helper;
 use crate::insn::{Alu, Width, class, mode};
 use siteseer_sites::machine::Register;
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 const CAST: u32 = 0x7000_0000;
 const COUNT: u32 = 0x7000_0001;
+const IS_RETURN: u32 = 0x7000_0002;
+const COOKIE: u32 = 0x7000_0003;
+/// The kfuncs' ids and the maps' descriptors in [`spec`].
+const CAST_ID: i32 = 4242;
+const IS_RETURN_ID: i32 = 4243;
+const COOKIE_ID: i32 = 4244;
+const SAVED_MAP: u64 = 7;
 
 /// Memory in which some pages cannot be read, and each byte is a function of its address.
 #[derive(Debug, Clone, Copy)]
@@ -58,21 +67,39 @@ pub(super) struct Trace {
     pub(super) returned: Option<u64>,
 }
 
+/// What the kernel knows of a call, and keeps between its entry and its return.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Kernel {
+    /// Whether the program runs at the return.
+    pub(super) at_return: bool,
+    /// The session cookie of the call. Its address is what tells calls in flight apart.
+    pub(super) cookie: Box<u64>,
+    /// The map of saved arguments, and how many calls it has room for.
+    pub(super) saved: BTreeMap<u64, Box<[u8]>>,
+    pub(super) room: usize,
+    pub(super) value_size: usize,
+    /// The arguments and the return value as a BPF trampoline of the kernel's takes them from registers.
+    pub(super) slots: Vec<u64>,
+    pub(super) result: Option<u64>,
+    /// Address of the function.
+    pub(super) function: u64,
+}
+
 struct World {
     memory: Memory,
+    kernel: Kernel,
     trace: Trace,
     /// What helper 7 returns, one after the other.
     numbers: VecDeque<u64>,
 }
 
 thread_local! {
-    static WORLD: RefCell<World> = const {
-        RefCell::new(World {
-            memory: Memory { seed: 0, absent: 0 },
-            trace: Trace { recorded: Vec::new(), lost: 0, casts: Vec::new(), keys: Vec::new(), returned: None },
-            numbers: VecDeque::new(),
-        })
-    };
+    static WORLD: RefCell<World> = RefCell::new(World {
+        memory: Memory { seed: 0, absent: 0 },
+        kernel: Kernel::default(),
+        trace: Trace::default(),
+        numbers: VecDeque::new(),
+    });
 }
 
 fn record(a: u64, b: u64, _: u64, _: u64, _: u64) -> u64 {
@@ -96,11 +123,75 @@ fn probe_read(to: u64, size: u64, from: u64, _: u64, _: u64) -> u64 {
     if read { 0 } else { -14i64 as u64 }
 }
 
-fn lookup(_: u64, key: u64, _: u64, _: u64, _: u64) -> u64 {
+fn saved_key(key: u64) -> u64 {
+    // SAFETY: the keys of the map of saved arguments are u64s on the machine's stack.
+    unsafe { (key as *const u64).read_unaligned() }
+}
+
+fn lookup(map: u64, key: u64, _: u64, _: u64, _: u64) -> u64 {
+    if map == SAVED_MAP {
+        let element = |world: &World| world.kernel.saved.get(&saved_key(key)).map(|value| value.as_ptr() as u64);
+        return WORLD.with_borrow(element).unwrap_or(0);
+    }
     // SAFETY: keys are u64s or u32s on the machine's stack, which is larger than the read.
     let key = unsafe { (key as *const u32).read_unaligned() };
     WORLD.with_borrow_mut(|world| world.trace.keys.push(u64::from(key)));
     1
+}
+
+fn update(map: u64, key: u64, value: u64, _: u64, _: u64) -> u64 {
+    assert_eq!(map, SAVED_MAP);
+    WORLD.with_borrow_mut(|world| {
+        let kernel = &mut world.kernel;
+        let key = saved_key(key);
+        if !kernel.saved.contains_key(&key) && kernel.saved.len() >= kernel.room {
+            return -7i64 as u64;
+        }
+        let mut element = vec![0; kernel.value_size].into_boxed_slice();
+        // SAFETY: the generated code passes a place in the machine's stack that is as large as the map's value; that it
+        // is comes from the same layout, and is part of what is tested.
+        unsafe { std::ptr::copy_nonoverlapping(value as *const u8, element.as_mut_ptr(), kernel.value_size) };
+        kernel.saved.insert(key, element);
+        0
+    })
+}
+
+fn delete(map: u64, key: u64, _: u64, _: u64, _: u64) -> u64 {
+    assert_eq!(map, SAVED_MAP);
+    let removed = WORLD.with_borrow_mut(|world| world.kernel.saved.remove(&saved_key(key)));
+    if removed.is_some() { 0 } else { -2i64 as u64 }
+}
+
+fn give(value: Option<u64>, to: u64, error: i64) -> u64 {
+    match value {
+        Some(value) => {
+            // SAFETY: the generated code passes the address of a word of the machine's stack.
+            unsafe { (to as *mut u64).write_unaligned(value) };
+            0
+        }
+        None => error as u64,
+    }
+}
+
+fn func_arg(_: u64, slot: u64, to: u64, _: u64, _: u64) -> u64 {
+    give(WORLD.with_borrow(|world| world.kernel.slots.get(slot as u32 as usize).copied()), to, -22)
+}
+
+fn func_ret(_: u64, to: u64, _: u64, _: u64, _: u64) -> u64 {
+    give(WORLD.with_borrow(|world| world.kernel.result), to, -95)
+}
+
+fn func_ip(_: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
+    WORLD.with_borrow(|world| world.kernel.function)
+}
+
+/// A bool in the low 8 bits of a register whose other bits mean nothing.
+fn is_return(_: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
+    0x5555_5500 | WORLD.with_borrow(|world| u64::from(world.kernel.at_return))
+}
+
+fn cookie(_: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
+    WORLD.with_borrow(|world| std::ptr::from_ref::<u64>(&world.kernel.cookie) as u64)
 }
 
 fn cast(pointer: u64, type_id: u64, _: u64, _: u64, _: u64) -> u64 {
@@ -117,8 +208,23 @@ fn count(_: u64, by: u64, _: u64, _: u64, _: u64) -> u64 {
 
 /// Runs instructions with a context, which is in r1.
 pub(super) fn run(insns: &[Insn], context: &mut [u8], memory: Memory, numbers: &[u64]) -> Trace {
+    run_in(&mut Kernel::default(), insns, context, memory, numbers)
+}
+
+/// The same in a kernel that remembers.
+pub(super) fn run_in(
+    kernel: &mut Kernel,
+    insns: &[Insn],
+    context: &mut [u8],
+    memory: Memory,
+    numbers: &[u64],
+) -> Trace {
+    let cookie_address = std::ptr::from_ref::<u64>(&kernel.cookie) as u64;
+    let elements = kernel.saved.values().map(|value| (value.as_ptr() as u64, value.len() as u64));
+    let readable: Vec<(u64, u64)> = elements.chain([(cookie_address, 8)]).collect();
     WORLD.with_borrow_mut(|world| {
-        *world = World { memory, trace: Trace::default(), numbers: numbers.iter().copied().collect() };
+        let numbers = numbers.iter().copied().collect();
+        *world = World { memory, kernel: std::mem::take(kernel), trace: Trace::default(), numbers };
     });
     // rbpf's stack is zeroed; the kernel's is not.
     let garbage = (1..=32i16).map(|word| Insn::store_imm(Width::D, 10, -8 * word, 0x6b6b_6b6b));
@@ -128,11 +234,21 @@ pub(super) fn run(insns: &[Insn], context: &mut [u8], memory: Memory, numbers: &
         Ok(machine) => machine,
         Err(error) => panic!("rbpf refuses the program: {error:?}\n{}", insn::listing(&insns)),
     };
-    let helpers: [(u32, rbpf::Helper); 6] = [
+    for (start, length) in readable {
+        machine.register_allowed_memory(start..start + length);
+    }
+    let helpers: [(u32, rbpf::Helper); 13] = [
         (6, record),
         (7, number),
         (helper::PROBE_READ_KERNEL, probe_read),
         (helper::MAP_LOOKUP_ELEM, lookup),
+        (helper::MAP_UPDATE_ELEM, update),
+        (helper::MAP_DELETE_ELEM, delete),
+        (helper::GET_FUNC_ARG, func_arg),
+        (helper::GET_FUNC_RET, func_ret),
+        (helper::GET_FUNC_IP, func_ip),
+        (IS_RETURN, is_return),
+        (COOKIE, cookie),
         (CAST, cast),
         (COUNT, count),
     ];
@@ -140,12 +256,19 @@ pub(super) fn run(insns: &[Insn], context: &mut [u8], memory: Memory, numbers: &
         machine.register_helper(id, function).expect("rbpf takes any helper");
     }
     let returned = machine.execute_program(context).ok();
-    WORLD.with_borrow_mut(|world| Trace { returned, ..std::mem::take(&mut world.trace) })
+    WORLD.with_borrow_mut(|world| {
+        *kernel = std::mem::take(&mut world.kernel);
+        Trace { returned, ..std::mem::take(&mut world.trace) }
+    })
 }
 
 fn stand_in(insn: Insn) -> Insn {
     if insn.is_kfunc_call() {
-        return Insn::call(CAST);
+        return Insn::call(match insn.imm {
+            IS_RETURN_ID => IS_RETURN,
+            COOKIE_ID => COOKIE,
+            _ => CAST,
+        });
     }
     if insn.class() == class::STX && insn.mode() == mode::ATOMIC {
         return Insn::call(COUNT);
@@ -221,7 +344,7 @@ fn effects(insn: Insn) -> (u16, u16, u16) {
         _ if insn.is_call() => {
             let arguments = match insn.helper() {
                 Some(id) => helper::arguments(id),
-                None if insn.is_kfunc_call() => 2,
+                None if insn.is_kfunc_call() && insn.imm == CAST_ID => 2,
                 None => 1,
             };
             // bpf_trace_printk stands for recording two numbers.
