@@ -25,6 +25,8 @@ const MAX_DEPTH: usize = 8;
 /// Argument tuples of one function after which numbers, then all offsets, are no longer told apart.
 const MAX_NUMBERS: u32 = 32;
 const MAX_TUPLES: u32 = 64;
+/// The register through which a function of more than five parameters passes the rest (`BPF_REG_PARAMS`).
+const STACK_ARGUMENTS: u8 = 11;
 /// The verifier's rounding of a frame's size where a JIT compiler is used, as on all kernels that matter.
 const FRAME_ROUNDING: u32 = 16;
 
@@ -41,6 +43,7 @@ pub(super) fn analyse(program: &UserProgram) -> Result<Uses, Refusal> {
         calls: BTreeSet::new(),
         helpers: BTreeSet::new(),
         kfuncs: BTreeSet::new(),
+        has_callbacks: program.insns.iter().any(|insn| insn.is_subprogram_address()),
         escaped: false,
         steps: 0,
         uses: Uses::default(),
@@ -65,6 +68,9 @@ fn validate(program: &UserProgram) -> Result<BTreeSet<usize>, Refusal> {
     let mut halves = BTreeSet::new();
     let mut at = 0;
     while let Some(insn) = insns.get(at) {
+        if insn.dst() == STACK_ARGUMENTS || (insn.src() == STACK_ARGUMENTS && !insn.is_load64()) {
+            return malformed(at, "passes arguments on the stack, which is not supported");
+        }
         if insn.dst() > 10 || (insn.src() > 10 && !insn.is_load64()) {
             return malformed(at, "there is no such register");
         }
@@ -115,6 +121,8 @@ struct Analysis<'p> {
     calls: BTreeSet<(usize, usize)>,
     helpers: BTreeSet<(usize, u32)>,
     kfuncs: BTreeSet<(usize, i32)>,
+    /// Whether the address of a function is taken anywhere.
+    has_callbacks: bool,
     escaped: bool,
     steps: u32,
     uses: Uses,
@@ -445,7 +453,9 @@ impl Analysis<'_> {
             self.note_depth(function, offset);
         }
         let sees_frame = arguments.iter().any(|argument| !argument.stack.is_none());
-        let runs_code = insn.helper().is_none_or(helper::runs_callback);
+        // A kernel function can run only what it was given the address of.
+        let runs_code =
+            if insn.is_kfunc_call() { self.has_callbacks } else { insn.helper().is_none_or(helper::runs_callback) };
         if sees_frame && runs_code && state.frame_holds_context() {
             self.escape();
         }
