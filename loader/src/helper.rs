@@ -75,8 +75,9 @@ pub const SLEEPS: &str = "it may sleep, and a kprobe cannot";
 /// Why a program is not run by a tracing-multi link if it asks for a stack trace.
 pub const DEEPER_STACK_TRACE: &str =
     "the trampoline of a tracing-multi program would be a frame more in it than under fentry";
-/// Why a program is not run by a kprobe session if it asks for a stack trace: on many kernels the registers of a
-/// session's return lack the instruction pointer (`return_to_handler` in arch/x86/kernel/ftrace_64.S).
+/// Why a program is not run by a kprobe session if it asks for a stack trace: what `return_to_handler`
+/// (arch/x86/kernel/ftrace_64.S) puts into the registers of a session's return changed from version to version, and only
+/// late was it what an unwinder needs.
 pub const NO_STACK_TRACE: &str =
     "the registers that a kprobe session has at the return make no stack trace on every kernel";
 

@@ -70,8 +70,8 @@
 //! # Which helpers
 //! A helper that only programs of type TRACING may call is refused where a kprobe runs the program; so is one that may
 //! sleep. A stack trace is refused where it would not be the one that fentry gives: in a kprobe session, whose
-//! registers at the return have no instruction pointer on many kernels, and under tracing-multi, where the trampoline is
-//! a frame of it. A tail call leaves the trampoline, and its target finds the context that the kernel gives: only under real
+//! registers at the return do not lead to the caller on many kernels, and under tracing-multi, where the trampoline is a
+//! frame of it. A tail call leaves the trampoline, and its target finds the context that the kernel gives: only under real
 //! fentry and fexit is that the one which the program had.
 //!
 //! # Limits
