@@ -70,6 +70,11 @@ impl Reason {
         matches!(self, Reason::Unprobeable(why) if why.is_dead())
     }
 
+    /// Whether it stands against kprobes only, so that what goes by ftrace can still be there.
+    pub(crate) fn is_about_kprobes(&self) -> bool {
+        matches!(self, Reason::Blacklisted | Reason::Unprobeable(Unprobeable::Blacklisted))
+    }
+
     /// A stable identifier for machines, and what reports count by.
     pub fn key(&self) -> &'static str {
         match self {
