@@ -33,6 +33,7 @@ pub struct Verdict {
 pub fn cases() -> Vec<Case> {
     let mut all = crate::truth::cases();
     all.extend(crate::typed::cases());
+    all.extend(crate::fentry::cases());
     all.extend(crate::refusals::cases());
     all.extend(crate::trampolines::cases());
     all

@@ -9,6 +9,7 @@ pub mod calls;
 pub mod case;
 pub mod demo;
 pub mod differential;
+pub mod fentry;
 pub mod refusals;
 pub mod trampolines;
 pub mod truth;
