@@ -25,8 +25,9 @@ pub use error::AttachError;
 pub use tracefs::clean;
 pub(crate) use tracefs::{Definition, remove_all};
 
+use crate::declared::Declared;
 use crate::error::Error;
-use crate::function::Function;
+use crate::function::{Function, Selection};
 use crate::link::Link;
 use crate::mechanism::{Barred, Mechanism};
 use crate::object::Program;
@@ -45,13 +46,14 @@ pub struct Attach<'t> {
     target: &'t Target,
     options: PlanOptions,
     functions: Vec<String>,
+    file: Option<String>,
     bulk: bool,
 }
 
 impl<'t> Attach<'t> {
     /// To the function that the program's section names, under the section's policy ([`Policy::of`]).
     pub fn new(target: &'t Target) -> Attach<'t> {
-        Attach { target, options: PlanOptions::default(), functions: Vec::new(), bulk: true }
+        Attach { target, options: PlanOptions::default(), functions: Vec::new(), file: None, bulk: true }
     }
 
     /// Sets the policy.
@@ -72,6 +74,13 @@ impl<'t> Attach<'t> {
     #[must_use]
     pub fn function(mut self, name: impl Into<String>) -> Attach<'t> {
         self.functions.push(name.into());
+        self
+    }
+
+    /// Takes only functions that this source file declares: its path, or the last components of it (`kernel/capability.c`).
+    #[must_use]
+    pub fn file(mut self, path: impl Into<String>) -> Attach<'t> {
+        self.file = Some(path.into());
         self
     }
 
@@ -143,7 +152,10 @@ impl<'t> Attach<'t> {
         } else {
             self.functions.iter().map(|name| Wanted::parse(name)).collect::<Result<Vec<_>, SectionError>>()?
         };
-        let functions = self.target.functions(&wanted)?;
+        let stated = user.btf.as_deref().map(|btf| Declared::find(btf, &user.name)).transpose()?.flatten();
+        let selection = Selection { file: self.file.clone(), prototype: stated };
+        let functions = self.target.functions(&wanted)?.into_iter().map(|function| function.select(&selection));
+        let functions = functions.collect::<Result<Vec<_>, _>>()?;
         Ok(Prepared { functions, user, uses, gpl, options: PlanOptions { form, ..self.options } })
     }
 

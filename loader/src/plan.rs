@@ -21,7 +21,8 @@
 
 mod planner;
 
-use crate::function::{Candidate, Function, Place, Prototype};
+pub use crate::function::Namesake;
+use crate::function::{Candidate, Function, LeftOut, Place, Prototype};
 use crate::kernel::Kernel;
 use crate::mechanism::{Barred, Mechanism};
 use crate::program::{UserProgram, Uses};
@@ -188,6 +189,8 @@ pub struct PlannedFunction {
     pub name: String,
     /// Its prototypes, as [`Function::prototypes`].
     pub prototypes: Vec<Prototype>,
+    /// Functions of the name that are not meant.
+    pub left_out: Vec<LeftOut>,
 }
 
 impl Plan {
@@ -249,25 +252,6 @@ fn lines(sites: &[InTheWay]) -> String {
     text
 }
 
-/// A function among several of one name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Namesake {
-    /// Its prototype, as C text.
-    pub prototype: String,
-    /// Where functions with it are declared.
-    pub declared: Vec<Place>,
-}
-
-impl fmt::Display for Namesake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.prototype)?;
-        for (nth, place) in self.declared.iter().enumerate() {
-            write!(f, "{}{}:{}", if nth == 0 { " in " } else { ", " }, place.file, place.line)?;
-        }
-        Ok(())
-    }
-}
-
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
@@ -291,10 +275,17 @@ pub enum PlanError {
     },
     /// Functions of the name differ, and the program does not say which it means.
     #[error(
-        "there are several functions {function}, and they take different arguments:{}",
-        namesakes.iter().map(|namesake| format!("\n  {namesake}")).collect::<String>()
+        "there are several functions {function}, and they take different arguments:{}\n  hint: state which one is meant, \
+         by one of these lines beside the program:{}",
+        namesakes.iter().map(|namesake| format!("\n  {namesake}")).collect::<String>(),
+        namesakes
+            .iter()
+            .map(|namesake| format!("\n    SITESEER_PROTO({program}, {});", namesake.statement))
+            .collect::<String>()
     )]
     Ambiguous {
+        /// Name of the program.
+        program: String,
         /// The name.
         function: String,
         /// The functions.
@@ -319,14 +310,15 @@ pub enum PlanError {
 }
 
 /// Which prototypes have to agree: those that are known. A program that reads no argument takes any.
-fn check_namesakes(function: &Function, uses: &Uses) -> Result<(), PlanError> {
-    if !reads_arguments(uses) || function.known_prototypes().nth(1).is_none() {
+fn check_namesakes(function: &Function, program: &str, uses: &Uses) -> Result<(), PlanError> {
+    if !reads_arguments(uses) || function.prototypes_agree() {
         return Ok(());
     }
-    let namesakes = function
-        .known_prototypes()
-        .map(|prototype| Namesake { prototype: prototype.text.clone(), declared: prototype.declared.clone() });
-    Err(PlanError::Ambiguous { function: function.name.clone(), namesakes: namesakes.collect() })
+    Err(PlanError::Ambiguous {
+        program: program.to_owned(),
+        function: function.name.clone(),
+        namesakes: function.known_prototypes().map(Namesake::of).collect(),
+    })
 }
 
 /// Whether what the program does depends on arguments at all.
@@ -367,7 +359,7 @@ pub(crate) fn plan_without(
     let mut chosen = Vec::new();
     for function in functions {
         if !options.all_prototypes {
-            check_namesakes(function, uses)?;
+            check_namesakes(function, &program.name, uses)?;
         }
         for prototype in function.known_prototypes() {
             planner.check_prototype(prototype)?;
@@ -394,9 +386,11 @@ pub(crate) fn plan_without(
         }
         apply(policy, &function.name, &sites[first..])?;
     }
-    let functions = functions
-        .iter()
-        .map(|function| PlannedFunction { name: function.name.clone(), prototypes: function.prototypes.clone() });
+    let functions = functions.iter().map(|function| PlannedFunction {
+        name: function.name.clone(),
+        prototypes: function.prototypes.clone(),
+        left_out: function.left_out.clone(),
+    });
     Ok(Plan {
         functions: functions.collect(),
         sites,
