@@ -10,6 +10,7 @@ pub mod case;
 pub mod demo;
 pub mod differential;
 pub mod fentry;
+pub mod namesakes;
 pub mod refusals;
 pub mod trampolines;
 pub mod truth;
