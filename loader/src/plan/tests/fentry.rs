@@ -132,6 +132,18 @@ fn a_return_value_that_may_be_gone_is_not_read() {
 }
 
 #[test]
+fn a_return_value_that_is_known_to_be_kept_is_read() {
+    let world = world();
+    let kept = Marks::SIGNATURE_CHANGED | Marks::RETURN_KEPT;
+    let (mut body, mut clone) = (site(&world, 0, "foo", both()), clone_of(&world, "foo.isra.0", both()));
+    (body.kind, body.marks, clone.marks) = (SiteKind::Body, kept, kept);
+    let function = join(&world, vec![body, clone]);
+    let by = |symbol, slots: &[i16]| at_symbol(&function, symbol, slots, Kind::Fexit, &modern());
+    assert_eq!(by("foo.isra.0", &[2]), "kretprobe.multi");
+    assert_eq!(by("foo", &[2]), "fexit");
+}
+
+#[test]
 fn inlined_copies_are_in_the_way_of_a_complete_exit() {
     let world = world();
     let mut function = join(&world, vec![site(&world, 0x24, "caller", both())]);
