@@ -12,10 +12,10 @@ use crate::reason::Reason;
 use crate::section::Wanted;
 use crate::source::{Origin, RunTime, SiteData, SourceOptions};
 use crate::symbols::{self, Symbols};
-use siteseer_sites::btf::{Kind, TypeId};
+use siteseer_sites::btf::TypeId;
 use siteseer_sites::file::{FileError, SiteFile, SiteRef, Source};
 use siteseer_sites::site::SiteKind;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 /// Why a function cannot be looked up.
 #[derive(Debug, thiserror::Error)]
@@ -135,7 +135,10 @@ impl Target {
         }
         let found = self.data.read(&names, |file| -> Result<Vec<Function>, TargetError> {
             if self.own_symbols {
-                let lookup = |name: &&str| self.lookup(file, name, 0, &image_symbols(file, name));
+                let lookup = |name: &&str| {
+                    let symbols = image_symbols(file, name).map_err(|error| self.damaged(error))?;
+                    self.lookup(file, name, 0, &symbols)
+                };
                 return names.iter().map(lookup).collect();
             }
             let displacement = self.displacement(file)?;
@@ -192,7 +195,7 @@ impl Target {
         displacement: u64,
         symbols: &Symbols,
     ) -> Result<Function, TargetError> {
-        let damaged = |error| TargetError::Damaged { origin: self.data.origin().clone(), error };
+        let damaged = |error| self.damaged(error);
         let mut sites = Vec::new();
         for function in file.functions(name).map_err(damaged)? {
             for site in function.sites() {
@@ -200,25 +203,15 @@ impl Target {
                 sites.push(self.data_site(name, site, displacement).map_err(damaged)?);
             }
         }
-        let base = file.base_btf();
         let has_plain_body = symbols.named(name).any(|symbol| symbol.in_kernel());
-        let plain: Vec<TypeId> = if has_plain_body {
-            base.types().filter(|ty| ty.kind() == Kind::Func && ty.name() == name).map(|ty| ty.id()).collect()
-        } else {
-            Vec::new()
-        };
-        let made_from =
-            |symbol: &str| symbol.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        let outlines: Vec<_> = file
-            .containers()
-            .filter(|symbol| made_from(symbol.name))
-            .map(|symbol| (symbol.address, symbol.unprobeable))
-            .collect();
+        let plain: Vec<TypeId> = if has_plain_body { file.base_functions(name).map_err(damaged)? } else { Vec::new() };
+        let holders = file.containers_of(name).map_err(damaged)?;
+        let outlines: Vec<_> = holders.iter().map(|symbol| (symbol.address, symbol.unprobeable)).collect();
         let sources = Sources {
             outlines: &outlines,
             machine: file.machine(),
             btf: file.btf(),
-            kernel_types: base.end_id(),
+            kernel_types: file.base_btf().end_id(),
             symbols,
             displacement,
         };
@@ -227,13 +220,17 @@ impl Target {
         // What the image says of symbols that no site tells of.
         for candidate in found.iter_mut().flat_map(|function| &mut function.candidates) {
             if candidate.index.is_none() && candidate.obstacle.is_none() {
-                let holder = file
-                    .containers()
+                let holder = holders
+                    .iter()
                     .find(|holder| holder.address == candidate.link_address && holder.name == candidate.symbol);
                 candidate.obstacle = holder.and_then(|holder| holder.unprobeable).map(Reason::Unprobeable);
             }
         }
         found.ok_or_else(|| TargetError::Unknown { name: name.to_owned(), nearest: self.nearest(file, name) })
+    }
+
+    fn damaged(&self, error: FileError) -> TargetError {
+        TargetError::Damaged { origin: self.data.origin().clone(), error }
     }
 
     fn data_site(&self, name: &str, site: SiteRef<'_, '_>, displacement: u64) -> Result<DataSite, FileError> {
@@ -277,18 +274,15 @@ impl Target {
 }
 
 /// The image's symbols that have to do with a function: those of its name, those made from it, and those that hold its sites.
-fn image_symbols(file: &SiteFile<'_>, name: &str) -> Symbols {
-    let mut holders: HashSet<(u64, &str)> = HashSet::new();
-    for function in file.functions(name).unwrap_or_default() {
-        // A damaged site is reported when the function is looked up.
-        let sites = function.sites().filter_map(Result::ok);
-        holders.extend(sites.filter_map(|site| site.container()).map(|holder| (holder.address, holder.name)));
+fn image_symbols(file: &SiteFile<'_>, name: &str) -> Result<Symbols, FileError> {
+    let mut holders: BTreeSet<(u64, &str)> = BTreeSet::new();
+    for function in file.functions(name)? {
+        for site in function.sites() {
+            holders.extend(site?.container().map(|holder| (holder.address, holder.name)));
+        }
     }
-    let named = file
-        .containers()
-        .filter(|holder| holder.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')));
-    holders.extend(named.map(|holder| (holder.address, holder.name)));
-    Symbols::from_image(holders)
+    holders.extend(file.containers_of(name)?.iter().map(|holder| (holder.address, holder.name)));
+    Ok(Symbols::from_image(holders))
 }
 
 /// The address of a symbol that marks a place in the image.

@@ -9,11 +9,11 @@
 
 use super::elf;
 use super::ext::{
-    NONE16, NONE24, RawContainer, RawDeclaration, RawDetails, RawFunction, RawRun, RawSection, RawSite, assemble,
-    halves, to24,
+    Around, NONE16, NONE24, RawContainer, RawDeclaration, RawDetails, RawFunction, RawRun, RawSection, RawSite,
+    assemble, halves, to24,
 };
 use super::program;
-use crate::btf::{Btf, BtfError, CHECKPOINT_STRIDE, Kind, LocsecEntry, MAX_VLEN, SplitBtf, TypeId, loc};
+use crate::btf::{Btf, BtfError, CHECKPOINT_STRIDE, Kind, LocsecEntry, MAX_VLEN, Outline, SplitBtf, TypeId, loc};
 use crate::location::Argument;
 use crate::set::SiteSet;
 use crate::site::SourceLine;
@@ -95,7 +95,8 @@ pub enum WriteError {
 pub fn write(set: &SiteSet) -> Result<Vec<u8>, WriteError> {
     let upstream = Upstream::build(set)?;
     let inline = upstream.types.to_bytes();
-    let ext = companion(set, &upstream)?;
+    let around = Around { machine: set.machine, build_id: &set.build_id, btf: &set.base_btf, inline: &inline };
+    let ext = companion(set, &upstream, &around)?;
     elf::assemble(set.machine, &set.build_id, &set.base_btf, &inline, &ext).map_err(WriteError::Elf)
 }
 
@@ -110,8 +111,7 @@ pub fn write_raw(set: &SiteSet) -> Result<Vec<u8>, WriteError> {
 /// The upstream part, and how the rest lines up with it.
 struct Upstream {
     types: SplitBtf,
-    base_checkpoints: Vec<u32>,
-    base_count: u32,
+    base: Outline,
     /// Per prototype of the set: the words of its counterpart in the companion section, `None` if no site has it.
     details: Vec<Option<Box<[u32]>>>,
     /// Bytes of the locations that these words refer to.
@@ -126,7 +126,7 @@ struct Upstream {
 
 impl Upstream {
     fn build(set: &SiteSet) -> Result<Upstream, WriteError> {
-        let (base_checkpoints, base_count) = check_types(set)?;
+        let base = check_types(set)?;
         check_indices(set)?;
         let mut types = set.types.clone();
         let mut programs = Programs::default();
@@ -163,7 +163,7 @@ impl Upstream {
         let order = sorted.iter().map(|s| s.site).collect();
         let funcs = sorted.iter().map(|s| s.func).collect();
         let programs = programs.bytes;
-        Ok(Upstream { types, base_checkpoints, base_count, details, programs, order, funcs, sections })
+        Ok(Upstream { types, base, details, programs, order, funcs, sections })
     }
 }
 
@@ -201,16 +201,14 @@ fn sort_sites(set: &SiteSet, protos: &[TypeId]) -> Result<Vec<Entry>, WriteError
 }
 
 /// Checks that the functions are FUNCs of their names, and walks the base.
-fn check_types(set: &SiteSet) -> Result<(Vec<u32>, u32), WriteError> {
+fn check_types(set: &SiteSet) -> Result<Outline, WriteError> {
     let first = set.types.base_first_id();
     // A module's BTF is split over the kernel's, which is not at hand: its types are walked, not looked at.
     let base = if first == 1 { Some(Btf::parse(&set.base_btf)?) } else { None };
-    let (checkpoints, count) = match &base {
-        Some(base) => (base.checkpoints(), base.count()),
-        None => Btf::checkpoints_of(&set.base_btf, first)?,
-    };
-    if first + count != set.types.first_id() {
-        return Err(WriteError::ForeignTypes { found: set.types.first_id(), expected: first + count });
+    let outline = Btf::outline(&set.base_btf, first)?;
+    let end = first + outline.count;
+    if end != set.types.first_id() {
+        return Err(WriteError::ForeignTypes { found: set.types.first_id(), expected: end });
     }
     for function in &set.functions {
         let is_func = match (set.types.get(function.func), &base) {
@@ -224,7 +222,7 @@ fn check_types(set: &SiteSet) -> Result<(Vec<u32>, u32), WriteError> {
             return Err(WriteError::NotAFunc { name: function.name.clone(), func: function.func });
         }
     }
-    Ok((checkpoints, count))
+    Ok(outline)
 }
 
 fn check_indices(set: &SiteSet) -> Result<(), WriteError> {
@@ -303,7 +301,7 @@ impl<T: Hash + Eq + Copy> Distinct<T> {
 }
 
 /// The companion section.
-fn companion(set: &SiteSet, upstream: &Upstream) -> Result<Vec<u8>, WriteError> {
+fn companion(set: &SiteSet, upstream: &Upstream, around: &Around<'_>) -> Result<Vec<u8>, WriteError> {
     let mut strings = upstream.types.strings().continued();
     let sections: Vec<RawSection> = section_table(set, upstream, &mut |name| strings.add(name));
     let (prototypes, prototype_of) = prototype_table(&upstream.details);
@@ -357,8 +355,10 @@ fn companion(set: &SiteSet, upstream: &Upstream) -> Result<Vec<u8>, WriteError> 
     let declarations: Vec<RawDeclaration> =
         declarations.iter().map(|d| RawDeclaration { file: d.file.into(), line: d.line.into() }).collect();
     let words = |words: &[u32]| words.iter().map(|w| U32::new(*w)).collect::<Vec<U32>>();
-    let base_checkpoints = words(&upstream.base_checkpoints);
+    let base_checkpoints = words(&upstream.base.checkpoints);
     let split_checkpoints = words(&upstream.types.checkpoints(CHECKPOINT_STRIDE));
+    let container_names = container_names(set, &container_of);
+    let base_functions = base_functions(upstream);
     let split_count = upstream.types.end_id() - upstream.types.first_id();
     let tables = [
         sections.as_bytes(),
@@ -374,14 +374,17 @@ fn companion(set: &SiteSet, upstream: &Upstream) -> Result<Vec<u8>, WriteError> 
         strings.own(),
         base_checkpoints.as_bytes(),
         split_checkpoints.as_bytes(),
+        container_names.as_bytes(),
+        base_functions.as_bytes(),
     ];
     let total: usize = tables.iter().map(|t| t.len()).sum();
-    if u32::try_from(total).is_err()
+    // The checksums take a thousandth of what they are of, which is no more than three sections of 4 GB.
+    if total > (u32::MAX - (1 << 24)) as usize
         || u32::try_from(u64::from(strings.base_len()) + strings.own().len() as u64).is_err()
     {
         return Err(WriteError::TooMany { what: "bytes in .BTF.inline.ext", count: total });
     }
-    Ok(assemble(set.base, upstream.base_count, split_count, &tables))
+    Ok(assemble(set.base, upstream.base.count, split_count, &tables, around))
 }
 
 fn raw_details(&(prototype, [kind, marks, unprobeable, moved]): &(u32, [u8; 4])) -> RawDetails {
@@ -446,6 +449,24 @@ fn container_table(set: &SiteSet, name: &mut dyn FnMut(&str) -> u32) -> (Vec<Raw
         });
     }
     (table, place_of)
+}
+
+/// The places of the containers, by name, then by address.
+fn container_names(set: &SiteSet, place_of: &[u32]) -> Vec<U32> {
+    let names = set.containers.iter().zip(place_of);
+    by_name(names.map(|(container, &place)| (container.name.as_str(), place)).collect())
+}
+
+/// The FUNCs of the base, by name, then by number.
+fn base_functions(upstream: &Upstream) -> Vec<U32> {
+    let strings = upstream.types.strings();
+    by_name(upstream.base.functions.iter().map(|&(name, id)| (strings.get(name), id)).collect())
+}
+
+/// Numbers in the order of their names, those of one name in their own.
+fn by_name(mut named: Vec<(&str, u32)>) -> Vec<U32> {
+    named.sort_unstable();
+    named.into_iter().map(|(_, number)| number.into()).collect()
 }
 
 /// A function and where its sites are.
