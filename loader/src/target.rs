@@ -16,6 +16,7 @@ use siteseer_sites::btf::TypeId;
 use siteseer_sites::file::{FileError, SiteFile, SiteRef, Source};
 use siteseer_sites::site::SiteKind;
 use std::collections::BTreeSet;
+use std::thread;
 
 /// Why a function cannot be looked up.
 #[derive(Debug, thiserror::Error)]
@@ -82,8 +83,13 @@ impl Target {
     /// # Errors
     /// [`Error::Kernel`], [`Error::Symbols`] or [`Error::Source`].
     pub fn running(options: &SourceOptions) -> Result<Target, Error> {
-        let kernel = Kernel::running()?;
-        let symbols = symbols::running()?;
+        // Each waits for the kernel, which writes tables for the one and checks programs for the other.
+        let (kernel, symbols) = thread::scope(|scope| {
+            let symbols = scope.spawn(symbols::running);
+            let kernel = Kernel::running();
+            (kernel, symbols.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        let (kernel, symbols) = (kernel?, symbols?);
         let at = RunTime { text: text_base(&symbols, "_text")?, stext: text_base(&symbols, "_stext")? };
         let data = SiteData::find(options, &kernel, at)?;
         Ok(Target::new(symbols, kernel, data))

@@ -10,5 +10,6 @@ pub mod case;
 pub mod demo;
 pub mod differential;
 pub mod refusals;
+pub mod startup;
 pub mod truth;
 pub mod typed;
