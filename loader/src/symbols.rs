@@ -20,8 +20,10 @@
 //! suffixed symbol (`foo.isra.0`) that ftrace does not know is refused only if `foo` is refused too.
 
 mod kallsyms;
+mod lines;
 
 use kallsyms::{Entry, Table};
+use lines::{address, each_line, read_lines};
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind};
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -349,11 +351,22 @@ impl Symbol<'_> {
 impl Ftrace {
     /// Parses `available_filter_functions_addrs`: lines of `ffffffff81001234 name [module]`.
     pub fn parse_addresses(text: &str) -> Ftrace {
-        let addresses = text.lines().filter_map(|line| {
-            let word = line.split_ascii_whitespace().next()?;
-            u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()
-        });
-        let mut addresses: Vec<u64> = addresses.collect();
+        let mut addresses = Vec::new();
+        each_line(text.as_bytes(), |line| addresses.extend(address(line).map(|(address, _)| address)));
+        Ftrace::of_addresses(addresses)
+    }
+
+    /// Reads `available_filter_functions_addrs`.
+    ///
+    /// # Errors
+    /// What reading gives.
+    pub fn read_addresses(table: impl io::Read) -> io::Result<Ftrace> {
+        let mut addresses = Vec::new();
+        read_lines(table, |line| addresses.extend(address(line).map(|(address, _)| address)))?;
+        Ok(Ftrace::of_addresses(addresses))
+    }
+
+    fn of_addresses(mut addresses: Vec<u64>) -> Ftrace {
         addresses.sort_unstable();
         addresses.dedup();
         Ftrace::Addresses(addresses)
@@ -450,8 +463,9 @@ fn read_ftrace() -> Result<Ftrace, String> {
             TRACEFS[0], TRACEFS[0]
         )
     })?;
-    if let Ok(text) = fs::read_to_string(folder.join("available_filter_functions_addrs")) {
-        return Ok(Ftrace::parse_addresses(&text));
+    let addresses = File::open(folder.join("available_filter_functions_addrs"));
+    if let Ok(ftrace) = addresses.and_then(Ftrace::read_addresses) {
+        return Ok(ftrace);
     }
     let text = fs::read_to_string(folder.join("available_filter_functions"))
         .map_err(|error| format!("{}/available_filter_functions: {error}", folder.display()))?;

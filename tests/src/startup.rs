@@ -42,6 +42,11 @@ pub fn run(rounds: usize, results: &mut impl Write) -> Result<(), Failure> {
             black_box(fs::read(table).map_err(|error| format!("{table}: {error}"))?);
             note(&format!("read {table}"), begin);
         }
+        let kallsyms = fs::read(TABLES[0])?;
+        let begin = Instant::now();
+        black_box(symbols::Symbols::parse(&kallsyms));
+        note("parse /proc/kallsyms", begin);
+        drop(kallsyms);
         let begin = Instant::now();
         black_box(symbols::running()?);
         note("symbols::running", begin);
