@@ -124,6 +124,10 @@ impl StringTable {
     pub(crate) fn add(&mut self, string: &str) -> u32 {
         let name = string.as_bytes().split(|b| *b == 0).next().unwrap_or_default();
         let (base, own) = (&*self.base, &self.own);
+        // Most types have no name, and every table begins with the empty string.
+        if name.is_empty() && base.bytes.first() == Some(&0) {
+            return 0;
+        }
         let hash = base.hasher.hash_one(name);
         if let Some(offset) = base.index.find(hash, |o| at(&base.bytes, *o) == name) {
             return *offset;
