@@ -12,6 +12,7 @@ pub mod differential;
 pub mod fentry;
 pub mod namesakes;
 pub mod refusals;
+pub mod startup;
 pub mod trampolines;
 pub mod truth;
 pub mod typed;
