@@ -197,6 +197,11 @@ impl<'a> SiteFile<'a> {
         let in_btf = |source| FileError::Btf { section: super::elf::BTF, source };
         let in_inline = |source| FileError::Btf { section: super::elf::INLINE, source };
         let Some(ext_data) = sections.ext else {
+            // An image has text. A file of ours has none, and its companion section has lost its name.
+            let text = sections.text_sections();
+            if text.is_empty() {
+                return Err(FileError::NoSection(super::elf::EXT));
+            }
             let base = match kernel {
                 Some(kernel) => Btf::parse_split(sections.btf, kernel),
                 None => Btf::parse(sections.btf),
@@ -205,7 +210,7 @@ impl<'a> SiteFile<'a> {
                 machine: sections.machine,
                 build_id: sections.build_id.to_vec(),
                 base_address: sections.base_address(),
-                sections: sections.text_sections(),
+                sections: text,
             };
             return Self::from_inline(sections.inline, &base.map_err(in_btf)?, image);
         };
