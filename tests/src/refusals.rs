@@ -98,11 +98,17 @@ fn every_site_lacks_an_argument(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
     // jhash()'s bodies cannot be probed, and no inlined copy that can be has all three arguments in reach, or it is
     // attached: then what is refused is only what lacks one.
-    let link = Attach::new(target).attach(&program_of(&object, "jhash")?)?;
-    let lacking = link.report().skipped().filter(|(_, reason)| reason.key() == "missing_arguments").count();
-    drop(link);
-    if lacking == 0 {
-        return Err("no copy of jhash() lacks an argument".into());
+    match Attach::new(target).attach(&program_of(&object, "jhash")?) {
+        Ok(link) => {
+            let lacking = link.report().skipped().filter(|(_, reason)| reason.key() == "missing_arguments").count();
+            if lacking == 0 {
+                return Err(Lack::Sites("no copy of jhash() lacks an argument".to_owned()).into());
+            }
+        }
+        // Every copy that can be probed lacks one.
+        Err(error) => {
+            refused::<()>(Err(error), &["jhash", "hash+0x", "initval"])?;
+        }
     }
     // Under `complete`, that is in the way of all.
     let attach = Attach::new(target).policy(siteseer::Policy::Complete);

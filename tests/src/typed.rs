@@ -220,7 +220,13 @@ fn nothing_fires_after_the_link(target: &Target) -> Result<String, Failure> {
 fn complete_attaches_all(target: &Target) -> Result<String, Failure> {
     let object = load(std::process::id())?;
     let program = program_of(&object, "copy_key_struct")?;
-    let link = Attach::new(target).policy(Policy::Complete).attach(&program)?;
+    let link = match Attach::new(target).policy(Policy::Complete).attach(&program) {
+        // The compiler of another kernel may have left no trace of the structure; then this is the right answer.
+        Err(error) if error.to_string().contains("ukey: optimised out") => {
+            return Err(Lack::Sites("no copy of ___bpf_copy_key() has a location for the structure".to_owned()).into());
+        }
+        other => other?,
+    };
     let (attached, all) = (link.report().attached().count(), link.report().sites().count());
     expect("attached", &attached, &all)?;
     Ok(format!("{attached} of {all} sites"))

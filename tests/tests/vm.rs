@@ -28,6 +28,14 @@ use std::time::{Duration, Instant};
 const REFERENCE: &str = "deb-7.3-x86_64";
 /// Names the kernels to test.
 const KERNELS_VARIABLE: &str = "SITESEER_KERNELS";
+/// Cases that fail on a kernel for a reason that is known and not mended: the kernel, the case, what is wrong. Such a case must
+/// fail; when it passes, its line here has to go.
+const KNOWN: [(&str, &str, &str); 1] = [(
+    "deb-7.3-arm64",
+    "truth::__bpf_copy_key",
+    "GCC duplicated the copy in map_lookup_elem() for two ways that lead into it; its DWARF has one entry, and calls by the \
+     other way are missed",
+)];
 /// Emulated machines are slow, and so are loaded ones; a guest that hangs is stopped then.
 const TIME_LIMIT: Duration = Duration::from_secs(1200);
 
@@ -122,7 +130,12 @@ fn verdict(kernel: &str, run: &Run, name: &str) -> Result<(), Failed> {
     let Some(verdict) = run.verdicts.get(name) else {
         return Err(run.failure.clone().unwrap_or_else(|| "the guest said nothing of this case".to_owned()).into());
     };
+    let known = KNOWN.iter().find(|(of, case, _)| (*of, *case) == (kernel, name));
     match &verdict.ending {
+        Ending::Failed if known.is_some() => Ok(()),
+        _ if let Some((_, _, why)) = known => {
+            Err(format!("does not fail, although it is known to: take its line out of KNOWN ({why})").into())
+        }
         Ending::Failed => Err(verdict.detail.clone().into()),
         Ending::Passed { differences } if kernel == REFERENCE && !differences.is_empty() => {
             Err(format!("not as the case was written for this kernel:\n{}", differences.join("\n")).into())
@@ -218,7 +231,12 @@ fn print_table(kernel: &str, release: &str, time: Duration, verdicts: &BTreeMap<
                 }
             }
             Ending::NotExercised(lack) => println!("  not exercised: {}: {lack}", verdict.name),
-            Ending::Failed => {}
+            Ending::Failed => {
+                let known = KNOWN.iter().find(|(of, case, _)| *of == kernel && *case == verdict.name);
+                if let Some((_, case, why)) = known {
+                    println!("  fails, as is known: {case}: {why}");
+                }
+            }
         }
     }
     println!();

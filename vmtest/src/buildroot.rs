@@ -135,19 +135,23 @@ impl BuildRoot {
         let lock_error = || BuildRootError::io(format!("cannot lock {}", lock_path.display()));
         let lock = File::create(&lock_path).map_err(lock_error())?;
         let is_there = || fs::read(entry.join("recipe.json")).is_ok_and(|made| made == recipe);
-        lock.lock_shared().map_err(lock_error())?;
-        if refresh || !is_there() {
+        let mut refresh = refresh;
+        loop {
+            lock.lock_shared().map_err(lock_error())?;
+            if is_there() && !refresh {
+                break;
+            }
+            // A shared lock becomes an exclusive one, and back, by way of none: what it is about is looked at again.
             lock.unlock().map_err(lock_error())?;
             if lock.try_lock().is_err() {
                 progress(&format!("{}: waiting for other runs that make it or build in it", row.name));
                 lock.lock().map_err(lock_error())?;
             }
-            // Whoever held the lock may have made it.
             if refresh || !is_there() {
                 progress(&format!("{}: making the build root", row.name));
                 make(&row, &recipe, &place, &entry)?;
             }
-            lock.lock_shared().map_err(lock_error())?;
+            refresh = false;
         }
         Ok(BuildRoot { directory: entry.join("root"), _in_use: lock })
     }

@@ -246,10 +246,10 @@ fn kill_something_info(calls: &mut Calls<'_>) -> io::Result<()> {
     let me = u64::from(std::process::id());
     for signal in [0, libc::SIGWINCH as u64, libc::SIGURG as u64] {
         // Both signals are ignored by default; 0 only asks. SEND_SIG_NOINFO is a null pointer, and the reason for the clone;
-        // kernels that pass a kernel_siginfo, which begins with the signal's number, have none.
+        // older kernels pass a kernel_siginfo, which begins with the signal's number.
+        let siginfo = Value::Memory(signal.to_le_bytes()[..usize::from(signal != 0)].to_vec());
         let has_clone = calls.has_site(Clone, "kill_something_info.constprop.0");
-        let info =
-            if has_clone { Is(0) } else { Value::Memory(signal.to_le_bytes()[..usize::from(signal != 0)].to_vec()) };
+        let info = if has_clone { Is(0) } else { Value::OneOf(vec![Is(0), siginfo]) };
         calls.expect(Clone, "kill_something_info.constprop.0", vec![Is(signal), info, Is(me)]);
         syscall(libc::SYS_kill, [me, signal, 0, 0, 0, 0])?;
     }
@@ -286,7 +286,9 @@ fn ksys_semctl(calls: &mut Calls<'_>) -> io::Result<()> {
 
 fn c_start(calls: &mut Calls<'_>) -> io::Result<()> {
     // Each file has its own c_start(); one read of a new file calls it once. The x86 processors' c_next() calls it too, after
-    // the first record: there it was inlined, behind a change of the register that held the seq_file.
+    // the first record: there it was inlined, behind a change of the register that held the seq_file. The arm64 processors'
+    // does since 7.x.
+    let processors_next = cfg!(target_arch = "x86_64") || calls.has_site(Inline, "c_next");
     for path in ["/proc/cpuinfo", "/proc/consoles", "/proc/crypto"] {
         for _ in 0..TIMES {
             let file = File::open(path)?;
@@ -294,7 +296,7 @@ fn c_start(calls: &mut Calls<'_>) -> io::Result<()> {
             calls.expect(Body, "c_start", vec![Oracle(SeqFile), Oracle(SeqIndex)]);
             syscall(libc::SYS_read, [file.as_raw_fd() as u64, (&raw mut byte) as u64, 1, 0, 0, 0])?;
             calls.settle()?;
-            if path == "/proc/cpuinfo" && cfg!(target_arch = "x86_64") {
+            if path == "/proc/cpuinfo" && processors_next {
                 calls.expect(Inline, "c_next", vec![missing(Oracle(SeqFile)), Oracle(SeqIndex)]);
                 calls.settle()?;
             }

@@ -59,6 +59,8 @@ pub enum Value {
     Text(&'static str),
     /// A pointer to memory that begins with these bytes.
     Memory(Vec<u8>),
+    /// One of these.
+    OneOf(Vec<Value>),
     /// What a plain program on the same path saw.
     Oracle(Oracle),
     /// This site does not have it, and says so. Where another kernel's does, it is this.
@@ -199,11 +201,19 @@ fn compare(truth: &Truth, stated: &[Expected], hits: &[Record], report: &Report)
         return Err(Lack::Sites(differences.into_iter().collect::<Vec<_>>().join("; ")).into());
     }
     let mut wrong = String::new();
-    for (nth, call) in expected.iter().enumerate() {
-        let Some(hit) = hits.get(nth) else { break };
-        if let Err(why) = matches(call, hit, report, &symbols, &mut differences) {
-            writeln!(wrong, "call {nth}: {why}")?;
+    let (mut calls, mut rest, mut nth) = (expected.as_slice(), hits, 0);
+    while let [hit, ..] = rest {
+        // Copies that begin at one address run one after the other in no stated order.
+        let together = sites_of(hit, report).count().clamp(1, calls.len().min(rest.len()).max(1));
+        let (Some((these, later_calls)), (now, later)) = (calls.split_at_checked(together), rest.split_at(together))
+        else {
+            break;
+        };
+        match assign(these, now, report, &symbols) {
+            Ok(found) => differences.extend(found),
+            Err(why) => writeln!(wrong, "call {nth}: {why}")?,
         }
+        (calls, rest, nth) = (later_calls, later, nth + together);
     }
     if hits.len() != expected.len() {
         writeln!(wrong, "{} calls, {} hits:", expected.len(), hits.len())?;
@@ -281,14 +291,51 @@ fn describe(hit: &Record, report: &Report) -> String {
     format!("{place}: {}", values.join(", "))
 }
 
-fn matches(
+/// The sites that a hit can be of: those at its address. The number that it carries is that of one of them
+/// (docs/semantics.md, S2.6).
+fn sites_of<'r>(hit: &Record, report: &'r Report) -> impl Iterator<Item = &'r SiteReport> {
+    let site = hit.site.and_then(|id| report.site(id));
+    report.attached().filter(move |other| site.is_some_and(|site| other.address == site.address))
+}
+
+/// Gives each hit a call that it matches, no two the same. Returns what differs from the reference.
+fn assign(calls: &[&Expected], hits: &[Record], report: &Report, symbols: &str) -> Result<BTreeSet<String>, String> {
+    let Some((hit, later)) = hits.split_first() else { return Ok(BTreeSet::new()) };
+    let mut why = None;
+    for (nth, call) in calls.iter().enumerate() {
+        let others: Vec<&Expected> = [&calls[..nth], &calls[nth + 1..]].concat();
+        let result = matches(call, hit, report, symbols).and_then(|mut found| {
+            found.extend(assign(&others, later, report, symbols)?);
+            Ok(found)
+        });
+        match result {
+            Ok(found) => return Ok(found),
+            Err(reason) => _ = why.get_or_insert(reason),
+        }
+    }
+    Err(why.unwrap_or_else(|| format!("one hit too many: {}", describe(hit, report))))
+}
+
+/// Whether a hit is this call at some site at its address. Returns what differs from the reference.
+fn matches(call: &Expected, hit: &Record, report: &Report, symbols: &str) -> Result<BTreeSet<String>, String> {
+    let mut why = None;
+    for site in sites_of(hit, report) {
+        match matches_at(site, call, hit, report, symbols) {
+            Ok(found) => return Ok(found),
+            Err(reason) => _ = why.get_or_insert(reason),
+        }
+    }
+    Err(why.unwrap_or_else(|| "a hit without a site".to_owned()))
+}
+
+fn matches_at(
+    site: &SiteReport,
     call: &Expected,
     hit: &Record,
     report: &Report,
     symbols: &str,
-    differences: &mut BTreeSet<String>,
-) -> Result<(), String> {
-    let site = hit.site.and_then(|id| report.site(id)).ok_or_else(|| "a hit without a site".to_owned())?;
+) -> Result<BTreeSet<String>, String> {
+    let mut differences = BTreeSet::new();
     if let Some(place @ (kind, within)) = call.site
         && (site.kind, site.symbol.as_str()) != place
     {
@@ -325,7 +372,7 @@ fn matches(
             return Err(format!("argument {nth}: expected {value:x?}, seen {}", describe(hit, report)));
         }
     }
-    Ok(())
+    Ok(differences)
 }
 
 fn is(expected: &Value, seen: Option<u64>, text: Option<&[u8]>, symbols: &str) -> bool {
@@ -336,6 +383,7 @@ fn is(expected: &Value, seen: Option<u64>, text: Option<&[u8]>, symbols: &str) -
         Value::Text(wanted) => text == Some(wanted.as_bytes()),
         Value::Memory(bytes) => text.is_some_and(|text| text.starts_with(bytes)),
         Value::Missing(_) => seen.is_none(),
+        Value::OneOf(values) => values.iter().any(|value| is(value, seen, text, symbols)),
         // Slots do not nest, and an oracle that was not asked has no value.
         Value::Slots(_) | Value::Oracle(_) => false,
     }
