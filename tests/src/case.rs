@@ -98,6 +98,23 @@ pub enum Lack {
     Sites(String),
 }
 
+impl Lack {
+    /// Whether a kernel of this release (`uname -r`) may lack it: a capability only if it came with a later one.
+    ///
+    /// # Errors
+    /// A sentence, if it must have it.
+    pub fn may_be_on(&self, release: &str) -> Result<(), String> {
+        let Lack::Capability(capability) = self else { return Ok(()) };
+        let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
+        let version = numbers.next().zip(numbers.next()).ok_or_else(|| format!("{release:?} is no kernel release"))?;
+        let since @ (major, minor) = capability.since();
+        if version < since {
+            return Ok(());
+        }
+        Err(format!("not exercised on {release}: {self}, and Linux can since {major}.{minor}"))
+    }
+}
+
 impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -178,4 +195,21 @@ pub fn run(names: &[String], mut report: impl FnMut(Verdict)) -> Result<(), Fail
         report(Verdict { name: case.name, ending, detail });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_is_new_enough_may_not_lack_a_capability() {
+        let lack = Lack::Capability(Capability::RdonlyCast);
+        assert_eq!(lack.may_be_on("6.1.0-50-cloud-amd64"), Ok(()));
+        for release in ["6.2.0", "6.12.107+deb13-cloud-arm64", "7.0"] {
+            let why = lack.may_be_on(release).unwrap_err();
+            assert!(why.contains(release) && why.contains("bpf_rdonly_cast") && why.contains("6.2"), "{why}");
+        }
+        assert!(lack.may_be_on("unknown").is_err());
+        assert_eq!(Lack::Sites("no copy".to_owned()).may_be_on("7.3.4"), Ok(()));
+    }
 }
