@@ -33,6 +33,8 @@ pub enum Reason {
     /// The copy's entry is reached again by a loop inside of it, or shared with another copy: hits may outnumber calls. Only under the policy
     /// `complete`.
     MayRepeat,
+    /// Control may come into the copy by another way than its entry: some calls may not be seen. Only under the policy `complete`.
+    MayMiss,
     /// An out-of-line copy that the site data does not describe: where its arguments are is not known.
     NoLocationData,
     /// The function has no prototype in BTF, and the program reads arguments.
@@ -88,6 +90,7 @@ impl Reason {
             Reason::MissingArguments(_) => "missing_arguments",
             Reason::EntryUncertain => "entry_uncertain",
             Reason::MayRepeat => "may_repeat",
+            Reason::MayMiss => "may_miss",
             Reason::NoLocationData => "no_location_data",
             Reason::NoPrototype => "no_prototype",
             Reason::PrototypeUnknown => "prototype_unknown",
@@ -111,6 +114,7 @@ impl Reason {
                 "read it by siteseer_arg() of siteseer.bpf.h, which tells the program when a site does not have it",
             ),
             Reason::MayRepeat => Some("the policy best_effort attaches it, and hits may then outnumber calls"),
+            Reason::MayMiss => Some("the policy best_effort attaches it, and some calls may then not be seen"),
             Reason::NoLocationData => {
                 Some("encode site data from a debug vmlinux of this very kernel, or do not read arguments")
             }
@@ -146,6 +150,9 @@ impl fmt::Display for Reason {
                 Ok(())
             }
             Reason::EntryUncertain => f.write_str("the debug information does not say where this copy is entered"),
+            Reason::MayMiss => {
+                f.write_str("control may come into it by another way than its entry: some calls may not be seen")
+            }
             Reason::MayRepeat => f.write_str(
                 "its entry is also reached by a loop inside of it, or by another copy: hits may outnumber calls",
             ),

@@ -52,6 +52,8 @@ pub struct SiteReport {
     pub arguments: Vec<Argument>,
     /// Whether hits may outnumber calls there.
     pub may_repeat: bool,
+    /// Whether some calls may not be seen there.
+    pub may_miss: bool,
     /// What became of it.
     pub outcome: Outcome,
 }
@@ -109,6 +111,7 @@ impl Report {
                 prototype: site.prototype,
                 arguments: site.arguments.clone(),
                 may_repeat: site.marks.contains(Marks::MAY_REPEAT),
+                may_miss: site.marks.contains(Marks::MAY_MISS),
                 outcome: match &planned.decision {
                     &Decision::Attach { mechanism, trampoline } => Outcome::Attached { mechanism, trampoline },
                     Decision::Skip(reason) => Outcome::Skipped(reason.clone()),
@@ -218,6 +221,10 @@ impl FunctionReport {
                 f,
                 "  at {repeating} of them the entry is also reached by a loop inside: hits may outnumber calls"
             )?;
+        }
+        let passed_by = self.sites.iter().filter(|site| site.is_attached() && site.may_miss).count();
+        if passed_by > 0 {
+            writeln!(f, "  at {passed_by} of them control may come in past the entry: some calls may not be seen")?;
         }
         Ok(())
     }

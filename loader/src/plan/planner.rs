@@ -84,6 +84,9 @@ impl<'a> Planner<'a> {
         if site.marks.contains(Marks::MAY_REPEAT) && self.policy == Policy::Complete {
             return Err(Reason::MayRepeat);
         }
+        if site.marks.contains(Marks::MAY_MISS) && self.policy == Policy::Complete {
+            return Err(Reason::MayMiss);
+        }
         let prototype = function.prototypes.get(site.prototype).ok_or(Reason::NoPrototype)?;
         if prototype.func.is_none() && requires_arguments(self.uses) {
             return Err(if site.kind == SiteKind::Clone { Reason::NoLocationData } else { Reason::NoPrototype });
