@@ -2,6 +2,7 @@
 //! The library's error: one variant per phase, each with that phase's own.
 
 use crate::attach::AttachError;
+use crate::bpf_target::BpfTargetError;
 use crate::kernel::KernelError;
 use crate::object::ObjectError;
 use crate::plan::PlanError;
@@ -32,6 +33,9 @@ pub enum Error {
     /// The function cannot be looked up.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// A function of a BPF program cannot be a target.
+    #[error(transparent)]
+    BpfTarget(#[from] BpfTargetError),
     /// The program cannot be taken over from libbpf.
     #[error(transparent)]
     Object(#[from] ObjectError),

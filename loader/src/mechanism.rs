@@ -162,6 +162,9 @@ impl Choice<'_> {
         if self.form.sleepable && !mechanism.probe().is_tracing() {
             return false;
         }
+        if candidate.bpf.is_some() && !mechanism.is_for_one() {
+            return false;
+        }
         // The registers that kprobe.multi hands over make no stack trace on every kernel.
         let multi = kernel.kprobe_multi && self.is_traced_entry() && !uses.context;
         match mechanism {
@@ -186,6 +189,9 @@ impl Choice<'_> {
 
     /// What stands in the way where nothing reaches the site.
     fn why_not(&self) -> Reason {
+        if self.candidate.bpf.is_some() {
+            return Reason::OnlyTracing;
+        }
         if self.form.sleepable {
             return Reason::Sleepable;
         }

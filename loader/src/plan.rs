@@ -21,6 +21,7 @@
 
 use crate::function::{Candidate, Function, Place, Prototype};
 use crate::kernel::Kernel;
+use crate::livepatch::Concern;
 use crate::mechanism::{Barred, Choice, Mechanism, keeps_return};
 use crate::program::{UserProgram, Uses};
 use crate::reason::{MissingArgument, Reason};
@@ -116,6 +117,8 @@ pub struct PlannedTrampoline {
     pub ret: Option<trampoline::Parameter>,
     /// The kernel's FUNC that the program is loaded for, if it is loaded for one.
     pub func: Option<TypeId>,
+    /// The BPF program whose FUNC that is, by id, if it is not the kernel's.
+    pub program: Option<u32>,
     /// The map that keeps arguments from the entry to the return, if it needs one.
     pub saved: Option<SavedMap>,
     /// What is added to address constants.
@@ -368,6 +371,23 @@ pub(crate) fn plan_without(
     options: PlanOptions,
     barred: &Barred,
 ) -> Result<Plan, PlanError> {
+    let plan = decide(functions, program, uses, kernel, options, barred)?;
+    for (index, function) in plan.functions.iter().enumerate() {
+        let sites: Vec<_> = plan.sites.iter().filter(|site| site.function == index).cloned().collect();
+        apply(plan.policy, &function.name, &sites)?;
+    }
+    Ok(plan)
+}
+
+/// Decides every site. The policy is one of the reasons for a decision, and is not applied to the whole.
+pub(crate) fn decide(
+    functions: &[Function],
+    program: &UserProgram,
+    uses: &Uses,
+    kernel: &Kernel,
+    options: PlanOptions,
+    barred: &Barred,
+) -> Result<Plan, PlanError> {
     let policy = options.policy.unwrap_or_else(|| Policy::of(options.form.kind));
     let mut planner = Planner {
         program,
@@ -399,21 +419,29 @@ pub(crate) fn plan_without(
     let mut sites: Vec<PlannedSite> = Vec::new();
     let mut chosen = chosen.into_iter();
     for (index, function) in functions.iter().enumerate() {
-        let first = sites.len();
         for (candidate, mechanism) in function.candidates.iter().zip(chosen.by_ref()) {
             let attached = mechanism.and_then(|best| planner.attach(function, candidate, sites.len(), best));
             let decision = match attached {
                 Ok((mechanism, trampoline)) => Decision::Attach { mechanism, trampoline },
-                Err(reason) => Decision::Skip(reason),
+                Err(reason) => skip(candidate, reason),
             };
             sites.push(PlannedSite { function: index, site: candidate.clone(), decision });
         }
-        apply(policy, &function.name, &sites[first..])?;
     }
     let functions = functions
         .iter()
         .map(|function| PlannedFunction { name: function.name.clone(), prototypes: function.prototypes.clone() });
     Ok(Plan { functions: functions.collect(), sites, trampolines: planner.trampolines, policy, cookie: options.cookie })
+}
+
+/// The decision not to attach a site. Where a live patch has put its code out of use, that is said first.
+pub(crate) fn skip(site: &Candidate, reason: Reason) -> Decision {
+    Decision::Skip(match &site.live_patch {
+        Some(Concern::OldBody { patch, dead: true }) if !reason.is_dead() => {
+            Reason::LivePatched { patch: patch.clone(), otherwise: Box::new(reason) }
+        }
+        _ => reason,
+    })
 }
 
 /// Applies the policy to one function's sites.
@@ -437,7 +465,7 @@ pub(crate) fn apply(policy: Policy, function: &str, sites: &[PlannedSite]) -> Re
 }
 
 /// What distinguishes programs that are loaded.
-type ImageKey = (Mechanism, bool, Option<TypeId>, trampoline::Key);
+type ImageKey = (Mechanism, bool, Option<(Option<u32>, TypeId)>, trampoline::Key);
 
 struct Planner<'a> {
     program: &'a UserProgram,
@@ -484,6 +512,12 @@ impl Planner<'_> {
         }
         if site.marks.contains(Marks::MAY_REPEAT) && self.policy == Policy::Complete {
             return Err(Reason::MayRepeat);
+        }
+        if let Some(bpf) = &site.bpf
+            && !bpf.tail_slots.is_empty()
+            && self.policy == Policy::Complete
+        {
+            return Err(Reason::TailCalled(bpf.tail_slots.clone()));
         }
         let prototype = function.prototypes.get(site.prototype).ok_or(Reason::NoPrototype)?;
         if prototype.func.is_none() && requires_arguments(self.uses) {
@@ -537,6 +571,7 @@ impl Planner<'_> {
             parameters: parameters.collect(),
             ret,
             func: site.exact.filter(|_| mechanism.is_for_one()),
+            program: site.bpf.as_ref().map(|bpf| bpf.program),
             saved: None,
             displacement: function.displacement,
             sites: vec![index],
@@ -546,13 +581,13 @@ impl Planner<'_> {
 
     fn key(&self, planned: &PlannedTrampoline) -> Result<ImageKey, Refusal> {
         let key = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET).key(self.uses)?;
-        Ok((planned.mechanism, planned.inline, planned.func, key))
+        Ok((planned.mechanism, planned.inline, planned.func.map(|func| (planned.program, func)), key))
     }
 
     /// What a site would share with others through a tracing-multi link.
     fn shared(&self, function: &Function, site: &Candidate, mechanism: Mechanism) -> Option<(Mechanism, ImageKey)> {
         let many = mechanism.of_many().filter(|_| self.kernel.tracing_multi)?;
-        if self.barred.get(site.address, many).is_some() {
+        if site.bpf.is_some() || self.barred.get(site.address, many).is_some() {
             return None;
         }
         let planned = self.planned(function, site, 0, many);

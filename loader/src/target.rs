@@ -6,15 +6,17 @@
 //! symbol that the site data say is there ([`crate::Reason::SymbolMismatch`]).
 
 use crate::error::Error;
-use crate::function::{DataSite, Function, Holder, Place, Sources, is_fragment};
+use crate::function::{Candidate, DataSite, Function, Holder, Place, Sources, is_fragment};
 use crate::kernel::Kernel;
+use crate::livepatch::{Concern, LivePatches};
 use crate::reason::Reason;
 use crate::section::Wanted;
 use crate::source::{Origin, RunTime, SiteData, SourceOptions};
 use crate::symbols::{self, Symbols};
+use siteseer_sites::Machine;
 use siteseer_sites::btf::{Kind, TypeId};
-use siteseer_sites::file::{FileError, SiteFile, SiteRef, Source};
-use siteseer_sites::site::SiteKind;
+use siteseer_sites::file::{ContainerRef, FileError, SiteFile, SiteRef, Source};
+use siteseer_sites::site::{SiteKind, Unprobeable};
 use std::collections::{BTreeSet, HashSet};
 
 /// Why a function cannot be looked up.
@@ -71,6 +73,7 @@ pub struct Target {
     data: SiteData,
     /// Whether the symbols are those of the site data, taken for each function when it is looked up.
     own_symbols: bool,
+    live_patches: LivePatches,
 }
 
 /// How many names an error suggests.
@@ -86,12 +89,21 @@ impl Target {
         let symbols = symbols::running()?;
         let at = RunTime { text: text_base(&symbols, "_text")?, stext: text_base(&symbols, "_stext")? };
         let data = SiteData::find(options, &kernel, at)?;
-        Ok(Target::new(symbols, kernel, data))
+        // Where they cannot be read, no code is taken for dead.
+        let live_patches = LivePatches::running().unwrap_or_default();
+        Ok(Target::new(symbols, kernel, data).with_live_patches(live_patches))
     }
 
     /// A kernel of which everything is given; plans for it can be computed without it running.
     pub fn new(symbols: Symbols, kernel: Kernel, data: SiteData) -> Target {
-        Target { symbols, kernel, data, own_symbols: false }
+        Target { symbols, kernel, data, own_symbols: false, live_patches: LivePatches::default() }
+    }
+
+    /// Sets which functions live patches have replaced.
+    #[must_use]
+    pub fn with_live_patches(mut self, live_patches: LivePatches) -> Target {
+        self.live_patches = live_patches;
+        self
     }
 
     /// A kernel image that need not run anywhere: addresses are those of link time, and whether a probe can be put is what
@@ -101,7 +113,8 @@ impl Target {
     /// [`Error::Source`] if the site data cannot be read.
     pub fn image(data: SiteData) -> Result<Target, Error> {
         let (machine, build_id) = data.image()?;
-        Ok(Target { symbols: Symbols::default(), kernel: Kernel::image(machine, build_id), data, own_symbols: true })
+        let kernel = Kernel::of_image(machine, build_id, data.base_btf());
+        Ok(Target { own_symbols: true, ..Target::new(Symbols::default(), kernel, data) })
     }
 
     /// Its symbols.
@@ -117,6 +130,20 @@ impl Target {
     /// Its site data.
     pub fn data(&self) -> &SiteData {
         &self.data
+    }
+
+    /// Which kernel it is, in words.
+    pub fn describe(&self) -> String {
+        let Kernel { release, machine, build_id, .. } = &self.kernel;
+        let machine = match machine {
+            Machine::X86_64 => "x86-64",
+            Machine::Aarch64 => "arm64",
+        };
+        if self.own_symbols {
+            format!("a kernel image for {machine} (build id {build_id}), with all that it was compiled for")
+        } else {
+            format!("Linux {release} ({machine}), which is running")
+        }
     }
 
     /// Looks up the functions of several names at once, in their order.
@@ -150,6 +177,9 @@ impl Target {
             other => other,
         });
         let mut functions = found?;
+        for candidate in functions.iter_mut().flat_map(|function| &mut function.candidates) {
+            candidate.live_patch = self.concern(candidate);
+        }
         for (function, wanted) in functions.iter_mut().zip(wanted) {
             if wanted.module.is_some() {
                 // vmlinux:foo leaves the modules' functions of that name out, rather than not reaching them.
@@ -167,6 +197,26 @@ impl Target {
         let wanted = Wanted { module: None, function: Some(name.to_owned()) };
         let found = self.functions(std::slice::from_ref(&wanted))?.pop();
         found.ok_or_else(|| TargetError::Unknown { name: name.to_owned(), nearest: Vec::new() }.into())
+    }
+
+    /// How a live patch concerns a site in the kernel's image.
+    fn concern(&self, site: &Candidate) -> Option<Concern> {
+        if self.live_patches.is_empty() || matches!(site.obstacle, Some(Reason::InModule(_))) {
+            return None;
+        }
+        // Positions count the symbols of a name by address; a cold part goes with the only function of its name.
+        let named = |name: &str| {
+            let symbols = self.symbols.named(name).filter(|symbol| symbol.in_kernel());
+            let mut addresses: Vec<u64> = symbols.map(|symbol| symbol.address).collect();
+            addresses.sort_unstable();
+            addresses
+        };
+        let position = match site.symbol.strip_suffix(".cold") {
+            Some(function) => (named(function).len() == 1).then_some(1),
+            None => named(&site.symbol).iter().position(|&address| address == site.symbol_address).map(|nth| nth + 1),
+        };
+        let position = position.and_then(|position| u32::try_from(position).ok());
+        self.live_patches.concern(&site.symbol, position, site.offset(), site.is_entry())
     }
 
     /// What is added to the site data's addresses to get those of the running kernel.
@@ -226,10 +276,13 @@ impl Target {
         let mut found = if fragment { None } else { Function::join(name, sites, &plain, sources) };
         // What the image says of symbols that no site tells of.
         for candidate in found.iter_mut().flat_map(|function| &mut function.candidates) {
+            let own =
+                |holder: &ContainerRef<'_>| holder.address == candidate.link_address && holder.name == candidate.symbol;
+            let holder = file.containers().find(own);
+            if self.own_symbols && candidate.is_entry() {
+                candidate.traceable = holder.map(|holder| holder.unprobeable != Some(Unprobeable::Notrace));
+            }
             if candidate.index.is_none() && candidate.obstacle.is_none() {
-                let holder = file
-                    .containers()
-                    .find(|holder| holder.address == candidate.link_address && holder.name == candidate.symbol);
                 candidate.obstacle = holder.and_then(|holder| holder.unprobeable).map(Reason::Unprobeable);
             }
         }
