@@ -19,7 +19,7 @@
  * The functions below are written as calls of helpers that no kernel has. siteseer replaces each by a few
  * instructions when it knows at which sites the program runs: a number that is a constant costs no comparison, and an
  * argument that is never asked for is never gathered. A program that calls them can be loaded by siteseer only, that
- * is, from the section kprobe_maybe_inline of an object that siteseer handles.
+ * is, from a section kprobe_maybe_inline, fentry or fexit (or fentry.s, fexit.s) of an object that siteseer handles.
  *
  * `ctx` is the program's context as it got it, with nothing added.
  */

@@ -6,11 +6,11 @@
 //! # What it is for
 //! A kprobe or fentry program on `foo` runs when the symbol `foo` is entered. The compiler leaves foo's body in other
 //! places as well: inlined into callers, and in clones (`foo.isra.0`, `foo.constprop.2`). Calls that happen there are missed,
-//! silently. Here each such place is a *site*. A program in `SEC("kprobe_maybe_inline/foo")`, written with the ordinary `BPF_PROG`
-//! macro, runs at all of them:
+//! silently. Here each such place is a *site*. A program in `SEC("fentry/foo")`, as it is, or in `SEC("kprobe_maybe_inline/foo")`
+//! runs at all of them; one in `SEC("fexit/foo")` runs at the returns of all that have one:
 //!
 //! ```c
-//! SEC("kprobe_maybe_inline/ns_capable")
+//! SEC("fentry/ns_capable")
 //! int BPF_PROG(capable, struct user_namespace *ns, int cap)
 //! {
 //!         bpf_printk("capability %d at level %d", cap, ns->level);
@@ -31,7 +31,7 @@
 //! let target = Target::running(&SourceOptions::default())?;
 //! let link = Attach::new(&target).policy(Policy::BestEffort).cookie(7).attach(&program)?;
 //! print!("{}", link.report());
-//! // ns_capable: attached at 14 of 14 sites (1 body, 13 inline) by kprobe, kprobe.multi
+//! // ns_capable: attached at 14 of 14 sites (1 body, 13 inline) by fentry, kprobe
 //! # Ok(())
 //! # }
 //! # #[cfg(not(feature = "libbpf-rs"))]
@@ -39,6 +39,9 @@
 //! ```
 //!
 //! Dropping the [`Link`] detaches every site. [`Attach::plan`] says what would be attached, and changes nothing.
+//!
+//! `fentry` and `fexit` programs are attached everywhere or not at all ([`Policy::Complete`]) unless another policy is set: a function
+//! of which some calls are missed without a word is what they must not meet.
 //!
 //! # How it works
 //! One phase per module; each takes the result of the one before and leaves it as it is.
@@ -58,7 +61,7 @@
 //! | [`explain`], [`object_file`] | a plan in words, for a program that need not be loaded |
 //!
 //! # What a program can rely on
-//! * Its context is the array of 8-byte slots that the kernel gives a fentry program. A pointer to a structure keeps its
+//! * Its context is the array of 8-byte slots that the kernel gives a fentry or fexit program. A pointer to a structure keeps its
 //!   type, and can be followed directly (from Linux 6.2).
 //! * An argument that it reads is there, or the site is not attached, and reported. A program that can do with less asks by
 //!   `siteseer_arg()` of `siteseer.bpf.h`. Never a made-up value.

@@ -116,6 +116,9 @@ impl fmt::Display for Mechanism {
     }
 }
 
+/// `bpf_get_stackid` and `bpf_get_stack`.
+const STACK_HELPERS: [u32; 2] = [27, 67];
+
 /// What the kernel refused in an earlier attempt: by the probe's address and the mechanism.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Barred(HashMap<(u64, Mechanism), Reason>);
@@ -166,7 +169,8 @@ impl Choice<'_> {
             return false;
         }
         // The registers that kprobe.multi hands over make no stack trace on every kernel.
-        let multi = kernel.kprobe_multi && self.is_traced_entry() && !uses.context;
+        let wants_registers = if self.form.kind.is_exit() { self.walks_the_stack() } else { uses.context };
+        let multi = kernel.kprobe_multi && self.is_traced_entry() && !wants_registers;
         match mechanism {
             Mechanism::Fentry => self.reached_by_name() && self.slots_are_canonical(),
             Mechanism::Fexit => self.reached_by_name(),
@@ -207,11 +211,16 @@ impl Choice<'_> {
             "the program reads arguments, and this kernel has no kprobe sessions (Linux 6.10) to keep them from the entry"
         } else if !self.is_traced_entry() {
             "the program reads arguments, and ftrace does not know the function, so that a kprobe session cannot keep them"
-        } else if self.uses.context {
-            "the program reads arguments, and calls helpers that take the context: a kprobe session has no registers for them"
+        } else if self.walks_the_stack() {
+            "the program reads arguments, and asks for a stack trace, for which a kprobe session has no registers"
         } else {
             "the program reads arguments that are not in registers at the entry, where a kprobe session could keep them"
         })
+    }
+
+    /// Whether it asks for a stack trace.
+    fn walks_the_stack(&self) -> bool {
+        self.uses.helpers.iter().any(|(helper, _)| STACK_HELPERS.contains(helper))
     }
 
     /// Whether ftrace can put something on the entry.

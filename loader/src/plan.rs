@@ -160,7 +160,7 @@ impl PlannedTrampoline {
                 rdonly_cast: kernel.rdonly_cast,
                 session_is_return: kernel.kprobe_session.map(|session| session.is_return),
                 session_cookie: kernel.kprobe_session.map(|session| session.cookie),
-                ..KernelIds::default()
+                private_stack: kernel.private_stack,
             },
             site_map: maps.sites,
             fault_map: maps.faults,
@@ -341,12 +341,6 @@ fn requires_arguments(uses: &Uses) -> bool {
     !uses.slots.is_empty() || !uses.indexed.is_empty()
 }
 
-/// Whether the program reads the return value: the slot after the arguments'.
-fn reads_return(uses: &Uses, prototype: &Prototype) -> bool {
-    let slots = prototype.slots();
-    uses.requires(slots..slots + 1)
-}
-
 /// Plans a program's attachment to functions.
 ///
 /// # Errors
@@ -524,7 +518,7 @@ impl Planner<'_> {
             return Err(if site.kind == SiteKind::Clone { Reason::NoLocationData } else { Reason::NoPrototype });
         }
         let mut missing = missing_arguments(site, prototype, self.uses);
-        if form.kind.is_exit() && reads_return(self.uses, prototype) {
+        if form.kind.is_exit() && self.uses.requires_return(prototype.slots()) {
             missing.extend(self.missing_return(prototype));
             if missing.is_empty() && !keeps_return(site) {
                 return Err(Reason::ReturnRemoved);
@@ -586,7 +580,8 @@ impl Planner<'_> {
 
     /// What a site would share with others through a tracing-multi link.
     fn shared(&self, function: &Function, site: &Candidate, mechanism: Mechanism) -> Option<(Mechanism, ImageKey)> {
-        let many = mechanism.of_many().filter(|_| self.kernel.tracing_multi)?;
+        // There the trampoline makes the typed pointers, and the verifier trusts none of them.
+        let many = mechanism.of_many().filter(|_| self.kernel.tracing_multi && !self.uses.wants_trusted)?;
         if site.bpf.is_some() || self.barred.get(site.address, many).is_some() {
             return None;
         }

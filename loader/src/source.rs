@@ -466,6 +466,7 @@ mod tests {
             tracing_multi: false,
             kprobe_session: None,
             kretprobe: None,
+            private_stack: false,
             privileges: Privileges::default(),
         }
     }
