@@ -21,7 +21,7 @@ use crate::mechanism::Barred;
 use crate::object_file::FileProgram;
 use crate::plan::{self, Decision, Plan, PlanError, PlanOptions, Policy};
 use crate::program::{self, UserProgram};
-use crate::section::{Form, Kind};
+use crate::section::{Form, Kind, Wanted};
 use crate::target::Target;
 use siteseer_sites::btf::{self, Btf};
 
@@ -108,13 +108,19 @@ fn by_prototype(function: &Function) -> Vec<Function> {
     function.prototypes.iter().enumerate().map(one).filter(|function| !function.candidates.is_empty()).collect()
 }
 
+/// Looks a name up; one function for each prototype.
+fn lookup(target: &Target, wanted: &Wanted) -> Result<Vec<Function>, Error> {
+    let functions = target.functions(std::slice::from_ref(wanted))?;
+    Ok(functions.iter().flat_map(by_prototype).collect())
+}
+
 /// What a program that reads everything would meet, at each kind of section. One explanation for each prototype that
 /// functions of the name have.
 ///
 /// # Errors
-/// [`Error::Target`] if there is no such function, [`Error::Source`] if the site data cannot be read.
+/// [`Error::Section`] if it is no function's name, [`Error::Target`] if there is no such function, [`Error::Source`] if the site data cannot be read.
 pub fn function(target: &Target, name: &str) -> Result<Vec<Explanation>, Error> {
-    let functions = by_prototype(&target.function(name)?);
+    let functions = lookup(target, &Wanted::parse(name)?)?;
     let several = functions.len() > 1;
     let explain = |function: Function| {
         let verdicts = [Kind::Fentry, Kind::Fexit, Kind::KprobeMaybeInline].map(|kind| {
@@ -131,8 +137,8 @@ pub fn function(target: &Target, name: &str) -> Result<Vec<Explanation>, Error> 
 ///
 /// # Errors
 /// As [`function`].
-pub fn program(target: &Target, name: &str, program: &FileProgram) -> Result<Vec<Explanation>, Error> {
-    let functions = by_prototype(&target.function(name)?);
+pub fn program(target: &Target, wanted: &Wanted, program: &FileProgram) -> Result<Vec<Explanation>, Error> {
+    let functions = lookup(target, wanted)?;
     let several = functions.len() > 1;
     let explain = |function: Function| {
         let verdict = verdict(&function, &program.program, program.form, target);

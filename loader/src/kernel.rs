@@ -178,9 +178,10 @@ impl Kernel {
             "register_fprobe_ips",
             "register_ftrace_direct",
             "bpf_trampoline_link_prog",
+            "bpf_jit_supports_private_stack",
         ];
         let index = NameIndex::new(&parsed, &[Kind::Func]);
-        let [rdonly_cast, kprobes, kretprobes, fprobe, direct, trampolines] =
+        let [rdonly_cast, kprobes, kretprobes, fprobe, direct, trampolines, private_stack] =
             names.map(|name| index.get(Kind::Func, name).next());
         let attach_type = |name: &str| has_enumerator(&parsed, "bpf_attach_type", name);
         // CONFIG_FPROBE, CONFIG_KPROBE_EVENTS, CONFIG_KRETPROBES, CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, CONFIG_BPF_JIT.
@@ -196,6 +197,8 @@ impl Kernel {
             tracing_multi: fentry && attach_type("BPF_TRACE_FENTRY_MULTI"),
             kprobe_session: kprobe_session.flatten(),
             kretprobe: kretprobes.map(|_| 0),
+            // arm64 has it since Linux 6.18 only, which the image does not tell.
+            private_stack: machine == Machine::X86_64 && private_stack.is_some(),
             privileges: Privileges { bpf: true, perfmon: true, sys_admin: true },
             btf: btf.clone(),
             ..Kernel::image(machine, build_id)

@@ -8,10 +8,11 @@
 //!   `BPF_TRAMP_F_SHARE_IPMODIFY` in kernel/bpf/trampoline.c; since Linux 6.0, before that the kernel refuses one of the
 //!   two), kprobe.multi, and a kprobe on the first byte, which on x86-64 is ftrace's too, and on arm64 comes before;
 //! * everything behind the entry in the old *body* does not run any more: the copies of other functions that were inlined
-//!   there, and a probe that had to be put a few bytes after the entry. While a patch is in transition some tasks still
+//!   there. (A probe on the function itself that had to be put a few bytes after its entry sees none of its calls, and
+//!   is in the way of `complete`: [`Redirected`](crate::Reason::Redirected).) While a patch is in transition some tasks still
 //!   run it (`task->patch_state`), and when it is disabled all do again.
 //!
-//! Sites in an old body are attached nevertheless: that costs nothing, and they are right at once when the patch is
+//! Copies in an old body are attached nevertheless: that costs nothing, and they are right at once when the patch is
 //! disabled. What cannot be attached there is no loss as long as the patch is in force, and not in the way of the
 //! policy `complete`. Only what is certain is called dead: nothing is while any patch is in transition (one
 //! that replaces another may bring an old body back), nor by a name that several functions bear unless sysfs says which.
@@ -20,6 +21,10 @@
 //!
 //! Sources: Documentation/ABI/testing/sysfs-kernel-livepatch, Documentation/livepatch/livepatch.rst.
 
+use crate::function::Candidate;
+use crate::reason::Reason;
+use crate::symbols::Symbols;
+use siteseer_sites::site::SiteKind;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -107,6 +112,35 @@ impl LivePatches {
     /// Whether no function of the kernel is replaced.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
+    }
+
+    /// Notes at each of a function's candidates how a patch concerns it.
+    pub fn mark(&self, candidates: &mut [Candidate], symbols: &Symbols) {
+        if self.is_empty() {
+            return;
+        }
+        for site in candidates.iter_mut().filter(|site| !matches!(site.obstacle, Some(Reason::InModule(_)))) {
+            // Positions count the symbols of a name by address; a cold part goes with the only function of its name.
+            let named = |name: &str| {
+                let named = symbols.named(name).filter(|symbol| symbol.in_kernel());
+                let mut addresses: Vec<u64> = named.map(|symbol| symbol.address).collect();
+                addresses.sort_unstable();
+                addresses
+            };
+            let position = match site.symbol.strip_suffix(".cold") {
+                Some(function) => (named(function).len() == 1).then_some(1),
+                None => named(&site.symbol).iter().position(|&at| at == site.symbol_address).map(|nth| nth + 1),
+            };
+            let position = position.and_then(|position| u32::try_from(position).ok());
+            let concern = self.concern(&site.symbol, position, site.offset(), site.is_entry());
+            match concern {
+                // An inlined copy there does not run; a body is called, and what is behind its entry does not see it.
+                Some(Concern::OldBody { patch, .. }) if site.kind != SiteKind::Inline => {
+                    site.obstacle = site.obstacle.take().or(Some(Reason::Redirected { patch }));
+                }
+                other => site.live_patch = other,
+            }
+        }
     }
 
     /// How a patch concerns a probe at `offset` into the symbol `symbol` of the image. `position` is the symbol's among those of its

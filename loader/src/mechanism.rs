@@ -230,7 +230,8 @@ impl Choice<'_> {
 
     /// Whether a program loaded for the FUNC's name runs at this very site, with its arguments.
     fn reached_by_name(&self) -> bool {
-        self.kernel.fentry
+        // A BPF program is patched without ftrace's direct calls: where those are missing (arm64 before 6.4) it may go.
+        (self.kernel.fentry || self.candidate.bpf.is_some())
             && self.candidate.exact.is_some()
             && self.candidate.is_entry()
             && self.candidate.traceable != Some(false)

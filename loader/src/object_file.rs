@@ -14,7 +14,7 @@
 
 use crate::insn::Insn;
 use crate::program::UserProgram;
-use crate::section::{Form, Section, SectionError};
+use crate::section::{Form, Section, SectionError, Wanted};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionIndex, SymbolKind};
 use std::collections::HashMap;
@@ -59,7 +59,7 @@ pub struct FileProgram {
     /// What kind it is, by its section.
     pub form: Form,
     /// The function that its section names.
-    pub function: Option<String>,
+    pub wanted: Wanted,
 }
 
 type Elf<'a> = ElfFile64<'a, Endianness>;
@@ -96,7 +96,7 @@ pub fn read(data: &[u8]) -> Result<Vec<FileProgram>, ObjectFileError> {
         let exit = parsed.form.kind.is_exit();
         let program =
             UserProgram { name: code.name.clone(), insns: linker.link(code)?, exit, ..UserProgram::default() };
-        programs.push(FileProgram { program, form: parsed.form, function: parsed.wanted.function });
+        programs.push(FileProgram { program, form: parsed.form, wanted: parsed.wanted });
     }
     if programs.is_empty() { Err(ObjectFileError::NoPrograms) } else { Ok(programs) }
 }

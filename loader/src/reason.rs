@@ -63,6 +63,11 @@ pub enum Reason {
     },
     /// A function of a BPF program, where neither fentry nor fexit can have what the program needs.
     OnlyTracing,
+    /// A live patch redirects the function's calls before they come to the probe, which stands some bytes behind the entry.
+    Redirected {
+        /// The patch.
+        patch: String,
+    },
     /// It could not be attached, and a live patch has replaced the function around it: its code does not run.
     LivePatched {
         /// The patch.
@@ -114,6 +119,7 @@ impl Reason {
             Reason::TailCalled(_) => "tail_called",
             Reason::Extended { .. } => "extended",
             Reason::OnlyTracing => "only_tracing",
+            Reason::Redirected { .. } => "redirected",
             Reason::LivePatched { .. } => "live_patched",
             Reason::Refused(_) => "refused",
             Reason::Kernel { .. } => "kernel",
@@ -191,6 +197,9 @@ impl fmt::Display for Reason {
             }
             Reason::OnlyTracing => {
                 f.write_str("in a BPF program, where only real fentry and fexit programs can be attached")
+            }
+            Reason::Redirected { patch } => {
+                write!(f, "the live patch {patch} redirects its calls before they come to the probe")
             }
             Reason::LivePatched { patch, otherwise } => {
                 write!(f, "in a function that the live patch {patch} has replaced ({otherwise})")

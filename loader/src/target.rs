@@ -6,9 +6,9 @@
 //! symbol that the site data say is there ([`crate::Reason::SymbolMismatch`]).
 
 use crate::error::Error;
-use crate::function::{Candidate, DataSite, Function, Holder, Place, Sources, is_fragment};
+use crate::function::{DataSite, Function, Holder, Place, Sources, is_fragment};
 use crate::kernel::Kernel;
-use crate::livepatch::{Concern, LivePatches};
+use crate::livepatch::LivePatches;
 use crate::reason::Reason;
 use crate::section::Wanted;
 use crate::source::{Origin, RunTime, SiteData, SourceOptions};
@@ -177,8 +177,8 @@ impl Target {
             other => other,
         });
         let mut functions = found?;
-        for candidate in functions.iter_mut().flat_map(|function| &mut function.candidates) {
-            candidate.live_patch = self.concern(candidate);
+        for function in &mut functions {
+            self.live_patches.mark(&mut function.candidates, &self.symbols);
         }
         for (function, wanted) in functions.iter_mut().zip(wanted) {
             if wanted.module.is_some() {
@@ -197,26 +197,6 @@ impl Target {
         let wanted = Wanted { module: None, function: Some(name.to_owned()) };
         let found = self.functions(std::slice::from_ref(&wanted))?.pop();
         found.ok_or_else(|| TargetError::Unknown { name: name.to_owned(), nearest: Vec::new() }.into())
-    }
-
-    /// How a live patch concerns a site in the kernel's image.
-    fn concern(&self, site: &Candidate) -> Option<Concern> {
-        if self.live_patches.is_empty() || matches!(site.obstacle, Some(Reason::InModule(_))) {
-            return None;
-        }
-        // Positions count the symbols of a name by address; a cold part goes with the only function of its name.
-        let named = |name: &str| {
-            let symbols = self.symbols.named(name).filter(|symbol| symbol.in_kernel());
-            let mut addresses: Vec<u64> = symbols.map(|symbol| symbol.address).collect();
-            addresses.sort_unstable();
-            addresses
-        };
-        let position = match site.symbol.strip_suffix(".cold") {
-            Some(function) => (named(function).len() == 1).then_some(1),
-            None => named(&site.symbol).iter().position(|&address| address == site.symbol_address).map(|nth| nth + 1),
-        };
-        let position = position.and_then(|position| u32::try_from(position).ok());
-        self.live_patches.concern(&site.symbol, position, site.offset(), site.is_entry())
     }
 
     /// What is added to the site data's addresses to get those of the running kernel.

@@ -35,6 +35,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::typed::cases());
     all.extend(crate::refusals::cases());
     all.extend(crate::bpf_target::cases());
+    all.extend(crate::explain::cases());
     all
 }
 

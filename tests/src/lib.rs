@@ -10,6 +10,7 @@ pub mod calls;
 pub mod case;
 pub mod demo;
 pub mod differential;
+pub mod explain;
 pub mod refusals;
 pub mod truth;
 pub mod typed;

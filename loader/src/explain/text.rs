@@ -3,8 +3,8 @@
 
 use super::{Explanation, Verdict, attached};
 use crate::function::Candidate;
-use crate::plan::{Decision, Plan, PlannedSite, Policy};
-use crate::reason::Reason;
+use crate::plan::{Decision, PlannedSite, Policy};
+use crate::reason::{MissingArgument, Reason};
 use siteseer_sites::location::Missing;
 use siteseer_sites::site::SiteKind;
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,8 +82,13 @@ impl Explanation {
     /// The function's declaration, and where it is from.
     fn heading(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(prototype) = self.function.prototypes.first() else { return Ok(()) };
+        let mut parameters: Vec<String> =
+            prototype.parameters.iter().map(|parameter| declared(&parameter.type_name, &parameter.name)).collect();
+        if prototype.variadic {
+            parameters.push("...".to_owned());
+        }
         let text = if prototype.func.is_some() {
-            prototype.text.clone()
+            declared(&self.result, &format!("{}({})", self.function.name, parameters.join(", ")))
         } else {
             format!("{} (its prototype is not known)", self.function.name)
         };
@@ -202,8 +207,7 @@ impl Explanation {
         }
         for (reason, sites) in groups {
             wrap(f, 2, 4, &format!("at {}: {reason}", kinds(sites.iter().map(|site| &site.site))))?;
-            let places: Vec<String> = sites.iter().map(|site| place(&site.site)).collect();
-            wrap(f, 6, 6, &names(&places))?;
+            wrap(f, 6, 6, &places(&sites))?;
         }
         Ok(())
     }
@@ -225,20 +229,35 @@ impl Explanation {
             let Ok(plan) = &verdict.plan else { continue };
             if verdict.policy == Policy::Complete && !verdict.in_the_way.is_empty() && attached(plan) > 0 {
                 advice.push(format!(
-                    "{} with the policy best_effort attaches {} of {} sites and reports the others",
+                    "with the policy best_effort, {} is attached at {} of {} places, and the others are reported",
                     verdict.form.kind,
                     attached(plan),
                     plan.sites.len()
                 ));
             }
         }
+        let mut lacking: BTreeSet<String> = BTreeSet::new();
         for verdict in &self.verdicts {
             for reason in reasons(verdict) {
-                // Those that are about the policy have been said.
-                if !matches!(reason, Reason::ExitOfInline | Reason::MayRepeat | Reason::TailCalled(_)) {
-                    advice.extend(reason.advice().map(str::to_owned));
+                match reason {
+                    // Those that are about the policy have been said.
+                    Reason::ExitOfInline | Reason::MayRepeat | Reason::TailCalled(_) => {}
+                    Reason::MissingArguments(missing) => lacking.extend(missing.iter().map(named)),
+                    other => advice.extend(other.advice().map(str::to_owned)),
                 }
             }
+        }
+        // There is no asking for a result that is gone.
+        lacking.remove("the return value");
+        if !lacking.is_empty() {
+            advice.push(format!(
+                "read {} by siteseer_arg() of siteseer.bpf.h, which tells the program when a place does not have it: then \
+                 the program is attached there too",
+                list(lacking.into_iter().collect())
+            ));
+        }
+        if self.verdicts.iter().filter_map(|verdict| verdict.plan.as_ref().ok()).all(|plan| attached(plan) == 0) {
+            advice.push("trace functions that call it, or that it calls".to_owned());
         }
         let mut said: BTreeSet<String> = BTreeSet::new();
         advice.retain(|text| said.insert(text.clone()));
@@ -273,6 +292,33 @@ fn place(site: &Candidate) -> String {
     text
 }
 
+/// A type and what is of that type, as C has them.
+fn declared(type_name: &str, name: &str) -> String {
+    let space = if type_name.ends_with('*') || name.is_empty() || type_name.is_empty() { "" } else { " " };
+    format!("{type_name}{space}{name}")
+}
+
+/// The places of sites, each once.
+fn places(sites: &[&PlannedSite]) -> String {
+    let mut counts: Vec<(String, usize)> = Vec::new();
+    for site in sites {
+        let place = place(&site.site);
+        match counts.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((place, 1)),
+        }
+    }
+    let counted = |(place, count): &(String, usize)| {
+        if *count == 1 { place.clone() } else { format!("{place} ({count} of that name)") }
+    };
+    names(&counts.iter().map(counted).collect::<Vec<_>>())
+}
+
+/// Reasons that have commas in them.
+fn why_list(why: BTreeSet<String>) -> String {
+    why.into_iter().collect::<Vec<_>>().join("; ")
+}
+
 /// What becomes of a program under the policy of its section.
 fn outcome(verdict: &Verdict) -> String {
     let plan = match &verdict.plan {
@@ -282,18 +328,19 @@ fn outcome(verdict: &Verdict) -> String {
     let (have, all) = (attached(plan), plan.sites.len());
     let dead = reasons(verdict).filter(|reason| reason.is_dead()).count();
     if have == 0 {
-        return "is refused: there is no place where it can run".to_owned();
+        let why: BTreeSet<String> = plan.sites.iter().map(why_in_short).collect();
+        return format!("is refused, because there is no place where it can run: {}", why_list(why));
     }
     if !verdict.in_the_way.is_empty() {
         let in_the_way = verdict.in_the_way.iter().filter_map(|&index| plan.sites.get(index));
-        let why: BTreeSet<String> = in_the_way.clone().map(|site| why_in_short(plan, site)).collect();
+        let why: BTreeSet<String> = in_the_way.map(why_in_short).collect();
         return format!(
             "is refused, because its policy is complete and {} in the way: {}",
             match verdict.in_the_way.len() {
                 1 => "1 place is".to_owned(),
                 many => format!("{many} places are"),
             },
-            list(why.into_iter().collect())
+            why_list(why)
         );
     }
     if have == all {
@@ -308,14 +355,18 @@ fn outcome(verdict: &Verdict) -> String {
     format!("is attached at {have} of {all} places, and reports the others")
 }
 
+/// An argument's name, or its number.
+fn named(missing: &MissingArgument) -> String {
+    if missing.name.is_empty() { format!("argument {}", missing.index) } else { missing.name.clone() }
+}
+
 /// The kind of a reason, without what is particular to the site.
-fn why_in_short(_: &Plan, site: &PlannedSite) -> String {
+fn why_in_short(site: &PlannedSite) -> String {
     match &site.decision {
         // In the way of `complete` alone.
         Decision::Attach { .. } => "hits may outnumber calls, or calls are not seen".to_owned(),
         Decision::Skip(Reason::MissingArguments(missing)) => {
-            let names: Vec<String> = missing.iter().map(|missing| missing.name.clone()).collect();
-            format!("{} not there", list(names))
+            format!("{} missing there", list(missing.iter().map(named).collect()))
         }
         Decision::Skip(reason) => reason.to_string(),
     }
