@@ -243,7 +243,6 @@ fn extension(target: &Target) -> Result<String, Failure> {
     let program = id(&jumps, "jumps_main")?;
     let words = ["jumps_extension".to_owned(), format!("id {number}")];
     let text = refused(attach("enter_global", program)?, &words)?;
-    extension.detach()?;
     drop(extension);
     run(&jumps, "jumps_main", 1, MAIN)?;
     drop(attach("enter_global", program)??);
