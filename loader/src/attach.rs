@@ -25,8 +25,9 @@ pub use error::AttachError;
 pub use tracefs::clean;
 pub(crate) use tracefs::{Definition, remove_all};
 
+use crate::declared::Declared;
 use crate::error::Error;
-use crate::function::Function;
+use crate::function::{Function, Selection};
 use crate::link::Link;
 use crate::mechanism::{Barred, Mechanism};
 use crate::object::Program;
@@ -46,13 +47,15 @@ pub struct Attach<'t> {
     options: PlanOptions,
     functions: Vec<String>,
     bpf_program: Option<u32>,
+    file: Option<String>,
     bulk: bool,
 }
 
 impl<'t> Attach<'t> {
     /// To the function that the program's section names, under the section's policy ([`Policy::of`]).
     pub fn new(target: &'t Target) -> Attach<'t> {
-        Attach { target, options: PlanOptions::default(), functions: Vec::new(), bpf_program: None, bulk: true }
+        let (options, functions) = (PlanOptions::default(), Vec::new());
+        Attach { target, options, functions, bpf_program: None, file: None, bulk: true }
     }
 
     /// Sets the policy.
@@ -82,6 +85,13 @@ impl<'t> Attach<'t> {
     #[must_use]
     pub fn bpf_program(mut self, id: u32) -> Attach<'t> {
         self.bpf_program = Some(id);
+        self
+    }
+
+    /// Takes only functions that this source file declares: its path, or the last components of it (`kernel/capability.c`).
+    #[must_use]
+    pub fn file(mut self, path: impl Into<String>) -> Attach<'t> {
+        self.file = Some(path.into());
         self
     }
 
@@ -156,6 +166,10 @@ impl<'t> Attach<'t> {
             Some(target) => user::bpf_functions(target, &wanted, kernel.machine)?,
             None => self.target.functions(&wanted)?,
         };
+        let stated = user.btf.as_deref().map(|btf| Declared::find(btf, &user.name)).transpose()?.flatten();
+        let selection = Selection { file: self.file.clone(), prototype: stated };
+        let functions = functions.into_iter().map(|function| function.select(&selection));
+        let functions = functions.collect::<Result<Vec<_>, _>>()?;
         Ok(Prepared { functions, user, uses, gpl, options: PlanOptions { form, ..self.options } })
     }
 

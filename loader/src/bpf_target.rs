@@ -291,6 +291,7 @@ impl BpfProgram {
             arguments,
             marks: Marks::default(),
             source: None,
+            declared: None,
             obstacle: extension.map(|by| Reason::Extended { program: by.program, name: by.name.clone() }),
             traceable: None,
             described: false,
@@ -302,7 +303,8 @@ impl BpfProgram {
             }),
             live_patch: None,
         };
-        Ok(Function { name, prototypes: vec![prototype], candidates: vec![candidate], displacement: 0 })
+        let (prototypes, candidates) = (vec![prototype], vec![candidate]);
+        Ok(Function { name, prototypes, candidates, left_out: Vec::new(), displacement: 0 })
     }
 }
 

@@ -3,6 +3,8 @@
 
 use crate::attach::AttachError;
 use crate::bpf_target::BpfTargetError;
+use crate::declared::DeclaredError;
+use crate::function::SelectError;
 use crate::kernel::KernelError;
 use crate::object::ObjectError;
 use crate::plan::PlanError;
@@ -36,6 +38,12 @@ pub enum Error {
     /// A function of a BPF program cannot be a target.
     #[error(transparent)]
     BpfTarget(#[from] BpfTargetError),
+    /// What the program states of the function cannot be read.
+    #[error(transparent)]
+    Declared(#[from] DeclaredError),
+    /// None of the functions of the name is the one that is meant.
+    #[error(transparent)]
+    Select(#[from] SelectError),
     /// The program cannot be taken over from libbpf.
     #[error(transparent)]
     Object(#[from] ObjectError),

@@ -14,8 +14,9 @@
 
 mod text;
 
+use crate::declared::Declared;
 use crate::error::Error;
-use crate::function::{Function, Prototype};
+use crate::function::{Function, Prototype, Selection};
 use crate::insn::{Insn, Width};
 use crate::mechanism::Barred;
 use crate::object_file::FileProgram;
@@ -136,9 +137,14 @@ pub fn function(target: &Target, name: &str) -> Result<Vec<Explanation>, Error> 
 /// What a program of an object file would meet at a function.
 ///
 /// # Errors
-/// As [`function`].
+/// As [`function`]; [`Error::Select`] if none is what the program states.
 pub fn program(target: &Target, wanted: &Wanted, program: &FileProgram) -> Result<Vec<Explanation>, Error> {
-    let functions = lookup(target, wanted)?;
+    let stated = program.btf.as_deref().map(|btf| Declared::find(btf, &program.program.name)).transpose()?.flatten();
+    let selection = Selection { file: None, prototype: stated };
+    let mut functions = Vec::new();
+    for function in target.functions(std::slice::from_ref(wanted))? {
+        functions.extend(by_prototype(&function.select(&selection)?));
+    }
     let several = functions.len() > 1;
     let explain = |function: Function| {
         let verdict = verdict(&function, &program.program, program.form, target);
@@ -160,7 +166,8 @@ fn explanation(
     if several {
         notes.push(format!(
             "Other functions are named {} too, and take other arguments: this is about those that take these. A program \
-             in SEC(\"fentry/{}\") that reads arguments is refused until it says which it means.",
+             in SEC(\"fentry/{}\") that reads arguments is refused until it says which it means, by SITESEER_PROTO() of \
+             siteseer.bpf.h.",
             function.name, function.name
         ));
     }
@@ -203,7 +210,9 @@ mod tests {
             parameters: Vec::new(),
             result: None,
             variadic: false,
+            signature: None,
             declared: Vec::new(),
+            statement: String::new(),
         };
         let parameter = |size: u32| crate::function::Parameter {
             name: String::new(),

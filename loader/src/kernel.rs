@@ -109,8 +109,8 @@ pub struct Kernel {
     pub fentry: bool,
     /// Whether one fentry or fexit program can be attached to many functions (BPF_TRACE_FENTRY_MULTI, Linux 7.3).
     pub tracing_multi: bool,
-    /// What kprobe sessions take (BPF_TRACE_KPROBE_SESSION, Linux 6.10): programs that run at a function's entry and at its
-    /// return; `None` where there are none.
+    /// What kprobe sessions take (BPF_TRACE_KPROBE_SESSION, Linux 6.14): programs that run at a function's entry and at its
+    /// return; `None` where there are none that can be relied on.
     pub kprobe_session: Option<Session>,
     /// The bit of a `kprobe` event's `config` that asks for the return; `None` where the event source has no such bit.
     pub kretprobe: Option<u32>,
@@ -278,7 +278,12 @@ fn privileges(status: &str) -> Privileges {
 }
 
 /// The kfuncs of kprobe sessions. They took no argument before Linux 7.0.
+///
+/// Up to 6.13 the return of a call is handled even if its entry was missed, and what was kept could be another call's. The release that
+/// mended it (`kprobe_multi_link_prog_run()` in kernel/trace/bpf_trace.c) also put fprobe on the function graph tracer, which
+/// shows in the kernel's types.
 fn session(btf: &Btf<'_>) -> Option<Session> {
+    btf.find(Kind::Struct, "fprobe_hlist_node")?;
     let kfunc = |name: &str| {
         let func = btf.find(Kind::Func, name)?;
         Some(Kfunc { id: func.id(), takes_context: btf.ty(func.target()?)?.params().len() > 0 })

@@ -52,6 +52,7 @@
 //! | [`program`] | which arguments the program reads, what it calls |
 //! | [`source`] | site data: encoded beforehand from DWARF, the kernel's own, or DWARF itself |
 //! | [`symbols`], [`kernel`] | what the running kernel says of its text, and what it can do |
+//! | [`declared`] | which prototype the program states |
 //! | [`target`], [`function`] | every place where a function's body may start, with run-time addresses |
 //! | [`plan`], [`mechanism`] | what is attached by what, and what is not and why. Pure: it can be computed for a kernel that is not running |
 //! | [`trampoline`] | BPF code that gathers the arguments of one location prototype and calls the program |
@@ -74,6 +75,7 @@
 pub mod arch;
 pub mod attach;
 pub mod bpf_target;
+pub mod declared;
 pub mod error;
 pub mod explain;
 pub mod function;

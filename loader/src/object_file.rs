@@ -58,6 +58,8 @@ pub struct FileProgram {
     pub program: UserProgram,
     /// What kind it is, by its section.
     pub form: Form,
+    /// The object's BTF.
+    pub btf: Option<Vec<u8>>,
     /// The function that its section names.
     pub wanted: Wanted,
 }
@@ -83,6 +85,7 @@ pub fn read(data: &[u8]) -> Result<Vec<FileProgram>, ObjectFileError> {
         return Err(ObjectFileError::NotBpf);
     }
     let linker = Linker::new(&elf)?;
+    let btf = elf.section_by_name(".BTF").map(|section| section.data().map(<[u8]>::to_vec)).transpose()?;
     let mut programs = Vec::new();
     for code in &linker.functions {
         let section = elf.section_by_index(code.section)?;
@@ -96,7 +99,7 @@ pub fn read(data: &[u8]) -> Result<Vec<FileProgram>, ObjectFileError> {
         let exit = parsed.form.kind.is_exit();
         let program =
             UserProgram { name: code.name.clone(), insns: linker.link(code)?, exit, ..UserProgram::default() };
-        programs.push(FileProgram { program, form: parsed.form, wanted: parsed.wanted });
+        programs.push(FileProgram { program, form: parsed.form, btf: btf.clone(), wanted: parsed.wanted });
     }
     if programs.is_empty() { Err(ObjectFileError::NoPrograms) } else { Ok(programs) }
 }

@@ -69,6 +69,8 @@ pub struct FunctionReport {
     pub name: String,
     /// The prototypes that functions of the name have.
     pub prototypes: Vec<crate::function::Prototype>,
+    /// Functions of the name that are not meant, by the program's statement or the file.
+    pub left_out: Vec<crate::function::LeftOut>,
     /// Its sites.
     pub sites: Vec<SiteReport>,
 }
@@ -95,6 +97,7 @@ impl Report {
             .map(|function| FunctionReport {
                 name: function.name.clone(),
                 prototypes: function.prototypes.clone(),
+                left_out: function.left_out.clone(),
                 sites: Vec::new(),
             })
             .collect();
@@ -235,6 +238,11 @@ impl FunctionReport {
         remarks.into_iter().collect()
     }
 
+    /// What the program's statement, or the file, left out.
+    fn others(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.left_out.iter().try_for_each(|other| writeln!(f, "  another function of this name is not meant: {other}"))
+    }
+
     fn reasons(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut groups: BTreeMap<String, Vec<&SiteReport>> = BTreeMap::new();
         for site in &self.sites {
@@ -263,6 +271,7 @@ impl fmt::Display for Report {
         for function in &self.functions {
             function.summary(f)?;
             function.reasons(f)?;
+            function.others(f)?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
     }
@@ -284,6 +293,7 @@ impl fmt::Display for Long<'_> {
             function.summary(f)?;
             function.sites.iter().try_for_each(|site| writeln!(f, "  {site}"))?;
             function.remarks().iter().try_for_each(|remark| writeln!(f, "  {remark}"))?;
+            function.others(f)?;
         }
         self.0.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
     }

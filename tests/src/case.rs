@@ -33,9 +33,12 @@ pub struct Verdict {
 pub fn cases() -> Vec<Case> {
     let mut all = crate::truth::cases();
     all.extend(crate::typed::cases());
+    all.extend(crate::fentry::cases());
+    all.extend(crate::namesakes::cases());
     all.extend(crate::refusals::cases());
     all.extend(crate::bpf_target::cases());
     all.extend(crate::explain::cases());
+    all.extend(crate::trampolines::cases());
     all
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn program_of<'o>(object: &'o Object, name: &str) -> Result<ProgramMu
 }
 
 /// Makes calls while a link is up and returns what was recorded meanwhile.
-fn record(object: &Object, calls: impl FnOnce() -> io::Result<()>) -> Result<Vec<Record>, Failure> {
+pub(crate) fn record(object: &Object, calls: impl FnOnce() -> io::Result<()>) -> Result<Vec<Record>, Failure> {
     let records = RefCell::new(Vec::new());
     let buffer = object.maps().find(|map| MapCore::name(map) == "truth").ok_or("no map truth")?;
     let mut builder = RingBufferBuilder::new();
@@ -65,7 +65,7 @@ fn record(object: &Object, calls: impl FnOnce() -> io::Result<()>) -> Result<Vec
     all.ok_or_else(|| "a record is too short".into())
 }
 
-fn expect<T: PartialEq + std::fmt::Debug>(what: &str, seen: &T, wanted: &T) -> Result<(), Failure> {
+pub(crate) fn expect<T: PartialEq + std::fmt::Debug>(what: &str, seen: &T, wanted: &T) -> Result<(), Failure> {
     if seen == wanted { Ok(()) } else { Err(format!("{what}: expected {wanted:?}, seen {seen:?}").into()) }
 }
 
@@ -81,7 +81,7 @@ fn secret() -> io::Result<CString> {
     Ok(path)
 }
 
-fn address_of(symbol: &str) -> Result<u64, Failure> {
+pub(crate) fn address_of(symbol: &str) -> Result<u64, Failure> {
     let symbols = std::fs::read_to_string("/proc/kallsyms")?;
     let line = symbols.lines().find(|line| line.split_ascii_whitespace().nth(2) == Some(symbol));
     let line = line.ok_or_else(|| format!("no symbol {symbol}"))?;
@@ -89,7 +89,7 @@ fn address_of(symbol: &str) -> Result<u64, Failure> {
 }
 
 /// The site that a record was made at.
-fn site_of<'l>(link: &'l Link, record: &Record) -> Result<&'l siteseer::report::SiteReport, Failure> {
+pub(crate) fn site_of<'l>(link: &'l Link, record: &Record) -> Result<&'l siteseer::report::SiteReport, Failure> {
     record.site.and_then(|id| link.report().site(id)).ok_or_else(|| "a record without a site".into())
 }
 
@@ -128,7 +128,7 @@ fn pointers_at_an_inline_site(target: &Target) -> Result<String, Failure> {
     Ok(format!("{} hits, pointers followed three levels", seen.len()))
 }
 
-fn chroot() -> io::Result<()> {
+pub(crate) fn chroot() -> io::Result<()> {
     let root = CString::new("/")?;
     syscall(libc::SYS_chroot, [root.as_ptr() as u64, 0, 0, 0, 0, 0]).map(drop)
 }

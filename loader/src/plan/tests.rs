@@ -11,8 +11,8 @@ use crate::kernel::{BuildId, Privileges};
 use crate::symbols::{Ftrace, Symbols, parse_blacklist};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, IntEncoding, Kind, Linkage, SplitBtf, TypeId};
-use siteseer_sites::location::{Argument, Located, Location};
-use siteseer_sites::site::Unprobeable;
+use siteseer_sites::location::{Argument, Located, Location, Missing};
+use siteseer_sites::site::{Marks, Unprobeable};
 
 /// Link-time address of the image, and how far it is displaced.
 const LINK: u64 = 0xffff_ffff_8100_0000;

@@ -9,7 +9,7 @@
 mod cases;
 
 use crate::case::{Case, Failure};
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramType, RingBufferBuilder};
 use siteseer::report::Report;
 use siteseer::{Attach, Policy, Target};
 use siteseer_bpf_progs::oracle::Oracle;
@@ -124,13 +124,22 @@ fn load(elf: &'static [u8]) -> Result<Object, Failure> {
     let mut builder = ObjectBuilder::default();
     let mut open = builder.open_memory(elf)?;
     set_constant(&mut open, elf, "only_tgid", std::process::id())?;
+    // The oracle's programs are fentry programs that go past siteseer, which has libbpf's own section name.
+    for mut program in open.progs_mut() {
+        let section = program.section().to_string_lossy().into_owned();
+        if let Some(function) = section.strip_prefix("oracle/") {
+            program.set_prog_type(ProgramType::Tracing);
+            program.set_attach_type(ProgramAttachType::TraceFentry);
+            program.set_attach_target(0, Some(function.to_owned()))?;
+        }
+    }
     Ok(open.load()?)
 }
 
 fn check(truth: &Truth, target: &Target) -> Result<String, Failure> {
     let oracle = load(ORACLE)?;
     let _watching: Vec<Link> =
-        oracle.progs_mut().map(|program| program.attach()).collect::<Result<_, libbpf_rs::Error>>()?;
+        oracle.progs_mut().map(|program| program.attach_trace()).collect::<Result<_, libbpf_rs::Error>>()?;
     let object = load(TRACE)?;
     // Text at the first parameters, wherever they point; what cannot be read is no text.
     let wanted = Function { kernel_strings: 0b1111, ..Function::default() };

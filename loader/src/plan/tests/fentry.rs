@@ -120,13 +120,27 @@ fn a_return_value_that_may_be_gone_is_not_read() {
     let world = world();
     let mut body = site(&world, 0, "foo", both());
     (body.kind, body.marks) = (SiteKind::Body, Marks::SIGNATURE_CHANGED);
-    let function = join(&world, vec![body, clone_of(&world, "foo.isra.0", both())]);
+    let constant = DataSite { marks: Marks::SIGNATURE_CHANGED, ..clone_of(&world, "foo.constprop.1", both()) };
+    let function = join(&world, vec![body, clone_of(&world, "foo.isra.0", both()), constant]);
     let by = |symbol, slots: &[i16]| at_symbol(&function, symbol, slots, Kind::Fexit, &modern());
     assert_eq!(by("foo.isra.0", &[2]), "return_removed");
     assert_eq!(by("foo.isra.0", &[0]), "kprobe session");
     assert_eq!(by("foo.isra.0", &[]), "kretprobe.multi");
+    assert_eq!(by("foo.constprop.1", &[2]), "kretprobe.multi");
     assert_eq!(by("foo", &[2]), "return_removed");
     assert_eq!(by("foo", &[0]), "fexit");
+}
+
+#[test]
+fn a_return_value_that_is_known_to_be_kept_is_read() {
+    let world = world();
+    let kept = Marks::SIGNATURE_CHANGED | Marks::RETURN_KEPT;
+    let (mut body, mut clone) = (site(&world, 0, "foo", both()), clone_of(&world, "foo.isra.0", both()));
+    (body.kind, body.marks, clone.marks) = (SiteKind::Body, kept, kept);
+    let function = join(&world, vec![body, clone]);
+    let by = |symbol, slots: &[i16]| at_symbol(&function, symbol, slots, Kind::Fexit, &modern());
+    assert_eq!(by("foo.isra.0", &[2]), "kretprobe.multi");
+    assert_eq!(by("foo", &[2]), "fexit");
 }
 
 #[test]
@@ -161,6 +175,46 @@ fn a_slot_for_the_return_value() {
             "{error}"
         );
     }
+}
+
+/// Traces of real fentry begin in the kernel's trampoline, those of `kprobe_maybe_inline` at the site.
+#[test]
+fn stack_traces() {
+    let world = world();
+    let function = join(&world, Vec::new());
+    let mut program = UserProgram { name: "test".to_owned(), ..UserProgram::default() };
+    // bpf_get_stackid(ctx, map, flags)
+    program.insns = vec![Insn::mov_imm(2, 0), Insn::mov_imm(3, 0), Insn::call(27), Insn::mov_imm(0, 0), Insn::exit()];
+    let uses = crate::program::analyse(&program).unwrap();
+    let body = |kind| {
+        let options = PlanOptions { policy: Some(Policy::BestEffort), form: form(kind), ..PlanOptions::default() };
+        let plan = plan(std::slice::from_ref(&function), &program, &uses, &modern(), options).unwrap();
+        match plan.sites[0].decision {
+            Decision::Attach { mechanism, .. } => mechanism,
+            Decision::Skip(ref reason) => panic!("{reason}"),
+        }
+    };
+    assert_eq!(body(Kind::Fentry), Mechanism::Fentry);
+    assert_eq!(body(Kind::KprobeMaybeInline), Mechanism::Kprobe);
+}
+
+/// The kprobe blacklist is for kprobes: what ftrace traces can be had by other means.
+#[test]
+fn the_blacklist_is_about_kprobes() {
+    let world = world();
+    let mut function = join(&world, vec![site(&world, 0x24, "caller", both())]);
+    for candidate in &mut function.candidates {
+        candidate.obstacle = Some(Reason::Blacklisted);
+    }
+    let by = |symbol, kind, kernel: &Kernel| at_symbol(&function, symbol, &[0], kind, kernel);
+    assert_eq!(by("foo", Kind::Fentry, &modern()), "fentry");
+    assert_eq!(by("foo", Kind::Fexit, &modern()), "fexit");
+    assert_eq!(by("caller", Kind::Fentry, &modern()), "blacklisted");
+    let kprobes_alone = Kernel { fentry: false, kprobe_multi: false, ..modern() };
+    assert_eq!(by("foo", Kind::Fentry, &kprobes_alone), "blacklisted");
+    assert_eq!(by("foo", Kind::Fexit, &kprobes_alone), "blacklisted");
+    function.candidates[0].obstacle = Some(Reason::Notrace);
+    assert_eq!(at_symbol(&function, "foo", &[0], Kind::Fentry, &modern()), "notrace");
 }
 
 #[test]
