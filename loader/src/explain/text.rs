@@ -256,7 +256,9 @@ impl Explanation {
                 list(lacking.into_iter().collect())
             ));
         }
-        if self.verdicts.iter().filter_map(|verdict| verdict.plan.as_ref().ok()).all(|plan| attached(plan) == 0) {
+        let nowhere =
+            self.verdicts.iter().filter_map(|verdict| verdict.plan.as_ref().ok()).all(|plan| attached(plan) == 0);
+        if nowhere && advice.is_empty() {
             advice.push("trace functions that call it, or that it calls".to_owned());
         }
         let mut said: BTreeSet<String> = BTreeSet::new();
