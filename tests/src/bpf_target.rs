@@ -2,7 +2,7 @@
 //! Functions of BPF programs as targets: known packets are run through a program (BPF_PROG_TEST_RUN), and each call of its
 //! functions must be seen, with its arguments and its result; what cannot be seen must be said.
 
-use crate::case::{Case, Failure};
+use crate::case::{Case, Failure, case};
 use crate::typed::program_of;
 use libbpf_rs::{Link as OtherLink, MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 use siteseer::bpf_target::id_of;
@@ -12,10 +12,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {
-    let case = |name: &str, run: fn(&Target) -> Result<String, Failure>| Case {
-        name: format!("bpf_target::{name}"),
-        run: Box::new(run),
-    };
+    let case = |name: &str, run| case("bpf_target", name, run);
     vec![
         case("main_function", main_function),
         case("subprograms", subprograms),

@@ -2,7 +2,7 @@
 //! What is explained without loading is what is attached: the plan of a program as its object file has it, against the plan
 //! of the same program as libbpf has loaded it.
 
-use crate::case::{Case, Failure};
+use crate::case::{Case, Failure, case};
 use libbpf_rs::ObjectBuilder;
 use siteseer::plan::Decision;
 use siteseer::report::Outcome;
@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {
-    vec![Case { name: "explain::file_and_loaded_program_agree".to_owned(), run: Box::new(agree) }]
+    vec![case("explain", "file_and_loaded_program_agree", agree)]
 }
 
 /// A plan's decisions, a line a site, and how many sites are attached.

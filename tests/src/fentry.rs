@@ -2,7 +2,7 @@
 //! fentry and fexit programs at every sort of site, by every mechanism: known calls, known arguments, known results.
 
 use crate::calls::{in_child, syscall};
-use crate::case::{Case, Failure};
+use crate::case::{Case, Failure, case};
 use crate::typed::{address_of, chroot, expect, program_of, record, site_of};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use siteseer::mechanism::Mechanism;
@@ -18,10 +18,7 @@ use std::os::fd::AsRawFd;
 
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {
-    let case = |name: &str, run: fn(&Target) -> Result<String, Failure>| Case {
-        name: format!("fentry::{name}"),
-        run: Box::new(run),
-    };
+    let case = |name: &str, run| case("fentry", name, run);
     vec![
         case("partly_inlined_counted_exactly", partly_inlined_counted_exactly),
         case("result_of_a_body", result_of_a_body),

@@ -14,6 +14,7 @@ pub mod explain;
 pub mod fentry;
 pub mod namesakes;
 pub mod refusals;
+pub mod startup;
 pub mod trampolines;
 pub mod truth;
 pub mod typed;

@@ -2,7 +2,7 @@
 //! Two functions of one name: a program runs for the one that it states, or whose file is named, and never for the other.
 
 use crate::calls::syscall;
-use crate::case::{Case, Failure};
+use crate::case::{Case, Failure, case};
 use crate::typed::program_of;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use siteseer::{Attach, Policy, Target};
@@ -11,10 +11,7 @@ use std::io;
 
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {
-    let case = |name: &str, run: fn(&Target) -> Result<String, Failure>| Case {
-        name: format!("namesakes::{name}"),
-        run: Box::new(run),
-    };
+    let case = |name: &str, run| case("namesakes", name, run);
     vec![
         case("stated_types_choose", stated_types_choose),
         case("a_file_chooses", a_file_chooses),

@@ -5,9 +5,8 @@
 //! programs are loaded and attached by bare system calls here, so that what fails is the trampoline.
 
 use crate::calls::syscall;
-use crate::case::{Case, Failure};
+use crate::case::{Case, Failure, case};
 use libbpf_rs::libbpf_sys as sys;
-use siteseer::Target;
 use siteseer::insn::{Alu, Cond, Insn, Width, pseudo};
 use siteseer::program::{UserProgram, analyse};
 use siteseer::trampoline::{KernelIds, Kfunc, Parameter, Probe, Spec, generate};
@@ -20,10 +19,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {
-    let case = |name: &str, run: fn(&Target) -> Result<String, Failure>| Case {
-        name: format!("trampolines::{name}"),
-        run: Box::new(run),
-    };
+    let case = |name: &str, run| case("trampolines", name, run);
     vec![
         case("session", |_| shown(Probe::Session, signals)),
         case("tracing_multi_exit", |_| shown(Probe::TracingMultiExit, signals)),

@@ -73,7 +73,7 @@ impl SplitBtf {
             reused_ids: Vec::new(),
             index: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
-            scratch: Vec::new(),
+            scratch: vec![0; size_of::<RawType>()],
         }
     }
 
@@ -141,9 +141,9 @@ impl SplitBtf {
     /// Adds a type of which the tail is in `scratch` unless it is there.
     fn add(&mut self, raw: RawType) -> TypeId {
         let mut bytes = std::mem::take(&mut self.scratch);
-        bytes.splice(0..0, raw.as_bytes().iter().copied());
+        bytes[..size_of::<RawType>()].copy_from_slice(raw.as_bytes());
         let id = self.intern(&bytes);
-        bytes.clear();
+        bytes.truncate(size_of::<RawType>());
         self.scratch = bytes;
         id
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, or `siteseer-guest demo`.
+//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest demo`, or
+//! `siteseer-guest startup ROUNDS`.
 
-use siteseer_conformance::{case, demo};
+use siteseer_conformance::{case, demo, startup};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -17,7 +18,8 @@ fn run() -> Result<(), case::Failure> {
             })
         }
         Some("demo") => demo::run(&mut results),
-        other => Err(format!("expected test or demo, not {other:?}").into()),
+        Some("startup") => startup::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
+        other => Err(format!("expected test, demo or startup, not {other:?}").into()),
     }
 }
 
