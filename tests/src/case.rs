@@ -166,6 +166,8 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::fentry::cases());
     all.extend(crate::namesakes::cases());
     all.extend(crate::refusals::cases());
+    all.extend(crate::bpf_target::cases());
+    all.extend(crate::explain::cases());
     all.extend(crate::trampolines::cases());
     all
 }

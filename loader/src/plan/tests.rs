@@ -2,6 +2,7 @@
 //! Plans of made-up functions on made-up kernels.
 
 mod fentry;
+mod livepatch;
 
 use super::*;
 use crate::function::{DataSite, Holder, Sources};
