@@ -12,9 +12,12 @@ mod arm;
 mod error;
 mod fentry;
 mod kprobe;
+mod kprobes;
 mod limits;
 mod load;
 mod multi;
+mod owner;
+mod reap;
 mod site_map;
 mod tracefs;
 mod tracing_multi;
@@ -22,7 +25,7 @@ mod trampoline;
 mod user;
 
 pub use error::AttachError;
-pub use tracefs::clean;
+pub use reap::clean;
 pub(crate) use tracefs::{Definition, remove_all};
 
 use crate::error::Error;
@@ -37,6 +40,7 @@ use crate::section::{Kind, SectionError, Wanted};
 use crate::target::Target;
 use arm::{Arm, is_refusal, place};
 use libbpf_sys as sys;
+use std::time::{Duration, Instant};
 use trampoline::{Loader, Unloaded};
 
 /// How to attach: to which functions, under which policy, with which cookie.
@@ -186,9 +190,9 @@ fn carry_out(
 ) -> Result<Option<Link>, Error> {
     let kernel = target.kernel();
     let Prepared { user, uses, gpl, options, .. } = prepared;
-    let attached =
-        |plan: &Plan| plan.sites.iter().filter(|site| matches!(site.decision, Decision::Attach { .. })).count();
-    limits::raise_files(attached(&plan) as u64 + plan.trampolines.len() as u64)?;
+    let by_others = |site: &&PlannedSite| matches!(site.decision, Decision::Attach { mechanism, .. } if mechanism != Mechanism::Kprobe);
+    let others = plan.sites.iter().filter(by_others).count() + plan.trampolines.len();
+    limits::raise_files(others as u64 + kprobes::files(&plan, bulk))?;
 
     let site_map = uses.site.then(|| site_map::site_map(&plan, kernel)).transpose()?;
     let fault_map = load::map(sys::BPF_MAP_TYPE_PERCPU_ARRAY, c"siteseer_faults", 4, 8, 1)
@@ -200,8 +204,11 @@ fn carry_out(
         site_map,
         fault_map,
         report: plan.report(),
+        loading: Duration::ZERO,
+        arming: Duration::ZERO,
     };
 
+    let begin = Instant::now();
     let mut loader = Loader {
         user,
         uses,
@@ -229,6 +236,8 @@ fn carry_out(
     if again {
         return Ok(None);
     }
+    link.loading = begin.elapsed();
+    let begin = Instant::now();
     let arm = Arm { target, cookie: plan.cookie, bulk };
     let mut order: Vec<usize> = (0..plan.trampolines.len()).collect();
     order.sort_by_key(|&nth| plan.trampolines.get(nth).map(|planned| planned.mechanism));
@@ -258,6 +267,16 @@ fn carry_out(
     if again {
         return Ok(None);
     }
+    for (index, error) in arm.kprobes(&plan, &mut link)? {
+        let mechanism = Mechanism::Kprobe;
+        if !is_refusal(&error, mechanism) {
+            let site = plan.sites.get(index).map(|site| place(&site.site)).unwrap_or_default();
+            return Err(AttachError::Arm { mechanism, site, error }.into());
+        }
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        refused.push((index, Reason::Kernel { errno, mechanism: mechanism.word(), said: None }));
+    }
+    link.arming = begin.elapsed();
     if !refused.is_empty() {
         for (index, reason) in refused {
             if let Some(site) = plan.sites.get_mut(index) {
