@@ -49,13 +49,14 @@ pub struct Attach<'t> {
     target: &'t Target,
     options: PlanOptions,
     functions: Vec<String>,
-    bulk: bool,
+    /// From how many kprobes on they are armed together.
+    many: usize,
 }
 
 impl<'t> Attach<'t> {
     /// To the function that the program's section names, under the section's policy ([`Policy::of`]).
     pub fn new(target: &'t Target) -> Attach<'t> {
-        Attach { target, options: PlanOptions::default(), functions: Vec::new(), bulk: true }
+        Attach { target, options: PlanOptions::default(), functions: Vec::new(), many: kprobes::MANY }
     }
 
     /// Sets the policy.
@@ -92,7 +93,14 @@ impl<'t> Attach<'t> {
     /// attaches or [`clean`] is called.
     #[must_use]
     pub fn bulk(mut self, bulk: bool) -> Attach<'t> {
-        self.bulk = bulk;
+        self.many = if bulk { kprobes::MANY } else { usize::MAX };
+        self
+    }
+
+    /// From how many kprobes on they are armed together, where [`Attach::bulk`] would say 5.
+    #[must_use]
+    pub fn bulk_from(mut self, kprobes: usize) -> Attach<'t> {
+        self.many = kprobes;
         self
     }
 
@@ -121,7 +129,7 @@ impl<'t> Attach<'t> {
         loop {
             let plan = prepared.plan(self.target, &barred)?;
             // Each attempt that fails has noted something new, of which there is only so much.
-            if let Some(mut link) = carry_out(&prepared, plan, self.target, self.bulk, &mut barred)? {
+            if let Some(mut link) = carry_out(&prepared, plan, self.target, self.many, &mut barred)? {
                 link.report.notes = self.notes();
                 return Ok(link);
             }
@@ -185,14 +193,14 @@ fn carry_out(
     prepared: &Prepared,
     mut plan: Plan,
     target: &Target,
-    bulk: bool,
+    many: usize,
     barred: &mut Barred,
 ) -> Result<Option<Link>, Error> {
     let kernel = target.kernel();
     let Prepared { user, uses, gpl, options, .. } = prepared;
     let by_others = |site: &&PlannedSite| matches!(site.decision, Decision::Attach { mechanism, .. } if mechanism != Mechanism::Kprobe);
     let others = plan.sites.iter().filter(by_others).count() + plan.trampolines.len();
-    limits::raise_files(others as u64 + kprobes::files(&plan, bulk))?;
+    limits::raise_files(others as u64 + kprobes::files(&plan, many))?;
 
     let site_map = uses.site.then(|| site_map::site_map(&plan, kernel)).transpose()?;
     let fault_map = load::map(sys::BPF_MAP_TYPE_PERCPU_ARRAY, c"siteseer_faults", 4, 8, 1)
@@ -238,7 +246,7 @@ fn carry_out(
     }
     link.loading = begin.elapsed();
     let begin = Instant::now();
-    let arm = Arm { target, cookie: plan.cookie, bulk };
+    let arm = Arm { target, cookie: plan.cookie, many };
     let mut order: Vec<usize> = (0..plan.trampolines.len()).collect();
     order.sort_by_key(|&nth| plan.trampolines.get(nth).map(|planned| planned.mechanism));
     let mut refused: Vec<(usize, Reason)> = Vec::new();

@@ -3,7 +3,8 @@
 //!
 //! Everything that arms a site is a file descriptor that the link owns, so a process that is killed leaves nothing
 //! armed. (What it may leave is the definition of an event in tracefs, which does nothing, and which the next process
-//! removes.) Closing the descriptor of one kprobe, or of one event with many, waits for RCU grace periods, a few dozen
+//! removes.) Detaching takes the programs away and waits until none runs; disarming events of tracefs and removing their
+//! definitions is then left to a short-lived process ([`crate::attach`]). Closing the descriptor of one kprobe, or of one event with many, waits for RCU grace periods, a few dozen
 //! milliseconds; many are closed by several threads, whose waits overlap in part.
 
 use crate::attach::{Definition, remove_all};
@@ -24,9 +25,9 @@ const FEW: usize = 4;
 #[derive(Debug)]
 #[must_use = "dropping the link detaches the program"]
 pub struct Link {
-    /// What arms the sites.
+    /// What runs the programs at the sites.
     pub(crate) armed: Vec<OwnedFd>,
-    /// What is left in tracefs when nothing arms it any more.
+    /// Events of tracefs, which are armed until they are undone.
     pub(crate) definitions: Vec<Definition>,
     /// The trampolines' programs.
     pub(crate) programs: Vec<OwnedFd>,
@@ -76,7 +77,11 @@ impl Link {
         Ok(Cost {
             programs: self.programs.len(),
             jited: jited.sum::<io::Result<u64>>()?,
-            files: self.armed.len() + self.programs.len() + usize::from(self.site_map.is_some()) + 1,
+            files: self.armed.len()
+                + self.definitions.len()
+                + self.programs.len()
+                + usize::from(self.site_map.is_some())
+                + 1,
             loading: self.loading,
             arming: self.arming,
         })
@@ -118,8 +123,19 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         close_all(std::mem::take(&mut self.armed));
+        if !self.definitions.is_empty() {
+            wait_for_programs();
+        }
         remove_all(std::mem::take(&mut self.definitions));
     }
+}
+
+/// Waits until every program that had begun at a kprobe has ended: one grace period of RCU, which is what this is
+/// (kernel/sched/membarrier.c). Closing the link of an event that stays open waits for it by itself only on newer kernels.
+fn wait_for_programs() {
+    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+    // SAFETY: plain numbers.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
 }
 
 /// Closes descriptors, many of them from several threads.

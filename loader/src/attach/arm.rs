@@ -23,8 +23,8 @@ pub(super) struct Arm<'a> {
     pub(super) target: &'a Target,
     /// What `bpf_get_attach_cookie()` answers in a program that asks the kernel.
     pub(super) cookie: u64,
-    /// Whether many kprobes may be armed together.
-    pub(super) bulk: bool,
+    /// From how many kprobes on they are armed together.
+    pub(super) many: usize,
 }
 
 impl Arm<'_> {

@@ -13,13 +13,13 @@ use std::os::fd::AsFd;
 /// From how many kprobes on they are armed together. An event costs its definition, and leaves it to be removed; on the
 /// other hand it is disarmed in one grace period less than a perf kprobe. Where there are many it counts that events
 /// are few.
-const MANY: usize = 5;
+pub(super) const MANY: usize = 5;
 
 /// How many files the kprobes of a plan keep open at most, if the kernel takes what it is asked for.
-pub(super) fn files(plan: &Plan, bulk: bool) -> u64 {
+pub(super) fn files(plan: &Plan, many: usize) -> u64 {
     let trampolines = || plan.trampolines.iter().filter(|planned| planned.mechanism == Mechanism::Kprobe);
     let sites: usize = trampolines().map(|planned| planned.sites.len()).sum();
-    let files = if bulk && sites >= MANY {
+    let files = if sites >= many {
         trampolines().map(|planned| planned.sites.len().div_ceil(tracefs::PROBES)).sum()
     } else {
         sites
@@ -54,7 +54,7 @@ impl Arm<'_> {
             members.push(sites);
         }
         let all = || (0..).zip(&groups).flat_map(|(nth, group)| (0..group.places.len()).map(move |place| (nth, place)));
-        let left = if self.bulk && all().count() >= MANY {
+        let left = if all().count() >= self.many {
             let outcome = tracefs::attach(&groups, self.target.symbols());
             armed.extend(outcome.links);
             definitions.extend(outcome.definitions);

@@ -68,7 +68,7 @@ pub fn clean() -> io::Result<usize> {
 pub(super) fn in_background(folder: &Path, events: &File) {
     let lines: Vec<String> = stale(folder, events).unwrap_or_default().into_iter().map(|probe| probe.removal).collect();
     if !lines.is_empty() {
-        tracefs::in_background(events, &lines);
+        tracefs::in_background(events, &lines, Vec::new());
     }
 }
 

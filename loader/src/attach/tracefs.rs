@@ -15,14 +15,18 @@
 //! of Tasks RCU in each pass (`kprobe_optimizer()`). One perf kprobe per site runs into that all the time.
 //!
 //! # Disarming
-//! The event is armed by a file descriptor, as all else is. Closing it disarms all of its probes, and waits for
-//! grace periods once (`perf_event_detach_bpf_prog()`, `perf_trace_event_unreg()`), the latter under the lock that everyone
-//! who defines, opens or closes an event wants: events should be few.
+//! Three things are undone, and only the first is worth waiting for:
+//! 1. The program is taken from the event when the link is closed (`perf_event_detach_bpf_prog()`). From then on it does not
+//!    run. Waits of several links overlap.
+//! 2. The probes are disarmed when the event is closed, too (`perf_trace_destroy()`), all of an event's at once, but one
+//!    event after the other: a grace period passes under the lock that everyone who defines, opens or closes an event wants.
+//!    Until then a hit finds no program to run.
+//! 3. The definition is not undone by closing anything. It stays when the process ends, and has to be removed, which takes a
+//!    grace period per probe (`__unregister_trace_kprobe()`).
 //!
-//! The *definition* is not armed by anything. It stays when the process ends, and has to be removed, which takes a grace period
-//! per probe (`__unregister_trace_kprobe()`). Nobody should wait for that, so a short-lived process of our own does it
-//! after the link is gone, a probe at a time, so that the lock is free in between. What a killed process leaves is removed by
-//! the next one ([`super::reap`]).
+//! So the event's descriptor is kept beside the link's, and handed to a short-lived process of our own when the link is
+//! gone: that closes it and removes the definition, a probe at a time, so that the lock is free in between. A killed process
+//! leaves no descriptor open, and so nothing armed; the definitions that it leaves are removed by the next one ([`super::reap`]).
 
 use super::kprobe;
 use super::owner::{Owner, events_file};
@@ -61,15 +65,15 @@ pub(super) struct Group<'a> {
 /// What came of it.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// What arms the events.
+    /// What runs the programs at the events.
     pub(super) links: Vec<OwnedFd>,
-    /// The definitions of the events.
+    /// The events.
     pub(super) definitions: Vec<Definition>,
     /// The places that are not armed: number of the group, number of the place in it.
     pub(super) left: Vec<(usize, usize)>,
 }
 
-/// A definition in tracefs, to be removed once all that arms it is closed.
+/// A definition in tracefs, and what arms it: to be undone once no program is to run there.
 #[derive(Debug)]
 pub(crate) struct Definition {
     /// Group, a slash, event.
@@ -77,6 +81,8 @@ pub(crate) struct Definition {
     /// Its probes' places, as they were written.
     places: Vec<String>,
     folder: PathBuf,
+    /// The event, if it could be opened.
+    event: Option<OwnedFd>,
 }
 
 impl Definition {
@@ -128,18 +134,25 @@ pub(super) fn attach(groups: &[Group<'_>], symbols: &Symbols) -> Outcome {
     if let Some(folder) = tracefs()
         && let (Ok(owner), Ok(mut file)) = (Owner::claim(folder), events_file(folder))
     {
-        for event in define(groups, symbols, &owner, folder, &mut file) {
-            if let Some(group) = groups.get(event.group)
-                && let Ok(link) = arm(group.program, folder, &event.definition.name)
+        let mut events = define(groups, symbols, &owner, folder, &mut file);
+        // All are open before the optimizer begins, which is a few ticks after the first.
+        let numbers: Vec<io::Result<u64>> = events.iter().map(|event| number(&event.definition)).collect();
+        for (event, number) in events.iter_mut().zip(numbers) {
+            event.definition.event = number.and_then(|number| kprobe::open_event(TRACEPOINT, number, 0)).ok();
+        }
+        for Event { definition, group, members } in events {
+            if let (Some(Group { program, .. }), Some(armed)) = (groups.get(group), armed.get_mut(group))
+                && let Some(event) = &definition.event
+                && let Ok(link) = kprobe::link_event(*program, event.as_fd())
             {
                 links.push(link);
-                for &member in &event.members {
-                    if let Some(armed) = armed.get_mut(event.group).and_then(|group| group.get_mut(member)) {
+                for member in members {
+                    if let Some(armed) = armed.get_mut(member) {
                         *armed = true;
                     }
                 }
             }
-            definitions.push(event.definition);
+            definitions.push(definition);
         }
         // Last: the kernel lets one at a time define or remove, and what others left can wait.
         static CLEANED: Once = Once::new();
@@ -161,7 +174,7 @@ fn define(groups: &[Group<'_>], symbols: &Symbols, owner: &Owner, folder: &Path,
         let numbered: Vec<(usize, &Place<'_>)> = group.places.iter().enumerate().collect();
         for chunk in numbered.chunks(PROBES) {
             let name = format!("{own_group}/{}", event_name(events.len(), group.function));
-            let definition = Definition { name, places: Vec::new(), folder: folder.to_owned() };
+            let definition = Definition { name, places: Vec::new(), folder: folder.to_owned(), event: None };
             let mut event = Event { definition, group: number, members: Vec::new() };
             for &(member, place) in chunk {
                 let Some((symbol, offset)) = by_symbol(place, symbols, start) else { continue };
@@ -180,37 +193,48 @@ fn define(groups: &[Group<'_>], symbols: &Symbols, owner: &Owner, folder: &Path,
     events
 }
 
-/// Arms a defined event.
-fn arm(program: BorrowedFd<'_>, folder: &Path, name: &str) -> io::Result<OwnedFd> {
-    let id = fs::read_to_string(folder.join("events").join(name).join("id"))?;
-    let id = id.trim().parse::<u64>().map_err(io::Error::other)?;
-    let event = kprobe::open_event(TRACEPOINT, id, 0)?;
-    kprobe::link_event(program, event.as_fd())
+/// The number by which a defined event is opened.
+fn number(definition: &Definition) -> io::Result<u64> {
+    let id = fs::read_to_string(definition.folder.join("events").join(&definition.name).join("id"))?;
+    id.trim().parse().map_err(io::Error::other)
 }
 
-/// Removes definitions without anyone waiting for it.
+/// Disarms events and removes their definitions, without anyone waiting for it.
 pub(crate) fn remove_all(definitions: Vec<Definition>) {
     let Some(folder) = definitions.first().map(|definition| definition.folder.clone()) else { return };
     let lines: Vec<String> = definitions.iter().flat_map(Definition::removal).collect();
     if let Ok(file) = events_file(&folder) {
-        in_background(&file, &lines);
+        in_background(&file, &lines, definitions);
     }
 }
 
-/// Has a process of its own write the lines, each by one system call.
-pub(super) fn in_background(file: &File, lines: &[String]) {
+/// For how long the other process waits for this one to close its descriptors, in milliseconds.
+const PATIENCE: libc::c_int = 10_000;
+
+/// Has a process of its own close what `owned` owns and then write the lines, each by one system call.
+pub(super) fn in_background(file: &File, lines: &[String], owned: Vec<Definition>) {
     let to: RawFd = file.as_raw_fd();
     let writes: Vec<(*const libc::c_void, usize)> =
         lines.iter().map(|line| (line.as_ptr().cast(), line.len())).collect();
+    // Whoever closes an event's last descriptor waits. That is to be the other process, so it waits for the end of this
+    // pipe first, which is closed here after the events.
+    let (closed, open) = io::pipe().ok().map(|(reader, writer)| (OwnedFd::from(reader), OwnedFd::from(writer))).unzip();
+    let (reader, writer) = (closed.as_ref().map(AsRawFd::as_raw_fd), open.as_ref().map(AsRawFd::as_raw_fd));
     // SAFETY: between fork and _exit the children make system calls only, on memory that was set up before; that is allowed
-    // after a fork of a process with threads. Descriptors are closed in the child, so that it keeps nothing alive that the
-    // process closes meanwhile. The first child ends at once, and is waited for; the second one is init's.
+    // after a fork of a process with threads. All descriptors are closed in the child before it writes: the events' are then
+    // closed for good, and it keeps nothing alive that the process closes meanwhile. The first child ends at once, and is
+    // waited for; the second one is init's.
     unsafe {
         let child = libc::fork();
         if child == 0 {
             if libc::fork() == 0 {
                 libc::setsid();
                 libc::dup2(to, 0);
+                if let (Some(reader), Some(writer)) = (reader, writer) {
+                    libc::close(writer);
+                    let mut end = libc::pollfd { fd: reader, events: libc::POLLIN, revents: 0 };
+                    libc::poll(&raw mut end, 1, PATIENCE);
+                }
                 libc::syscall(libc::SYS_close_range, 1 as libc::c_uint, libc::c_uint::MAX, 0 as libc::c_uint);
                 for (bytes, len) in &writes {
                     libc::write(0, *bytes, *len);
@@ -221,10 +245,13 @@ pub(super) fn in_background(file: &File, lines: &[String]) {
         if child > 0 {
             let mut status = 0;
             while libc::waitpid(child, &mut status, 0) < 0 && *libc::__errno_location() == libc::EINTR {}
+            drop(owned);
+            drop(open);
             return;
         }
     }
     // No process to be had: then here.
+    drop(owned);
     for (bytes, len) in writes {
         // SAFETY: the lines are alive.
         unsafe { libc::write(to, bytes, len) };
@@ -255,7 +282,7 @@ mod tests {
     #[test]
     fn a_definition_is_removed_probe_by_probe() {
         let places = vec![written("foo", 17), written("bar", 0)];
-        let definition = Definition { name: "g/e".to_owned(), places, folder: PathBuf::new() };
+        let definition = Definition { name: "g/e".to_owned(), places, folder: PathBuf::new(), event: None };
         let lines: Vec<String> = definition.removal().collect();
         // trace_kprobe_match_command_head() compares with the symbol alone where there is no offset.
         assert_eq!(lines, ["-:g/e foo+17\n", "-:g/e bar\n"]);
