@@ -9,6 +9,7 @@
 //! all sites have been tried the policy is applied once more, now with the kernel's refusals.
 
 mod arm;
+mod background;
 mod error;
 mod fentry;
 mod kprobe;

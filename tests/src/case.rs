@@ -34,6 +34,7 @@ pub fn cases() -> Vec<Case> {
     let mut all = crate::truth::cases();
     all.extend(crate::typed::cases());
     all.extend(crate::refusals::cases());
+    all.extend(crate::killed::cases());
     all
 }
 

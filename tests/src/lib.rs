@@ -5,10 +5,13 @@
 //! [cases](case::cases) and reports each as a line of JSON; the harness (`tests/vm.rs`) shows each as a test of its own.
 //! The list of cases is in this library, so that both sides have the same.
 
+pub mod bench;
 pub mod calls;
 pub mod case;
+pub mod cost;
 pub mod demo;
 pub mod differential;
+pub mod killed;
 pub mod refusals;
 pub mod truth;
 pub mod typed;

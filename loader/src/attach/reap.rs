@@ -4,8 +4,8 @@
 //! `kprobe_events` lists every probe of everyone, a line each, in the form that defines it. Those whose group names an owner
 //! that is gone ([`Owner::is_gone`]) are removed one by one; all others are left alone, whatever they are called.
 
+use super::background::Background;
 use super::owner::{Owner, events_file};
-use super::tracefs;
 use crate::symbols;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -64,12 +64,10 @@ pub fn clean() -> io::Result<usize> {
     Ok(removed.len())
 }
 
-/// [`clean`] without waiting for it, and without complaint.
-pub(super) fn in_background(folder: &Path, events: &File) {
+/// [`clean`] without waiting for it, and without complaint: made ready, and to be told to go.
+pub(super) fn prepare(folder: &Path, events: &File) -> Option<Background> {
     let lines: Vec<String> = stale(folder, events).unwrap_or_default().into_iter().map(|probe| probe.removal).collect();
-    if !lines.is_empty() {
-        tracefs::in_background(events, &lines, Vec::new());
-    }
+    (!lines.is_empty()).then(|| Background::start(events, lines, Vec::new()))
 }
 
 #[cfg(test)]

@@ -28,15 +28,15 @@
 //! gone: that closes it and removes the definition, a probe at a time, so that the lock is free in between. A killed process
 //! leaves no descriptor open, and so nothing armed; the definitions that it leaves are removed by the next one ([`super::reap`]).
 
+use super::background::Background;
 use super::kprobe;
 use super::owner::{Owner, events_file};
 use super::reap;
 use crate::symbols::{Symbols, tracefs};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// `PERF_TYPE_TRACEPOINT`.
@@ -134,6 +134,11 @@ pub(super) fn attach(groups: &[Group<'_>], symbols: &Symbols) -> Outcome {
     if let Some(folder) = tracefs()
         && let (Ok(owner), Ok(mut file)) = (Owner::claim(folder), events_file(folder))
     {
+        // Made ready before anything is armed, so that it never has a descriptor that arms. It begins last: the kernel lets one
+        // at a time define or remove, and what others left can wait. Once in each process, and one that was forked is another.
+        static CLEANED: AtomicU32 = AtomicU32::new(0);
+        let here = std::process::id();
+        let others = (CLEANED.swap(here, Ordering::Relaxed) != here).then(|| reap::prepare(folder, &file)).flatten();
         let mut events = define(groups, symbols, &owner, folder, &mut file);
         // All are open before the optimizer begins, which is a few ticks after the first.
         let numbers: Vec<io::Result<u64>> = events.iter().map(|event| number(&event.definition)).collect();
@@ -154,9 +159,9 @@ pub(super) fn attach(groups: &[Group<'_>], symbols: &Symbols) -> Outcome {
             }
             definitions.push(definition);
         }
-        // Last: the kernel lets one at a time define or remove, and what others left can wait.
-        static CLEANED: Once = Once::new();
-        CLEANED.call_once(|| reap::in_background(folder, &file));
+        if let Some(others) = others {
+            others.go();
+        }
     }
     let left = armed.iter().enumerate().flat_map(|(group, places)| {
         places.iter().enumerate().filter(|(_, armed)| !**armed).map(move |(place, _)| (group, place))
@@ -204,57 +209,8 @@ pub(crate) fn remove_all(definitions: Vec<Definition>) {
     let Some(folder) = definitions.first().map(|definition| definition.folder.clone()) else { return };
     let lines: Vec<String> = definitions.iter().flat_map(Definition::removal).collect();
     if let Ok(file) = events_file(&folder) {
-        in_background(&file, &lines, definitions);
-    }
-}
-
-/// For how long the other process waits for this one to close its descriptors, in milliseconds.
-const PATIENCE: libc::c_int = 10_000;
-
-/// Has a process of its own close what `owned` owns and then write the lines, each by one system call.
-pub(super) fn in_background(file: &File, lines: &[String], owned: Vec<Definition>) {
-    let to: RawFd = file.as_raw_fd();
-    let writes: Vec<(*const libc::c_void, usize)> =
-        lines.iter().map(|line| (line.as_ptr().cast(), line.len())).collect();
-    // Whoever closes an event's last descriptor waits. That is to be the other process, so it waits for the end of this
-    // pipe first, which is closed here after the events.
-    let (closed, open) = io::pipe().ok().map(|(reader, writer)| (OwnedFd::from(reader), OwnedFd::from(writer))).unzip();
-    let (reader, writer) = (closed.as_ref().map(AsRawFd::as_raw_fd), open.as_ref().map(AsRawFd::as_raw_fd));
-    // SAFETY: between fork and _exit the children make system calls only, on memory that was set up before; that is allowed
-    // after a fork of a process with threads. All descriptors are closed in the child before it writes: the events' are then
-    // closed for good, and it keeps nothing alive that the process closes meanwhile. The first child ends at once, and is
-    // waited for; the second one is init's.
-    unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            if libc::fork() == 0 {
-                libc::setsid();
-                libc::dup2(to, 0);
-                if let (Some(reader), Some(writer)) = (reader, writer) {
-                    libc::close(writer);
-                    let mut end = libc::pollfd { fd: reader, events: libc::POLLIN, revents: 0 };
-                    libc::poll(&raw mut end, 1, PATIENCE);
-                }
-                libc::syscall(libc::SYS_close_range, 1 as libc::c_uint, libc::c_uint::MAX, 0 as libc::c_uint);
-                for (bytes, len) in &writes {
-                    libc::write(0, *bytes, *len);
-                }
-            }
-            libc::_exit(0);
-        }
-        if child > 0 {
-            let mut status = 0;
-            while libc::waitpid(child, &mut status, 0) < 0 && *libc::__errno_location() == libc::EINTR {}
-            drop(owned);
-            drop(open);
-            return;
-        }
-    }
-    // No process to be had: then here.
-    drop(owned);
-    for (bytes, len) in writes {
-        // SAFETY: the lines are alive.
-        unsafe { libc::write(to, bytes, len) };
+        let events: Vec<OwnedFd> = definitions.into_iter().filter_map(|definition| definition.event).collect();
+        Background::start(&file, lines, events).go();
     }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, or `siteseer-guest demo`.
+//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest cost [WHAT...]`, or
+//! `siteseer-guest demo`.
 
-use siteseer_conformance::{case, demo};
+use siteseer_conformance::{case, cost, demo};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -16,8 +17,12 @@ fn run() -> Result<(), case::Failure> {
                 let _ = serde_json::to_string(&verdict).map(|line| writeln!(results, "{line}"));
             })
         }
+        Some("cost") => {
+            let names: Vec<String> = arguments.collect();
+            cost::run(&names, &mut results)
+        }
         Some("demo") => demo::run(&mut results),
-        other => Err(format!("expected test or demo, not {other:?}").into()),
+        other => Err(format!("expected test, cost or demo, not {other:?}").into()),
     }
 }
 

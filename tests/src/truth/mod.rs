@@ -110,7 +110,11 @@ pub fn cases() -> Vec<Case> {
         .iter()
         .map(|truth| Case {
             name: format!("truth::{}", truth.function),
-            run: Box::new(move |target| check(truth, target)),
+            run: Box::new(move |target| {
+                // Each kprobe by itself, then all of them together, however few they are.
+                check(truth, target, usize::MAX).map_err(|why| format!("each kprobe by itself: {why}"))?;
+                check(truth, target, 1)
+            }),
         })
         .collect()
 }
@@ -127,7 +131,8 @@ fn load(elf: &'static [u8]) -> Result<Object, Failure> {
     Ok(open.load()?)
 }
 
-fn check(truth: &Truth, target: &Target) -> Result<String, Failure> {
+/// `many` is from how many kprobes on they are armed together.
+fn check(truth: &Truth, target: &Target, many: usize) -> Result<String, Failure> {
     let oracle = load(ORACLE)?;
     let _watching: Vec<Link> =
         oracle.progs_mut().map(|program| program.attach()).collect::<Result<_, libbpf_rs::Error>>()?;
@@ -146,7 +151,8 @@ fn check(truth: &Truth, target: &Target) -> Result<String, Failure> {
     let ring = builder.build()?;
 
     let program = object.progs().next().ok_or("no program")?;
-    let attach = Attach::new(target).function(truth.function).policy(Policy::BestEffort).all_prototypes(true);
+    let attach =
+        Attach::new(target).function(truth.function).policy(Policy::BestEffort).all_prototypes(true).bulk_from(many);
     let link = attach.attach(&program)?;
     // Attaching made system calls of its own.
     ring.consume()?;
