@@ -201,13 +201,15 @@ fn at_any_moment(target: &Target) -> Result<String, Failure> {
         for _ in 0..1 + round % 2 {
             children.push(Child::new(|| {
                 while let Ok(link) = attach(target, &object) {
+                    // Some of the moments are to find it attached.
+                    std::thread::sleep(cycle / 4);
                     link.detach();
                 }
             })?);
         }
         let before = counters(&object)?;
         for child in children {
-            let moment = Duration::from_micros(random.below(cycle.as_micros() as u64));
+            let moment = Duration::from_micros(random.below(cycle.as_micros() as u64 * 3 / 2));
             std::thread::sleep(moment);
             others.call(CALLS)?;
             drop(child);

@@ -32,9 +32,16 @@ pub fn measure(vmlinuz: &Path, sites: &Path, build_id: &str) -> Result<Vec<Figur
         if !outcome.success() {
             return Err(format!("the guest ended with {:?}\n{}", outcome.exit_status, outcome.console).into());
         }
-        for line in outcome.result_lines() {
-            figures.push(serde_json::from_str(&line)?);
-        }
+        let lines = outcome.result_lines();
+        figures.extend(parse(lines.iter().map(AsRef::as_ref))?);
     }
     Ok(figures)
+}
+
+/// What the guest sent: a figure a line.
+///
+/// # Errors
+/// If a line is none.
+pub fn parse<'l>(lines: impl Iterator<Item = &'l str>) -> Result<Vec<Figure>, serde_json::Error> {
+    lines.filter(|line| line.starts_with('{')).map(serde_json::from_str).collect()
 }

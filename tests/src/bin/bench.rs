@@ -33,6 +33,9 @@ struct Arguments {
     /// Leave out what takes a virtual machine.
     #[arg(long)]
     no_guest: bool,
+    /// Take the virtual machine's figures from a file with what `siteseer-guest cost` sent, and boot nothing.
+    #[arg(long, conflicts_with = "no_guest")]
+    guest_results: Option<PathBuf>,
     /// Where to write the figures as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -108,6 +111,8 @@ fn figures(arguments: &Arguments, scratch: &Path) -> Result<Figures, Box<dyn Err
     let commands = pairs.iter().map(|pair| measure(pair, arguments.runs)).collect::<Result<_, _>>()?;
     let guest = if arguments.no_guest {
         Vec::new()
+    } else if let Some(path) = &arguments.guest_results {
+        guest::parse(fs::read_to_string(path)?.lines())?
     } else {
         guest::measure(&arguments.kernel.join("vmlinuz"), &sites, &build_id)?
     };
