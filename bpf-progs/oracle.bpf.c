@@ -2,6 +2,8 @@
 /*
  * What plain libbpf programs see on the way to the functions that the tests trace: the same kernel pointers, as ordinary
  * arguments of functions that nothing was done to. The ground truth for pointers that user space cannot know.
+ *
+ * libbpf is to have them for fentry on the function after the slash. Their section is none that siteseer has taken over.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -38,21 +40,21 @@ static __always_inline void see(__u32 what, __u64 value)
 		bpf_map_update_elem(&seen, &what, &value, BPF_ANY);
 }
 
-SEC("fentry/do_fcntl")
+SEC("oracle/do_fcntl")
 int BPF_PROG(do_fcntl, int fd, unsigned int cmd, unsigned long arg, struct file *filp)
 {
 	see(ORACLE_FCNTL_FILE, (__u64)filp);
 	return 0;
 }
 
-SEC("fentry/pipe_fcntl")
+SEC("oracle/pipe_fcntl")
 int BPF_PROG(pipe_fcntl, struct file *file)
 {
 	see(ORACLE_PIPE, (__u64)file->private_data);
 	return 0;
 }
 
-SEC("fentry/seq_read_iter")
+SEC("oracle/seq_read_iter")
 int BPF_PROG(seq_read_iter, struct kiocb *iocb)
 {
 	void *seq = iocb->ki_filp->private_data;
@@ -62,7 +64,7 @@ int BPF_PROG(seq_read_iter, struct kiocb *iocb)
 	return 0;
 }
 
-SEC("fentry/do_sys_poll")
+SEC("oracle/do_sys_poll")
 int BPF_PROG(do_sys_poll, void *ufds, unsigned int nfds, void *end_time)
 {
 	see(ORACLE_POLL_END_TIME, (__u64)end_time);

@@ -59,6 +59,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let encoded = siteseer_encoder::encode(&image, &options);
     bar.finish_and_clear();
     let (set, census) = encoded.map_err(|error| format!("{}: {}", path.display(), output::chain(&error)))?;
+    // The set has all that is written; without the image's pages there is room for it.
+    drop(image);
 
     let output = match &arguments.output {
         Some(output) => Some(output.clone()),
@@ -78,6 +80,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let bytes = if arguments.raw { file::write_raw(&set)? } else { file::write(&set)? };
         output::write_whole(output, &bytes)?;
     }
+    // The process ends soon: the system takes a million small allocations back at once.
+    std::mem::forget(set);
     let mut stdout = io::stdout().lock();
     if arguments.json {
         writeln!(stdout, "{}", serde_json::to_string_pretty(&json(&census))?)?;

@@ -99,7 +99,8 @@ fn notes(site: &Candidate) -> Vec<String> {
         notes.push("may repeat within one call".to_owned());
     }
     if site.marks.contains(Marks::SIGNATURE_CHANGED) {
-        notes.push("signature changed".to_owned());
+        let returns = if site.marks.returns_value() { "" } else { ", return value not certain" };
+        notes.push(format!("signature changed{returns}"));
     }
     if let Some(reason) = &site.obstacle {
         notes.push(format!("cannot be probed: {reason}"));

@@ -86,6 +86,8 @@ pub struct OutOfLineCensus {
     pub clones: u64,
     /// Those of both whose signature the compiler changed.
     pub signature_changed: u64,
+    /// Those of them that are known to return what the function does.
+    pub return_kept: u64,
     /// Arguments of both.
     pub arguments: u64,
     /// Those that are located.
@@ -142,6 +144,7 @@ impl Census {
             if site.kind != SiteKind::Inline {
                 uses.1 += 1;
                 census.out_of_line.signature_changed += u64::from(site.marks.contains(Marks::SIGNATURE_CHANGED));
+                census.out_of_line.return_kept += u64::from(site.marks.contains(Marks::RETURN_KEPT));
                 continue;
             }
             sites.total += 1;
@@ -246,6 +249,7 @@ impl fmt::Display for Census {
         table.line("bodies", out_of_line.bodies)?;
         table.line("clones", out_of_line.clones)?;
         table.line("signature changed", out_of_line.signature_changed)?;
+        table.line("signature changed, return value kept", out_of_line.return_kept)?;
         table.whole = out_of_line.arguments;
         table.head("their arguments", out_of_line.arguments)?;
         table.line("located", out_of_line.located)?;

@@ -187,11 +187,37 @@ impl<'a> DebugUnit<'a, '_> {
         self.producer.is_some_and(|producer| producer.slice().starts_with(b"GNU "))
     }
 
+    /// The major version of clang, if clang made the unit.
+    pub(crate) fn clang(&self) -> Option<u32> {
+        clang_version(std::str::from_utf8(self.producer?.slice()).ok()?)
+    }
+
     /// Whether the compiler was told to make no jump tables.
     pub(crate) fn has_no_jump_tables(&self) -> bool {
         self.producer.is_some_and(|producer| {
             let words = producer.slice().split(|byte| *byte == b' ');
             words.into_iter().any(|word| word == b"-fno-jump-tables")
         })
+    }
+}
+
+/// The major version in a producer like `Debian clang version 19.1.7 (3)`; 0 if it cannot be read.
+fn clang_version(producer: &str) -> Option<u32> {
+    let (_, version) = producer.split_once("clang version ")?;
+    let digits = version.bytes().take_while(u8::is_ascii_digit).count();
+    Some(version[..digits].parse().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn producers() {
+        assert_eq!(clang_version("Debian clang version 19.1.7 (3+b1)"), Some(19));
+        assert_eq!(clang_version("clang version 22.0.0git"), Some(22));
+        assert_eq!(clang_version("Android (1, based on r1) clang version 9"), Some(9));
+        assert_eq!(clang_version("clang version trunk"), Some(0));
+        assert_eq!(clang_version("GNU C11 14.2.0 -mno-sse"), None);
     }
 }

@@ -10,7 +10,7 @@
 //! 3. `unit`: the sites of a unit. `origin`: what a copy is a copy of; `types`: its types in BTF; `text`: its machine
 //!    code; `entry`: where its probe goes; `arguments`, `loclist`, `lower`, `cfi`: where its arguments are there;
 //!    `probeable`: whether the kernel will take a probe there; `split`: copies that are no calls; `outofline`: sites that
-//!    are symbols.
+//!    are symbols; `returns`: which of them return what the function does.
 //! 4. `merge`: one set of all units; `census`: what it holds, in numbers.
 //!
 //! Nothing here does I/O, and nothing knows of a running kernel. Bad input gives errors, not panics: an image that
@@ -31,6 +31,7 @@ mod origin;
 mod outofline;
 pub mod probeable;
 mod relocate;
+mod returns;
 mod split;
 pub mod symbols;
 pub mod tables;
@@ -117,19 +118,13 @@ pub fn encode(image: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census), 
 fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census), EncodeError> {
     let image = Image::parse(bytes)?;
     let sections = DebugSections::load(&image)?;
-    let debug = DebugInfo::new(&sections)?;
     let base_btf = image.btf()?;
-    let kernel;
-    let btf = if image.is_relocatable() {
-        kernel = Btf::parse(options.kernel_btf.ok_or(EncodeError::KernelBtf(None))?)
-            .map_err(|error| EncodeError::KernelBtf(Some(error)))?;
-        Btf::parse_split(base_btf, &kernel)
-    } else {
-        Btf::parse(base_btf)
-    }
-    .map_err(EncodeError::Btf)?;
     let debug_frame = image.debug_section(".debug_frame")?;
-    let (base, frames) = rayon::join(|| BaseIndex::new(&btf), || cfi::Frames::parse(&debug_frame));
+    let (debug, (types, frames)) = rayon::join(
+        || DebugInfo::new(&sections),
+        || rayon::join(|| base_types(&image, base_btf, options), || cfi::Frames::parse(&debug_frame)),
+    );
+    let (debug, (btf, base)) = (debug?, types?);
     let shared = Shared {
         image: &image,
         debug: &debug,
@@ -140,19 +135,40 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census),
     };
     let total: u64 = debug.headers.iter().map(|header| header.length_including_self() as u64).sum();
     let done = AtomicU64::new(0);
-    let units: Result<Vec<UnitSites<'_>>, EncodeError> = (0..debug.headers.len())
-        .into_par_iter()
-        .with_max_len(1)
-        .map(|index| {
-            let sites = encode_unit(&shared, index);
-            if let Some(progress) = options.progress {
-                let bytes = debug.headers[index].length_including_self() as u64;
-                progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes, total);
-            }
-            sites
-        })
-        .collect();
-    Ok(merge::merge(&shared, base_btf, &btf, units?))
+    let encode_one = |index: usize| {
+        let sites = encode_unit(&shared, index);
+        if let Some(progress) = options.progress {
+            let bytes = debug.headers[index].length_including_self() as u64;
+            progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes, total);
+        }
+        sites
+    };
+    let (units, beginning) = rayon::join(
+        || {
+            let units = (0..debug.headers.len()).into_par_iter().with_max_len(1);
+            units.map(encode_one).collect::<Result<Vec<UnitSites<'_>>, EncodeError>>()
+        },
+        || merge::begin(&shared, &btf),
+    );
+    Ok(merge::merge(&shared, base_btf, beginning, units?))
+}
+
+/// The image's own types, and where to find each.
+fn base_types<'a>(
+    image: &Image<'_>,
+    base_btf: &'a [u8],
+    options: &Options<'a>,
+) -> Result<(Btf<'a>, BaseIndex<'a>), EncodeError> {
+    let btf = if image.is_relocatable() {
+        let kernel = Btf::parse(options.kernel_btf.ok_or(EncodeError::KernelBtf(None))?)
+            .map_err(|error| EncodeError::KernelBtf(Some(error)))?;
+        Btf::parse_split(base_btf, &kernel)
+    } else {
+        Btf::parse(base_btf)
+    };
+    let btf = btf.map_err(EncodeError::Btf)?;
+    let base = BaseIndex::new(&btf);
+    Ok((btf, base))
 }
 
 fn encode_unit<'a>(shared: &Shared<'a, '_>, index: usize) -> Result<UnitSites<'a>, EncodeError> {

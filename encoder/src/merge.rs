@@ -8,58 +8,105 @@
 
 use crate::census::{Census, Counts};
 use crate::filter::Filter;
-use crate::image::Image;
+use crate::image::{self, Image};
 use crate::probeable::Prober;
-use crate::types::TypeRef;
 use crate::unit::{ParameterKey, Provisional, Shared, UnitFunction, UnitSites};
-use hashbrown::{HashMap, HashSet};
+use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use rayon::prelude::*;
 use siteseer_sites::btf::{Btf, Kind, Linkage, SplitBtf, TypeId};
 use siteseer_sites::location::{Argument, Missing};
 use siteseer_sites::set::{Container, Function, Section, SiteSet};
 use siteseer_sites::site::SourceLine;
 use siteseer_sites::{Marks, Site, SiteKind};
+use std::hash::{BuildHasher, Hash, Hasher};
+
+/// The part of a set that no unit has a say in: it can be made while units are encoded.
+pub(crate) struct Beginning {
+    types: SplitBtf,
+    containers: Containers,
+}
+
+/// Makes that part.
+pub(crate) fn begin(shared: &Shared<'_, '_>, base: &Btf<'_>) -> Beginning {
+    let mut types = SplitBtf::new(base);
+    types.reuse(base, &[Kind::FuncProto]);
+    let mut containers = Containers::default();
+    containers.symbols(shared.image, shared.filter.as_ref());
+    Beginning { types, containers }
+}
 
 /// Settles and merges the units.
 pub(crate) fn merge(
     shared: &Shared<'_, '_>,
     base_btf: &[u8],
-    base: &Btf<'_>,
+    beginning: Beginning,
     mut units: Vec<UnitSites<'_>>,
 ) -> (SiteSet, Census) {
     let assigned: HashSet<ParameterKey<'_>> = units.iter().flat_map(|unit| unit.assigned.iter().copied()).collect();
-    let mut counts: Vec<Counts> = units.par_iter_mut().map(|unit| settle(unit, &assigned)).collect();
+    let hasher = DefaultHashBuilder::default();
+    let settled: Vec<(Counts, Hashes)> =
+        units.par_iter_mut().map(|unit| (settle(unit, &assigned), Hashes::of(unit, &hasher))).collect();
     let image = shared.image;
-    let mut merged = Merged::new(base);
-    merged.symbols(image, shared.filter.as_ref());
-    let numbering: Vec<Numbering> = units.iter().map(|unit| merged.number(unit)).collect();
-    let sites = renumber(&units, &numbering);
+    let Beginning { types, mut containers } = beginning;
+    // Functions on one thread, all else on another: the numbers of one have nothing to do with the other's.
+    let ((types, functions, function_numbers), (prototypes, files, other_numbers)) = rayon::join(
+        || {
+            let mut merged = Functions::new(types);
+            let mut numbers = Vec::with_capacity(units.len());
+            for (unit, (_, hashes)) in units.iter().zip(&settled) {
+                numbers.push(merged.number(unit, hashes));
+            }
+            (merged.types, merged.functions, numbers)
+        },
+        || {
+            let (mut prototypes, mut files) = (Prototypes::default(), Files::default());
+            let mut numbers = Vec::with_capacity(units.len());
+            for (unit, (_, hashes)) in units.iter().zip(&settled) {
+                numbers.push((prototypes.number(unit, hashes), containers.number(unit), files.number(unit)));
+            }
+            (prototypes.prototypes, files.files, numbers)
+        },
+    );
+    let mut first_site = 0;
+    let mut numbering = Vec::with_capacity(units.len());
+    for ((unit, functions), (prototypes, containers, files)) in units.iter().zip(function_numbers).zip(other_numbers) {
+        numbering.push(Numbering { functions, prototypes, containers, files, first_site });
+        first_site += unit.sites.len() as u32;
+    }
     let mut set = SiteSet {
         machine: image.machine(),
         build_id: image.build_id().to_vec(),
         base: image.base(),
         base_btf: base_btf.to_vec(),
-        types: merged.types,
+        types,
         sections: image
             .text_sections()
             .iter()
             .map(|section| Section { name: section.name.to_owned(), address: section.address, size: section.size })
             .collect(),
-        functions: merged.functions,
-        prototypes: merged.prototypes,
-        containers: merged.containers,
-        files: merged.files,
-        sites,
+        functions,
+        prototypes,
+        containers: containers.containers,
+        files,
+        sites: renumber(&units, &numbering),
     };
-    let mut census = Census::take(&set, counts.drain(..).fold(Counts::default(), Counts::plus));
     let rests: Vec<u32> = units
         .iter()
         .zip(&numbering)
         .flat_map(|(unit, numbers)| unit.rests.iter().map(|site| numbers.first_site + site))
         .collect();
-    drop_sites(&mut set, &rests);
-    census.functions = set.functions.len() as u64;
-    census.prototypes = set.prototypes.len() as u64;
+    let counts = settled.into_iter().fold(Counts::default(), |sum, (counts, _)| sum.plus(counts));
+    // The units are a million small allocations.
+    let (census, ()) = rayon::join(
+        || {
+            let mut census = Census::take(&set, counts);
+            drop_sites(&mut set, &rests);
+            census.functions = set.functions.len() as u64;
+            census.prototypes = set.prototypes.len() as u64;
+            census
+        },
+        || units.into_par_iter().for_each(drop),
+    );
     (set, census)
 }
 
@@ -195,44 +242,125 @@ struct Numbering {
     first_site: u32,
 }
 
-/// What tells one function from another: its FUNC in the base, or its name and types.
-#[derive(Debug, PartialEq, Eq, Hash)]
-enum FunctionKey<'u> {
-    Base(TypeId),
-    New { name: &'u str, returns: &'u TypeRef, parameters: Vec<&'u TypeRef>, variadic: bool },
+/// Hashes of what of a unit is merged, made for all units side by side.
+struct Hashes {
+    functions: Vec<u64>,
+    prototypes: Vec<u64>,
 }
 
-struct Merged<'u> {
-    types: SplitBtf,
-    functions: Vec<Function>,
-    prototypes: Vec<Box<[Argument]>>,
-    containers: Vec<Container>,
-    files: Vec<String>,
-    sites: u32,
-    function_of: HashMap<FunctionKey<'u>, u32>,
-    prototype_of: HashMap<&'u [Argument], u32>,
-    container_of: HashMap<u64, u32>,
-    file_of: HashMap<&'u str, u32>,
-}
-
-impl<'u> Merged<'u> {
-    fn new(base: &Btf<'_>) -> Merged<'u> {
-        let mut types = SplitBtf::new(base);
-        types.reuse(base, &[Kind::FuncProto]);
-        Merged {
-            types,
-            functions: Vec::new(),
-            prototypes: Vec::new(),
-            containers: Vec::new(),
-            files: Vec::new(),
-            sites: 0,
-            function_of: HashMap::new(),
-            prototype_of: HashMap::new(),
-            container_of: HashMap::new(),
-            file_of: HashMap::new(),
+impl Hashes {
+    fn of(unit: &UnitSites<'_>, hasher: &DefaultHashBuilder) -> Hashes {
+        let of_function = |function: &UnitFunction<'_>| {
+            let mut state = hasher.build_hasher();
+            match function.func {
+                Some(func) => func.hash(&mut state),
+                None => {
+                    let origin = &*function.origin;
+                    (function.name, &origin.returns, origin.variadic).hash(&mut state);
+                    origin.parameters.iter().for_each(|parameter| parameter.type_ref.hash(&mut state));
+                }
+            }
+            state.finish()
+        };
+        Hashes {
+            functions: unit.functions.iter().map(of_function).collect(),
+            prototypes: unit.prototypes.iter().map(|prototype| hasher.hash_one(prototype)).collect(),
         }
     }
+}
 
+/// Whether two units declare the same function: one FUNC of the base, or one name and equal types.
+fn is_same(one: &UnitFunction<'_>, other: &UnitFunction<'_>) -> bool {
+    let types = |function: &UnitFunction<'_>| function.origin.parameters.len();
+    let (a, b) = (&*one.origin, &*other.origin);
+    match (one.func, other.func) {
+        (Some(one), Some(other)) => one == other,
+        (None, None) => {
+            (one.name, a.variadic, types(one)) == (other.name, b.variadic, types(other))
+                && a.returns == b.returns
+                && a.parameters.iter().zip(&b.parameters).all(|(a, b)| a.type_ref == b.type_ref)
+        }
+        _ => false,
+    }
+}
+
+/// The functions of all units, each once.
+struct Functions<'u, 'a> {
+    types: SplitBtf,
+    functions: Vec<Function>,
+    /// As the first unit that has it declares each.
+    declared: Vec<&'u UnitFunction<'a>>,
+    /// Hash and number.
+    known: HashTable<(u64, u32)>,
+}
+
+impl<'u, 'a> Functions<'u, 'a> {
+    fn new(types: SplitBtf) -> Functions<'u, 'a> {
+        Functions { types, functions: Vec::new(), declared: Vec::new(), known: HashTable::new() }
+    }
+
+    fn number(&mut self, unit: &'u UnitSites<'a>, hashes: &Hashes) -> Vec<u32> {
+        let functions = unit.functions.iter().zip(&hashes.functions);
+        functions.map(|(function, &hash)| self.function(function, hash)).collect()
+    }
+
+    fn function(&mut self, function: &'u UnitFunction<'a>, hash: u64) -> u32 {
+        let declared = &self.declared;
+        let is_it = |&(its, number): &(u64, u32)| its == hash && is_same(declared[number as usize], function);
+        if let Some(&(_, number)) = self.known.find(hash, is_it) {
+            return number;
+        }
+        let (origin, types) = (&*function.origin, &mut self.types);
+        let func = function.func.unwrap_or_else(|| {
+            let returns = origin.returns.intern(types);
+            let parameters: Vec<(&str, TypeId)> =
+                origin.parameters.iter().map(|parameter| (parameter.name, parameter.type_ref.intern(types))).collect();
+            let prototype = types.func_proto(returns, &parameters, origin.variadic);
+            types.func(function.name, prototype, if origin.external { Linkage::Global } else { Linkage::Static })
+        });
+        let number = self.functions.len() as u32;
+        self.functions.push(Function { name: function.name.to_owned(), func });
+        self.declared.push(function);
+        self.known.insert_unique(hash, (hash, number), |&(hash, _)| hash);
+        number
+    }
+}
+
+/// The location prototypes of all units, each once.
+#[derive(Default)]
+struct Prototypes {
+    prototypes: Vec<Box<[Argument]>>,
+    /// Hash and number.
+    known: HashTable<(u64, u32)>,
+}
+
+impl Prototypes {
+    fn number(&mut self, unit: &UnitSites<'_>, hashes: &Hashes) -> Vec<u32> {
+        let prototypes = unit.prototypes.iter().zip(&hashes.prototypes);
+        prototypes.map(|(prototype, &hash)| self.prototype(prototype, hash)).collect()
+    }
+
+    fn prototype(&mut self, prototype: &[Argument], hash: u64) -> u32 {
+        let all = &self.prototypes;
+        let is_it = |&(its, number): &(u64, u32)| its == hash && *all[number as usize] == *prototype;
+        if let Some(&(_, number)) = self.known.find(hash, is_it) {
+            return number;
+        }
+        let number = self.prototypes.len() as u32;
+        self.prototypes.push(prototype.into());
+        self.known.insert_unique(hash, (hash, number), |&(hash, _)| hash);
+        number
+    }
+}
+
+/// The out-of-line symbols.
+#[derive(Default)]
+struct Containers {
+    containers: Vec<Container>,
+    by_address: HashMap<u64, u32>,
+}
+
+impl Containers {
     /// Every symbol that could be a body of which no site tells, or only those of the names asked for and made from them.
     fn symbols(&mut self, image: &Image<'_>, only: Option<&Filter>) {
         let mut prober = Prober::new(image);
@@ -244,7 +372,7 @@ impl<'u> Merged<'u> {
             }
             let holder = image.container(symbol.address);
             if holder.is_some_and(|holder| holder.name == symbol.name) {
-                self.container_of.entry(symbol.address).or_insert(self.containers.len() as u32);
+                self.by_address.entry(symbol.address).or_insert(self.containers.len() as u32);
             }
             self.containers.push(Container {
                 name: symbol.name.to_owned(),
@@ -255,77 +383,40 @@ impl<'u> Merged<'u> {
         }
     }
 
-    fn number(&mut self, unit: &'u UnitSites<'_>) -> Numbering {
-        let first_site = self.sites;
-        self.sites += unit.sites.len() as u32;
-        let functions = unit.functions.iter().map(|function| self.function(function)).collect();
-        let prototypes = unit
-            .prototypes
-            .iter()
-            .map(|prototype| {
-                let next = self.prototypes.len() as u32;
-                *self.prototype_of.entry(prototype).or_insert_with(|| {
-                    self.prototypes.push(prototype.clone());
-                    next
-                })
+    fn number(&mut self, unit: &UnitSites<'_>) -> Vec<u32> {
+        let number = |(container, unprobeable): &(image::Container<'_>, _)| {
+            let next = self.containers.len() as u32;
+            *self.by_address.entry(container.address).or_insert_with(|| {
+                self.containers.push(Container {
+                    name: container.name.to_owned(),
+                    address: container.address,
+                    size: container.size,
+                    unprobeable: *unprobeable,
+                });
+                next
             })
-            .collect();
-        let containers = unit
-            .containers
-            .iter()
-            .map(|(container, unprobeable)| {
-                let next = self.containers.len() as u32;
-                *self.container_of.entry(container.address).or_insert_with(|| {
-                    self.containers.push(Container {
-                        name: container.name.to_owned(),
-                        address: container.address,
-                        size: container.size,
-                        unprobeable: *unprobeable,
-                    });
-                    next
-                })
-            })
-            .collect();
-        let files = unit
-            .files
-            .iter()
-            .map(|file| {
-                let next = self.files.len() as u32;
-                *self.file_of.entry(file).or_insert_with(|| {
-                    self.files.push(file.clone());
-                    next
-                })
-            })
-            .collect();
-        Numbering { functions, prototypes, containers, files, first_site }
-    }
-
-    fn function(&mut self, function: &'u UnitFunction<'_>) -> u32 {
-        let origin = &*function.origin;
-        let key = match function.func {
-            Some(func) => FunctionKey::Base(func),
-            None => FunctionKey::New {
-                name: function.name,
-                returns: &origin.returns,
-                parameters: origin.parameters.iter().map(|parameter| &parameter.type_ref).collect(),
-                variadic: origin.variadic,
-            },
         };
-        let (types, functions) = (&mut self.types, &mut self.functions);
-        *self.function_of.entry(key).or_insert_with(|| {
-            let func = function.func.unwrap_or_else(|| {
-                let returns = origin.returns.intern(types);
-                let parameters: Vec<(&str, TypeId)> = origin
-                    .parameters
-                    .iter()
-                    .map(|parameter| (parameter.name, parameter.type_ref.intern(types)))
-                    .collect();
-                let prototype = types.func_proto(returns, &parameters, origin.variadic);
-                types.func(function.name, prototype, if origin.external { Linkage::Global } else { Linkage::Static })
-            });
-            functions.push(Function { name: function.name.to_owned(), func });
-            (functions.len() - 1) as u32
-        })
+        unit.containers.iter().map(number).collect()
+    }
+}
+
+/// The source files.
+#[derive(Default)]
+struct Files<'u> {
+    files: Vec<String>,
+    known: HashMap<&'u str, u32>,
+}
+
+impl<'u> Files<'u> {
+    fn number(&mut self, unit: &'u UnitSites<'_>) -> Vec<u32> {
+        let number = |file: &'u String| {
+            let next = self.files.len() as u32;
+            *self.known.entry(file).or_insert_with(|| {
+                self.files.push(file.clone());
+                next
+            })
+        };
+        unit.files.iter().map(number).collect()
     }
 }
 

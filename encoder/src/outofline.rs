@@ -11,6 +11,12 @@
 //! it after its head was inlined elsewhere: it becomes a function of its own name, which is never reached by
 //! asking for `foo`. `foo.cold` is a continuation and no function.
 //!
+//! Clang says `DW_CC_nocall` of a function that lost an argument or its return value only from version 16 on, and of one
+//! of which a pointer argument became what it points to from version 23 on (llvm/lib/Transforms/IPO/DeadArgumentElimination.cpp,
+//! ArgumentPromotion.cpp). Before, such a function looks like any other: the arguments behind the one that is gone may even be where
+//! the source's signature would have them. What gives it away is a parameter that has no location, so a function with
+//! one that might be such a parameter is taken for changed.
+//!
 //! Where the signature is the source's, each argument is where the calling convention puts it, whether the debug
 //! information mentions it or not. Where it is not, only what the debug information says counts.
 
@@ -79,6 +85,18 @@ fn role_of<'s>(symbol: &'s str, function: &str) -> Role<'s> {
     Role::Clone { changed: !words.all(keeps) }
 }
 
+/// From this version on clang marks functions that lost an argument or their return value.
+pub(crate) const CLANG_MARKS_DEAD: u32 = 16;
+/// From this version on clang marks functions of which a pointer argument was replaced by what it points to.
+const CLANG_MARKS_PROMOTED: u32 = 23;
+
+/// Whether clang (of that major version) may have changed a function's signature without a mark. `missing` has, for each
+/// parameter without a location, whether it may be passed as what it points to or consists of.
+pub(crate) fn may_be_unmarked(clang: Option<u32>, mut missing: impl Iterator<Item = bool>) -> bool {
+    let Some(version) = clang else { return false };
+    missing.any(|is_memory| version < CLANG_MARKS_DEAD || is_memory && version < CLANG_MARKS_PROMOTED)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +117,14 @@ mod tests {
         for nothing in ["foo.cold", "foo.isra.0.cold", "foo.part.0.cold", "food", "fo", "__pfx_foo", "foo_x.isra.0"] {
             assert_eq!(role(nothing), Role::Nothing, "{nothing}");
         }
+    }
+
+    #[test]
+    fn versions_that_do_not_mark() {
+        let unmarked = |clang, missing: &[bool]| may_be_unmarked(clang, missing.iter().copied());
+        assert!(unmarked(Some(15), &[false]) && unmarked(Some(0), &[false, true]));
+        assert!(!unmarked(Some(16), &[false]) && unmarked(Some(22), &[false, true]));
+        assert!(!unmarked(Some(23), &[true]) && !unmarked(Some(15), &[]) && !unmarked(None, &[true]));
     }
 
     #[test]

@@ -9,11 +9,13 @@
 
 use crate::image::{Container, ImageError, is_text};
 use crate::relocate::Layout;
+use hashbrown::DefaultHashBuilder;
 use object::LittleEndian;
 use object::elf;
 use object::read::elf::{ElfFile64, SectionHeader as _, Sym as _};
+use rayon::slice::ParallelSliceMut as _;
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::hash::BuildHasher as _;
 use std::sync::OnceLock;
 
 /// What a text symbol is.
@@ -47,8 +49,8 @@ pub struct Symbol<'a> {
 /// The text symbols, by address and by name, and the linker's symbols that delimit ranges and tables.
 pub struct SymbolTable<'a> {
     sorted: Vec<Symbol<'a>>,
-    /// Hash of the name and index, sorted; made when first asked for.
-    by_name: OnceLock<Vec<(u64, u32)>>,
+    /// Made when first asked for.
+    by_name: OnceLock<ByName>,
     linker: HashMap<&'static str, u64>,
     imports: HashMap<u64, &'a str>,
 }
@@ -128,7 +130,7 @@ impl<'a> SymbolTable<'a> {
         }
         result
             .sorted
-            .sort_unstable_by(|a, b| a.address.cmp(&b.address).then_with(|| preference(a).cmp(&preference(b))));
+            .par_sort_unstable_by(|a, b| a.address.cmp(&b.address).then_with(|| preference(a).cmp(&preference(b))));
         result.sorted.shrink_to_fit();
         if u32::try_from(result.sorted.len()).is_err() {
             return Err(ImageError::NoSymbols);
@@ -172,19 +174,8 @@ impl<'a> SymbolTable<'a> {
 
     /// The symbols of a name, by address.
     pub fn named<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s Symbol<'a>> + 's {
-        let index = self.by_name.get_or_init(|| {
-            let hashed = self.sorted.iter().zip(0u32..).map(|(symbol, index)| (hash(symbol.name), index));
-            let mut index: Vec<(u64, u32)> = hashed.collect();
-            index.sort_unstable();
-            index
-        });
-        let wanted = hash(name);
-        let start = index.partition_point(|&(hash, _)| hash < wanted);
-        index[start..]
-            .iter()
-            .take_while(move |&&(hash, _)| hash == wanted)
-            .map(|&(_, index)| &self.sorted[index as usize])
-            .filter(move |symbol| symbol.name == name)
+        let index = self.by_name.get_or_init(|| ByName::new(&self.sorted));
+        index.of_hash(name).map(|nth| &self.sorted[nth as usize]).filter(move |symbol| symbol.name == name)
     }
 
     pub(crate) fn linker(&self, name: &str) -> Option<u64> {
@@ -210,8 +201,38 @@ pub(crate) fn is_indirect_thunk(name: &str) -> bool {
         .any(|prefix| name.strip_prefix(prefix).is_some_and(|register| register != "array"))
 }
 
-fn hash(name: &str) -> u64 {
-    BuildHasherDefault::<DefaultHasher>::default().hash_one(name)
+/// Symbols by the hash of their names: chains through one array, in the order of the symbols.
+struct ByName {
+    hasher: DefaultHashBuilder,
+    /// For each hash, one plus the first symbol; 0 if there is none.
+    first: Vec<u32>,
+    /// For each symbol, one plus the next of the same hash.
+    next: Vec<u32>,
+}
+
+impl ByName {
+    fn new(symbols: &[Symbol<'_>]) -> ByName {
+        let mut index = ByName {
+            hasher: DefaultHashBuilder::default(),
+            first: vec![0; symbols.len().next_power_of_two()],
+            next: vec![0; symbols.len()],
+        };
+        for (nth, symbol) in symbols.iter().enumerate().rev() {
+            let slot = index.slot(symbol.name);
+            index.next[nth] = std::mem::replace(&mut index.first[slot], nth as u32 + 1);
+        }
+        index
+    }
+
+    fn slot(&self, name: &str) -> usize {
+        self.hasher.hash_one(name) as usize & (self.first.len() - 1)
+    }
+
+    /// Indices of the symbols whose names have the hash of this one.
+    fn of_hash(&self, name: &str) -> impl Iterator<Item = u32> + '_ {
+        let first = self.first[self.slot(name)].checked_sub(1);
+        std::iter::successors(first, |&nth| self.next[nth as usize].checked_sub(1))
+    }
 }
 
 fn symbol_of<'a>(symbol: &elf::Sym64<LittleEndian>, name: &'a str, address: u64) -> Symbol<'a> {

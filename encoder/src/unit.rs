@@ -15,10 +15,11 @@ use crate::loclist::Point;
 use crate::origin::{Foreign, Origin, Origins};
 use crate::outofline::{self, Role};
 use crate::probeable::Prober;
+use crate::returns::{self, Pending};
 use crate::split;
 use crate::text::{FunctionText, Known};
-use crate::types::{BaseIndex, TypeRef};
-use crate::walk::{RawFunction, RawParameter, RawSite, Visitor};
+use crate::types::{BaseIndex, NewType, TypeRef};
+use crate::walk::{RawCall, RawFunction, RawParameter, RawSite, Visitor};
 use hashbrown::HashMap;
 use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::btf::{Kind, TypeId};
@@ -114,6 +115,9 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     /// For the copies of the function at hand, their sites.
     site_of: Vec<Option<u32>>,
     targets: Vec<u64>,
+    /// The unit's calls, and the sites that they may tell of.
+    calls: Vec<RawCall>,
+    pending: Vec<Pending>,
 }
 
 impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
@@ -136,11 +140,14 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             arguments: Vec::new(),
             site_of: Vec::new(),
             targets: Vec::new(),
+            calls: Vec::new(),
+            pending: Vec::new(),
         }
     }
 
     /// The unit's sites.
     pub(crate) fn finish(mut self) -> UnitSites<'a> {
+        returns::mark(self.shared.image, &mut self.pending, &mut self.calls, &mut self.out.sites);
         let mut files = vec![String::new(); self.file_of.len()];
         for ((unit, file), index) in &self.file_of {
             files[*index as usize] = self.origins.file_name(*unit, *file).unwrap_or_default();
@@ -324,8 +331,16 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             _ => false,
         });
         let renamed = matches!(role, Role::Part(_) | Role::Clone { changed: true });
+        let missing = origin.parameters.iter().zip(&self.found).filter(|(_, found)| found.argument.is_err());
+        let unmarked = outofline::may_be_unmarked(
+            self.unit.clang(),
+            missing.map(|(parameter, _)| {
+                let kind = resolved_kind(shared.base, &parameter.type_ref);
+                matches!(kind, None | Some(Kind::Ptr | Kind::Struct | Kind::Union))
+            }),
+        );
         // Other languages have calling conventions of their own.
-        let changed = renamed || function.nocall || displaced || !self.unit.is_c;
+        let changed = renamed || function.nocall || displaced || unmarked || !self.unit.is_c;
         let name_tells = matches!(role, Role::Body)
             && !changed
             && image.symbols_named(name).nth(1).is_none()
@@ -338,13 +353,20 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             Err(_) if !changed && abi_known => abi,
             // A late view of an out-of-line function's entry is after something that the function did.
             Ok(_) if found.late => Err(Missing::AfterEntry),
-            Err(Missing::NotMentioned) if changed => Err(Missing::Removed),
+            Err(Missing::NotMentioned) if renamed || function.nocall => Err(Missing::Removed),
             argument => argument,
         });
         self.arguments.extend(arguments);
         let mut marks = Marks::default();
         if changed {
             marks |= Marks::SIGNATURE_CHANGED;
+        }
+        let returns = if changed { self.returned(&origin, function.nocall, address) } else { Returned::Nothing };
+        if returns == Returned::Kept {
+            marks |= Marks::RETURN_KEPT;
+        } else if returns == Returned::IfUsed {
+            let entries = [offset, function.origin.unwrap_or(offset)];
+            self.pending.push(Pending { site: self.out.sites.len() as u32, address, entries });
         }
         let known = Known { entry: function.entry, no_jump_tables: self.no_jump_tables, noreturn: None };
         let text = FunctionText::decode(image, &function.ranges, &known);
@@ -371,6 +393,35 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             unprobeable,
         });
         Some(())
+    }
+
+    /// Whether a copy with a changed signature returns what the function does.
+    fn returned(&self, origin: &Origin<'a>, nocall: bool, address: u64) -> Returned {
+        if origin.returns == TypeRef::Void || !self.unit.is_c {
+            return Returned::Nothing;
+        }
+        let kept = match self.unit.clang() {
+            Some(version) => version >= outofline::CLANG_MARKS_DEAD && !nocall,
+            None => {
+                self.unit.is_gcc()
+                    && self.shared.image.symbol_at(address).iter().all(|symbol| {
+                        match symbol.name.strip_prefix(origin.name) {
+                            Some("") | None => true,
+                            Some(suffix) => returns::gcc_keeps(suffix.split('.').skip(1)),
+                        }
+                    })
+            }
+        };
+        if kept {
+            Returned::Kept
+        } else if !self.unit.is_gcc()
+            && matches!(resolved_kind(self.shared.base, &origin.returns), None | Some(Kind::Struct | Kind::Union))
+        {
+            // Clang may drop a part of it.
+            Returned::Nothing
+        } else {
+            Returned::IfUsed
+        }
     }
 
     fn note_assignments(&mut self, origin: &Origin<'a>) {
@@ -418,6 +469,36 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
     }
 }
 
+/// What is known of the return value of a copy with a changed signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Returned {
+    /// There is none, or nothing can be known of it.
+    Nothing,
+    /// It is there.
+    Kept,
+    /// It is there if a caller uses it.
+    IfUsed,
+}
+
+/// The kind of a type behind typedefs and qualifiers; `None` for `void` and what is malformed.
+fn resolved_kind(base: &BaseIndex<'_>, ty: &TypeRef) -> Option<Kind> {
+    match ty {
+        TypeRef::Void => None,
+        TypeRef::Base(id) => base.btf().resolve(*id).map(|ty| ty.kind()),
+        TypeRef::New(new) => match &**new {
+            NewType::Typedef { to, .. } => resolved_kind(base, to),
+            NewType::Modifier { kind, to } if kind.is_qualifier() => resolved_kind(base, to),
+            NewType::Modifier { kind, .. } | NewType::Composite { kind, .. } => Some(*kind),
+            NewType::Fwd { is_union, .. } => Some(if *is_union { Kind::Union } else { Kind::Struct }),
+            NewType::Int { .. } => Some(Kind::Int),
+            NewType::Float { .. } => Some(Kind::Float),
+            NewType::Enumeration { .. } => Some(Kind::Enum),
+            NewType::Array { .. } => Some(Kind::Array),
+            NewType::FuncProto { .. } => Some(Kind::FuncProto),
+        },
+    }
+}
+
 /// The FUNC of the base with the name and the function's prototype.
 fn base_function(base: &BaseIndex<'_>, name: &str, origin: &Origin<'_>) -> Option<TypeId> {
     if base.named(Kind::Func, name.as_bytes()).is_empty() {
@@ -437,6 +518,9 @@ impl<'a> Visitor<'a> for UnitEncoder<'a, '_, '_> {
     fn function(&mut self, function: &mut RawFunction<'a>) {
         if function.sites.iter().any(|site| site.wanted) {
             self.inline_sites(function);
+        }
+        if self.unit.is_c {
+            self.calls.append(&mut function.calls);
         }
         if !self.unit.is_assembler {
             let offset = self.unit.offset.saturating_add(function.die);

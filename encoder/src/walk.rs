@@ -33,8 +33,19 @@ pub(crate) struct RawFunction<'a> {
     pub(crate) sites: Vec<RawSite>,
     /// Ranges of all the copies.
     pub(crate) site_ranges: Vec<Range<u64>>,
+    /// The direct calls in it, as far as the debug information tells.
+    pub(crate) calls: Vec<RawCall>,
     /// The parameters that the function and its copies mention, grouped by site; the function's own come first.
     pub(crate) parameters: Vec<RawParameter<'a>>,
+}
+
+/// A call, by the place behind it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawCall {
+    /// `DW_AT_call_origin`: the function called, as an offset in `.debug_info`.
+    pub(crate) callee: usize,
+    /// `DW_AT_call_return_pc`.
+    pub(crate) returns_to: u64,
 }
 
 /// The raw facts of one inlined copy.
@@ -220,6 +231,7 @@ impl<'a> Walker<'_, 'a> {
                         }
                     }
                 }
+                gimli::DW_TAG_call_site | gimli::DW_TAG_GNU_call_site => self.call(abbreviation)?,
                 gimli::DW_TAG_lexical_block
                 | gimli::DW_TAG_try_block
                 | gimli::DW_TAG_catch_block
@@ -250,6 +262,7 @@ impl<'a> Walker<'_, 'a> {
         function.frame_base = None;
         function.sites.clear();
         function.site_ranges.clear();
+        function.calls.clear();
         function.parameters.clear();
         let mut text = Text::default();
         let mut sibling = None;
@@ -365,6 +378,32 @@ impl<'a> Walker<'_, 'a> {
         };
         let origin = origin.unwrap_or(self.unit.offset.saturating_add(die.0));
         self.function.parameters.push(RawParameter { site, origin, value });
+        Ok(())
+    }
+
+    /// Reads a call, and steps over what it says of arguments. Before DWARF 5 it was an extension of GCC's, with other
+    /// attributes.
+    fn call(&mut self, abbreviation: &gimli::Abbreviation) -> gimli::Result<()> {
+        let (mut callee, mut returns_to, mut sibling) = (None, None, None);
+        for specification in abbreviation.attributes() {
+            let attribute = self.entries.read_attribute_inline(*specification)?;
+            match attribute.name() {
+                gimli::DW_AT_call_origin | gimli::DW_AT_abstract_origin => {
+                    callee = self.unit.reference(attribute.raw_value());
+                }
+                gimli::DW_AT_call_return_pc | gimli::DW_AT_low_pc => returns_to = Some(attribute.value()),
+                gimli::DW_AT_sibling => sibling = unit_reference(attribute.raw_value()),
+                _ => {}
+            }
+        }
+        if let (Some(callee), Some(returns_to)) = (callee, returns_to)
+            && let Some(returns_to) = self.unit.debug.dwarf.attr_address(&self.unit.unit, returns_to)?
+        {
+            self.function.calls.push(RawCall { callee, returns_to });
+        }
+        if abbreviation.has_children() {
+            self.skip_children(sibling)?;
+        }
         Ok(())
     }
 

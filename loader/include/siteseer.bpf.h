@@ -19,7 +19,7 @@
  * The functions below are written as calls of helpers that no kernel has. siteseer replaces each by a few
  * instructions when it knows at which sites the program runs: a number that is a constant costs no comparison, and an
  * argument that is never asked for is never gathered. A program that calls them can be loaded by siteseer only, that
- * is, from the section kprobe_maybe_inline of an object that siteseer handles.
+ * is, from a section kprobe_maybe_inline, fentry or fexit (or fentry.s, fexit.s) of an object that siteseer handles.
  *
  * `ctx` is the program's context as it got it, with nothing added.
  */
@@ -78,5 +78,27 @@ static long (*const siteseer_arg_slot)(void *ctx, __u32 n, __u32 slot, __u64 *va
  * down.
  */
 static const struct siteseer_site *(*const siteseer_site)(void *ctx) = (void *)0x5173e003;
+
+/*
+ * States which function a program means: what it returns, and its parameters, as its declaration has them.
+ *
+ *	SITESEER_PROTO(resumed, int, struct device *dev, bool async);
+ *	SEC("kprobe_maybe_inline/resume")
+ *	int BPF_PROG(resumed, struct device *dev, bool async)
+ *
+ * It is for names that several functions have: the program is attached to those of this prototype, and the report lists the
+ * others. Without it such a program is refused if the functions take different arguments. Where no function has
+ * the prototype, the program is refused with a list of those that there are.
+ *
+ * `program` is the name of the BPF program, not of its section. A function without parameters has `void`. Types are
+ * compared as C does, structures by name (also with a CO-RE flavour, `struct device___new`), so that a forward declaration
+ * is enough, but for a structure that is passed by value. Names of parameters are for the reader.
+ *
+ * It costs nothing at run time: it is a constant that no instruction refers to, in a section of its own, of which libbpf makes
+ * no map ("skipping unrecognized data section", it says); only its type is read.
+ */
+#define SITESEER_PROTO(program, type, ...)                                                     \
+	__typeof__(type) (*const __siteseer_proto_##program)(__VA_ARGS__)                      \
+		__attribute__((used, visibility("hidden"), section(".siteseer.proto")))
 
 #endif /* SITESEER_BPF_H */

@@ -29,8 +29,9 @@ pub use error::AttachError;
 pub use reap::clean;
 pub(crate) use tracefs::{Definition, remove_all};
 
+use crate::declared::Declared;
 use crate::error::Error;
-use crate::function::Function;
+use crate::function::{Function, Selection};
 use crate::link::Link;
 use crate::mechanism::{Barred, Mechanism};
 use crate::object::Program;
@@ -50,6 +51,7 @@ pub struct Attach<'t> {
     target: &'t Target,
     options: PlanOptions,
     functions: Vec<String>,
+    file: Option<String>,
     /// From how many kprobes on they are armed together.
     many: usize,
 }
@@ -57,7 +59,7 @@ pub struct Attach<'t> {
 impl<'t> Attach<'t> {
     /// To the function that the program's section names, under the section's policy ([`Policy::of`]).
     pub fn new(target: &'t Target) -> Attach<'t> {
-        Attach { target, options: PlanOptions::default(), functions: Vec::new(), many: kprobes::MANY }
+        Attach { target, options: PlanOptions::default(), functions: Vec::new(), file: None, many: kprobes::MANY }
     }
 
     /// Sets the policy.
@@ -78,6 +80,13 @@ impl<'t> Attach<'t> {
     #[must_use]
     pub fn function(mut self, name: impl Into<String>) -> Attach<'t> {
         self.functions.push(name.into());
+        self
+    }
+
+    /// Takes only functions that this source file declares: its path, or the last components of it (`kernel/capability.c`).
+    #[must_use]
+    pub fn file(mut self, path: impl Into<String>) -> Attach<'t> {
+        self.file = Some(path.into());
         self
     }
 
@@ -156,7 +165,10 @@ impl<'t> Attach<'t> {
         } else {
             self.functions.iter().map(|name| Wanted::parse(name)).collect::<Result<Vec<_>, SectionError>>()?
         };
-        let functions = self.target.functions(&wanted)?;
+        let stated = user.btf.as_deref().map(|btf| Declared::find(btf, &user.name)).transpose()?.flatten();
+        let selection = Selection { file: self.file.clone(), prototype: stated };
+        let functions = self.target.functions(&wanted)?.into_iter().map(|function| function.select(&selection));
+        let functions = functions.collect::<Result<Vec<_>, _>>()?;
         Ok(Prepared { functions, user, uses, gpl, options: PlanOptions { form, ..self.options } })
     }
 

@@ -2,6 +2,8 @@
 //! The library's error: one variant per phase, each with that phase's own.
 
 use crate::attach::AttachError;
+use crate::declared::DeclaredError;
+use crate::function::SelectError;
 use crate::kernel::KernelError;
 use crate::object::ObjectError;
 use crate::plan::PlanError;
@@ -32,6 +34,12 @@ pub enum Error {
     /// The function cannot be looked up.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// What the program states of the function cannot be read.
+    #[error(transparent)]
+    Declared(#[from] DeclaredError),
+    /// None of the functions of the name is the one that is meant.
+    #[error(transparent)]
+    Select(#[from] SelectError),
     /// The program cannot be taken over from libbpf.
     #[error(transparent)]
     Object(#[from] ObjectError),

@@ -16,14 +16,19 @@
 //! Everything that any of the sources knows becomes a [`Candidate`]. What stands against one, whatever the program, is
 //! found here ([`Candidate::obstacle`]); what a program adds to that is the plan's business. No candidate is left out.
 
+use crate::declared::Signature;
 use crate::reason::Reason;
 use crate::symbols::{Symbol, Symbols};
 use siteseer_sites::Machine;
 use siteseer_sites::abi::{ParamShape, abi_arguments};
-use siteseer_sites::btf::{self, Btf, Kind, TypeId};
+use siteseer_sites::btf::{self, Btf, Kind, Type, TypeId};
 use siteseer_sites::location::{Argument, Missing};
 use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+
+mod select;
+
+pub use select::{LeftOut, Namesake, SelectError, Selection};
 
 /// A place in the source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -104,8 +109,12 @@ pub struct Prototype {
     pub result: Option<Parameter>,
     /// Whether further arguments may follow.
     pub variadic: bool,
+    /// Its types, to be compared with what a program states; `None` where it is not known.
+    pub signature: Option<Signature>,
     /// Where functions with it were declared, as far as the site data tells.
     pub declared: Vec<Place>,
+    /// What a program writes behind its name in `SITESEER_PROTO()` to state it: `int, struct user_namespace *ns, int cap`.
+    pub statement: String,
 }
 
 impl Prototype {
@@ -119,7 +128,10 @@ impl Prototype {
         let shapes = |prototype: &Prototype| -> Vec<_> {
             prototype.parameters.iter().map(|parameter| (parameter.size, parameter.slots)).collect()
         };
-        self.text == other.text && self.func.is_some() == other.func.is_some() && shapes(self) == shapes(other)
+        self.text == other.text
+            && self.func.is_some() == other.func.is_some()
+            && self.signature == other.signature
+            && shapes(self) == shapes(other)
     }
 
     /// The prototype of a BTF FUNC.
@@ -146,7 +158,9 @@ impl Prototype {
             parameters: parameters.collect(),
             result: proto.target().map(|ty| parameter("", ty)).filter(|result| result.size > 0),
             variadic: proto.is_variadic(),
+            signature: Signature::of(btf, proto.id()),
             declared: Vec::new(),
+            statement: statement(btf, &proto),
         })
     }
 
@@ -158,9 +172,23 @@ impl Prototype {
             parameters: Vec::new(),
             result: None,
             variadic: false,
+            signature: None,
             declared: Vec::new(),
+            statement: String::new(),
         }
     }
+}
+
+/// What is returned, and the parameters, as the arguments of a macro.
+fn statement(btf: &Btf<'_>, proto: &Type<'_>) -> String {
+    let returns = btf::type_name(btf, proto.target().unwrap_or(0));
+    let mut parameters: Vec<String> = proto.params().map(|param| btf::declaration(btf, param.ty, param.name)).collect();
+    if proto.is_variadic() {
+        parameters.push("...".to_owned());
+    } else if parameters.is_empty() {
+        parameters.push("void".to_owned());
+    }
+    format!("{returns}, {}", parameters.join(", "))
 }
 
 /// Whether values of an integer or enumeration are signed.
@@ -207,6 +235,8 @@ pub struct Candidate {
     pub marks: Marks,
     /// Where it was called (inline site) or declared.
     pub source: Option<Place>,
+    /// Where the function was declared.
+    pub declared: Option<Place>,
     /// What stands against a probe there, whatever the program.
     pub obstacle: Option<Reason>,
     /// Whether ftrace knows a patch site in the symbol; `None` where the kernel does not say.
@@ -239,6 +269,8 @@ pub struct Function {
     pub prototypes: Vec<Prototype>,
     /// Where the bodies start.
     pub candidates: Vec<Candidate>,
+    /// Functions of the name that are not meant: see [`Function::select`].
+    pub left_out: Vec<LeftOut>,
     /// What is added to a link-time address to get the run-time one.
     pub displacement: u64,
 }
@@ -277,15 +309,18 @@ impl Function {
             name: name.to_owned(),
             prototypes: Vec::new(),
             candidates: Vec::new(),
+            left_out: Vec::new(),
             displacement: sources.displacement,
         };
+        // Prototypes by FUNC: a function may have thousands of sites.
+        let mut read: HashMap<TypeId, usize> = HashMap::new();
         let mut described: HashSet<u64> = HashSet::new();
         for site in data {
             if site.kind != SiteKind::Inline {
                 let symbol = site.holder.as_ref().map_or(site.address - u64::from(site.moved), |holder| holder.address);
                 described.insert(symbol.wrapping_add(sources.displacement));
             }
-            function.add_described(site, sources);
+            function.add_described(site, &mut read, sources);
         }
         // By name alone a body is told only where the name is one body's and one FUNC's: else the FUNC might be another's.
         let bodies = sources.symbols.named(name).filter(|symbol| !symbol.is_generated() && symbol.module.is_none());
@@ -336,25 +371,28 @@ impl Function {
     }
 
     /// The prototype's index; equal texts are one prototype.
-    fn prototype(&mut self, prototype: Prototype, declared: Option<Place>) -> usize {
+    fn prototype(&mut self, prototype: Prototype) -> usize {
         let known = self.prototypes.iter().position(|other| other.is_like(&prototype));
-        let index = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             self.prototypes.push(prototype);
             self.prototypes.len() - 1
-        });
-        if let (Some(place), Some(prototype)) = (declared, self.prototypes.get_mut(index))
-            && !prototype.declared.contains(&place)
-        {
-            prototype.declared.push(place);
-        }
-        index
+        })
     }
 
-    fn add_described(&mut self, site: DataSite, sources: Sources<'_>) {
-        let prototype = Prototype::of(sources.btf, site.func, sources.kernel_types)
-            .unwrap_or_else(|| Prototype::unknown(&self.name));
-        let count = prototype.parameters.len();
-        let prototype = self.prototype(prototype, site.declared);
+    fn add_described(&mut self, site: DataSite, read: &mut HashMap<TypeId, usize>, sources: Sources<'_>) {
+        let prototype = *read.entry(site.func).or_insert_with(|| {
+            let prototype = Prototype::of(sources.btf, site.func, sources.kernel_types);
+            self.prototype(prototype.unwrap_or_else(|| Prototype::unknown(&self.name)))
+        });
+        let mut count = 0;
+        if let Some(prototype) = self.prototypes.get_mut(prototype) {
+            count = prototype.parameters.len();
+            if let Some(place) = &site.declared
+                && !prototype.declared.contains(place)
+            {
+                prototype.declared.push(place.clone());
+            }
+        }
         let address = site.address.wrapping_add(sources.displacement);
         let containing = sources.symbols.containing(address);
         let mut obstacle = site.unprobeable.map(Reason::Unprobeable);
@@ -386,6 +424,7 @@ impl Function {
             arguments,
             marks: site.marks,
             source: site.source,
+            declared: site.declared,
             described: true,
             exact: None,
         });
@@ -418,6 +457,7 @@ impl Function {
             arguments,
             marks: Marks::default(),
             source: None,
+            declared: None,
             obstacle: unprobeable.or_else(|| running_obstacle(address, sources.symbols)),
             traceable: sources.symbols.traceable(address, size),
             described: false,
@@ -437,21 +477,21 @@ impl Function {
                     composite: parameter.composite,
                 });
                 let arguments = abi_arguments(sources.machine, &shapes.collect::<Vec<_>>());
-                (self.prototype(prototype, None), arguments)
+                (self.prototype(prototype), arguments)
             }
-            None => (self.prototype(Prototype::unknown(&name), None), Vec::new()),
+            None => (self.prototype(Prototype::unknown(&name)), Vec::new()),
         };
         self.add_symbol(SiteKind::Body, address, &name, prototype, arguments, sources);
     }
 
     fn add_unknown_clone(&mut self, address: u64, symbol: &str, sources: Sources<'_>) {
-        let prototype = self.prototype(Prototype::unknown(&self.name.clone()), None);
+        let prototype = self.prototype(Prototype::unknown(&self.name.clone()));
         self.add_symbol(SiteKind::Clone, address, symbol, prototype, Vec::new(), sources);
     }
 
     fn add_module(&mut self, address: u64, module: &str, sources: Sources<'_>) {
         let name = self.name.clone();
-        let prototype = self.prototype(Prototype::unknown(&name), None);
+        let prototype = self.prototype(Prototype::unknown(&name));
         self.add_symbol(SiteKind::Body, address, &name, prototype, Vec::new(), sources);
         if let Some(candidate) = self.candidates.last_mut() {
             candidate.obstacle = Some(Reason::InModule(module.to_owned()));

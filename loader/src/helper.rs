@@ -72,9 +72,14 @@ pub enum Treatment {
 pub const ONLY_TRACING: &str = "only fentry, fexit and the like may call it, and this site takes a kprobe";
 /// Why a program is not run by a kprobe if it calls a [`Treatment::Sleeps`] helper.
 pub const SLEEPS: &str = "it may sleep, and a kprobe cannot";
-/// Why a program is not run by a kprobe session if it asks for a stack trace: of the registers that it has at a return, the
-/// instruction pointer is not set (`return_to_handler` in arch/x86/kernel/ftrace_64.S).
-pub const NO_STACK_TRACE: &str = "a kprobe session has no registers at the return that a stack trace could start from";
+/// Why a program is not run by a tracing-multi link if it asks for a stack trace.
+pub const DEEPER_STACK_TRACE: &str =
+    "the trampoline of a tracing-multi program would be a frame more in it than under fentry";
+/// Why a program is not run by a kprobe session if it asks for a stack trace: what `return_to_handler`
+/// (arch/x86/kernel/ftrace_64.S) puts into the registers of a session's return changed from version to version, and only
+/// late was it what an unwinder needs.
+pub const NO_STACK_TRACE: &str =
+    "the registers that a kprobe session has at the return make no stack trace on every kernel";
 
 /// What becomes of a call of this helper.
 pub fn treatment(id: u32) -> Treatment {

@@ -10,6 +10,7 @@
 //!
 //! A [`Kernel`] is plain data: plans for other kernels, and tests, make one themselves.
 
+use crate::insn::{Insn, Width};
 use crate::object::opened;
 use crate::trampoline::Kfunc;
 use libbpf_sys as sys;
@@ -108,11 +109,14 @@ pub struct Kernel {
     pub fentry: bool,
     /// Whether one fentry or fexit program can be attached to many functions (BPF_TRACE_FENTRY_MULTI, Linux 7.3).
     pub tracing_multi: bool,
-    /// What kprobe sessions take (BPF_TRACE_KPROBE_SESSION, Linux 6.10): programs that run at a function's entry and at its
-    /// return; `None` where there are none.
+    /// What kprobe sessions take (BPF_TRACE_KPROBE_SESSION, Linux 6.14): programs that run at a function's entry and at its
+    /// return; `None` where there are none that can be relied on.
     pub kprobe_session: Option<Session>,
     /// The bit of a `kprobe` event's `config` that asks for the return; `None` where the event source has no such bit.
     pub kretprobe: Option<u32>,
+    /// Whether each function of a KPROBE or TRACING program has the 512 bytes of stack for itself (Linux 6.13, by
+    /// architecture: `check_max_stack_depth_subprog()` in kernel/bpf/verifier.c).
+    pub private_stack: bool,
     /// What this process may do.
     pub privileges: Privileges,
 }
@@ -150,6 +154,7 @@ impl Kernel {
             tracing_multi: fentry && attach_type("BPF_TRACE_FENTRY_MULTI"),
             kprobe_session: kprobe_session.and_then(session),
             kretprobe: kretprobe.as_deref().and_then(config_bit),
+            private_stack: has_private_stack(),
             release,
             machine,
             build_id,
@@ -175,6 +180,7 @@ impl Kernel {
             tracing_multi: false,
             kprobe_session: None,
             kretprobe: None,
+            private_stack: false,
             privileges: Privileges::default(),
         }
     }
@@ -232,7 +238,12 @@ fn privileges(status: &str) -> Privileges {
 }
 
 /// The kfuncs of kprobe sessions. They took no argument before Linux 7.0.
+///
+/// Up to 6.13 the return of a call is handled even if its entry was missed, and what was kept could be another call's. The release that
+/// mended it (`kprobe_multi_link_prog_run()` in kernel/trace/bpf_trace.c) also put fprobe on the function graph tracer, which
+/// shows in the kernel's types.
 fn session(btf: &Btf<'_>) -> Option<Session> {
+    btf.find(Kind::Struct, "fprobe_hlist_node")?;
     let kfunc = |name: &str| {
         let func = btf.find(Kind::Func, name)?;
         Some(Kfunc { id: func.id(), takes_context: btf.ty(func.target()?)?.params().len() > 0 })
@@ -245,24 +256,36 @@ fn config_bit(format: &str) -> Option<u32> {
     format.trim().strip_prefix("config:")?.parse().ok().filter(|&bit| bit < 64)
 }
 
-/// `r0 = 0; exit`.
-const EMPTY: [(u32, i32); 2] = [(sys::BPF_ALU64 | sys::BPF_MOV | sys::BPF_K, 0), (sys::BPF_JMP | sys::BPF_EXIT, 0)];
+/// A program that does nothing.
+const EMPTY: [Insn; 2] = [Insn::mov_imm(0, 0), Insn::exit()];
 
-/// Loads a program that does nothing.
-pub(crate) fn load_empty(kind: sys::bpf_prog_type, mut opts: sys::bpf_prog_load_opts) -> io::Result<OwnedFd> {
-    let insns = EMPTY.map(|(code, imm)| sys::bpf_insn { code: code as u8, imm, ..Default::default() });
+/// Loads a program that finds something out.
+fn load(kind: sys::bpf_prog_type, mut opts: sys::bpf_prog_load_opts, insns: &[Insn]) -> io::Result<OwnedFd> {
     opts.sz = size_of::<sys::bpf_prog_load_opts>() as sys::size_t;
-    // SAFETY: all pointers live through the call.
+    // SAFETY: all pointers live through the call; an instruction is laid out as the kernel has it.
     opened(unsafe {
         sys::bpf_prog_load(
             kind,
             c"siteseer_probe".as_ptr(),
             c"GPL".as_ptr(),
-            insns.as_ptr(),
+            insns.as_ptr().cast(),
             insns.len() as sys::size_t,
             &mut opts,
         )
     })
+}
+
+/// Whether a function and its caller may take more than 512 bytes of stack together.
+fn has_private_stack() -> bool {
+    let insns = [
+        Insn::store_imm(Width::D, 10, -304, 0),
+        Insn::call_subprogram(1),
+        Insn::exit(),
+        Insn::store_imm(Width::D, 10, -304, 0),
+        Insn::mov_imm(0, 0),
+        Insn::exit(),
+    ];
+    load(sys::BPF_PROG_TYPE_KPROBE, sys::bpf_prog_load_opts::default(), &insns).is_ok()
 }
 
 /// Whether an empty fentry program can be attached.
@@ -274,7 +297,7 @@ fn fentry_attaches(btf: &Btf<'_>) -> bool {
         attach_btf_id: anchor.id(),
         ..Default::default()
     };
-    let Ok(program) = load_empty(sys::BPF_PROG_TYPE_TRACING, opts) else { return false };
+    let Ok(program) = load(sys::BPF_PROG_TYPE_TRACING, opts, &EMPTY) else { return false };
     let opts =
         sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
     // SAFETY: the descriptor is open, the options live through the call; the link is closed at once.
@@ -285,7 +308,7 @@ fn fentry_attaches(btf: &Btf<'_>) -> bool {
 /// it cannot (CONFIG_FPROBE). Without the privilege to ask, it cannot be used either.
 fn kprobe_multi_attaches() -> bool {
     let opts = sys::bpf_prog_load_opts { expected_attach_type: sys::BPF_TRACE_KPROBE_MULTI, ..Default::default() };
-    let Ok(program) = load_empty(sys::BPF_PROG_TYPE_KPROBE, opts) else { return false };
+    let Ok(program) = load(sys::BPF_PROG_TYPE_KPROBE, opts, &EMPTY) else { return false };
     let opts =
         sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
     // SAFETY: the descriptor is open, the options live through the call.

@@ -6,11 +6,11 @@
 //! # What it is for
 //! A kprobe or fentry program on `foo` runs when the symbol `foo` is entered. The compiler leaves foo's body in other
 //! places as well: inlined into callers, and in clones (`foo.isra.0`, `foo.constprop.2`). Calls that happen there are missed,
-//! silently. Here each such place is a *site*. A program in `SEC("kprobe_maybe_inline/foo")`, written with the ordinary `BPF_PROG`
-//! macro, runs at all of them:
+//! silently. Here each such place is a *site*. A program in `SEC("fentry/foo")`, as it is, or in `SEC("kprobe_maybe_inline/foo")`
+//! runs at all of them; one in `SEC("fexit/foo")` runs at the returns of all that have one:
 //!
 //! ```c
-//! SEC("kprobe_maybe_inline/ns_capable")
+//! SEC("fentry/ns_capable")
 //! int BPF_PROG(capable, struct user_namespace *ns, int cap)
 //! {
 //!         bpf_printk("capability %d at level %d", cap, ns->level);
@@ -31,7 +31,7 @@
 //! let target = Target::running(&SourceOptions::default())?;
 //! let link = Attach::new(&target).policy(Policy::BestEffort).cookie(7).attach(&program)?;
 //! print!("{}", link.report());
-//! // ns_capable: attached at 14 of 14 sites (1 body, 13 inline) by kprobe, kprobe.multi
+//! // ns_capable: attached at 14 of 14 sites (1 body, 13 inline) by fentry, kprobe
 //! # Ok(())
 //! # }
 //! # #[cfg(not(feature = "libbpf-rs"))]
@@ -39,6 +39,9 @@
 //! ```
 //!
 //! Dropping the [`Link`] detaches every site. [`Attach::plan`] says what would be attached, and changes nothing.
+//!
+//! `fentry` and `fexit` programs are attached everywhere or not at all ([`Policy::Complete`]) unless another policy is set: a function
+//! of which some calls are missed without a word is what they must not meet.
 //!
 //! # How it works
 //! One phase per module; each takes the result of the one before and leaves it as it is.
@@ -49,6 +52,7 @@
 //! | [`program`] | which arguments the program reads, what it calls |
 //! | [`source`] | site data: encoded beforehand from DWARF, the kernel's own, or DWARF itself |
 //! | [`symbols`], [`kernel`] | what the running kernel says of its text, and what it can do |
+//! | [`declared`] | which prototype the program states |
 //! | [`target`], [`function`] | every place where a function's body may start, with run-time addresses |
 //! | [`plan`], [`mechanism`] | what is attached by what, and what is not and why. Pure: it can be computed for a kernel that is not running |
 //! | [`trampoline`] | BPF code that gathers the arguments of one location prototype and calls the program |
@@ -56,7 +60,7 @@
 //! | [`link`], [`report`] | what owns the attachment, and what became of each site |
 //!
 //! # What a program can rely on
-//! * Its context is the array of 8-byte slots that the kernel gives a fentry program. A pointer to a structure keeps its
+//! * Its context is the array of 8-byte slots that the kernel gives a fentry or fexit program. A pointer to a structure keeps its
 //!   type, and can be followed directly (from Linux 6.2).
 //! * An argument that it reads is there, or the site is not attached, and reported. A program that can do with less asks by
 //!   `siteseer_arg()` of `siteseer.bpf.h`. Never a made-up value.
@@ -68,6 +72,7 @@
 
 pub mod arch;
 pub mod attach;
+pub mod declared;
 pub mod error;
 pub mod function;
 pub mod helper;

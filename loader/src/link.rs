@@ -104,20 +104,42 @@ impl Link {
     }
 
     /// How many hits the kernel did not run the program for: where it switches BPF tracing off (inside of `bpf()` map
-    /// operations), or is in a tracing program already (`bpf_prog_active`, kernel/trace/bpf_trace.c). Kernels count them
-    /// since Linux 6.7; of an older one the answer is 0 whatever was missed.
+    /// operations), or is in a tracing program already (`bpf_prog_active`, kernel/trace/bpf_trace.c; for fentry and fexit, in
+    /// this very program); and how many returns, because more calls were pending than it keeps track of. Kernels count them
+    /// since Linux 6.7 (fentry and fexit: 5.12); of an older one the answer is 0 whatever was missed.
     ///
     /// # Errors
     /// If the kernel does not give a counter.
     pub fn missed(&self) -> io::Result<u64> {
         let misses = |program: &OwnedFd| program_info(program.as_fd()).map(|info| info.recursion_misses);
-        self.programs.iter().map(misses).sum()
+        let by_programs: u64 = self.programs.iter().map(misses).sum::<io::Result<u64>>()?;
+        let by_links: u64 = self.armed.iter().map(missed_by_link).sum::<io::Result<u64>>()?;
+        Ok(by_programs + by_links)
     }
 
     /// Detaches all sites; when it returns, the program runs no more. What `drop` does.
     pub fn detach(self) {
         drop(self);
     }
+}
+
+/// How many hits of a kprobe.multi link or a kretprobe did not get as far as a program.
+fn missed_by_link(link: &OwnedFd) -> io::Result<u64> {
+    let mut info = sys::bpf_link_info::default();
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: the structure lives through the call, and is plain bytes.
+    check(unsafe { sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &mut info, &mut len) })?;
+    let about = info.__bindgen_anon_1;
+    // SAFETY: the kernel says which member it has filled, and any bytes are a value of each.
+    Ok(unsafe {
+        match info.type_ {
+            sys::BPF_LINK_TYPE_KPROBE_MULTI => about.kprobe_multi.missed,
+            sys::BPF_LINK_TYPE_PERF_EVENT if about.perf_event.type_ == sys::BPF_PERF_EVENT_KRETPROBE => {
+                about.perf_event.__bindgen_anon_1.kprobe.missed
+            }
+            _ => 0,
+        }
+    })
 }
 
 impl Drop for Link {

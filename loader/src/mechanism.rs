@@ -116,6 +116,9 @@ impl fmt::Display for Mechanism {
     }
 }
 
+/// `bpf_get_stackid` and `bpf_get_stack`.
+const STACK_HELPERS: [u32; 2] = [27, 67];
+
 /// What the kernel refused in an earlier attempt: by the probe's address and the mechanism.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Barred(HashMap<(u64, Mechanism), Reason>);
@@ -163,9 +166,10 @@ impl Choice<'_> {
             return false;
         }
         // The registers that kprobe.multi hands over make no stack trace on every kernel.
-        let multi = kernel.kprobe_multi && self.is_traced_entry() && !uses.context;
+        let wants_registers = if self.form.kind.is_exit() { self.walks_the_stack() } else { uses.context };
+        let multi = kernel.kprobe_multi && self.is_traced_entry() && !wants_registers;
         match mechanism {
-            Mechanism::Fentry => self.reached_by_name() && self.slots_are_canonical(),
+            Mechanism::Fentry => self.reached_by_name() && self.is_as_promised(),
             Mechanism::Fexit => self.reached_by_name(),
             // Never the best for one site: the plan gathers those that they can serve together.
             Mechanism::TracingMulti | Mechanism::TracingMultiExit => false,
@@ -174,10 +178,11 @@ impl Choice<'_> {
                 multi && self.wants_arguments() && kernel.kprobe_session.is_some() && self.passed_in_registers()
             }
             Mechanism::KretprobeMulti => multi && !self.requires_arguments(),
-            Mechanism::Kprobe => kernel.kprobe_pmu.is_some(),
+            Mechanism::Kprobe => kernel.kprobe_pmu.is_some() && candidate.obstacle.is_none(),
             Mechanism::Kretprobe => {
                 kernel.kprobe_pmu.is_some()
                     && kernel.kretprobe.is_some()
+                    && candidate.obstacle.is_none()
                     && candidate.is_entry()
                     && !self.requires_arguments()
             }
@@ -186,6 +191,9 @@ impl Choice<'_> {
 
     /// What stands in the way where nothing reaches the site.
     fn why_not(&self) -> Reason {
+        if let Some(obstacle) = &self.candidate.obstacle {
+            return obstacle.clone();
+        }
         if self.form.sleepable {
             return Reason::Sleepable;
         }
@@ -198,14 +206,19 @@ impl Choice<'_> {
         } else if !self.requires_arguments() {
             "this kernel has neither kretprobes nor their multi form"
         } else if !(kernel.kprobe_multi && kernel.kprobe_session.is_some()) {
-            "the program reads arguments, and this kernel has no kprobe sessions (Linux 6.10) to keep them from the entry"
+            "the program reads arguments, and this kernel has no kprobe sessions (Linux 6.14) to keep them from the entry"
         } else if !self.is_traced_entry() {
             "the program reads arguments, and ftrace does not know the function, so that a kprobe session cannot keep them"
-        } else if self.uses.context {
-            "the program reads arguments, and calls helpers that take the context: a kprobe session has no registers for them"
+        } else if self.walks_the_stack() {
+            "the program reads arguments, and asks for a stack trace, for which a kprobe session has no registers"
         } else {
             "the program reads arguments that are not in registers at the entry, where a kprobe session could keep them"
         })
+    }
+
+    /// Whether it asks for a stack trace.
+    fn walks_the_stack(&self) -> bool {
+        self.uses.helpers.iter().any(|(helper, _)| STACK_HELPERS.contains(helper))
     }
 
     /// Whether ftrace can put something on the entry.
@@ -260,12 +273,13 @@ impl Choice<'_> {
         })
     }
 
-    /// Whether the slots of a real fentry program are what the program was promised. The kernel stores the whole register of a
-    /// narrow argument, whatever is above it, and every fentry program knows; `kprobe_maybe_inline` promises the extended value.
-    fn slots_are_canonical(&self) -> bool {
+    /// Whether a real fentry program sees what its section promises. The kernel stores the whole register of a narrow argument,
+    /// whatever is above it, and its stack traces begin in its own trampoline; every fentry program knows. A
+    /// `kprobe_maybe_inline` program is promised the extended value, and traces that begin at the site.
+    fn is_as_promised(&self) -> bool {
         let wide = |index: usize| self.prototype.parameters.get(index).is_some_and(|p| p.size.is_multiple_of(8));
         self.form.kind != Kind::KprobeMaybeInline
-            || self.parameters().all(|(index, required, _)| !required || wide(index))
+            || (!self.walks_the_stack() && self.parameters().all(|(index, required, _)| !required || wide(index)))
     }
 
     /// Whether everything that the program may read is in registers that pass arguments: since 6.14 a kprobe.multi program
@@ -284,11 +298,15 @@ impl Choice<'_> {
 }
 
 /// Whether a copy's return value is where the calling convention puts it. GCC's IPA-SRA drops one that nobody uses, and names
-/// the copy `.isra`; clang does so without renaming, and its debug information says that the signature was changed.
+/// the copy `.isra`; what else it does to a clone, and names `.constprop`, takes parameters away and never the return value
+/// (gcc/ipa-sra.cc, gcc/ipa-cp.cc). clang drops it without renaming, and its debug information says no more than that the signature
+/// was changed. The site data know of copies that are so named or marked and return it all the same.
 pub(crate) fn keeps_return(candidate: &Candidate) -> bool {
-    let changed = candidate.marks.contains(Marks::SIGNATURE_CHANGED);
-    let isra = candidate.kind == SiteKind::Clone && candidate.symbol.split('.').skip(1).any(|word| word == "isra");
-    !(changed || isra)
+    let named = |word: &str| {
+        candidate.kind == SiteKind::Clone && candidate.symbol.split('.').skip(1).any(|suffix| suffix == word)
+    };
+    candidate.marks.contains(Marks::RETURN_KEPT)
+        || !named("isra") && (named("constprop") || !candidate.marks.contains(Marks::SIGNATURE_CHANGED))
 }
 
 /// The registers that a location depends on.

@@ -19,20 +19,21 @@
 //! Then the policy is applied. Sites in text that never runs again are reported, and do not count against
 //! [`Policy::Complete`].
 
-use crate::function::{Candidate, Function, Place, Prototype};
+mod planner;
+
+pub use crate::function::Namesake;
+use crate::function::{Candidate, Function, LeftOut, Place, Prototype};
 use crate::kernel::Kernel;
-use crate::mechanism::{Barred, Choice, Mechanism, keeps_return};
+use crate::mechanism::{Barred, Mechanism};
 use crate::program::{UserProgram, Uses};
-use crate::reason::{MissingArgument, Reason};
+use crate::reason::Reason;
 use crate::refusal::Refusal;
 use crate::report::Report;
 use crate::section::{Form, Kind};
 use crate::trampoline::{self, KernelIds, SavedMap, Spec};
-use siteseer_sites::abi::{ParamShape, abi_return};
+use planner::Planner;
 use siteseer_sites::btf::TypeId;
-use siteseer_sites::location::Missing;
-use siteseer_sites::site::{Marks, SiteKind};
-use std::collections::HashMap;
+use siteseer_sites::site::SiteKind;
 use std::fmt;
 
 /// What to do when not every site can be attached.
@@ -157,7 +158,7 @@ impl PlannedTrampoline {
                 rdonly_cast: kernel.rdonly_cast,
                 session_is_return: kernel.kprobe_session.map(|session| session.is_return),
                 session_cookie: kernel.kprobe_session.map(|session| session.cookie),
-                ..KernelIds::default()
+                private_stack: kernel.private_stack,
             },
             site_map: maps.sites,
             fault_map: maps.faults,
@@ -188,6 +189,8 @@ pub struct PlannedFunction {
     pub name: String,
     /// Its prototypes, as [`Function::prototypes`].
     pub prototypes: Vec<Prototype>,
+    /// Functions of the name that are not meant.
+    pub left_out: Vec<LeftOut>,
 }
 
 impl Plan {
@@ -249,25 +252,6 @@ fn lines(sites: &[InTheWay]) -> String {
     text
 }
 
-/// A function among several of one name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Namesake {
-    /// Its prototype, as C text.
-    pub prototype: String,
-    /// Where functions with it are declared.
-    pub declared: Vec<Place>,
-}
-
-impl fmt::Display for Namesake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.prototype)?;
-        for (nth, place) in self.declared.iter().enumerate() {
-            write!(f, "{}{}:{}", if nth == 0 { " in " } else { ", " }, place.file, place.line)?;
-        }
-        Ok(())
-    }
-}
-
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
@@ -291,10 +275,17 @@ pub enum PlanError {
     },
     /// Functions of the name differ, and the program does not say which it means.
     #[error(
-        "there are several functions {function}, and they take different arguments:{}",
-        namesakes.iter().map(|namesake| format!("\n  {namesake}")).collect::<String>()
+        "there are several functions {function}, and they take different arguments:{}\n  hint: state which one is meant, \
+         by one of these lines beside the program:{}",
+        namesakes.iter().map(|namesake| format!("\n  {namesake}")).collect::<String>(),
+        namesakes
+            .iter()
+            .map(|namesake| format!("\n    SITESEER_PROTO({program}, {});", namesake.statement))
+            .collect::<String>()
     )]
     Ambiguous {
+        /// Name of the program.
+        program: String,
         /// The name.
         function: String,
         /// The functions.
@@ -319,14 +310,15 @@ pub enum PlanError {
 }
 
 /// Which prototypes have to agree: those that are known. A program that reads no argument takes any.
-fn check_namesakes(function: &Function, uses: &Uses) -> Result<(), PlanError> {
-    if !reads_arguments(uses) || function.known_prototypes().nth(1).is_none() {
+fn check_namesakes(function: &Function, program: &str, uses: &Uses) -> Result<(), PlanError> {
+    if !reads_arguments(uses) || function.prototypes_agree() {
         return Ok(());
     }
-    let namesakes = function
-        .known_prototypes()
-        .map(|prototype| Namesake { prototype: prototype.text.clone(), declared: prototype.declared.clone() });
-    Err(PlanError::Ambiguous { function: function.name.clone(), namesakes: namesakes.collect() })
+    Err(PlanError::Ambiguous {
+        program: program.to_owned(),
+        function: function.name.clone(),
+        namesakes: function.known_prototypes().map(Namesake::of).collect(),
+    })
 }
 
 /// Whether what the program does depends on arguments at all.
@@ -336,12 +328,6 @@ fn reads_arguments(uses: &Uses) -> bool {
 
 fn requires_arguments(uses: &Uses) -> bool {
     !uses.slots.is_empty() || !uses.indexed.is_empty()
-}
-
-/// Whether the program reads the return value: the slot after the arguments'.
-fn reads_return(uses: &Uses, prototype: &Prototype) -> bool {
-    let slots = prototype.slots();
-    uses.requires(slots..slots + 1)
 }
 
 /// Plans a program's attachment to functions.
@@ -369,21 +355,11 @@ pub(crate) fn plan_without(
     barred: &Barred,
 ) -> Result<Plan, PlanError> {
     let policy = options.policy.unwrap_or_else(|| Policy::of(options.form.kind));
-    let mut planner = Planner {
-        program,
-        uses,
-        kernel,
-        options,
-        policy,
-        barred,
-        trampolines: Vec::new(),
-        keys: HashMap::new(),
-        together: HashMap::new(),
-    };
+    let mut planner = Planner::new(program, uses, kernel, options, policy, barred);
     let mut chosen = Vec::new();
     for function in functions {
         if !options.all_prototypes {
-            check_namesakes(function, uses)?;
+            check_namesakes(function, &program.name, uses)?;
         }
         for prototype in function.known_prototypes() {
             planner.check_prototype(prototype)?;
@@ -410,10 +386,18 @@ pub(crate) fn plan_without(
         }
         apply(policy, &function.name, &sites[first..])?;
     }
-    let functions = functions
-        .iter()
-        .map(|function| PlannedFunction { name: function.name.clone(), prototypes: function.prototypes.clone() });
-    Ok(Plan { functions: functions.collect(), sites, trampolines: planner.trampolines, policy, cookie: options.cookie })
+    let functions = functions.iter().map(|function| PlannedFunction {
+        name: function.name.clone(),
+        prototypes: function.prototypes.clone(),
+        left_out: function.left_out.clone(),
+    });
+    Ok(Plan {
+        functions: functions.collect(),
+        sites,
+        trampolines: planner.into_trampolines(),
+        policy,
+        cookie: options.cookie,
+    })
 }
 
 /// Applies the policy to one function's sites.
@@ -434,184 +418,6 @@ pub(crate) fn apply(policy: Policy, function: &str, sites: &[PlannedSite]) -> Re
         }
     }
     Ok(())
-}
-
-/// What distinguishes programs that are loaded.
-type ImageKey = (Mechanism, bool, Option<TypeId>, trampoline::Key);
-
-struct Planner<'a> {
-    program: &'a UserProgram,
-    uses: &'a Uses,
-    kernel: &'a Kernel,
-    options: PlanOptions,
-    policy: Policy,
-    barred: &'a Barred,
-    trampolines: Vec<PlannedTrampoline>,
-    keys: HashMap<ImageKey, usize>,
-    /// How many sites one program of a tracing-multi link could serve.
-    together: HashMap<ImageKey, usize>,
-}
-
-impl Planner<'_> {
-    /// What stands against the program at any site of a prototype.
-    fn check_prototype(&self, prototype: &Prototype) -> Result<(), PlanError> {
-        let exit = self.options.form.kind.is_exit() && prototype.result.is_some();
-        let have = prototype.slots() + u32::from(exit);
-        match self.uses.slots.named().find(|&slot| slot >= have) {
-            None => Ok(()),
-            Some(slot) => Err(PlanError::Prototype {
-                program: self.program.name.clone(),
-                prototype: prototype.text.clone(),
-                refusal: Refusal::ReadsSlotBeyond { slot, have },
-            }),
-        }
-    }
-
-    /// The best mechanism for a site, or why there is none.
-    fn mechanism(&self, function: &Function, site: &Candidate) -> Result<Mechanism, Reason> {
-        if let Some(obstacle) = &site.obstacle {
-            return Err(obstacle.clone());
-        }
-        let form = self.options.form;
-        if site.kind == SiteKind::Inline && form.kind.is_exit() {
-            return Err(Reason::ExitOfInline);
-        }
-        if site.kind == SiteKind::Inline && form.sleepable {
-            return Err(Reason::Sleepable);
-        }
-        if site.marks.contains(Marks::ENTRY_UNCERTAIN) {
-            return Err(Reason::EntryUncertain);
-        }
-        if site.marks.contains(Marks::MAY_REPEAT) && self.policy == Policy::Complete {
-            return Err(Reason::MayRepeat);
-        }
-        let prototype = function.prototypes.get(site.prototype).ok_or(Reason::NoPrototype)?;
-        if prototype.func.is_none() && requires_arguments(self.uses) {
-            return Err(if site.kind == SiteKind::Clone { Reason::NoLocationData } else { Reason::NoPrototype });
-        }
-        let mut missing = missing_arguments(site, prototype, self.uses);
-        if form.kind.is_exit() && reads_return(self.uses, prototype) {
-            missing.extend(self.missing_return(prototype));
-            if missing.is_empty() && !keeps_return(site) {
-                return Err(Reason::ReturnRemoved);
-            }
-        }
-        if !missing.is_empty() {
-            return Err(Reason::MissingArguments(missing));
-        }
-        let Planner { uses, kernel, barred, .. } = *self;
-        Choice { candidate: site, prototype, uses, form, kernel, barred }.best()
-    }
-
-    /// Why a return value is nowhere to be read.
-    fn missing_return(&self, prototype: &Prototype) -> Option<MissingArgument> {
-        let why = match &prototype.result {
-            None => Missing::NoType,
-            // The context has one slot for it.
-            Some(result) if result.size > 8 => Missing::Unsupported,
-            Some(_) => return None,
-        };
-        let index = prototype.parameters.len();
-        Some(MissingArgument { index, name: "the return value".to_owned(), why })
-    }
-
-    /// The trampoline that a site takes for itself.
-    fn planned(&self, function: &Function, site: &Candidate, index: usize, mechanism: Mechanism) -> PlannedTrampoline {
-        let prototype = function.prototypes.get(site.prototype);
-        let machine = self.kernel.machine;
-        let parameters = prototype.into_iter().flat_map(|prototype| prototype.parameters.iter().zip(&site.arguments));
-        let parameters = parameters.map(|(parameter, argument)| trampoline::Parameter {
-            size: parameter.size,
-            argument: if mechanism.lacks_arguments() { Err(Missing::OptimisedOut) } else { argument.clone() },
-            typed: parameter.pointee,
-        });
-        let result = prototype.and_then(|prototype| prototype.result.as_ref());
-        let ret = result.filter(|_| mechanism.probe().is_exit()).map(|result| {
-            let shape = ParamShape { size: result.size, signed: result.signed, composite: result.composite };
-            let argument = abi_return(machine, shape);
-            trampoline::Parameter { size: result.size, argument, typed: result.pointee }
-        });
-        PlannedTrampoline {
-            mechanism,
-            inline: site.kind == SiteKind::Inline,
-            parameters: parameters.collect(),
-            ret,
-            func: site.exact.filter(|_| mechanism.is_for_one()),
-            saved: None,
-            displacement: function.displacement,
-            sites: vec![index],
-            insns: 0,
-        }
-    }
-
-    fn key(&self, planned: &PlannedTrampoline) -> Result<ImageKey, Refusal> {
-        let key = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET).key(self.uses)?;
-        Ok((planned.mechanism, planned.inline, planned.func, key))
-    }
-
-    /// What a site would share with others through a tracing-multi link.
-    fn shared(&self, function: &Function, site: &Candidate, mechanism: Mechanism) -> Option<(Mechanism, ImageKey)> {
-        let many = mechanism.of_many().filter(|_| self.kernel.tracing_multi)?;
-        if self.barred.get(site.address, many).is_some() {
-            return None;
-        }
-        let planned = self.planned(function, site, 0, many);
-        let spec = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET);
-        trampoline::generate(self.program, self.uses, &spec).ok()?;
-        Some((many, self.key(&planned).ok()?))
-    }
-
-    fn count_together(&mut self, function: &Function, site: &Candidate, mechanism: Mechanism) {
-        if let Some((_, key)) = self.shared(function, site, mechanism) {
-            *self.together.entry(key).or_default() += 1;
-        }
-    }
-
-    /// Finds or makes the trampoline for a site.
-    fn attach(
-        &mut self,
-        function: &Function,
-        site: &Candidate,
-        index: usize,
-        best: Mechanism,
-    ) -> Result<(Mechanism, usize), Reason> {
-        let many = self.shared(function, site, best).filter(|(_, key)| self.together.get(key).is_some_and(|&n| n > 1));
-        let mechanism = many.map_or(best, |(many, _)| many);
-        let mut planned = self.planned(function, site, index, mechanism);
-        let key = self.key(&planned).map_err(Reason::Refused)?;
-        if let Some(&known) = self.keys.get(&key) {
-            if let Some(trampoline) = self.trampolines.get_mut(known) {
-                trampoline.sites.push(index);
-            }
-            return Ok((mechanism, known));
-        }
-        let spec = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET);
-        let saved = spec.saved(self.uses).map_err(Reason::Refused)?;
-        let image = trampoline::generate(self.program, self.uses, &spec).map_err(Reason::Refused)?;
-        (planned.saved, planned.insns) = (saved, image.insns.len());
-        self.keys.insert(key, self.trampolines.len());
-        self.trampolines.push(planned);
-        Ok((mechanism, self.trampolines.len() - 1))
-    }
-}
-
-/// The parameters that the program reads and the site does not have.
-fn missing_arguments(site: &Candidate, prototype: &Prototype, uses: &Uses) -> Vec<MissingArgument> {
-    let mut first = 0;
-    let mut missing = Vec::new();
-    for (index, parameter) in prototype.parameters.iter().enumerate() {
-        let slots = first..first + parameter.slots;
-        first = slots.end;
-        let why = match site.arguments.get(index) {
-            Some(Ok(_)) => continue,
-            Some(Err(why)) => *why,
-            None => Missing::NotMentioned,
-        };
-        if uses.requires(slots) {
-            missing.push(MissingArgument { index, name: parameter.name.clone(), why });
-        }
-    }
-    missing
 }
 
 #[cfg(test)]

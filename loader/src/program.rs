@@ -21,6 +21,7 @@
 
 mod dataflow;
 mod liveness;
+mod validate;
 mod value;
 
 use crate::insn::Insn;

@@ -37,6 +37,10 @@ pub enum Reason {
     NoLocationData,
     /// The function has no prototype in BTF, and the program reads arguments.
     NoPrototype,
+    /// The program states its parameter types, and those of this copy are not known.
+    PrototypeUnknown,
+    /// A file was named, and where this copy is declared is not known.
+    FileUnknown,
     /// The kernel's symbol is not where the site data has it.
     SymbolMismatch,
     /// The site is in a module, whose sites cannot be described yet.
@@ -70,6 +74,11 @@ impl Reason {
         matches!(self, Reason::Unprobeable(why) if why.is_dead())
     }
 
+    /// Whether it stands against kprobes only, so that what goes by ftrace can still be there.
+    pub(crate) fn is_about_kprobes(&self) -> bool {
+        matches!(self, Reason::Blacklisted | Reason::Unprobeable(Unprobeable::Blacklisted))
+    }
+
     /// A stable identifier for machines, and what reports count by.
     pub fn key(&self) -> &'static str {
         match self {
@@ -81,6 +90,8 @@ impl Reason {
             Reason::MayRepeat => "may_repeat",
             Reason::NoLocationData => "no_location_data",
             Reason::NoPrototype => "no_prototype",
+            Reason::PrototypeUnknown => "prototype_unknown",
+            Reason::FileUnknown => "file_unknown",
             Reason::SymbolMismatch => "symbol_mismatch",
             Reason::InModule(_) => "in_module",
             Reason::NoMechanism => "no_mechanism",
@@ -104,6 +115,9 @@ impl Reason {
                 Some("encode site data from a debug vmlinux of this very kernel, or do not read arguments")
             }
             Reason::NoPrototype => Some("a program that reads no arguments can be attached"),
+            Reason::PrototypeUnknown | Reason::FileUnknown => Some(
+                "encode site data from a debug vmlinux of this very kernel, or do not tell functions of the name apart",
+            ),
             Reason::NoMechanism => Some("a kernel with CONFIG_KPROBE_EVENTS is needed"),
             Reason::ExitOfInline => {
                 Some("the policy best_effort attaches the other copies, and calls of these are missed")
@@ -139,6 +153,12 @@ impl fmt::Display for Reason {
                 f.write_str("the site data does not describe this copy: where its arguments are is not known")
             }
             Reason::NoPrototype => f.write_str("the kernel's BTF has no prototype for it"),
+            Reason::PrototypeUnknown => f.write_str(
+                "its parameter types are not known: it may be another function of this name than the program states",
+            ),
+            Reason::FileUnknown => f.write_str(
+                "where it is declared is not known: it may be another function of this name than the one in the file",
+            ),
             Reason::SymbolMismatch => f.write_str("the kernel has another symbol there than the site data"),
             Reason::InModule(module) => write!(f, "in module {module}: modules are not supported yet"),
             Reason::NoMechanism => f.write_str("this kernel has no kprobes"),

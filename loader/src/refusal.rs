@@ -90,8 +90,8 @@ pub enum Refusal {
     /// A program for the entry was to run at a return, or the other way round.
     #[error("a program for a function's entry cannot run at its return, nor one for the return at the entry")]
     WrongEnd,
-    /// The kernel has no kprobe sessions.
-    #[error("this kernel has no kprobe sessions (Linux 6.10), which keep the arguments for the return")]
+    /// The kernel has no kprobe sessions, or such as do not skip the return of a call whose entry was missed.
+    #[error("this kernel has no kprobe sessions that could keep the arguments for the return (Linux 6.14)")]
     NoSession,
     /// What is read of the entry is to be kept in a map, and none was given.
     #[error("the arguments have to be kept for the return, and there is no map for them")]

@@ -63,6 +63,8 @@ pub struct FunctionReport {
     pub name: String,
     /// The prototypes that functions of the name have.
     pub prototypes: Vec<crate::function::Prototype>,
+    /// Functions of the name that are not meant, by the program's statement or the file.
+    pub left_out: Vec<crate::function::LeftOut>,
     /// Its sites.
     pub sites: Vec<SiteReport>,
 }
@@ -89,6 +91,7 @@ impl Report {
             .map(|function| FunctionReport {
                 name: function.name.clone(),
                 prototypes: function.prototypes.clone(),
+                left_out: function.left_out.clone(),
                 sites: Vec::new(),
             })
             .collect();
@@ -192,6 +195,11 @@ impl FunctionReport {
         writeln!(f)
     }
 
+    /// What the program's statement, or the file, left out.
+    fn others(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.left_out.iter().try_for_each(|other| writeln!(f, "  another function of this name is not meant: {other}"))
+    }
+
     fn reasons(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut groups: BTreeMap<String, Vec<&SiteReport>> = BTreeMap::new();
         for site in &self.sites {
@@ -220,6 +228,7 @@ impl fmt::Display for Report {
         for function in &self.functions {
             function.summary(f)?;
             function.reasons(f)?;
+            function.others(f)?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
     }
@@ -232,6 +241,7 @@ impl fmt::Display for Long<'_> {
         for function in &self.0.functions {
             function.summary(f)?;
             function.sites.iter().try_for_each(|site| writeln!(f, "  {site}"))?;
+            function.others(f)?;
         }
         self.0.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
     }

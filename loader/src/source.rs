@@ -339,16 +339,20 @@ impl SiteData {
     /// [`SourceError`] if they are malformed.
     pub fn read<R>(&self, functions: &[&str], with: impl FnOnce(&SiteFile<'_>) -> R) -> Result<R, SourceError> {
         let malformed = |error| SourceError::Malformed { origin: self.origin.clone(), error };
+        // What was made of damaged data is not given out, whichever way it was read.
+        let read = |file: Result<SiteFile<'_>, FileError>| {
+            let file = file.map_err(malformed)?;
+            let result = with(&file);
+            file.whole().map_err(malformed)?;
+            Ok(result)
+        };
         match &self.bytes {
-            Bytes::Encoded(bytes) => Ok(with(&SiteFile::parse(bytes).map_err(malformed)?)),
+            Bytes::Encoded(bytes) => read(SiteFile::parse(bytes)),
             Bytes::Kernel { inline, btf, image } => {
                 let base = Btf::parse(btf).map_err(SourceError::KernelBtf)?;
-                Ok(with(&SiteFile::from_inline(inline, &base, image.clone()).map_err(malformed)?))
+                read(SiteFile::from_inline(inline, &base, image.clone()))
             }
-            Bytes::Dwarf(image) => {
-                let encoded = self.encoded(image, functions)?;
-                Ok(with(&SiteFile::parse(&encoded).map_err(malformed)?))
-            }
+            Bytes::Dwarf(image) => read(SiteFile::parse(&self.encoded(image, functions)?)),
         }
     }
 
@@ -455,6 +459,7 @@ mod tests {
             tracing_multi: false,
             kprobe_session: None,
             kretprobe: None,
+            private_stack: false,
             privileges: Privileges::default(),
         }
     }

@@ -19,13 +19,19 @@
 //! `within_notrace_func()` in kernel/trace/trace_kprobe.c, whose rule [`Symbols::notrace`] repeats: a
 //! suffixed symbol (`foo.isra.0`) that ftrace does not know is refused only if `foo` is refused too.
 
+mod kallsyms;
+mod lines;
+
+use kallsyms::{Entry, Table};
+use lines::{address, each_line, read_lines};
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind};
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::thread;
 
 /// Why the running kernel's symbols cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -97,29 +103,53 @@ pub struct Module {
     pub size: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    address: u64,
-    name: u32,
-    name_len: u16,
-    module: u16,
-}
-
 /// The kernel's tables as data.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    /// The names' bytes: the text that was parsed.
-    text: String,
-    /// By address; symbols of one address in the order of the table.
-    entries: Vec<Entry>,
-    /// Names of modules; an entry's `module` is an index plus one.
-    module_names: Vec<String>,
-    /// Indices into `entries`, by (name, index). Built when first asked for.
-    by_name: OnceLock<Vec<u32>>,
+    table: Table,
+    /// Built when first asked for.
+    by_name: OnceLock<ByName>,
     ftrace: Ftrace,
     blacklist: Option<Vec<Range<u64>>>,
     modules: Vec<Module>,
     unavailable: Vec<String>,
+}
+
+/// Symbols by the hash of their names up to the first dot: chains through one array, in the order of the symbols.
+#[derive(Debug)]
+struct ByName {
+    /// For each hash, one plus the first symbol; 0 if there is none.
+    first: Vec<u32>,
+    /// For each symbol, one plus the next of the same hash.
+    next: Vec<u32>,
+}
+
+impl ByName {
+    fn new(table: &Table) -> ByName {
+        let count = u32::try_from(table.entries.len()).unwrap_or(u32::MAX - 1);
+        let mut index =
+            ByName { first: vec![0; (count as usize).next_power_of_two()], next: vec![0; table.entries.len()] };
+        for (nth, entry) in (0..count).zip(&table.entries).rev() {
+            let slot = index.slot(table.name(entry));
+            index.next[nth as usize] = index.first[slot];
+            index.first[slot] = nth + 1;
+        }
+        index
+    }
+
+    fn slot(&self, name: &str) -> usize {
+        // FNV-1a: names are short, and of the kernel.
+        let stem = name.bytes().take_while(|&byte| byte != b'.');
+        let hash = stem
+            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        (hash ^ hash >> 32) as usize & (self.first.len() - 1)
+    }
+
+    /// Indices of the symbols whose stems have the hash of this name's.
+    fn of_stem(&self, name: &str) -> impl Iterator<Item = u32> + '_ {
+        let first = self.first[self.slot(name)].checked_sub(1);
+        std::iter::successors(first, |&nth| self.next[nth as usize].checked_sub(1))
+    }
 }
 
 /// The module names that kallsyms gives to text that is no module's: JITed BPF programs, trampolines.
@@ -127,62 +157,21 @@ const PSEUDO_MODULES: [&str; 3] = ["bpf", "__builtin__ftrace", "__builtin__kprob
 
 impl Symbols {
     /// Parses the text of `/proc/kallsyms`.
-    pub fn parse(text: String) -> Symbols {
-        let mut entries = Vec::with_capacity(text.len() / 48);
-        let mut module_names: Vec<String> = Vec::new();
-        let base = text.as_ptr() as usize;
-        for line in text.lines() {
-            let Some((address, rest)) = line.split_once(' ') else { continue };
-            let Some((kind, rest)) = rest.split_once(' ') else { continue };
-            if !matches!(kind, "t" | "T" | "w" | "W") {
-                continue;
-            }
-            let Ok(address) = u64::from_str_radix(address, 16) else { continue };
-            let (name, module) = match rest.split_once('\t') {
-                Some((name, module)) => (name, module.trim().trim_start_matches('[').trim_end_matches(']')),
-                None => (rest.trim_end(), ""),
-            };
-            if name.is_empty() {
-                continue;
-            }
-            let module = if module.is_empty() {
-                0
-            } else {
-                // Modules come in runs, so the last one is the likeliest.
-                let known = module_names.iter().rposition(|m| m == module);
-                let index = known.unwrap_or_else(|| {
-                    module_names.push(module.to_owned());
-                    module_names.len() - 1
-                });
-                let Ok(index) = u16::try_from(index + 1) else { continue };
-                index
-            };
-            let (Ok(start), Ok(len)) = (u32::try_from(name.as_ptr() as usize - base), u16::try_from(name.len())) else {
-                continue;
-            };
-            entries.push(Entry { address, name: start, name_len: len, module });
-        }
-        // Stable: of several symbols at one address the kernel reports the first.
-        if !entries.is_sorted_by_key(|entry: &Entry| entry.address) {
-            entries.sort_by_key(|entry| entry.address);
-        }
-        Symbols { text, entries, module_names, ..Symbols::default() }
+    pub fn parse(text: impl AsRef<[u8]>) -> Symbols {
+        Symbols { table: Table::parse(text.as_ref()), ..Symbols::default() }
+    }
+
+    /// Reads `/proc/kallsyms`.
+    ///
+    /// # Errors
+    /// What reading gives.
+    pub fn read(kallsyms: impl io::Read) -> io::Result<Symbols> {
+        Ok(Symbols { table: Table::read(kallsyms)?, ..Symbols::default() })
     }
 
     /// The tables of a kernel that is not running, from its image's text symbols: (link-time address, name).
     pub fn from_image<'n>(symbols: impl IntoIterator<Item = (u64, &'n str)>) -> Symbols {
-        let mut text = String::new();
-        let mut entries = Vec::new();
-        for (address, name) in symbols {
-            let (Ok(start), Ok(len)) = (u32::try_from(text.len()), u16::try_from(name.len())) else { continue };
-            if name.is_empty() {
-                continue;
-            }
-            text.push_str(name);
-            entries.push(Entry { address, name: start, name_len: len, module: 0 });
-        }
-        entries.sort_by_key(|entry| entry.address);
-        Symbols { text, entries, ..Symbols::default() }
+        Symbols { table: Table::of_image(symbols), ..Symbols::default() }
     }
 
     /// The tables of a kernel that is not running, from its ELF image: the symbols of its executable sections, at their
@@ -228,81 +217,66 @@ impl Symbols {
     }
 
     fn view(&self, entry: &Entry) -> Symbol<'_> {
-        let start = entry.name as usize;
-        let name = self.text.get(start..start + usize::from(entry.name_len)).unwrap_or("");
-        let module = usize::from(entry.module).checked_sub(1).and_then(|index| self.module_names.get(index));
-        Symbol { address: entry.address, name, module: module.map(String::as_str) }
+        Symbol { address: entry.address, name: self.table.name(entry), module: self.table.module_of(entry) }
     }
 
     /// How many text symbols there are.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.table.entries.len()
     }
 
     /// Whether there is no text symbol.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.table.entries.is_empty()
     }
 
     /// Whether the kernel gave no addresses (`kptr_restrict`).
     pub fn is_restricted(&self) -> bool {
-        !self.entries.is_empty() && self.entries.iter().all(|entry| entry.address == 0)
+        !self.table.entries.is_empty() && self.table.entries.iter().all(|entry| entry.address == 0)
     }
 
     /// All text symbols, by address.
     pub fn iter(&self) -> impl Iterator<Item = Symbol<'_>> {
-        self.entries.iter().map(|entry| self.view(entry))
+        self.table.entries.iter().map(|entry| self.view(entry))
     }
 
-    fn by_name(&self) -> &[u32] {
-        self.by_name.get_or_init(|| {
-            let mut order: Vec<u32> = (0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX)).collect();
-            order.sort_unstable_by_key(|&index| (self.name_of(index), index));
-            order
-        })
-    }
-
-    fn name_of(&self, index: u32) -> &str {
-        self.entries.get(index as usize).map_or("", |entry| self.view(entry).name)
+    /// The symbols whose names are the same up to the first dot, by address, with others whose hash is the same.
+    fn of_stem(&self, name: &str) -> impl Iterator<Item = Symbol<'_>> {
+        let index = self.by_name.get_or_init(|| ByName::new(&self.table));
+        index.of_stem(name).map(|entry| self.view(&self.table.entries[entry as usize]))
     }
 
     /// All symbols of exactly that name, of the kernel and of modules, by address.
-    pub fn named<'s>(&'s self, name: &str) -> impl Iterator<Item = Symbol<'s>> + use<'s> {
-        let order = self.by_name();
-        let from = order.partition_point(|&index| self.name_of(index) < name);
-        let len = order[from..].iter().take_while(|&&index| self.name_of(index) == name).count();
-        order[from..from + len]
-            .iter()
-            .filter_map(|&index| self.entries.get(index as usize))
-            .map(|entry| self.view(entry))
+    pub fn named<'s, 'n>(&'s self, name: &'n str) -> impl Iterator<Item = Symbol<'s>> + use<'s, 'n> {
+        self.of_stem(name).filter(move |symbol| symbol.name == name)
     }
 
-    /// All symbols whose name is the given one plus a suffix that begins with a dot: `foo.isra.0`, `foo.cold`.
+    /// All symbols whose name is the given one plus a suffix that begins with a dot: `foo.isra.0`, `foo.cold`. By name,
+    /// then by address.
     pub fn suffixed<'s>(&'s self, name: &str) -> impl Iterator<Item = Symbol<'s>> + use<'s> {
-        let order = self.by_name();
-        let prefix = format!("{name}.");
-        let from = order.partition_point(|&index| self.name_of(index) < prefix.as_str());
-        let len = order[from..].iter().take_while(|&&index| self.name_of(index).starts_with(&prefix)).count();
-        order[from..from + len]
-            .iter()
-            .filter_map(|&index| self.entries.get(index as usize))
-            .map(|entry| self.view(entry))
+        let made = |symbol: &Symbol<'_>| symbol.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        let mut found: Vec<Symbol<'s>> = self.of_stem(name).filter(made).collect();
+        found.sort_by_key(|symbol| symbol.name);
+        found.into_iter()
     }
 
     /// All symbols at exactly that address.
     pub fn at(&self, address: u64) -> impl Iterator<Item = Symbol<'_>> {
-        let from = self.entries.partition_point(|entry| entry.address < address);
-        self.entries[from..].iter().take_while(move |entry| entry.address == address).map(|entry| self.view(entry))
+        let from = self.table.entries.partition_point(|entry| entry.address < address);
+        self.table.entries[from..]
+            .iter()
+            .take_while(move |entry| entry.address == address)
+            .map(|entry| self.view(entry))
     }
 
     /// The symbol that holds an address, as the kernel's `kallsyms_lookup_size_offset()` finds it.
     pub fn containing(&self, address: u64) -> Option<Containing<'_>> {
-        let above = self.entries.partition_point(|entry| entry.address <= address);
-        let last = self.entries.get(above.checked_sub(1)?)?;
-        let first = self.entries[..above].partition_point(|entry| entry.address < last.address);
-        let end = self.entries.get(above).map_or(u64::MAX, |entry| entry.address);
+        let above = self.table.entries.partition_point(|entry| entry.address <= address);
+        let last = self.table.entries.get(above.checked_sub(1)?)?;
+        let first = self.table.entries[..above].partition_point(|entry| entry.address < last.address);
+        let end = self.table.entries.get(above).map_or(u64::MAX, |entry| entry.address);
         Some(Containing {
-            symbol: self.view(self.entries.get(first)?),
+            symbol: self.view(self.table.entries.get(first)?),
             offset: address - last.address,
             size: end - last.address,
         })
@@ -377,11 +351,22 @@ impl Symbol<'_> {
 impl Ftrace {
     /// Parses `available_filter_functions_addrs`: lines of `ffffffff81001234 name [module]`.
     pub fn parse_addresses(text: &str) -> Ftrace {
-        let addresses = text.lines().filter_map(|line| {
-            let word = line.split_ascii_whitespace().next()?;
-            u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()
-        });
-        let mut addresses: Vec<u64> = addresses.collect();
+        let mut addresses = Vec::new();
+        each_line(text.as_bytes(), |line| addresses.extend(address(line).map(|(address, _)| address)));
+        Ftrace::of_addresses(addresses)
+    }
+
+    /// Reads `available_filter_functions_addrs`.
+    ///
+    /// # Errors
+    /// What reading gives.
+    pub fn read_addresses(table: impl io::Read) -> io::Result<Ftrace> {
+        let mut addresses = Vec::new();
+        read_lines(table, |line| addresses.extend(address(line).map(|(address, _)| address)))?;
+        Ok(Ftrace::of_addresses(addresses))
+    }
+
+    fn of_addresses(mut addresses: Vec<u64>) -> Ftrace {
         addresses.sort_unstable();
         addresses.dedup();
         Ftrace::Addresses(addresses)
@@ -422,6 +407,7 @@ pub fn parse_modules(text: &str) -> Vec<Module> {
 
 /// Where tracefs and debugfs are usually mounted.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+const KALLSYMS: &str = "/proc/kallsyms";
 const BLACKLIST: &str = "/sys/kernel/debug/kprobes/blacklist";
 
 /// The folder where tracefs is mounted, if it is and may be read.
@@ -437,9 +423,13 @@ pub(crate) fn tracefs() -> Option<&'static Path> {
 /// # Errors
 /// [`SymbolsError`] if kallsyms cannot be read or hides its addresses.
 pub fn running() -> Result<Symbols, SymbolsError> {
-    let path = Path::new("/proc/kallsyms");
-    let text = fs::read_to_string(path).map_err(|error| SymbolsError::Read { path: path.to_owned(), error })?;
-    let mut symbols = Symbols::parse(text);
+    // The kernel takes long to write its tables, and as long for one as for another: side by side they take half.
+    let (symbols, (ftrace, blacklist)) = thread::scope(|scope| {
+        let others = scope.spawn(|| (read_ftrace(), fs::read_to_string(BLACKLIST)));
+        let symbols = File::open(KALLSYMS).and_then(Symbols::read);
+        (symbols, others.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let mut symbols = symbols.map_err(|error| SymbolsError::Read { path: KALLSYMS.into(), error })?;
     if symbols.is_empty() {
         return Err(SymbolsError::NoSymbols);
     }
@@ -449,28 +439,11 @@ pub fn running() -> Result<Symbols, SymbolsError> {
     }
 
     let mut unavailable = Vec::new();
-    let ftrace = match tracefs() {
-        None => {
-            unavailable.push(format!(
-                "no tracefs at {} (not mounted, or not readable: mount -t tracefs tracefs {}): which functions ftrace \
-                 knows is not known, so bodies are attached one by one",
-                TRACEFS[0], TRACEFS[0]
-            ));
-            Ftrace::Unknown
-        }
-        Some(folder) => match fs::read_to_string(folder.join("available_filter_functions_addrs")) {
-            Ok(text) => Ftrace::parse_addresses(&text),
-            Err(_) => match fs::read_to_string(folder.join("available_filter_functions")) {
-                Ok(text) => Ftrace::parse_names(&text),
-                Err(error) => {
-                    unavailable.push(format!("{}/available_filter_functions: {error}", folder.display()));
-                    Ftrace::Unknown
-                }
-            },
-        },
-    };
-    symbols = symbols.with_ftrace(ftrace);
-    match fs::read_to_string(BLACKLIST) {
+    symbols = symbols.with_ftrace(ftrace.unwrap_or_else(|why| {
+        unavailable.push(why);
+        Ftrace::Unknown
+    }));
+    match blacklist {
         Ok(text) => symbols = symbols.with_blacklist(parse_blacklist(&text)),
         Err(error) => unavailable.push(format!("{BLACKLIST}: {error}: the kprobe blacklist is not known beforehand")),
     }
@@ -479,6 +452,24 @@ pub fn running() -> Result<Symbols, SymbolsError> {
     }
     symbols.unavailable = unavailable;
     Ok(symbols)
+}
+
+/// Reads which functions ftrace knows; the error is a sentence for people.
+fn read_ftrace() -> Result<Ftrace, String> {
+    let folder = tracefs().ok_or_else(|| {
+        format!(
+            "no tracefs at {} (not mounted, or not readable: mount -t tracefs tracefs {}): which functions ftrace \
+             knows is not known, so bodies are attached one by one",
+            TRACEFS[0], TRACEFS[0]
+        )
+    })?;
+    let addresses = File::open(folder.join("available_filter_functions_addrs"));
+    if let Ok(ftrace) = addresses.and_then(Ftrace::read_addresses) {
+        return Ok(ftrace);
+    }
+    let text = fs::read_to_string(folder.join("available_filter_functions"))
+        .map_err(|error| format!("{}/available_filter_functions: {error}", folder.display()))?;
+    Ok(Ftrace::parse_names(&text))
 }
 
 #[cfg(test)]
@@ -502,7 +493,7 @@ ffffffffc0000100 t bpf_prog_1\t[bpf]
 ";
 
     fn symbols() -> Symbols {
-        Symbols::parse(TEXT.to_owned())
+        Symbols::parse(TEXT)
     }
 
     #[test]
@@ -567,7 +558,7 @@ ffffffffc0000100 t bpf_prog_1\t[bpf]
 
     #[test]
     fn hidden_addresses_are_noticed() {
-        let hidden = Symbols::parse("0000000000000000 T _text\n0000000000000000 t foo\n".to_owned());
+        let hidden = Symbols::parse("0000000000000000 T _text\n0000000000000000 t foo\n");
         assert!(hidden.is_restricted());
         assert!(!symbols().is_restricted());
     }

@@ -12,10 +12,11 @@ use crate::reason::Reason;
 use crate::section::Wanted;
 use crate::source::{Origin, RunTime, SiteData, SourceOptions};
 use crate::symbols::{self, Symbols};
-use siteseer_sites::btf::{Kind, TypeId};
+use siteseer_sites::btf::TypeId;
 use siteseer_sites::file::{FileError, SiteFile, SiteRef, Source};
 use siteseer_sites::site::SiteKind;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
+use std::thread;
 
 /// Why a function cannot be looked up.
 #[derive(Debug, thiserror::Error)]
@@ -82,8 +83,13 @@ impl Target {
     /// # Errors
     /// [`Error::Kernel`], [`Error::Symbols`] or [`Error::Source`].
     pub fn running(options: &SourceOptions) -> Result<Target, Error> {
-        let kernel = Kernel::running()?;
-        let symbols = symbols::running()?;
+        // Each waits for the kernel, which writes tables for the one and checks programs for the other.
+        let (kernel, symbols) = thread::scope(|scope| {
+            let symbols = scope.spawn(symbols::running);
+            let kernel = Kernel::running();
+            (kernel, symbols.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        let (kernel, symbols) = (kernel?, symbols?);
         let at = RunTime { text: text_base(&symbols, "_text")?, stext: text_base(&symbols, "_stext")? };
         let data = SiteData::find(options, &kernel, at)?;
         Ok(Target::new(symbols, kernel, data))
@@ -135,7 +141,10 @@ impl Target {
         }
         let found = self.data.read(&names, |file| -> Result<Vec<Function>, TargetError> {
             if self.own_symbols {
-                let lookup = |name: &&str| self.lookup(file, name, 0, &image_symbols(file, name));
+                let lookup = |name: &&str| {
+                    let symbols = image_symbols(file, name).map_err(|error| self.damaged(error))?;
+                    self.lookup(file, name, 0, &symbols)
+                };
                 return names.iter().map(lookup).collect();
             }
             let displacement = self.displacement(file)?;
@@ -192,7 +201,7 @@ impl Target {
         displacement: u64,
         symbols: &Symbols,
     ) -> Result<Function, TargetError> {
-        let damaged = |error| TargetError::Damaged { origin: self.data.origin().clone(), error };
+        let damaged = |error| self.damaged(error);
         let mut sites = Vec::new();
         for function in file.functions(name).map_err(damaged)? {
             for site in function.sites() {
@@ -200,25 +209,15 @@ impl Target {
                 sites.push(self.data_site(name, site, displacement).map_err(damaged)?);
             }
         }
-        let base = file.base_btf();
         let has_plain_body = symbols.named(name).any(|symbol| symbol.in_kernel());
-        let plain: Vec<TypeId> = if has_plain_body {
-            base.types().filter(|ty| ty.kind() == Kind::Func && ty.name() == name).map(|ty| ty.id()).collect()
-        } else {
-            Vec::new()
-        };
-        let made_from =
-            |symbol: &str| symbol.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        let outlines: Vec<_> = file
-            .containers()
-            .filter(|symbol| made_from(symbol.name))
-            .map(|symbol| (symbol.address, symbol.unprobeable))
-            .collect();
+        let plain: Vec<TypeId> = if has_plain_body { file.base_functions(name).map_err(damaged)? } else { Vec::new() };
+        let holders = file.containers_of(name).map_err(damaged)?;
+        let outlines: Vec<_> = holders.iter().map(|symbol| (symbol.address, symbol.unprobeable)).collect();
         let sources = Sources {
             outlines: &outlines,
             machine: file.machine(),
             btf: file.btf(),
-            kernel_types: base.end_id(),
+            kernel_types: file.base_btf().end_id(),
             symbols,
             displacement,
         };
@@ -227,13 +226,17 @@ impl Target {
         // What the image says of symbols that no site tells of.
         for candidate in found.iter_mut().flat_map(|function| &mut function.candidates) {
             if candidate.index.is_none() && candidate.obstacle.is_none() {
-                let holder = file
-                    .containers()
+                let holder = holders
+                    .iter()
                     .find(|holder| holder.address == candidate.link_address && holder.name == candidate.symbol);
                 candidate.obstacle = holder.and_then(|holder| holder.unprobeable).map(Reason::Unprobeable);
             }
         }
         found.ok_or_else(|| TargetError::Unknown { name: name.to_owned(), nearest: self.nearest(file, name) })
+    }
+
+    fn damaged(&self, error: FileError) -> TargetError {
+        TargetError::Damaged { origin: self.data.origin().clone(), error }
     }
 
     fn data_site(&self, name: &str, site: SiteRef<'_, '_>, displacement: u64) -> Result<DataSite, FileError> {
@@ -277,18 +280,15 @@ impl Target {
 }
 
 /// The image's symbols that have to do with a function: those of its name, those made from it, and those that hold its sites.
-fn image_symbols(file: &SiteFile<'_>, name: &str) -> Symbols {
-    let mut holders: HashSet<(u64, &str)> = HashSet::new();
-    for function in file.functions(name).unwrap_or_default() {
-        // A damaged site is reported when the function is looked up.
-        let sites = function.sites().filter_map(Result::ok);
-        holders.extend(sites.filter_map(|site| site.container()).map(|holder| (holder.address, holder.name)));
+fn image_symbols(file: &SiteFile<'_>, name: &str) -> Result<Symbols, FileError> {
+    let mut holders: BTreeSet<(u64, &str)> = BTreeSet::new();
+    for function in file.functions(name)? {
+        for site in function.sites() {
+            holders.extend(site?.container().map(|holder| (holder.address, holder.name)));
+        }
     }
-    let named = file
-        .containers()
-        .filter(|holder| holder.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')));
-    holders.extend(named.map(|holder| (holder.address, holder.name)));
-    Symbols::from_image(holders)
+    holders.extend(file.containers_of(name)?.iter().map(|holder| (holder.address, holder.name)));
+    Ok(Symbols::from_image(holders))
 }
 
 /// The address of a symbol that marks a place in the image.

@@ -59,8 +59,8 @@ pub fn abi_return(machine: Machine, shape: ParamShape) -> Argument {
     };
     let at = match shape.size {
         0 => return Err(Missing::NoType),
-        ..=8 => Location::Register(first),
-        ..=16 => Location::RegisterPair(first, second),
+        1..=8 => Location::Register(first),
+        9..=16 => Location::RegisterPair(first, second),
         _ => return Err(Missing::Unsupported),
     };
     Ok(Located { size: shape.size, signed: shape.signed, at })

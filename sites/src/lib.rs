@@ -22,6 +22,7 @@ pub mod machine;
 pub mod rfc;
 pub mod set;
 pub mod site;
+mod sums;
 
 pub use location::{Argument, Computed, Located, Location, Missing, Op};
 pub use machine::Machine;

@@ -55,6 +55,15 @@ impl Marks {
     /// Some argument's location starts at the site's address after the entry view, with nothing that shows that the
     /// body changed it before.
     pub const LATE_VIEW: Marks = Marks(1 << 3);
+    /// With [`Marks::SIGNATURE_CHANGED`]: the copy returns the function's value all the same, where the ABI has it.
+    /// See [`Marks::returns_value`].
+    pub const RETURN_KEPT: Marks = Marks(1 << 4);
+
+    /// Whether what the ABI's return register holds when an out-of-line copy returns is the function's return value, if the
+    /// function has one. A changed copy may have lost it, if no caller used it.
+    pub fn returns_value(self) -> bool {
+        !self.contains(Marks::SIGNATURE_CHANGED) || self.contains(Marks::RETURN_KEPT)
+    }
 
     /// Whether all flags of `other` are set.
     pub fn contains(self, other: Marks) -> bool {

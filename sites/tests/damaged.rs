@@ -3,9 +3,10 @@
 
 mod common;
 
+use common::reseal::reseal;
 use common::{base_btf, exercise, site_set};
 use proptest::prelude::*;
-use siteseer_sites::btf::{Btf, BtfError, Kind};
+use siteseer_sites::btf::{self, Btf, BtfError, Kind};
 use siteseer_sites::file::{self, FileError, Image, SiteFile};
 use siteseer_sites::{Machine, SiteSet};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -61,6 +62,31 @@ fn read_btf(data: &[u8]) -> Result<usize, BtfError> {
     let split = Btf::parse_split(data, &base).map(|btf| exercise::exercise_btf(&btf));
     check_memory();
     alone.or(split)
+}
+
+/// All that a file says of a name, as text.
+fn answer(data: &[u8], name: &str) -> Result<String, FileError> {
+    let file = SiteFile::parse(data)?;
+    let mut text = format!("{:?} {:x?} {:#x}", file.machine(), file.build_id(), file.base_address());
+    for function in file.functions(name)? {
+        let prototype = function.prototype()?;
+        text += &format!("\n{name} {:?} {:?}", function.func(), prototype);
+        text += &btf::declaration(file.btf(), function.func(), name);
+        for site in function.sites() {
+            let site = site?;
+            text += &format!("\n{} {:#x} {} {:?}", site.index(), site.address(), site.moved(), site.kind());
+            text += &format!("{:?} {:?} {:?}", site.container(), site.source(), site.declared()?);
+            text += &format!("{:?} {:?} {:?}", site.parent(), site.marks(), site.unprobeable());
+            text += &format!("{:?}", site.arguments()?);
+        }
+    }
+    text += &format!("\n{:?}", file.containers_of(name)?);
+    for id in file.base_functions(name)? {
+        text += &btf::declaration(file.btf(), id, name);
+    }
+    // The declarations came without a result.
+    file.whole()?;
+    Ok(text)
 }
 
 /// Numbers that tend to go wrong.
@@ -119,8 +145,28 @@ proptest! {
 
     #[test]
     fn altered_site_files(set in site_set(), damage in damage()) {
-        let mut data = file::write(&set).unwrap();
+        let whole = file::write(&set).unwrap();
+        let mut data = whole.clone();
         apply(&mut data, &damage);
+        let mut names: Vec<&str> = set.functions.iter().map(|function| function.name.as_str()).collect();
+        names.extend(set.containers.iter().map(|container| container.name.as_str()));
+        names.push("nothing");
+        for name in names {
+            if let Ok(answer) = answer(&data, name) {
+                prop_assert_eq!(answer, self::answer(&whole, name).unwrap());
+            }
+        }
+        let _ = read(&data);
+    }
+
+    #[test]
+    fn altered_site_files_with_right_checksums(set in site_set(), damage in damage()) {
+        let mut data = file::write(&set).unwrap();
+        let before = data.clone();
+        reseal(&mut data);
+        prop_assert_eq!(&data, &before, "what is written has right checksums");
+        apply(&mut data, &damage);
+        reseal(&mut data);
         let _ = read(&data);
     }
 
@@ -128,12 +174,13 @@ proptest! {
     fn altered_headers(set in site_set(), damage in damage(), nth in 0usize..3) {
         // The first bytes of each section decide most.
         let mut data = file::write(&set).unwrap();
-        let magics = [[0x9f, 0xeb, 1, 0], [0x53, 0x53, 1, 0]];
+        let magics = [[0x9f, 0xeb, 1, 0], [0x53, 0x53, 2, 0]];
         let starts: Vec<usize> =
             data.windows(4).enumerate().filter(|(_, w)| magics.iter().any(|m| m == w)).map(|(at, _)| at).collect();
         let start = starts[nth % starts.len()];
         let end = (start + 160).min(data.len());
         apply(&mut data[start..end], &damage);
+        reseal(&mut data);
         let _ = read(&data);
     }
 

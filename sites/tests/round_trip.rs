@@ -5,7 +5,7 @@ mod common;
 
 use common::{exercise, site_set};
 use proptest::prelude::*;
-use siteseer_sites::btf::{Btf, loc::canonical_constant};
+use siteseer_sites::btf::{Btf, Kind, loc::canonical_constant};
 use siteseer_sites::file::{self, FunctionRef, Image, SiteFile, SiteRef};
 use siteseer_sites::site::SourceLine;
 use siteseer_sites::*;
@@ -148,6 +148,30 @@ proptest! {
             let through = function.unwrap().sites().map(Result::unwrap).find(|s| s.index() == site.index());
             prop_assert_eq!(through.unwrap().declared().unwrap(), site.declared().unwrap());
         }
+    }
+
+    #[test]
+    fn what_is_found_by_name_is_what_a_walk_finds(set in site_set()) {
+        let bytes = file::write(&set).unwrap();
+        let file = SiteFile::parse(&bytes).unwrap();
+        let names = ["base0", "base1", "base1.isra", "base1.isra.0", "base", "base10", "base1x", "new3", "", "zzz"];
+        for name in names {
+            let made = |symbol: &str| symbol.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            let mut walked: Vec<_> = file.containers().filter(|container| made(container.name)).collect();
+            walked.sort_by_key(|container| (container.name, container.address));
+            let mut found = file.containers_of(name).unwrap();
+            // Of equal name and address the order is the set's.
+            found.sort_by_key(|container| (container.name, container.address));
+            let key = |c: &file::ContainerRef<'_>| (c.name.to_owned(), c.address);
+            prop_assert_eq!(found.iter().map(key).collect::<Vec<_>>(), walked.iter().map(key).collect::<Vec<_>>());
+            let base = Btf::parse(&set.base_btf).unwrap();
+            let walked: Vec<_> =
+                base.types().filter(|ty| ty.kind() == Kind::Func && ty.name() == name).map(|ty| ty.id()).collect();
+            prop_assert_eq!(file.base_functions(name).unwrap(), walked.clone());
+            prop_assert_eq!(base.named(Kind::Func, name).map(|ty| ty.id()).collect::<Vec<_>>(), walked);
+        }
+        prop_assert_eq!(file.base_functions("base0").unwrap().len(), 1);
+        prop_assert!(file.whole().is_ok());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! The C library retries, adds calls of its own and chooses among entry points; a test that counts calls cannot
 //! have that. These go straight to the kernel, and one of them through the 32-bit entry.
 
+use std::ffi::CStr;
 use std::io;
 
 /// The result of a system call, or its error.
@@ -20,6 +21,42 @@ pub fn syscall(number: libc::c_long, arguments: [u64; 6]) -> io::Result<i64> {
     // SAFETY: The callers in this crate pass pointers to live memory of the sizes that the call expects.
     let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Opens a file for reading. `openat`, as newer architectures have no `open`.
+///
+/// # Errors
+/// The kernel's errno.
+pub fn open(path: &CStr) -> io::Result<u64> {
+    let here = libc::AT_FDCWD as u64;
+    Ok(syscall(libc::SYS_openat, [here, path.as_ptr() as u64, libc::O_RDONLY as u64, 0, 0, 0])? as u64)
+}
+
+/// Changes a file's mode.
+///
+/// # Errors
+/// The kernel's errno.
+pub fn chmod(path: &CStr, mode: u32) -> io::Result<()> {
+    let here = libc::AT_FDCWD as u64;
+    syscall(libc::SYS_fchmodat, [here, path.as_ptr() as u64, u64::from(mode), 0, 0, 0]).map(drop)
+}
+
+/// The symbol of a system call's ordinary entry (`SYSCALL_DEFINE`, arch/*/include/asm/syscall_wrapper.h).
+#[cfg(target_arch = "x86_64")]
+#[macro_export]
+macro_rules! entry {
+    ($name:literal) => {
+        concat!("__x64_sys_", $name)
+    };
+}
+
+/// The symbol of a system call's ordinary entry (`SYSCALL_DEFINE`, arch/*/include/asm/syscall_wrapper.h).
+#[cfg(target_arch = "aarch64")]
+#[macro_export]
+macro_rules! entry {
+    ($name:literal) => {
+        concat!("__arm64_sys_", $name)
+    };
 }
 
 /// One system call through the 32-bit entry of x86-64 (`int 0x80`); numbers and layouts are i386's.

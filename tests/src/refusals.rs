@@ -2,7 +2,7 @@
 //! What cannot be attached is refused with what, where and why; nothing is left behind.
 
 use crate::calls::{in_child, syscall};
-use crate::case::{Case, Failure};
+use crate::case::{Case, Failure, Lack, case};
 use crate::typed::{load, program_of};
 use libbpf_rs::ObjectBuilder;
 use siteseer::source::SiteData;
@@ -12,10 +12,7 @@ use std::fs;
 
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {
-    let case = |name: &str, run: fn(&Target) -> Result<String, Failure>| Case {
-        name: format!("refusals::{name}"),
-        run: Box::new(run),
-    };
+    let case = |name: &str, run| case("refusals", name, run);
     vec![
         case("unknown_function", unknown_function),
         case("no_probeable_site", no_probeable_site),
@@ -51,7 +48,13 @@ fn unknown_function(target: &Target) -> Result<String, Failure> {
 fn no_probeable_site(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
     let attach = Attach::new(target).function("copy_siginfo");
-    refused(attach.attach(&program_of(&object, "count")?), &["copy_siginfo", "notrace"])
+    match attach.attach(&program_of(&object, "count")?) {
+        Ok(link) if link.report().attached().next().is_some() => {
+            let site = link.report().attached().next().map(|site| site.symbol.clone()).unwrap_or_default();
+            Err(Lack::Sites(format!("copy_siginfo() has a site that can be probed, in {site}()")).into())
+        }
+        result => refused(result, &["copy_siginfo", "notrace"]),
+    }
 }
 
 fn parameter_that_the_function_lacks(target: &Target) -> Result<String, Failure> {
@@ -95,11 +98,17 @@ fn every_site_lacks_an_argument(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
     // jhash()'s bodies cannot be probed, and no inlined copy that can be has all three arguments in reach, or it is
     // attached: then what is refused is only what lacks one.
-    let link = Attach::new(target).attach(&program_of(&object, "jhash")?)?;
-    let lacking = link.report().skipped().filter(|(_, reason)| reason.key() == "missing_arguments").count();
-    drop(link);
-    if lacking == 0 {
-        return Err("no copy of jhash() lacks an argument".into());
+    match Attach::new(target).attach(&program_of(&object, "jhash")?) {
+        Ok(link) => {
+            let lacking = link.report().skipped().filter(|(_, reason)| reason.key() == "missing_arguments").count();
+            if lacking == 0 {
+                return Err(Lack::Sites("no copy of jhash() lacks an argument".to_owned()).into());
+            }
+        }
+        // Every copy that can be probed lacks one.
+        Err(error) => {
+            refused::<()>(Err(error), &["jhash", "hash+0x", "initval"])?;
+        }
     }
     // Under `complete`, that is in the way of all.
     let attach = Attach::new(target).policy(siteseer::Policy::Complete);

@@ -2,8 +2,8 @@
 //! Programs with declared arguments: typed pointers, structures, subprograms, helpers that take the context, cookies,
 //! policies, and what is left after a link is dropped.
 
-use crate::calls::{in_child, syscall};
-use crate::case::{Case, Failure};
+use crate::calls::{chmod, in_child, open, syscall};
+use crate::case::{Capability, Case, Failure, Lack, case, need};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, RingBufferBuilder};
 use siteseer::{Attach, Link, Policy, Target};
 use siteseer_bpf_progs::truth::{Record, program};
@@ -16,10 +16,7 @@ use std::io;
 
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {
-    let case = |name: &str, run: fn(&Target) -> Result<String, Failure>| Case {
-        name: format!("typed::{name}"),
-        run: Box::new(run),
-    };
+    let case = |name: &str, run| case("typed", name, run);
     vec![
         case("pointers_at_an_inline_site", pointers_at_an_inline_site),
         case("subprogram_follows_a_pointer", subprogram_follows_a_pointer),
@@ -47,7 +44,7 @@ pub(crate) fn program_of<'o>(object: &'o Object, name: &str) -> Result<ProgramMu
 }
 
 /// Makes calls while a link is up and returns what was recorded meanwhile.
-fn record(object: &Object, calls: impl FnOnce() -> io::Result<()>) -> Result<Vec<Record>, Failure> {
+pub(crate) fn record(object: &Object, calls: impl FnOnce() -> io::Result<()>) -> Result<Vec<Record>, Failure> {
     let records = RefCell::new(Vec::new());
     let buffer = object.maps().find(|map| MapCore::name(map) == "truth").ok_or("no map truth")?;
     let mut builder = RingBufferBuilder::new();
@@ -65,7 +62,7 @@ fn record(object: &Object, calls: impl FnOnce() -> io::Result<()>) -> Result<Vec
     all.ok_or_else(|| "a record is too short".into())
 }
 
-fn expect<T: PartialEq + std::fmt::Debug>(what: &str, seen: &T, wanted: &T) -> Result<(), Failure> {
+pub(crate) fn expect<T: PartialEq + std::fmt::Debug>(what: &str, seen: &T, wanted: &T) -> Result<(), Failure> {
     if seen == wanted { Ok(()) } else { Err(format!("{what}: expected {wanted:?}, seen {seen:?}").into()) }
 }
 
@@ -77,11 +74,11 @@ const CAP_SYS_CHROOT: u64 = 18;
 fn secret() -> io::Result<CString> {
     let path = CString::new("/tmp/typed-secret")?;
     drop(File::create("/tmp/typed-secret")?);
-    syscall(libc::SYS_chmod, [path.as_ptr() as u64, 0, 0, 0, 0, 0])?;
+    chmod(&path, 0)?;
     Ok(path)
 }
 
-fn address_of(symbol: &str) -> Result<u64, Failure> {
+pub(crate) fn address_of(symbol: &str) -> Result<u64, Failure> {
     let symbols = std::fs::read_to_string("/proc/kallsyms")?;
     let line = symbols.lines().find(|line| line.split_ascii_whitespace().nth(2) == Some(symbol));
     let line = line.ok_or_else(|| format!("no symbol {symbol}"))?;
@@ -89,12 +86,23 @@ fn address_of(symbol: &str) -> Result<u64, Failure> {
 }
 
 /// The site that a record was made at.
-fn site_of<'l>(link: &'l Link, record: &Record) -> Result<&'l siteseer::report::SiteReport, Failure> {
+pub(crate) fn site_of<'l>(link: &'l Link, record: &Record) -> Result<&'l siteseer::report::SiteReport, Failure> {
     record.site.and_then(|id| link.report().site(id)).ok_or_else(|| "a record without a site".into())
+}
+
+/// Leaves the case where typed pointers cannot be had; there its program must be refused for that.
+fn need_rdonly_cast(target: &Target, program: &ProgramMut<'_>) -> Result<(), Failure> {
+    let Err(lack) = need(target, Capability::RdonlyCast) else { return Ok(()) };
+    match Attach::new(target).attach(program) {
+        Err(error) if error.to_string().contains("bpf_rdonly_cast") => Err(lack.into()),
+        Err(error) => Err(format!("refused for another reason: {error}").into()),
+        Ok(_) => Err("attached, although its pointers have no type".into()),
+    }
 }
 
 fn pointers_at_an_inline_site(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
+    need_rdonly_cast(target, &program_of(&object, "ns_capable")?)?;
     let link = Attach::new(target).attach(&program_of(&object, "ns_capable")?)?;
     let path = secret()?;
     // A process in a user namespace of its own, whose parent is the initial one. It may not read the file there, so the kernel
@@ -102,7 +110,7 @@ fn pointers_at_an_inline_site(target: &Target) -> Result<String, Failure> {
     let calls = || {
         in_child(|| {
             syscall(libc::SYS_unshare, [libc::CLONE_NEWUSER as u64, 0, 0, 0, 0, 0])?;
-            match syscall(libc::SYS_open, [path.as_ptr() as u64, libc::O_RDONLY as u64, 0, 0, 0, 0]) {
+            match open(&path) {
                 Err(error) if error.raw_os_error() == Some(libc::EACCES) => Ok(()),
                 Err(error) => Err(error),
                 Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
@@ -128,18 +136,19 @@ fn pointers_at_an_inline_site(target: &Target) -> Result<String, Failure> {
     Ok(format!("{} hits, pointers followed three levels", seen.len()))
 }
 
-fn chroot() -> io::Result<()> {
+pub(crate) fn chroot() -> io::Result<()> {
     let root = CString::new("/")?;
     syscall(libc::SYS_chroot, [root.as_ptr() as u64, 0, 0, 0, 0, 0]).map(drop)
 }
 
 fn read_secret(path: &CString) -> io::Result<()> {
-    let fd = syscall(libc::SYS_open, [path.as_ptr() as u64, libc::O_RDONLY as u64, 0, 0, 0, 0])?;
-    syscall(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]).map(drop)
+    let fd = open(path)?;
+    syscall(libc::SYS_close, [fd, 0, 0, 0, 0, 0]).map(drop)
 }
 
 fn subprogram_follows_a_pointer(target: &Target) -> Result<String, Failure> {
     let object = load(std::process::id())?;
+    need_rdonly_cast(target, &program_of(&object, "subprogram")?)?;
     let _link = Attach::new(target).attach(&program_of(&object, "subprogram")?)?;
     let path = secret()?;
     let all = record(&object, || {
@@ -211,7 +220,13 @@ fn nothing_fires_after_the_link(target: &Target) -> Result<String, Failure> {
 fn complete_attaches_all(target: &Target) -> Result<String, Failure> {
     let object = load(std::process::id())?;
     let program = program_of(&object, "copy_key_struct")?;
-    let link = Attach::new(target).policy(Policy::Complete).attach(&program)?;
+    let link = match Attach::new(target).policy(Policy::Complete).attach(&program) {
+        // The compiler of another kernel may have left no trace of the structure; then this is the right answer.
+        Err(error) if error.to_string().contains("ukey: optimised out") => {
+            return Err(Lack::Sites("no copy of ___bpf_copy_key() has a location for the structure".to_owned()).into());
+        }
+        other => other?,
+    };
     let (attached, all) = (link.report().attached().count(), link.report().sites().count());
     expect("attached", &attached, &all)?;
     Ok(format!("{attached} of {all} sites"))
@@ -235,6 +250,10 @@ fn complete_refuses_with_the_list(target: &Target) -> Result<String, Failure> {
 fn what_the_kernel_does_not_run_is_counted(target: &Target) -> Result<String, Failure> {
     let object = load(std::process::id())?;
     let link = Attach::new(target).function("jhash").attach(&program_of(&object, "count")?)?;
+    need(target, Capability::MissCounts)?;
+    if !link.report().attached().any(|site| site.symbol == "hash") {
+        return Err(Lack::Sites("jhash() has no copy in hash() that could be attached".to_owned()).into());
+    }
     let bloom = ObjectBuilder::default().open_memory(BLOOM)?.load()?;
     let filter = bloom.maps().find(|map| MapCore::name(map) == "filter7").ok_or("no map filter7")?;
     let before = link.missed()?;

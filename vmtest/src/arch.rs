@@ -26,6 +26,7 @@ pub(crate) struct Traits {
     /// As Debian names it.
     pub(crate) debian: &'static str,
     pub(crate) triple: &'static str,
+    pub(crate) gnu_triple: &'static str,
     /// QEMU's program, and the Debian package that has it.
     pub(crate) qemu: &'static str,
     pub(crate) qemu_package: &'static str,
@@ -47,6 +48,7 @@ const X86_64: Traits = Traits {
     machine: "x86_64",
     debian: "amd64",
     triple: "x86_64-unknown-linux-gnu",
+    gnu_triple: "x86_64-linux-gnu",
     qemu: "qemu-system-x86_64",
     qemu_package: "qemu-system-x86",
     board: &["-machine", "q35"],
@@ -68,6 +70,7 @@ const ARM64: Traits = Traits {
     machine: "aarch64",
     debian: "arm64",
     triple: "aarch64-unknown-linux-gnu",
+    gnu_triple: "aarch64-linux-gnu",
     qemu: "qemu-system-aarch64",
     qemu_package: "qemu-system-arm",
     board: &["-machine", "virt"],
@@ -101,6 +104,11 @@ impl Arch {
     /// The Rust target that guest programs are built for.
     pub fn triple(self) -> &'static str {
         self.traits().triple
+    }
+
+    /// GNU's name of the platform, which prefixes its compilers.
+    pub(crate) fn gnu_triple(self) -> &'static str {
+        self.traits().gnu_triple
     }
 
     /// Debian's name of the architecture: `amd64`, `arm64`.

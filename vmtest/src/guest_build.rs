@@ -5,18 +5,29 @@
 //! A guest program is linked statically (`+crt-static`), because the initramfs has no dynamic loader. The flag changes
 //! every crate below it, so these builds live in `<target>/guest`, apart from the ordinary ones: neither invalidates the
 //! other, and a build started from within `cargo test` does not wait for the lock its own parent holds.
+//!
+//! For another architecture than this machine's, a host rarely has all that it takes: a C compiler and static libelf and zlib
+//! for it, besides Rust's standard library. Such programs are built in a build root ([`buildroot`](crate::buildroot)), from
+//! the same sources and Cargo.lock, in `<target>/guest-ARCH/ROOT`. The root has no network and no registry: cargo finds the
+//! dependencies vendored beside its output, by the host's `cargo vendor`, which knows how to reach the registry.
 
 use std::{
     env,
-    ffi::OsString,
-    io,
-    path::PathBuf,
-    process::{Command, Stdio},
+    ffi::{OsStr, OsString},
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
 };
 
 use serde::Deserialize;
 
-use crate::arch::Arch;
+use crate::{
+    arch::Arch,
+    buildroot::{self, BuildRoot, BuildRootError, MOUNT_POINTS},
+};
+
+/// What links a static program that is always at the same address.
+const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static";
 
 /// Why a guest program could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +55,18 @@ pub enum BuildError {
         /// What it said.
         output: String,
     },
+    /// There is no build root for the architecture.
+    #[error(transparent)]
+    BuildRoot(#[from] BuildRootError),
+    /// A folder of the build could not be made ready.
+    #[error("{path}: {error}", path = path.display())]
+    Prepare {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
     /// `cargo metadata` said something else than expected.
     #[error("cannot understand what `cargo metadata` says: {0}")]
     Metadata(#[source] serde_json::Error),
@@ -62,32 +85,23 @@ pub fn build_guest(package: &str, bin: &str, profile: &str) -> Result<PathBuf, B
     build_guest_for(arch, package, bin, profile)
 }
 
-/// [`build_guest`] for a given architecture. For another than this machine's, cargo needs the target's standard library
-/// and a linker for it.
+/// [`build_guest`] for a given architecture. For another than this machine's, it is built in the build root `guest-ARCH`, which
+/// is made if it is not in the cache yet.
 ///
 /// # Errors
-/// As [`build_guest`].
+/// As [`build_guest`], and if there is no build root for the architecture.
 pub fn build_guest_for(arch: Arch, package: &str, bin: &str, profile: &str) -> Result<PathBuf, BuildError> {
-    let target = target_directory()?.join("guest");
+    let metadata = metadata()?;
     let triple = arch.triple();
-    let target_argument = target.to_string_lossy().into_owned();
-    cargo(
-        &[
-            "build",
-            "--quiet",
-            "--package",
-            package,
-            "--bin",
-            bin,
-            "--profile",
-            profile,
-            "--target",
-            triple,
-            "--target-dir",
-            &target_argument,
-        ],
-        true,
-    )?;
+    let build = ["build", "--quiet", "--package", package, "--bin", bin, "--profile", profile, "--target", triple];
+    let target = if Arch::host() == Some(arch) {
+        let target = metadata.target_directory.join("guest");
+        let target_argument = target.to_string_lossy().into_owned();
+        cargo(&[&build[..], &["--target-dir", &target_argument]].concat(), true)?;
+        target
+    } else {
+        build_in_root(arch, &metadata, &build)?
+    };
     // The profile `dev` (and `test`, which builds upon it) has this one irregular directory name.
     let directory = if matches!(profile, "dev" | "test") { "debug" } else { profile };
     let program = target.join(triple).join(directory).join(bin);
@@ -97,15 +111,79 @@ pub fn build_guest_for(arch: Arch, package: &str, bin: &str, profile: &str) -> R
     Ok(program)
 }
 
-/// The workspace's target directory, whatever set it.
-fn target_directory() -> Result<PathBuf, BuildError> {
-    #[derive(Deserialize)]
-    struct Metadata {
-        target_directory: PathBuf,
+/// Builds in the architecture's build root, and returns the target directory: one for each root, as cargo cannot know that
+/// C libraries changed.
+fn build_in_root(arch: Arch, metadata: &Metadata, build: &[&str]) -> Result<PathBuf, BuildError> {
+    let row = buildroot::workspace_rows()?.row(&format!("guest-{arch}"))?;
+    let root = BuildRoot::get(row, false, |line| eprintln!("{line}"))?;
+    let workspace = metadata.workspace_root.as_path();
+    let target = metadata.target_directory.join(format!("guest-{arch}")).join(root.key());
+    let prepare = |path: &Path| {
+        let path = path.to_owned();
+        move |error| BuildError::Prepare { path, error }
+    };
+    fs::create_dir_all(&target).map_err(prepare(&target))?;
+    vendor(workspace, &target)?;
+
+    let [workspace_inside, target_inside] = MOUNT_POINTS;
+    let triple = arch.triple();
+    let gnu = arch.gnu_triple();
+    let (lower, upper) = (triple.replace('-', "_"), triple.replace('-', "_").to_uppercase());
+    let flags = format!("{} {STATIC}", env::var("RUSTFLAGS").unwrap_or_default());
+    let environment = [
+        ("HOME", target_inside.to_owned()),
+        ("CARGO_HOME", format!("{target_inside}/cargo")),
+        ("CARGO_TARGET_DIR", target_inside.to_owned()),
+        ("RUSTFLAGS", flags.trim_start().to_owned()),
+        (&format!("CARGO_TARGET_{upper}_LINKER"), format!("{gnu}-gcc")),
+        (&format!("CC_{lower}"), format!("{gnu}-gcc")),
+        (&format!("AR_{lower}"), format!("{gnu}-ar")),
+    ]
+    .map(|(name, value)| (name.to_owned(), value));
+    let vendored = format!("source.vendored.directory=\"{target_inside}/{VENDOR}\"");
+    let manifest = format!("{workspace_inside}/Cargo.toml");
+    let mut program = vec!["cargo"];
+    program.extend_from_slice(build);
+    program.extend(["--locked", "--offline", "--manifest-path", &manifest]);
+    program.extend(["--config", "source.crates-io.replace-with=\"vendored\"", "--config", &vendored]);
+    let words: Vec<&OsStr> = program.iter().map(OsStr::new).collect();
+    let mut command = root.command([workspace, &target], &environment, &words);
+    let output = command.output().map_err(|error| BuildError::Start { program: "unshare".into(), error })?;
+    check(&output, &program)?;
+    Ok(target)
+}
+
+/// Where dependencies are put, in the target directory.
+const VENDOR: &str = "vendor";
+
+/// Puts the dependencies of Cargo.lock into the target directory, unless they are there.
+fn vendor(workspace: &Path, target: &Path) -> Result<(), BuildError> {
+    let prepare = |path: PathBuf| move |error| BuildError::Prepare { path, error };
+    let lock_path = target.join("vendor.lock");
+    let lock = fs::File::create(&lock_path).map_err(prepare(lock_path.clone()))?;
+    lock.lock().map_err(prepare(lock_path))?;
+    let wanted_path = workspace.join("Cargo.lock");
+    let wanted = fs::read(&wanted_path).map_err(prepare(wanted_path))?;
+    let done = target.join("vendor.done");
+    if fs::read(&done).is_ok_and(|vendored| vendored == wanted) {
+        return Ok(());
     }
+    let directory = target.join(VENDOR).to_string_lossy().into_owned();
+    cargo(&["vendor", "--locked", "--versioned-dirs", "--quiet", &directory], false)?;
+    fs::write(&done, wanted).map_err(prepare(done))
+}
+
+/// What `cargo metadata` says of the workspace.
+#[derive(Deserialize)]
+struct Metadata {
+    /// Whatever set it.
+    target_directory: PathBuf,
+    workspace_root: PathBuf,
+}
+
+fn metadata() -> Result<Metadata, BuildError> {
     let output = cargo(&["metadata", "--no-deps", "--format-version", "1"], false)?;
-    let metadata: Metadata = serde_json::from_slice(&output).map_err(BuildError::Metadata)?;
-    Ok(metadata.target_directory)
+    serde_json::from_slice(&output).map_err(BuildError::Metadata)
 }
 
 /// Runs cargo in the package's directory and returns its standard output.
@@ -120,20 +198,25 @@ fn cargo(arguments: &[&str], is_static: bool) -> Result<Vec<u8>, BuildError> {
         command.current_dir(package);
     }
     if is_static {
-        let mut flags = env::var("RUSTFLAGS").unwrap_or_default();
-        flags.push_str(" -C target-feature=+crt-static -C relocation-model=static");
+        let flags = format!("{} {STATIC}", env::var("RUSTFLAGS").unwrap_or_default());
         // Set by cargo for what it runs, it would win over RUSTFLAGS.
         command.env("RUSTFLAGS", flags.trim_start()).env_remove("CARGO_ENCODED_RUSTFLAGS");
     }
     let output = command.output().map_err(|error| BuildError::Start { program: program.clone(), error })?;
-    if !output.status.success() {
-        return Err(BuildError::Failed {
-            status: output.status.to_string(),
-            arguments: arguments.join(" "),
-            output: String::from_utf8_lossy(&output.stderr).trim_end().to_owned(),
-        });
-    }
+    check(&output, arguments)?;
     Ok(output.stdout)
+}
+
+/// Cargo's words, if it failed.
+fn check(output: &Output, arguments: &[&str]) -> Result<(), BuildError> {
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(BuildError::Failed {
+        status: output.status.to_string(),
+        arguments: arguments.join(" "),
+        output: String::from_utf8_lossy(&output.stderr).trim_end().to_owned(),
+    })
 }
 
 #[cfg(test)]

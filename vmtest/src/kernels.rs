@@ -97,15 +97,30 @@ pub fn cache_directory() -> Option<PathBuf> {
 /// # Errors
 /// If it cannot be read or has an error in it.
 pub fn workspace_matrix() -> Result<Matrix, MatrixError> {
+    Matrix::read(&workspace_file("matrix.toml"))
+}
+
+/// A file in the folder `kernels` of the workspace that this program was built in; it need not exist.
+pub(crate) fn workspace_file(name: &str) -> PathBuf {
     let package = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     let mut directory = package.as_path();
     loop {
-        let path = directory.join("kernels").join("matrix.toml");
+        let path = directory.join("kernels").join(name);
         match directory.parent() {
             Some(parent) if !path.is_file() => directory = parent,
-            _ => return Matrix::read(&path),
+            _ => return path,
         }
     }
+}
+
+/// The line of a sources.list(5) for a suite of the host's Debian mirror.
+pub(crate) fn source_line(suite: &str) -> Result<String, GetError> {
+    Ok(apt::source_line(&get::mirror()?, suite))
+}
+
+/// How the host's apt reaches servers: its `Acquire` settings.
+pub(crate) fn acquire_settings() -> Result<Vec<String>, GetError> {
+    Ok(apt::acquire_settings(&apt::dump()?))
 }
 
 /// A row's name as one path component, or none if it could lead elsewhere.

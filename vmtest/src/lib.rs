@@ -48,6 +48,8 @@ mod accel;
 #[cfg(feature = "host")]
 mod arch;
 #[cfg(feature = "host")]
+pub mod buildroot;
+#[cfg(feature = "host")]
 mod child;
 #[cfg(feature = "host")]
 mod console;

@@ -2,6 +2,7 @@
 //! arm64 instructions, decoded by yaxpeax-arm. Hints (`nop`, `bti`, pointer authentication) are told apart by their
 //! encodings: Arm Architecture Reference Manual, C4.1.66 "Branches, Exception Generating and System instructions".
 
+use super::result::Result;
 use super::{Effect, Flow, RegisterSet};
 use crate::image::Image;
 use siteseer_sites::Unprobeable;
@@ -141,6 +142,55 @@ fn effect(word: u32) -> Option<(RegisterSet, bool)> {
         }
     }
     Some((writes, stores))
+}
+
+/// What an instruction has to do with `x0`.
+pub(super) fn result_at(image: &Image<'_>, address: u64) -> Result {
+    use Opcode as O;
+    let Some(word) = word_at(image, address) else { return Result::Over };
+    let Some(instruction) = decode_word(word) else { return Result::Over };
+    let is_result = |operand: &Operand| match *operand {
+        Operand::Register(_, register) | Operand::RegisterOrSP(_, register) => register == 0,
+        Operand::RegShift(_, _, _, register) => register == 0,
+        Operand::RegPreIndex(base, ..) | Operand::RegPostIndex(base, _) => base == 0,
+        Operand::RegPostIndexReg(base, offset) => base == 0 || offset == 0,
+        Operand::RegRegOffset(base, offset, ..) => base == 0 || offset == 0,
+        _ => false,
+    };
+    // Branches on the register's value read it, whichever way they go.
+    if matches!(instruction.opcode, O::CBZ | O::CBNZ | O::TBZ | O::TBNZ) {
+        return if instruction.operands.iter().any(is_result) { Result::Read } else { Result::Over };
+    }
+    if let Flow::Jump(target) = flow(word, address) {
+        return Result::Untouched(target);
+    }
+    let Some((writes, stores)) = effect(word) else { return Result::Over };
+    // `movk` keeps part of what it writes to, and may begin a constant.
+    if instruction.opcode == O::MOVK && writes.contains(0) {
+        return Result::Over;
+    }
+    // What is stored, and what is compared, is read; of others the first operands are written.
+    let results = match instruction.opcode {
+        _ if stores => 0,
+        O::CCMP | O::CCMN => 0,
+        O::LDP | O::LDPSW | O::LDNP => 2,
+        _ => 1,
+    };
+    if instruction.operands.iter().skip(results).any(is_result) {
+        // `eor x1, x0, x0` and the like make a value of nothing.
+        let sources = instruction.operands.iter().skip(results).filter(|operand| is_result(operand)).count();
+        return if sources > 1 { Result::Over } else { Result::Read };
+    }
+    if writes.contains(0) { Result::Over } else { Result::Untouched(address.wrapping_add(4)) }
+}
+
+/// Whom the `bl` before an address calls.
+pub(super) fn call_target(image: &Image<'_>, returns_to: u64) -> Option<u64> {
+    let address = returns_to.checked_sub(4)?;
+    match flow(word_at(image, address)?, address) {
+        Flow::Call(target) => Some(target),
+        _ => None,
+    }
 }
 
 /// arch/arm64/kernel/probes/kprobes.c `arch_prepare_kprobe`, decode-insn.c `arm_kprobe_decode_insn`.

@@ -20,6 +20,7 @@
 
 mod arm64;
 mod noreturn;
+mod result;
 mod x86;
 
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod tests;
 use crate::image::Image;
 use crate::tables::within;
 pub(crate) use noreturn::is_noreturn;
+pub(crate) use result::{call_target, uses_result};
 use siteseer_sites::machine::Register;
 use siteseer_sites::{Machine, Unprobeable};
 use std::cell::OnceCell;

@@ -551,3 +551,92 @@ proptest! {
         ask(Machine::X86_64, &code, from, &body);
     }
 }
+
+/// Whether code behind a call reads what the call returned.
+fn uses_result_of(machine: Machine, text: &[u8]) -> bool {
+    let bytes = TestImage::kernel(machine, text).build();
+    uses_result(&Image::parse(&bytes).expect("a kernel"), TEXT)
+}
+
+#[test]
+fn x86_reads_of_a_result() {
+    let read: [&[u8]; 9] = [
+        &[0x85, 0xc0],                                     // test %eax,%eax
+        &[0x89, 0xc3],                                     // mov %eax,%ebx
+        &[0x88, 0x03, 0xc3, 0x88, 0x03],                   // mov %al,(%rbx)
+        &[0x48, 0x98],                                     // cltq
+        &[0x0f, 0xb6, 0xc0],                               // movzbl %al,%eax
+        &[0x48, 0x8b, 0x00],                               // mov (%rax),%rax
+        &[0x01, 0xc3],                                     // add %eax,%ebx
+        &[0x0f, 0x1f, 0x40, 0x00, 0x89, 0xfb, 0x85, 0xc0], // nopl 0(%rax); mov %edi,%ebx; test %eax,%eax
+        &[0xeb, 0x02, 0x31, 0xc0, 0x85, 0xc0],             // jmp over; xor %eax,%eax; test %eax,%eax
+    ];
+    for text in read {
+        assert!(uses_result_of(Machine::X86_64, text), "{text:x?}");
+    }
+    // Each is followed by `test %eax,%eax`, which then tests something else, or may.
+    let over: [&[u8]; 11] = [
+        &[0x31, 0xc0],                   // xor %eax,%eax
+        &[0x19, 0xc0],                   // sbb %eax,%eax
+        &[0x83, 0xc8, 0xff],             // or $-1,%eax
+        &[0x83, 0xe0, 0x00],             // and $0,%eax
+        &[0x29, 0xc0],                   // sub %eax,%eax
+        &[0xb0, 0x01],                   // mov $1,%al
+        &[0x50],                         // push %rax
+        &[0x93],                         // xchg %eax,%ebx
+        &[0x74, 0x00],                   // je
+        &[0xe8, 0x00, 0x00, 0x00, 0x00], // call
+        &[0x0f, 0x94, 0xc0],             // sete %al
+    ];
+    for text in over {
+        assert!(!uses_result_of(Machine::X86_64, &[text, &[0x85, 0xc0]].concat()), "{text:x?}");
+    }
+    assert!(!uses_result_of(Machine::X86_64, &[0xeb, 0xfe]), "a loop ends the search");
+    assert!(!uses_result_of(Machine::X86_64, &[0x90, 0x06]), "and so does what is no instruction");
+}
+
+#[test]
+fn arm64_reads_of_a_result() {
+    let uses = |words: &[u32]| {
+        uses_result_of(Machine::Aarch64, &words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>())
+    };
+    const CMP: u32 = 0x7100_001f;
+    let read: [&[u32]; 8] = [
+        &[CMP],
+        &[0x3400_0040],                   // cbz w0
+        &[0xaa00_03f3],                   // mov x19, x0
+        &[0xf900_07e0],                   // str x0, [sp, #8]
+        &[0xf940_0000],                   // ldr x0, [x0]
+        &[0x9340_7c00],                   // sxtw x0, w0
+        &[0xd503_201f, 0xaa13_03e1, CMP], // nop; mov x1, x19
+        &[0x1400_0002, 0xaa13_03e0, CMP], // b over; mov x0, x19
+    ];
+    for words in read {
+        assert!(uses(words), "{words:x?}");
+    }
+    let over: [u32; 7] = [
+        0xaa13_03e0, // mov x0, x19
+        0x5280_0020, // mov w0, #1
+        0xf280_0020, // movk x0, #1
+        0xca00_0001, // eor x1, x0, x0
+        0x9400_0010, // bl
+        0x3500_0053, // cbnz w19
+        0xd65f_03c0, // ret
+    ];
+    for word in over {
+        assert!(!uses(&[word, CMP]), "{word:x}");
+    }
+}
+
+#[test]
+fn calls_are_known_by_where_they_return() {
+    let x86 = [0x90, 0xe8, 0x0a, 0x00, 0x00, 0x00, 0xff, 0xd0];
+    let bytes = TestImage::kernel(Machine::X86_64, &x86).build();
+    let image = Image::parse(&bytes).expect("a kernel");
+    assert_eq!(call_target(&image, TEXT + 6), Some(TEXT + 16));
+    assert_eq!((call_target(&image, TEXT + 8), call_target(&image, TEXT + 2)), (None, None));
+    let arm64: Vec<u8> = [0x9400_0004u32, 0xd63f_0000].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let bytes = TestImage::kernel(Machine::Aarch64, &arm64).build();
+    let image = Image::parse(&bytes).expect("a kernel");
+    assert_eq!((call_target(&image, TEXT + 4), call_target(&image, TEXT + 8)), (Some(TEXT + 16), None));
+}

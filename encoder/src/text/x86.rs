@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! x86-64 instructions, decoded by iced-x86.
 
+use super::result::Result;
 use super::{Effect, Flow, RegisterSet};
 use crate::image::Image;
 use iced_x86::{
@@ -75,6 +76,55 @@ impl Effects {
         let straight = instruction.flow_control() == FlowControl::Next;
         Some(Effect { next: instruction.next_ip(), writes, stores, plain: is_plain(&instruction), straight })
     }
+}
+
+impl Effects {
+    /// What an instruction has to do with `rax`.
+    pub(super) fn result_at(&mut self, image: &Image<'_>, address: u64) -> Result {
+        let Some(instruction) = instruction_at(image, address) else { return Result::Over };
+        match instruction.flow_control() {
+            FlowControl::Next => {}
+            FlowControl::UnconditionalBranch if instruction.is_jmp_short_or_near() => {
+                return Result::Untouched(instruction.near_branch_target());
+            }
+            _ => return Result::Over,
+        }
+        // A no-op of many bytes has an address, of `rax` mostly.
+        if instruction.mnemonic() == Mnemonic::Nop {
+            return Result::Untouched(instruction.next_ip());
+        }
+        let is_rax = |register: Register| register.full_register() == Register::RAX;
+        if !self.factory.info(&instruction).used_registers().iter().any(|used| is_rax(used.register())) {
+            return Result::Untouched(instruction.next_ip());
+        }
+        let registers = |first: u32| {
+            (first..instruction.op_count())
+                .filter(|&n| instruction.op_kind(n) == OpKind::Register)
+                .any(|n| is_rax(instruction.op_register(n)))
+        };
+        let in_address = is_rax(instruction.memory_base()) || is_rax(instruction.memory_index());
+        use Mnemonic as M;
+        let is_read = match instruction.mnemonic() {
+            M::Test | M::Cmp | M::Bt => registers(0) || in_address,
+            M::Mov | M::Movzx | M::Movsx | M::Movsxd | M::Lea => registers(1) || in_address,
+            M::Cdqe | M::Cwde | M::Cdq | M::Cqo => true,
+            // A source that is not the destination too: `sbb %eax, %eax` and the like make a value of nothing.
+            M::Add | M::Sub | M::And | M::Or | M::Xor | M::Imul => {
+                let to_itself = instruction.op0_kind() == OpKind::Register && is_rax(instruction.op0_register());
+                !to_itself && (registers(1) || in_address)
+            }
+            _ => false,
+        };
+        if is_read { Result::Read } else { Result::Over }
+    }
+}
+
+/// Whom the `call` before an address calls.
+pub(super) fn call_target(image: &Image<'_>, returns_to: u64) -> Option<u64> {
+    const CALL: u8 = 0xe8;
+    let bytes = image.bytes(returns_to.checked_sub(5)?..returns_to)?;
+    let [CALL, distance @ ..] = *bytes.first_chunk::<5>()? else { return None };
+    Some(returns_to.wrapping_add_signed(i32::from_le_bytes(distance).into()))
 }
 
 /// The instruction at an address; `None` if there is none.

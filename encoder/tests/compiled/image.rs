@@ -93,20 +93,45 @@ impl Build {
     }
 }
 
+/// Compiles a source for arm64 by clang, as a module: a relocatable file with BTF over the kernel's. Gives the file and that
+/// BTF.
+pub(crate) fn arm64_module(clang: &str, flags: &[&str], source: &str) -> (Vec<u8>, Vec<u8>) {
+    let dir = tempfile::tempdir().expect("a directory for the image");
+    let path = |name: &str| dir.path().join(name);
+    let mut kernel = SplitBtf::standalone();
+    kernel.int("long int", 8, 64, IntEncoding::SIGNED);
+    let kernel = kernel.to_bytes();
+    let base = siteseer_sites::btf::Btf::parse(&kernel).expect("the BTF is read");
+    std::fs::write(path("btf.bin"), SplitBtf::new(&base).to_bytes()).expect("the BTF is written");
+    let embedded = format!(
+        "__asm__(\".pushsection .BTF,\\\"a\\\"\\n.incbin \\\"{}\\\"\\n.popsection\");\n#define TRUTH(a, b) __asm__ volatile(\"\" :: \"r\"(a), \"r\"(b) : \"memory\")\n{source}",
+        path("btf.bin").display()
+    );
+    std::fs::write(path("a.c"), embedded).expect("the source is written");
+    let mut command = Command::new(clang);
+    command.args([
+        "-target",
+        "aarch64-linux-gnu",
+        "-g",
+        "-ffreestanding",
+        "-fno-pic",
+        "-fno-asynchronous-unwind-tables",
+    ]);
+    run(command.args(flags).arg("-c").arg(path("a.c")).arg("-o").arg(path("a.o")));
+    (std::fs::read(path("a.o")).expect("the image is read"), kernel)
+}
+
 fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// A clang, if the machine has one.
-#[cfg(target_arch = "x86_64")]
 pub(crate) fn clang() -> Option<String> {
-    let names =
-        ["clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang-14"];
-    names
-        .iter()
+    let numbered = (14..=30).rev().map(|version| format!("clang-{version}"));
+    std::iter::once("clang".to_owned())
+        .chain(numbered)
         .find(|name| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success()))
-        .map(|name| (*name).to_owned())
 }
 
 /// One copy of a body, as its first statement recorded it.
@@ -144,6 +169,12 @@ pub(crate) fn section(image: &[u8], name: &str) -> Range<usize> {
 pub(crate) fn symbols(image: &[u8]) -> Vec<(String, u64)> {
     let file = object::File::parse(image).expect("an ELF file");
     file.symbols().map(|symbol| (symbol.name().unwrap_or_default().to_owned(), symbol.address())).collect()
+}
+
+/// Whether an operand is a register that calls may change: one that arguments are passed in, among others.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn is_volatile(operand: &str) -> bool {
+    matches!(wide_name(operand).as_str(), "rax" | "rcx" | "rdx" | "rsi" | "rdi" | "r8" | "r9" | "r10" | "r11")
 }
 
 /// The full register of which an operand names a part: `%edi` is of `rdi`.

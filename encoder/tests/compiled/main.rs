@@ -6,6 +6,7 @@
 //! must agree.
 
 mod image;
+mod signatures;
 
 use image::{Build, Record};
 use siteseer_encoder::{Census, Options, encode};

@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn places_by_symbols_that_are_unique() {
-        let symbols = Symbols::parse("1000 T _stext\n1100 t foo\n1200 t foo\n1300 t bar\n".to_owned());
+        let symbols = Symbols::parse("1000 T _stext\n1100 t foo\n1200 t foo\n1300 t bar\n");
         let by = |symbol, offset, address| by_symbol(&Place { symbol, offset, address }, &symbols, Some(0x1000));
         assert_eq!(by("bar", 4, 0x1304), Some(("bar", 4)));
         assert_eq!(by("foo", 4, 0x1204), Some(("_stext", 0x204)));

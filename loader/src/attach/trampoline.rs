@@ -115,8 +115,8 @@ impl Loader<'_> {
 
 /// The last line of a verifier's log that is about the program or its target.
 fn last_line(log: &str) -> Option<String> {
-    let lines = log.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.filter(|line| !line.starts_with("processed ")).next_back().map(str::to_owned)
+    let mut lines = log.lines().map(str::trim);
+    lines.rfind(|line| !line.is_empty() && !line.starts_with("processed ")).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Plans of made-up functions on made-up kernels.
 
+mod fentry;
+
 use super::*;
 use crate::function::{DataSite, Holder, Sources};
 use crate::insn::{Insn, Width};
@@ -8,8 +10,8 @@ use crate::kernel::{BuildId, Privileges};
 use crate::symbols::{Ftrace, Symbols, parse_blacklist};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, IntEncoding, Kind, Linkage, SplitBtf, TypeId};
-use siteseer_sites::location::{Argument, Located, Location};
-use siteseer_sites::site::Unprobeable;
+use siteseer_sites::location::{Argument, Located, Location, Missing};
+use siteseer_sites::site::{Marks, Unprobeable};
 
 /// Link-time address of the image, and how far it is displaced.
 const LINK: u64 = 0xffff_ffff_8100_0000;
@@ -78,6 +80,7 @@ fn kernel() -> Kernel {
         tracing_multi: false,
         kprobe_session: None,
         kretprobe: None,
+        private_stack: false,
         privileges: Privileges { bpf: true, perfmon: true, sys_admin: true },
     }
 }
@@ -122,6 +125,16 @@ fn join_plain(
     outlines: &[(u64, Option<Unprobeable>)],
     plain: &[TypeId],
 ) -> Function {
+    join_named(world, "foo", data, outlines, plain)
+}
+
+fn join_named(
+    world: &World,
+    name: &str,
+    data: Vec<DataSite>,
+    outlines: &[(u64, Option<Unprobeable>)],
+    plain: &[TypeId],
+) -> Function {
     let base = Btf::parse(&EMPTY_BTF).unwrap();
     let btf = Btf::parse_split(&world.btf, &base).unwrap();
     let symbols = symbols();
@@ -133,7 +146,7 @@ fn join_plain(
         displacement: DISPLACEMENT,
         outlines,
     };
-    Function::join("foo", data, plain, sources).unwrap()
+    Function::join(name, data, plain, sources).unwrap()
 }
 
 /// A program that loads these slots.

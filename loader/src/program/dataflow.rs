@@ -11,6 +11,7 @@
 //! function, and when it is stored anywhere but in the function's own frame.
 
 use super::liveness::{Liveness, call_target, jump_target};
+use super::validate::validate;
 use super::value::{State, Value};
 use super::{UserProgram, Uses};
 use crate::helper::{self, Treatment};
@@ -41,6 +42,7 @@ pub(super) fn analyse(program: &UserProgram) -> Result<Uses, Refusal> {
         calls: BTreeSet::new(),
         helpers: BTreeSet::new(),
         kfuncs: BTreeSet::new(),
+        has_callbacks: program.insns.iter().any(|insn| insn.is_subprogram_address()),
         escaped: false,
         steps: 0,
         uses: Uses::default(),
@@ -57,51 +59,6 @@ pub(super) fn analyse(program: &UserProgram) -> Result<Uses, Refusal> {
     Ok(analysis.finish())
 }
 
-/// Checks what all else relies on: registers exist, immediates are whole, jumps and calls land on instructions. Gives
-/// the instructions that are jumped to.
-fn validate(program: &UserProgram) -> Result<BTreeSet<usize>, Refusal> {
-    let insns = &program.insns;
-    let malformed = |insn, what| Err(Refusal::Malformed { insn, what });
-    let mut halves = BTreeSet::new();
-    let mut at = 0;
-    while let Some(insn) = insns.get(at) {
-        if insn.dst() > 10 || (insn.src() > 10 && !insn.is_load64()) {
-            return malformed(at, "there is no such register");
-        }
-        if insn.is_load64() {
-            if insns.get(at + 1).is_none_or(|half| half.code != 0) {
-                return malformed(at, "the second half of a 64-bit immediate is missing");
-            }
-            halves.insert(at + 1);
-            at += 1;
-        }
-        at += 1;
-    }
-    if insns.is_empty() {
-        return malformed(0, "the program is empty");
-    }
-    let mut leaders = BTreeSet::new();
-    for (at, &insn) in insns.iter().enumerate().filter(|(at, _)| !halves.contains(at)) {
-        let lands = |target: Option<usize>| target.filter(|t| *t < insns.len() && !halves.contains(t));
-        if insn.is_indirect_jump() {
-            return malformed(at, "jumps to a computed place, which is not supported");
-        }
-        if insn.is_jump() {
-            match lands(jump_target(at, insn)) {
-                Some(target) => leaders.insert(target),
-                None => return malformed(at, "jumps out of the program"),
-            };
-        }
-        if (insn.is_subprogram_call() || insn.is_subprogram_address()) && lands(call_target(at, insn)).is_none() {
-            return malformed(at, "refers to a function outside of the program");
-        }
-        if insn.is_call() && insn.helper().is_none() && !insn.is_subprogram_call() && !insn.is_kfunc_call() {
-            return malformed(at, "calls a computed place, which is not supported");
-        }
-    }
-    Ok(leaders)
-}
-
 struct Analysis<'p> {
     program: &'p UserProgram,
     leaders: BTreeSet<usize>,
@@ -115,6 +72,8 @@ struct Analysis<'p> {
     calls: BTreeSet<(usize, usize)>,
     helpers: BTreeSet<(usize, u32)>,
     kfuncs: BTreeSet<(usize, i32)>,
+    /// Whether the address of a function is taken anywhere.
+    has_callbacks: bool,
     escaped: bool,
     steps: u32,
     uses: Uses,
@@ -445,7 +404,9 @@ impl Analysis<'_> {
             self.note_depth(function, offset);
         }
         let sees_frame = arguments.iter().any(|argument| !argument.stack.is_none());
-        let runs_code = insn.helper().is_none_or(helper::runs_callback);
+        // A kernel function can run only what it was given the address of.
+        let runs_code =
+            if insn.is_kfunc_call() { self.has_callbacks } else { insn.helper().is_none_or(helper::runs_callback) };
         if sees_frame && runs_code && state.frame_holds_context() {
             self.escape();
         }

@@ -402,3 +402,38 @@ fn what_needs_a_trusted_pointer_is_noted() {
     assert!(with(&[Insn::call(156)]));
     assert!(with(&[Insn::call_kfunc(77)]));
 }
+
+#[test]
+fn a_kernel_function_that_sees_the_frame_runs_no_code_of_the_program_unless_it_has_callbacks() {
+    // An open-coded iterator in the frame, beside the spilled context.
+    let iterator = [spill(-8, 1), Insn::mov(1, 10), Insn::alu_imm(Alu::Add, 1, -16), Insn::mov_imm(2, 0)];
+    let mut insns: Vec<Insn> = iterator.to_vec();
+    insns.extend([Insn::mov_imm(3, 9), Insn::mov_imm(4, 0), Insn::mov_imm(5, 0), Insn::call_kfunc(77)]);
+    insns.extend([read(6, 10, -8), read(7, 6, 8)]);
+    assert_eq!(slots(&uses(with_end(insns.clone()))), [1]);
+    // The same where a function's address is taken: the kernel function may have got it.
+    let mut with_callback = Insn::load64(2, pseudo::FUNC, insns.len() as u64 + 3).to_vec();
+    with_callback.extend(insns);
+    with_callback.extend(end());
+    with_callback.extend(end());
+    assert!(uses(with_callback).slots.is_all());
+}
+
+#[test]
+fn arguments_on_the_stack_are_refused_by_name() {
+    for insn in [Insn::store(Width::D, 11, -8, 1), Insn::load(Width::D, 1, 11, 8)] {
+        match refusal(with_end([insn])) {
+            Refusal::Malformed { insn: 0, what } => assert!(what.contains("on the stack"), "{what}"),
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn may_goto_and_long_jumps_are_followed() {
+    // may_goto +1 over a read; gotol +1 over another.
+    let may_goto = Insn::new(class::JMP | 0xe0, 0, 0, 1, 0);
+    let long = Insn::new(class::JMP32, 0, 0, 0, 1);
+    let uses = uses(with_end([may_goto, read(2, 1, 0), long, read(2, 1, 8), read(2, 1, 16)]));
+    assert_eq!(slots(&uses), [0, 2]);
+}

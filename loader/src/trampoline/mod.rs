@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Trampolines: generated BPF code that makes a kprobe look like fentry.
+//! Trampolines: generated BPF code that makes any probe look like fentry or fexit.
 //!
 //! # The idea
-//! The user's program is written for fentry: its context is an array of 8-byte slots, one per argument. At an inline
-//! site there is no such array. There are registers, and debug information that says which of them holds what. So
-//! for each location prototype a main program is generated that gathers the arguments into an array on its stack and
-//! calls the user's program, now an ordinary static subprogram, with a pointer to it. Nothing is interpreted at run
-//! time: an argument in a register costs two instructions.
+//! The user's program is written for fentry: its context is an array of 8-byte slots, one per argument; for fexit with
+//! one more, the return value. At an inline site there is no such array. There are registers, and debug information
+//! that says which of them holds what. So for each location prototype a main program is generated that gathers the
+//! arguments into an array on its stack and calls the user's program, now an ordinary static subprogram, with a
+//! pointer to it. Nothing is interpreted at run time: an argument in a register costs two instructions.
 //!
 //! ```text
 //!     stack of the trampoline                            what the user's program sees
@@ -18,6 +18,24 @@
 //!                         the probe's address            ctx[-2]
 //!                         scratch
 //! ```
+//!
+//! # What runs it
+//! | [`Probe`] | program type | where the values come from |
+//! |---|---|---|
+//! | `Kprobe`, `KprobeMulti` | KPROBE | registers and memory at the probe, by the location prototype |
+//! | `Fentry`, `Fexit` | TRACING | the kernel's own array: the program is left as it is |
+//! | `TracingMulti`, `TracingMultiExit` | TRACING | `bpf_get_func_arg` and `bpf_get_func_ret` |
+//! | `Kretprobe` | KPROBE | registers at the return: the return value, and no argument |
+//! | `Session` | KPROBE | registers at the entry, kept (`session`), and at the return |
+//!
+//! A tracing-multi program is verified against `int bpf_multi_func(void)` (kernel/bpf/syscall.c), whose context has
+//! neither arguments nor a return value, so that every load from it is refused, and the helpers, which look at the
+//! number of arguments that the function has, are the only way. What they give are numbers; pointers get their types
+//! as at a kprobe.
+//!
+//! A function that returns nothing has no slot for it: the verifier refuses the load under fexit
+//! (`btf_ctx_access()`), and it is refused here. `bpf_get_func_ret`, which would give what rax happens to hold,
+//! is refused as well.
 //!
 //! # What is gathered
 //! Only what the program reads ([`Uses`]). A parameter that has no location and is not read does not matter, and two
@@ -49,9 +67,22 @@
 //! `ctx[-2]` is the address of the probe, which [`crate::arch`] tells how to know. `siteseer_site` looks it up in a
 //! hash map from address to [`SiteRecord`].
 //!
+//! # Which helpers
+//! A helper that only programs of type TRACING may call is refused where a kprobe runs the program; so is one that may
+//! sleep. A stack trace is refused where it would not be the one that fentry gives: in a kprobe session, whose
+//! registers at the return do not lead to the caller on many kernels, and under tracing-multi, where the trampoline is a
+//! frame of it. A tail call leaves the trampoline, and its target finds the context that the kernel gives: only under real
+//! fentry and fexit is that the one which the program had.
+//!
 //! # Limits
-//! BPF's stack is 512 bytes for the whole path of calls, of which the array takes some. Values are little-endian.
-//! A real fentry program ([`Probe::Fentry`]) needs no trampoline; only its accessor calls are replaced.
+//! BPF's stack is 512 bytes for the whole path of calls, of which the array takes some. Where the kernel gives BPF
+//! programs private stacks (`bpf_enable_priv_stack()` in kernel/bpf/verifier.c: JIT of x86-64 since 6.13, of arm64
+//! later; types KPROBE and TRACING among others; no tail calls), a frame of 64 bytes and more has 512 bytes to itself, and only the
+//! smaller ones share: 8 of them, as deep as calls may go, are less than 512. So with
+//! [`KernelIds::private_stack`] each frame is held to the limit, and their sum is not.
+//!
+//! Values are little-endian. Real fentry and fexit need no trampoline; only the accessor calls are replaced, which
+//! extend a narrow argument there too: the kernel's array has the register as it was.
 
 mod btf;
 mod expression;
@@ -140,12 +171,12 @@ pub struct Kfunc {
 pub struct KernelIds {
     /// BTF id of the kfunc `bpf_rdonly_cast`, if there is one.
     pub rdonly_cast: Option<u32>,
-    /// The kfunc `bpf_session_is_return` (Linux 6.10).
+    /// The kfunc `bpf_session_is_return`; none before Linux 6.14, where a session's return may run without its entry.
     pub session_is_return: Option<Kfunc>,
-    /// The kfunc `bpf_session_cookie` (Linux 6.10).
+    /// The kfunc `bpf_session_cookie`, likewise.
     pub session_cookie: Option<Kfunc>,
-    /// Whether frames of kprobe programs have stacks of their own (x86-64 and arm64 with JIT since 6.13), so that the
-    /// 512 bytes are per function.
+    /// Whether large frames of kprobe programs have stacks of their own (x86-64 since 6.13, arm64 later), so that the 512
+    /// bytes are per function.
     pub private_stack: bool,
 }
 

@@ -44,7 +44,11 @@ pub(super) fn check_helpers(uses: &Uses, probe: Probe) -> Result<(), Refusal> {
             }
             Treatment::Tracing if !probe.is_tracing() => helper::ONLY_TRACING,
             Treatment::Sleeps if !probe.is_tracing() => helper::SLEEPS,
-            Treatment::Context if probe == Probe::Session && id != helper::PERF_EVENT_OUTPUT => helper::NO_STACK_TRACE,
+            Treatment::Context if id != helper::PERF_EVENT_OUTPUT => match probe {
+                Probe::Session => helper::NO_STACK_TRACE,
+                Probe::TracingMulti | Probe::TracingMultiExit => helper::DEEPER_STACK_TRACE,
+                _ => continue,
+            },
             _ => continue,
         };
         return Err(Refusal::HelperNotAllowed { helper: helper::name(id).unwrap_or("a helper"), insn, why });

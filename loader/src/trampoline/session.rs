@@ -8,14 +8,18 @@
 //! # Where
 //! One word fits in the cookie. More of them go into a hash map, whose key is the cookie's *address*. The cookie is in
 //! memory that belongs to this call of this function under this link from entry to return (the task's shadow stack,
-//! `fgraph_reserve_data()`; before 6.14 a node of the link's own, `rethook_try_get()`), so no two calls in flight share
-//! an address, whatever recurses, is preempted, or moves to another CPU.
+//! `fgraph_reserve_data()` in kernel/trace/fgraph.c), so no two calls in flight share an address, whatever recurses, is
+//! preempted, or moves to another CPU.
 //!
 //! # Why the arguments are never another call's
-//! A return handler runs only if the entry handler of the same call ran and returned 0. It returns 1 where it could
-//! not gather or save, and the kernel does for it where the program is already running on this CPU (`err = 1`). And if
-//! it returned 0, it has just written this key: an element that an earlier call left there, because its return was
-//! missed, is overwritten. So the element that a return finds is its own call's, or none.
+//! A return handler runs only if the entry handler of the same call ran and returned 0 (`fprobe_fgraph_entry()` in
+//! kernel/trace/fprobe.c). It returns 1 where it could not gather or save, and the kernel does for it where another
+//! program is running on this CPU. And if it returned 0, it has just written this key: an element that an earlier call
+//! left there, because its return was missed, is overwritten. So the element that a return finds is its own call's, or
+//! none.
+//!
+//! Linux 6.10 to 6.13 have sessions, but run the return handler of a call whose entry was missed too. Nothing tells
+//! such a return from another, and what it found could be an earlier call's. Those kernels count as without sessions.
 //!
 //! The map is a plain hash. A map that evicts (LRU) may give an element to another call while this one copies from
 //! it. What missed returns leave behind is at most one element for each address that a cookie can have; should the map

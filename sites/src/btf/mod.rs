@@ -34,5 +34,5 @@ pub use types::{Array, Enumerator, IntType, Member, Param, Type, Variable};
 pub use value::format_value;
 pub use write::SplitBtf;
 
-pub(crate) use read::CHECKPOINT_STRIDE;
+pub(crate) use read::{CHECKPOINT_STRIDE, Outline, Stored};
 pub(crate) use strings::Strings;

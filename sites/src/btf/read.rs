@@ -5,9 +5,10 @@ use super::kinds::{Kind, MAGIC, RawHeader, RawHeaderLayout, RawType, VERSION};
 use super::layout::Layout;
 use super::strings::Strings;
 use super::types::Type;
+use crate::sums::Sums;
 use std::sync::Arc;
-use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// The number of a type. 0 is void.
 pub type TypeId = u32;
@@ -110,6 +111,8 @@ struct Inner<'a> {
     first_id: TypeId,
     count: u32,
     index: Index<'a>,
+    /// Checksums, if the bytes come with them.
+    sums: Option<Arc<Sums<'a>>>,
 }
 
 /// Where in the type section each type is.
@@ -121,10 +124,32 @@ enum Index<'a> {
     Some(&'a [U32]),
 }
 
+/// What a file has beside BTF so that it need not be walked.
+pub(crate) struct Stored<'a> {
+    /// How many types there are.
+    pub(crate) count: u32,
+    /// The offset of every [`CHECKPOINT_STRIDE`]th of them.
+    pub(crate) checkpoints: &'a [U32],
+    /// Checksums of the BTF and of the checkpoints.
+    pub(crate) sums: Arc<Sums<'a>>,
+}
+
+/// What writing a file needs to know of BTF whose base need not be at hand.
+pub(crate) struct Outline {
+    /// How many types there are.
+    pub(crate) count: u32,
+    /// The offset of every [`CHECKPOINT_STRIDE`]th of them.
+    pub(crate) checkpoints: Vec<u32>,
+    /// The FUNCs: offset of the name, and number.
+    pub(crate) functions: Vec<(u32, TypeId)>,
+}
+
 /// The parts of BTF that its header names.
 struct Parts<'a> {
+    header: &'a [u8],
     types: &'a [u8],
     strings: &'a [u8],
+    layout_section: &'a [u8],
     layout: Layout<'a>,
 }
 
@@ -150,12 +175,13 @@ impl<'a> Parts<'a> {
         };
         let types = section("type", header.type_off, header.type_len)?;
         let strings = section("string", header.str_off, header.str_len)?;
-        let mut layout = Layout::default();
+        let mut layout_section = &[][..];
         if header_len >= size_of::<RawHeader>() + size_of::<RawHeaderLayout>() {
             let (more, _) = RawHeaderLayout::ref_from_prefix(after).map_err(|_| truncated())?;
-            layout = Layout::parse(section("layout", more.layout_off, more.layout_len)?);
+            layout_section = section("layout", more.layout_off, more.layout_len)?;
         }
-        Ok(Parts { types, strings, layout })
+        let header = data.get(..header_len).unwrap_or_default();
+        Ok(Parts { header, types, strings, layout_section, layout: Layout::parse(layout_section) })
     }
 }
 
@@ -208,22 +234,18 @@ impl<'a> Btf<'a> {
     }
 
     /// BTF whose types' offsets come with it, so that nothing is read until it is asked for. Wrong offsets lead to
-    /// wrong types, not outside of the data.
+    /// wrong types, not outside of the data. What is read is checked by its checksums, but for the entries of LOCSECs:
+    /// whoever reads one checks it.
     pub(crate) fn with_checkpoints(
         data: &'a [u8],
         base: Option<&Btf<'a>>,
-        count: u32,
-        checkpoints: &'a [U32],
+        stored: Stored<'a>,
     ) -> Result<Btf<'a>, BtfError> {
-        Self::open(data, base, Some((count, checkpoints)))
+        Self::open(data, base, Some(stored))
     }
 
-    fn open(
-        data: &'a [u8],
-        base: Option<&Btf<'a>>,
-        checkpoints: Option<(u32, &'a [U32])>,
-    ) -> Result<Btf<'a>, BtfError> {
-        let Parts { types, strings, layout } = Parts::parse(data)?;
+    fn open(data: &'a [u8], base: Option<&Btf<'a>>, stored: Option<Stored<'a>>) -> Result<Btf<'a>, BtfError> {
+        let Parts { header, types, strings, layout_section, layout } = Parts::parse(data)?;
         match (strings, base) {
             ([0, ..], None) | (_, Some(_)) => {}
             _ => return Err(BtfError::Strings("it does not begin with the empty string")),
@@ -242,19 +264,21 @@ impl<'a> Btf<'a> {
         let first_id = base.map_or(1, Btf::end_id);
         let before = base.map_or_else(Strings::default, |b| b.inner.strings);
         let strings = before.continued(strings).ok_or(BtfError::TooDeep)?;
-        let (index, count) = match checkpoints {
-            Some((count, offsets)) => {
-                let count = count.min((offsets.len() as u32).saturating_mul(CHECKPOINT_STRIDE));
-                (Index::Some(offsets), count)
+        let (index, count, sums) = match stored {
+            Some(Stored { count, checkpoints, sums }) => {
+                sums.touch(header);
+                sums.touch(layout_section);
+                let count = count.min((checkpoints.len() as u32).saturating_mul(CHECKPOINT_STRIDE));
+                (Index::Some(checkpoints), count, Some(sums))
             }
             None => {
                 let offsets = scan(types, &layout, first_id, strings.len())?;
                 let count = offsets.len() as u32;
-                (Index::All(offsets), count)
+                (Index::All(offsets), count, None)
             }
         };
         first_id.checked_add(count).ok_or(BtfError::TooDeep)?;
-        let inner = Inner { base: base.cloned(), types, strings, layout, first_id, count, index };
+        let inner = Inner { base: base.cloned(), types, strings, layout, first_id, count, index, sums };
         Ok(Btf { inner: Arc::new(inner) })
     }
 
@@ -302,9 +326,13 @@ impl<'a> Btf<'a> {
         let offset = match &btf.inner.index {
             Index::All(offsets) => *offsets.get(nth as usize)? as usize,
             Index::Some(checkpoints) => {
-                let mut offset = checkpoints.get((nth / CHECKPOINT_STRIDE) as usize)?.get() as usize;
+                let checkpoint = checkpoints.get((nth / CHECKPOINT_STRIDE) as usize)?;
+                btf.touch(checkpoint.as_bytes());
+                let mut offset = checkpoint.get() as usize;
                 for _ in 0..nth % CHECKPOINT_STRIDE {
-                    offset += type_len(btf.inner.types.get(offset..)?, &btf.inner.layout).ok()?.1;
+                    let rest = btf.inner.types.get(offset..)?;
+                    btf.touch(&rest[..TYPE_LEN.min(rest.len())]);
+                    offset += type_len(rest, &btf.inner.layout).ok()?.1;
                 }
                 offset
             }
@@ -316,14 +344,39 @@ impl<'a> Btf<'a> {
         let inner = &*self.inner;
         let types: &'a [u8] = inner.types;
         let rest = types.get(offset..)?;
+        self.touch(&rest[..TYPE_LEN.min(rest.len())]);
         let (raw, len) = type_len(rest, &inner.layout).ok()?;
         let tail = rest.get(TYPE_LEN..len)?;
-        Some((Type::new(id, raw, tail, inner.strings), len))
+        let ty = Type::new(id, raw, tail, inner.strings);
+        if inner.sums.is_some() {
+            if ty.kind() != Kind::Locsec {
+                self.touch(tail);
+            }
+            // A view knows of no checksums: all that it can show is checked when it is made.
+            ty.each_name_offset(|offset| {
+                self.string_bytes(offset);
+            });
+        }
+        Some((ty, len))
+    }
+
+    fn touch(&self, bytes: &[u8]) {
+        if let Some(sums) = &self.inner.sums {
+            sums.touch(bytes);
+        }
+    }
+
+    fn string_bytes(&self, offset: u32) -> Option<&'a [u8]> {
+        let bytes = self.inner.strings.bytes(offset)?;
+        if let Some(sums) = &self.inner.sums {
+            sums.touch_string(bytes);
+        }
+        Some(bytes)
     }
 
     /// The string at an offset, as a type names it.
     pub fn string(&self, offset: u32) -> Option<&'a str> {
-        self.inner.strings.get(offset)
+        std::str::from_utf8(self.string_bytes(offset)?).ok()
     }
 
     /// The layout section, for kinds that this reader does not know.
@@ -334,8 +387,17 @@ impl<'a> Btf<'a> {
     /// The first type of the kind and name among this BTF's own types, then the base's. A walk: for many names
     /// build a [`super::NameIndex`].
     pub fn find(&self, kind: Kind, name: &str) -> Option<Type<'a>> {
-        let own = self.types().find(|ty| ty.kind() == kind && ty.name() == name);
+        let own = self.named(kind, name).next();
         own.or_else(|| self.base()?.find(kind, name))
+    }
+
+    /// The types of the kind and name among this BTF's own types, in order. A walk, as [`Btf::find`] is. There are none
+    /// for the empty name.
+    pub fn named(&self, kind: Kind, name: &str) -> impl Iterator<Item = Type<'a>> + '_ {
+        // The name is looked for once, and then only offsets are compared. Usually it has one.
+        let offsets = self.inner.strings.offsets_of(name);
+        let types = if offsets.is_empty() { None } else { Some(self.types()) };
+        types.into_iter().flatten().filter(move |ty| ty.kind() == kind && offsets.contains(&ty.name_offset()))
     }
 
     /// The type behind qualifiers, type tags and typedefs. `None` for void, and for a chain without an end.
@@ -369,28 +431,23 @@ impl<'a> Btf<'a> {
         None
     }
 
-    /// The type section, and the offset of every [`CHECKPOINT_STRIDE`]th type in it.
-    pub(crate) fn checkpoints(&self) -> Vec<u32> {
-        match &self.inner.index {
-            Index::All(offsets) => offsets.iter().copied().step_by(CHECKPOINT_STRIDE as usize).collect(),
-            Index::Some(offsets) => offsets.iter().map(|o| o.get()).collect(),
-        }
-    }
-
-    /// How many own types there are.
-    pub(crate) fn count(&self) -> u32 {
-        self.inner.count
-    }
-
     /// All strings: the base's and this BTF's.
     pub(crate) fn strings(&self) -> Strings<'a> {
         self.inner.strings
     }
 
-    /// The offset of every [`CHECKPOINT_STRIDE`]th type, and the number of types, of BTF whose base is not at hand.
-    pub(crate) fn checkpoints_of(data: &[u8], first_id: TypeId) -> Result<(Vec<u32>, u32), BtfError> {
+    /// The outline of BTF whose base is not at hand.
+    pub(crate) fn outline(data: &[u8], first_id: TypeId) -> Result<Outline, BtfError> {
         let parts = Parts::parse(data)?;
         let offsets = scan(parts.types, &parts.layout, first_id, u32::MAX)?;
-        Ok((offsets.iter().copied().step_by(CHECKPOINT_STRIDE as usize).collect(), offsets.len() as u32))
+        let function = |(id, &offset): (TypeId, &u32)| {
+            let (raw, _) = RawType::read_from_prefix(parts.types.get(offset as usize..)?).ok()?;
+            (raw.kind() == Kind::Func).then(|| (raw.name.get(), id))
+        };
+        Ok(Outline {
+            count: offsets.len() as u32,
+            checkpoints: offsets.iter().copied().step_by(CHECKPOINT_STRIDE as usize).collect(),
+            functions: (first_id..).zip(&offsets).filter_map(function).collect(),
+        })
     }
 }

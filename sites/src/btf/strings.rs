@@ -52,6 +52,22 @@ impl<'a> Strings<'a> {
         None
     }
 
+    /// The offsets at which a string stands; several if it is stored twice or another ends with it. None for the empty
+    /// string.
+    pub(crate) fn offsets_of(&self, string: &str) -> Vec<u32> {
+        let mut offsets = Vec::new();
+        if string.is_empty() || string.contains('\0') {
+            return offsets;
+        }
+        let ended = [string.as_bytes(), &[0]].concat();
+        let mut first = 0;
+        for part in &self.parts {
+            offsets.extend(memchr::memmem::find_iter(part, &ended).map(|at| first + at as u32));
+            first += part.len() as u32;
+        }
+        offsets
+    }
+
     /// All sections, one after the other.
     fn concatenated(&self) -> Vec<u8> {
         self.parts.concat()
@@ -108,6 +124,10 @@ impl StringTable {
     pub(crate) fn add(&mut self, string: &str) -> u32 {
         let name = string.as_bytes().split(|b| *b == 0).next().unwrap_or_default();
         let (base, own) = (&*self.base, &self.own);
+        // Most types have no name, and every table begins with the empty string.
+        if name.is_empty() && base.bytes.first() == Some(&0) {
+            return 0;
+        }
         let hash = base.hasher.hash_one(name);
         if let Some(offset) = base.index.find(hash, |o| at(&base.bytes, *o) == name) {
             return *offset;

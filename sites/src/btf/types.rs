@@ -126,6 +126,20 @@ impl<'a> Type<'a> {
         self.raw.size_or_type.get()
     }
 
+    /// Calls with the offset of every name that the view can show: its own, its members', parameters' or enumerators'.
+    pub(super) fn each_name_offset(&self, mut with: impl FnMut(u32)) {
+        with(self.name_offset());
+        match self.kind() {
+            Kind::Struct | Kind::Union => {
+                self.records::<RawMember>(self.kind()).iter().for_each(|raw| with(raw.name.get()));
+            }
+            Kind::FuncProto => self.records::<RawParam>(self.kind()).iter().for_each(|raw| with(raw.name.get())),
+            Kind::Enum => self.records::<RawEnumerator>(self.kind()).iter().for_each(|raw| with(raw.name.get())),
+            Kind::Enum64 => self.records::<RawEnumerator64>(self.kind()).iter().for_each(|raw| with(raw.name.get())),
+            _ => {}
+        }
+    }
+
     /// The type's bytes after its first 12.
     pub fn tail(&self) -> &'a [u8] {
         self.tail

@@ -7,14 +7,15 @@
 
 use super::kinds::{
     IntEncoding, Kind, Linkage, LocsecEntry, MAGIC, MAX_VLEN, RawArray, RawEnumerator, RawEnumerator64, RawHeader,
-    RawHeaderLayout, RawMember, RawParam, RawType, VERSION,
+    RawHeaderLayout, RawMember, RawParam, RawType, RawVariable, VERSION,
 };
 use super::layout;
 use super::read::{Btf, TypeId};
 use super::strings::StringTable;
-use super::types::{Enumerator, Member};
+use super::types::{Enumerator, Member, Variable};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
+use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Split BTF over a base, being built. Owns what it needs of the base.
@@ -72,7 +73,7 @@ impl SplitBtf {
             reused_ids: Vec::new(),
             index: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
-            scratch: Vec::new(),
+            scratch: vec![0; size_of::<RawType>()],
         }
     }
 
@@ -140,9 +141,9 @@ impl SplitBtf {
     /// Adds a type of which the tail is in `scratch` unless it is there.
     fn add(&mut self, raw: RawType) -> TypeId {
         let mut bytes = std::mem::take(&mut self.scratch);
-        bytes.splice(0..0, raw.as_bytes().iter().copied());
+        bytes[..size_of::<RawType>()].copy_from_slice(raw.as_bytes());
         let id = self.intern(&bytes);
-        bytes.clear();
+        bytes.truncate(size_of::<RawType>());
         self.scratch = bytes;
         id
     }
@@ -275,6 +276,21 @@ impl SplitBtf {
     /// A function of a prototype.
     pub fn func(&mut self, name: &str, proto: TypeId, linkage: Linkage) -> TypeId {
         self.named(Kind::Func, name, false, linkage as usize, proto)
+    }
+
+    /// A global variable.
+    pub fn var(&mut self, name: &str, ty: TypeId, linkage: Linkage) -> TypeId {
+        self.tail(U32::from(linkage as u32));
+        self.named(Kind::Var, name, false, 0, ty)
+    }
+
+    /// A section of so many bytes, and its variables, sorted by offset.
+    pub fn datasec(&mut self, name: &str, size: u32, variables: &[Variable]) -> TypeId {
+        let variables = &variables[..variables.len().min(MAX_VLEN)];
+        for Variable { ty, offset, size } in variables {
+            self.tail(RawVariable { ty: (*ty).into(), offset: (*offset).into(), size: (*size).into() });
+        }
+        self.named(Kind::Datasec, name, false, variables.len(), size)
     }
 
     /// The location of a parameter of so many bytes: flags ([`super::loc_flags`]) and words.

@@ -2,11 +2,14 @@
 //! The records of `.BTF.inline.ext`, and its header. What they mean is described with the [file](super).
 
 use super::read::FileError;
+use crate::machine::Machine;
+use crate::sums::{self, BLOCK, Sums};
+use std::ops::Range;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub(super) const MAGIC: u16 = 0x5353;
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 
 /// The tables, in the order of the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +28,13 @@ pub(super) enum Table {
     Strings,
     BaseTypes,
     SplitTypes,
+    ContainerNames,
+    BaseFunctions,
+    Sums,
 }
 
 impl Table {
-    pub(super) const COUNT: usize = Table::SplitTypes as usize + 1;
+    pub(super) const COUNT: usize = Table::Sums as usize + 1;
 
     fn name(self) -> &'static str {
         match self {
@@ -45,6 +51,9 @@ impl Table {
             Table::Strings => "string",
             Table::BaseTypes => "base type",
             Table::SplitTypes => "split type",
+            Table::ContainerNames => "container name",
+            Table::BaseFunctions => "base function",
+            Table::Sums => "checksum",
         }
     }
 }
@@ -111,6 +120,16 @@ pub(super) struct Ext<'a> {
     pub(super) strings: &'a [u8],
     pub(super) base_checkpoints: &'a [U32],
     pub(super) split_checkpoints: &'a [U32],
+    /// Indices of containers, by name.
+    pub(super) container_names: &'a [U32],
+    /// FUNCs of the base, by name.
+    pub(super) base_functions: &'a [U32],
+    /// All before the tables.
+    header: &'a [u8],
+    /// The tables that the checksums are of: all but their own.
+    tables: &'a [u8],
+    /// The checksum of the header and the checksums, then those of the blocks.
+    sums: &'a [U32],
 }
 
 /// Finds the tables.
@@ -121,12 +140,14 @@ struct Tables<'a> {
 
 impl<'a> Tables<'a> {
     fn get<T: FromBytes + Immutable + KnownLayout>(&self, table: Table) -> Result<&'a [T], FileError> {
-        let Some(entry) = self.list.get(table as usize) else {
-            return Ok(&[]);
-        };
-        let (offset, len) = (entry.offset.get() as usize, entry.len.get() as usize);
-        let bytes = self.body.get(offset..offset + len).ok_or(FileError::Table(table.name()))?;
+        let bytes = self.body.get(self.range(table)?).ok_or(FileError::Table(table.name()))?;
         <[T]>::ref_from_bytes(bytes).map_err(|_| FileError::Table(table.name()))
+    }
+
+    fn range(&self, table: Table) -> Result<Range<usize>, FileError> {
+        let entry = self.list.get(table as usize).ok_or(FileError::Table(table.name()))?;
+        let (offset, len) = (entry.offset.get() as usize, entry.len.get() as usize);
+        Ok(offset..offset + len)
     }
 }
 
@@ -149,6 +170,11 @@ impl<'a> Ext<'a> {
         let list = list.ok_or_else(|| header_error("its tables are truncated"))?;
         let body = data.get(header_len..).ok_or_else(|| header_error("it is truncated"))?;
         let t = Tables { list, body };
+        // The checksums come last: what is before them they are of.
+        let sums = t.range(Table::Sums)?;
+        if sums.end.next_multiple_of(4) != body.len() {
+            return Err(FileError::Table(Table::Sums.name()));
+        }
         Ok(Ext {
             base_address: wide(header.base_low, header.base_high),
             base_types: header.base_types.get(),
@@ -166,18 +192,63 @@ impl<'a> Ext<'a> {
             strings: t.get(Table::Strings)?,
             base_checkpoints: t.get(Table::BaseTypes)?,
             split_checkpoints: t.get(Table::SplitTypes)?,
+            container_names: t.get(Table::ContainerNames)?,
+            base_functions: t.get(Table::BaseFunctions)?,
+            header: data.get(..header_len).unwrap_or_default(),
+            tables: body.get(..sums.start).unwrap_or_default(),
+            sums: t.get(Table::Sums)?,
         })
+    }
+
+    /// The checksums, their own having been checked.
+    pub(super) fn sums(&self, around: &Around<'a>) -> Result<Sums<'a>, FileError> {
+        let malformed = || FileError::Table(Table::Sums.name());
+        let (root, sums) = self.sums.split_first().ok_or_else(malformed)?;
+        if root.get() != around.root(self.header, sums.as_bytes()) {
+            return Err(FileError::Damaged { section: super::elf::EXT, offset: 0 });
+        }
+        let parts =
+            [(super::elf::BTF, around.btf), (super::elf::INLINE, around.inline), (super::elf::EXT, self.tables)];
+        Sums::new(&parts, sums).ok_or_else(malformed)
     }
 }
 
-/// Puts a header before tables. Tables must be given in order.
+/// What of the file the checksums are of besides the companion section.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub(super) machine: Machine,
+    pub(super) build_id: &'a [u8],
+    pub(super) btf: &'a [u8],
+    pub(super) inline: &'a [u8],
+}
+
+impl Around<'_> {
+    /// The checksum of what is read whenever a file is opened.
+    fn root(&self, header: &[u8], sums: &[u8]) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(header);
+        hasher.update(sums);
+        hasher.update(&u32::from(self.machine.to_elf()).to_le_bytes());
+        hasher.update(&(self.btf.len() as u32).to_le_bytes());
+        hasher.update(&(self.inline.len() as u32).to_le_bytes());
+        hasher.update(self.build_id);
+        hasher.finalize()
+    }
+}
+
+/// The companion section: a header, the tables but for the last, and that: the checksums. `base_address` is the image's,
+/// and the tables are in the order of the header.
 pub(super) fn assemble(
     base_address: u64,
     base_types: u32,
     split_types: u32,
-    tables: &[&[u8]; Table::COUNT],
+    tables: &[&[u8]; Table::COUNT - 1],
+    around: &Around<'_>,
 ) -> Vec<u8> {
     let header_len = size_of::<RawHeader>() + Table::COUNT * size_of::<RawTable>();
+    let body: usize = tables.iter().map(|t| t.len().next_multiple_of(4)).sum();
+    let blocks = [around.btf.len(), around.inline.len(), body].map(|len| len.div_ceil(BLOCK)).iter().sum::<usize>();
+    let sums_len = (1 + blocks) * size_of::<U32>();
     let (base_low, base_high) = halves(base_address);
     let header = RawHeader {
         magic: MAGIC.into(),
@@ -189,18 +260,22 @@ pub(super) fn assemble(
         base_types: base_types.into(),
         split_types: split_types.into(),
     };
-    let body: usize = tables.iter().map(|t| t.len().next_multiple_of(4)).sum();
-    let mut out = Vec::with_capacity(header_len + body);
+    let mut out = Vec::with_capacity(header_len + body + sums_len);
     out.extend_from_slice(header.as_bytes());
     let mut offset = 0u32;
-    for table in tables {
-        let entry = RawTable { offset: offset.into(), len: (table.len() as u32).into() };
+    for len in tables.iter().map(|table| table.len()).chain([sums_len]) {
+        let entry = RawTable { offset: offset.into(), len: (len as u32).into() };
         out.extend_from_slice(entry.as_bytes());
-        offset += table.len().next_multiple_of(4) as u32;
+        offset += len.next_multiple_of(4) as u32;
     }
     for table in tables {
         out.extend_from_slice(table);
         out.resize(out.len().next_multiple_of(4), 0);
     }
+    let parts = [around.btf, around.inline, &out[header_len..]];
+    let sums: Vec<U32> = parts.into_iter().flat_map(sums::of_blocks).map(U32::new).collect();
+    let root = around.root(&out[..header_len], sums.as_bytes());
+    out.extend_from_slice(&root.to_le_bytes());
+    out.extend_from_slice(sums.as_bytes());
     out
 }

@@ -65,6 +65,7 @@ impl<'f, 'a> FunctionRef<'f, 'a> {
         let func = btf.ty(self.func).filter(|ty| ty.kind() == Kind::Func);
         let proto = func.and_then(|ty| btf.ty(ty.size_or_type())).filter(|ty| ty.kind() == Kind::FuncProto);
         let proto = proto.ok_or(FileError::Corrupt { what: "function type", index: self.func })?;
+        self.file.whole()?;
         Ok(Prototype {
             id: proto.id(),
             params: proto.params().collect(),

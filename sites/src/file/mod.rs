@@ -16,7 +16,7 @@
 //! # `.BTF.inline.ext`
 //!
 //! A header, then tables of fixed little-endian records, each 4-byte aligned. The header is {u16 magic 0x5353, u8
-//! version 1, u8 flags, u32 header length, u64 base address, u32 number of types in `.BTF`, u32 number of types in
+//! version 2, u8 flags, u32 header length, u64 base address, u32 number of types in `.BTF`, u32 number of types in
 //! `.BTF.inline`}, then {u32 offset, u32 length} in bytes for each table, offsets counted from the header's end. A later
 //! writer may add tables: the header's length tells.
 //!
@@ -34,20 +34,25 @@
 //! | 9 files | name |
 //! | 10 strings | NUL-terminated |
 //! | 11, 12 | offset in the type section of every 8th type of `.BTF` and `.BTF.inline` |
+//! | 13 container names | indices of containers, sorted by name |
+//! | 14 base functions | FUNCs of `.BTF`, sorted by name |
+//! | 15 checksums | of each 4096 bytes of both BTFs and of the tables before; it lies last |
 //!
 //! Names are offsets of strings. They continue those of the split part, as its continue the base's: the file names of
 //! functions and symbols that are in BTF already are not stored again.
 //!
 //! Tables 11 and 12 are why opening costs nothing: a type is found from the nearest stored offset in at most 7 steps, so
-//! that neither BTF has to be walked. A lookup by name touches the pages of its binary search, of its function's sites and
-//! of their types, and no others.
+//! that neither BTF has to be walked. A lookup by name touches the pages of its binary searches (functions, symbols, FUNCs),
+//! of its function's sites and of their types, and no others.
 //!
 //! A site's *index* is its place in table 4. It is the same for the same file, and stands for the site in reports and
 //! in the program's own data.
 //!
 //! A file may be damaged or hostile. Opening checks the tables' bounds and that they agree in number; everything else is
-//! checked when it is reached, and gives a [`FileError`].
+//! checked when it is reached, and gives a [`FileError`]. What is read is checked by its checksum when it is read (the
+//! source of `sums.rs` says how), so that damage is an error and never another answer.
 
+mod by_name;
 mod elf;
 mod ext;
 mod function;

@@ -124,7 +124,7 @@ fn encode_op(out: &mut Vec<u8>, op: Op, base: u64) {
 }
 
 /// The location at the start of the bytes, if it is well formed.
-pub(super) fn decode(bytes: &[u8], base: u64, machine: Machine) -> Option<Located> {
+pub(super) fn decode(bytes: &[u8], base: u64, machine: Machine) -> Option<(Located, usize)> {
     let mut input = Input(bytes);
     let (form, flags) = (input.byte()?, input.byte()?);
     let size = u32::try_from(input.uleb()?).ok()?;
@@ -147,7 +147,7 @@ pub(super) fn decode(bytes: &[u8], base: u64, machine: Machine) -> Option<Locate
         _ => return None,
     };
     let located = Located { size, signed: flags & 1 != 0, at };
-    is_well_formed(&located, machine).then_some(located)
+    is_well_formed(&located, machine).then_some((located, bytes.len() - input.0.len()))
 }
 
 struct Input<'a>(&'a [u8]);
@@ -244,7 +244,7 @@ mod tests {
 
     fn round(located: &Located) -> usize {
         let bytes = encode(located, BASE);
-        assert_eq!(decode(&bytes, BASE, Machine::X86_64).as_ref(), Some(located));
+        assert_eq!(decode(&bytes, BASE, Machine::X86_64), Some((located.clone(), bytes.len())));
         for end in 0..bytes.len() {
             assert_eq!(decode(&bytes[..end], BASE, Machine::X86_64), None);
         }

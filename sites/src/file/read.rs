@@ -2,14 +2,17 @@
 //! Opening site data: a site file, split BTF with or without the companion section, the kernel's own.
 
 use super::elf::Sections;
-use super::ext::{Ext, RawFunction, RawRun, wide};
+use super::ext::{Around, Ext, RawFunction, RawRun, wide};
 use super::function::FunctionRef;
 use super::site::{ContainerRef, SiteRef};
-use crate::btf::{Btf, BtfError, CHECKPOINT_STRIDE, Kind, LocsecEntry, Strings, TypeId};
+use crate::btf::{Btf, BtfError, CHECKPOINT_STRIDE, Kind, LocsecEntry, Stored, Strings, TypeId};
 use crate::machine::Machine;
 use crate::set::Section;
+use crate::sums::Sums;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
+use zerocopy::{Immutable, IntoBytes};
 
 /// Why site data cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +51,14 @@ pub enum FileError {
         what: &'static str,
         /// Its number.
         index: u32,
+    },
+    /// What was read is not what was written: its checksum is another.
+    #[error("{section} is damaged at {offset:#x}: encode the image again")]
+    Damaged {
+        /// Name of the section.
+        section: &'static str,
+        /// Where in it the damaged block begins; in the companion section counted from its header's end.
+        offset: usize,
     },
     /// A text section whose address is not known.
     #[error("there are sites in section {0}, whose address is not known")]
@@ -121,18 +132,22 @@ struct BuiltFunction<'a> {
 }
 
 /// Site data, open for reading. Nothing is copied; what is asked for is read where it lies.
+///
+/// What is read of a site file is checked by its checksums. A method that returns a `Result` fails once anything damaged was
+/// read; whoever uses another asks [`SiteFile::whole`] afterwards.
 #[derive(Debug, Clone)]
 pub struct SiteFile<'a> {
     machine: Machine,
     build_id: Cow<'a, [u8]>,
     base_address: u64,
-    base: Btf<'a>,
+    pub(super) base: Btf<'a>,
     btf: Btf<'a>,
     pub(super) strings: Strings<'a>,
     sections: Vec<TextSection<'a>>,
     site_count: u32,
     index: Index<'a>,
     pub(super) ext: Option<Ext<'a>>,
+    sums: Option<Arc<Sums<'a>>>,
     sizes: Sizes,
 }
 
@@ -182,6 +197,11 @@ impl<'a> SiteFile<'a> {
         let in_btf = |source| FileError::Btf { section: super::elf::BTF, source };
         let in_inline = |source| FileError::Btf { section: super::elf::INLINE, source };
         let Some(ext_data) = sections.ext else {
+            // An image has text. A file of ours has none, and its companion section has lost its name.
+            let text = sections.text_sections();
+            if text.is_empty() {
+                return Err(FileError::NoSection(super::elf::EXT));
+            }
             let base = match kernel {
                 Some(kernel) => Btf::parse_split(sections.btf, kernel),
                 None => Btf::parse(sections.btf),
@@ -190,7 +210,7 @@ impl<'a> SiteFile<'a> {
                 machine: sections.machine,
                 build_id: sections.build_id.to_vec(),
                 base_address: sections.base_address(),
-                sections: sections.text_sections(),
+                sections: text,
             };
             return Self::from_inline(sections.inline, &base.map_err(in_btf)?, image);
         };
@@ -200,15 +220,27 @@ impl<'a> SiteFile<'a> {
                 return Err(FileError::Table("type"));
             }
         }
-        let base = Btf::with_checkpoints(sections.btf, kernel, ext.base_types, ext.base_checkpoints).map_err(in_btf)?;
-        let btf = Btf::with_checkpoints(sections.inline, Some(&base), ext.split_types, ext.split_checkpoints)
-            .map_err(in_inline)?;
+        if ext.container_names.len() != ext.containers.len() {
+            return Err(FileError::Table("container name"));
+        }
+        let sums = Arc::new(ext.sums(&Around {
+            machine: sections.machine,
+            build_id: sections.build_id,
+            btf: sections.btf,
+            inline: sections.inline,
+        })?);
+        let stored = |count, checkpoints| Stored { count, checkpoints, sums: Arc::clone(&sums) };
+        let base_types = stored(ext.base_types, ext.base_checkpoints);
+        let base = Btf::with_checkpoints(sections.btf, kernel, base_types).map_err(in_btf)?;
+        let split_types = stored(ext.split_types, ext.split_checkpoints);
+        let btf = Btf::with_checkpoints(sections.inline, Some(&base), split_types).map_err(in_inline)?;
         let strings = btf.strings().continued(ext.strings).ok_or(FileError::Table("string"))?;
         let mut text = Vec::with_capacity(ext.sections.len());
         let mut next = 0u32;
         for (nth, raw) in ext.sections.iter().enumerate() {
+            sums.touch(raw.as_bytes());
             let entries = btf.ty(raw.locsec.get()).map(|ty| ty.locsec()).unwrap_or_default();
-            let name = strings.get(raw.name.get());
+            let name = string(strings, Some(&sums), raw.name.get());
             let (true, true, Some(name)) = (raw.first.get() == next, raw.count.get() as usize == entries.len(), name)
             else {
                 return Err(FileError::corrupt("section", nth as u32));
@@ -225,7 +257,7 @@ impl<'a> SiteFile<'a> {
         if next as usize != ext.sites.len() {
             return Err(FileError::Table("site"));
         }
-        Ok(SiteFile {
+        let file = SiteFile {
             machine: sections.machine,
             build_id: Cow::Borrowed(sections.build_id),
             base_address: ext.base_address,
@@ -236,8 +268,11 @@ impl<'a> SiteFile<'a> {
             site_count: next,
             index: Index::Stored { functions: ext.functions, runs: ext.runs },
             ext: Some(ext),
+            sums: Some(sums),
             sizes: Sizes { btf: sections.btf.len(), inline: sections.inline.len(), ext: ext_data.len() },
-        })
+        };
+        file.whole()?;
+        Ok(file)
     }
 
     /// Opens split BTF with sites that comes without a companion section, such as `/sys/kernel/btf/vmlinux.inline`.
@@ -269,6 +304,7 @@ impl<'a> SiteFile<'a> {
             site_count,
             index,
             ext: None,
+            sums: None,
             sizes: Sizes { btf: 0, inline: inline.len(), ext: 0 },
         })
     }
@@ -307,7 +343,38 @@ impl<'a> SiteFile<'a> {
     /// site tells. None without the companion section. Damaged ones are left out.
     pub fn containers(&self) -> impl Iterator<Item = ContainerRef<'a>> + '_ {
         let table = self.ext.as_ref().map_or(&[][..], |ext| ext.containers);
-        table.iter().filter_map(|raw| ContainerRef::read(self, raw))
+        (0..table.len()).filter_map(|nth| ContainerRef::read(self, self.row(table, nth)?))
+    }
+
+    /// Whether all that was read so far is what was written. Without the companion section there are no checksums to
+    /// tell.
+    ///
+    /// # Errors
+    /// [`FileError::Damaged`].
+    pub fn whole(&self) -> Result<(), FileError> {
+        let whole = self.sums.as_ref().map_or(Ok(()), |sums| sums.whole());
+        whole.map_err(|damage| FileError::Damaged { section: damage.part, offset: damage.offset })
+    }
+
+    /// A record of a table, checked by its checksum.
+    pub(super) fn row<T: IntoBytes + Immutable>(&self, table: &'a [T], nth: usize) -> Option<&'a T> {
+        let row = table.get(nth)?;
+        if let Some(sums) = &self.sums {
+            sums.touch(row.as_bytes());
+        }
+        Some(row)
+    }
+
+    /// A string by its offset, checked by its checksum.
+    pub(super) fn string(&self, offset: u32) -> Option<&'a str> {
+        string(self.strings, self.sums.as_deref(), offset)
+    }
+
+    /// Notes that the bytes are read.
+    pub(super) fn touch(&self, bytes: &[u8]) {
+        if let Some(sums) = &self.sums {
+            sums.touch(bytes);
+        }
     }
 
     /// Whether the companion section is there: kinds, containers, source lines and reasons are known.
@@ -356,8 +423,8 @@ impl<'a> SiteFile<'a> {
         let at = nth as usize;
         match &self.index {
             Index::Stored { functions, runs } => {
-                let (row, end) = functions.get(at).zip(functions.get(at + 1)).ok_or_else(corrupt)?;
-                let name = self.strings.get(row.name.get()).ok_or_else(corrupt)?;
+                let (row, end) = self.row(functions, at).zip(self.row(functions, at + 1)).ok_or_else(corrupt)?;
+                let name = self.string(row.name.get()).ok_or_else(corrupt)?;
                 let declarations = (row.declarations.get(), end.declarations.get());
                 let known = self.ext.map_or(0, |ext| ext.declarations.len());
                 let run_range = (row.runs.get(), end.runs.get());
@@ -365,6 +432,7 @@ impl<'a> SiteFile<'a> {
                 if !ordered(run_range, runs.len()) || !ordered(declarations, known) {
                     return Err(corrupt());
                 }
+                self.whole()?;
                 Ok(FunctionRef::new(self, nth, name, row.func.get(), run_range, declarations))
             }
             Index::Built { functions, .. } => {
@@ -379,49 +447,10 @@ impl<'a> SiteFile<'a> {
         (0..self.function_count()).map(|nth| self.function(nth))
     }
 
-    /// The functions of a name: several if their prototypes differ, none if there is none.
-    ///
-    /// # Errors
-    /// If data on the way are damaged.
-    pub fn functions(&self, name: &str) -> Result<Vec<FunctionRef<'_, 'a>>, FileError> {
-        let (mut low, mut high) = (0, self.function_count());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.function(middle)?.name().as_bytes() < name.as_bytes() {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        let mut found = Vec::new();
-        for nth in low..self.function_count() {
-            let function = self.function(nth)?;
-            if function.name() != name {
-                break;
-            }
-            found.push(function);
-        }
-        Ok(found)
-    }
-
-    /// The functions' names, sorted, each once. Damaged ones are left out.
-    pub fn function_names(&self) -> impl Iterator<Item = &'a str> + '_ {
-        let mut last = None;
-        self.all_functions().filter_map(move |function| {
-            let name = function.ok()?.name();
-            (last.replace(name) != Some(name)).then_some(name)
-        })
-    }
-
-    /// Names like one that is not there, the likeliest first, at most so many.
-    pub fn nearest_names(&self, name: &str, count: usize) -> Vec<&'a str> {
-        super::nearest::nearest(self.function_names(), name, count)
-    }
-
     /// A run of sites of one function: first and count, inside of the sites.
     pub(super) fn run(&self, nth: u32) -> Result<(u32, u32), FileError> {
         let run = match &self.index {
-            Index::Stored { runs, .. } => runs.get(nth as usize).map(|run| (run.first.get(), run.count.get())),
+            Index::Stored { runs, .. } => self.row(runs, nth as usize).map(|run| (run.first.get(), run.count.get())),
             Index::Built { runs, .. } => runs.get(nth as usize).copied(),
         };
         let inside = |(first, count): &(u32, u32)| first.checked_add(*count).is_some_and(|end| end <= self.site_count);
@@ -435,8 +464,19 @@ impl<'a> SiteFile<'a> {
         let nth = after.checked_sub(1)?;
         let section = &self.sections[nth];
         let entry = section.entries.get((index - section.first) as usize)?;
+        // The view of a LOCSEC is not checked as a whole when it is made.
+        self.touch(entry.as_bytes());
         Some((nth, entry))
     }
+}
+
+/// The string at an offset, checked by its checksum.
+fn string<'a>(strings: Strings<'a>, sums: Option<&Sums<'a>>, offset: u32) -> Option<&'a str> {
+    let bytes = strings.bytes(offset)?;
+    if let Some(sums) = sums {
+        sums.touch_string(bytes);
+    }
+    std::str::from_utf8(bytes).ok()
 }
 
 /// Groups the sites of data without a companion section by function.

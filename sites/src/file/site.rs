@@ -9,6 +9,7 @@ use super::write::FIRST_PROGRAM;
 use crate::btf::{Kind, TypeId, loc};
 use crate::location::{Argument, Missing};
 use crate::site::{Marks, SiteKind, SourceLine, Unprobeable};
+use zerocopy::IntoBytes;
 
 /// A place in the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,7 +41,7 @@ pub struct ContainerRef<'a> {
 impl<'a> ContainerRef<'a> {
     pub(super) fn read(file: &SiteFile<'a>, raw: &RawContainer) -> Option<ContainerRef<'a>> {
         Some(ContainerRef {
-            name: file.strings.get(raw.name.get())?,
+            name: file.string(raw.name.get())?,
             address: wide(raw.address_low, raw.address_high),
             size: from24(raw.size),
             unprobeable: match raw.unprobeable {
@@ -87,6 +88,7 @@ impl<'f, 'a> SiteRef<'f, 'a> {
             Some(ext) => Some(More::read(file, ext, index).ok_or_else(corrupt)?),
             None => None,
         };
+        file.whole()?;
         Ok(SiteRef {
             file,
             index,
@@ -188,8 +190,11 @@ impl<'f, 'a> SiteRef<'f, 'a> {
             }
         };
         let nth = first.saturating_add(u32::from(more.declaration));
-        let raw = ext.declarations.get(nth as usize).filter(|_| nth < end).ok_or_else(corrupt)?;
-        source(self.file, ext, raw.file.get(), SourceLine::NO_FILE, raw.line.get()).ok_or_else(corrupt)
+        let raw = self.file.row(ext.declarations, nth as usize).filter(|_| nth < end).ok_or_else(corrupt)?;
+        let declared =
+            source(self.file, ext, raw.file.get(), SourceLine::NO_FILE, raw.line.get()).ok_or_else(corrupt)?;
+        self.file.whole()?;
+        Ok(declared)
     }
 
     /// For an inline site whose caller is itself an inlined copy: the index of that copy's site.
@@ -242,9 +247,10 @@ impl<'f, 'a> SiteRef<'f, 'a> {
         };
         let damaged = || FileError::corrupt("prototype", more.prototype);
         let place = more.prototype as usize;
-        let count = ext.prototypes.get(place).ok_or_else(damaged)?.get() as usize;
+        let count = file.row(ext.prototypes, place).ok_or_else(damaged)?.get() as usize;
         let words = ext.prototypes.get(place + 1..).and_then(|rest| rest.get(..count));
         let words = words.filter(|words| words.len() == ids.len()).ok_or_else(damaged)?;
+        file.touch(words.as_bytes());
         let argument = |(id, word): (&_, &zerocopy::little_endian::U32)| -> Result<Argument, FileError> {
             let id: &zerocopy::little_endian::U32 = id;
             match word.get() {
@@ -252,19 +258,24 @@ impl<'f, 'a> SiteRef<'f, 'a> {
                 code @ 1..FIRST_PROGRAM => Ok(Err(Missing::from_code(code as u8).ok_or_else(damaged)?)),
                 word => {
                     let bytes = ext.programs.get((word - FIRST_PROGRAM) as usize..).ok_or_else(damaged)?;
-                    program::decode(bytes, file.base_address(), file.machine()).map(Ok).ok_or_else(damaged)
+                    let (located, len) =
+                        program::decode(bytes, file.base_address(), file.machine()).ok_or_else(damaged)?;
+                    file.touch(&bytes[..len.min(bytes.len())]);
+                    Ok(Ok(located))
                 }
             }
         };
-        ids.iter().zip(words).map(argument).collect()
+        let arguments = ids.iter().zip(words).map(argument).collect::<Result<Vec<Argument>, FileError>>()?;
+        file.whole()?;
+        Ok(arguments)
     }
 }
 
 impl<'a> More<'a> {
     fn read(file: &SiteFile<'a>, ext: &Ext<'a>, index: u32) -> Option<More<'a>> {
-        let raw = ext.sites.get(index as usize)?;
-        let details = ext.details.get(raw.details.get() as usize)?;
-        let container = ext.containers.get(raw.container.get() as usize)?;
+        let raw = file.row(ext.sites, index as usize)?;
+        let details = file.row(ext.details, raw.details.get() as usize)?;
+        let container = file.row(ext.containers, raw.container.get() as usize)?;
         let parent = raw.parent.get().checked_sub(1);
         if parent.is_some_and(|parent| parent >= file.site_count()) {
             return None;
@@ -292,6 +303,6 @@ fn source<'a>(file: &SiteFile<'a>, ext: &Ext<'a>, index: u32, none: u32, line: u
     if index == none {
         return Some(None);
     }
-    let name = ext.files.get(index as usize)?;
-    Some(Some(Source { file: file.strings.get(name.get())?, line }))
+    let name = file.row(ext.files, index as usize)?;
+    Some(Some(Source { file: file.string(name.get())?, line }))
 }

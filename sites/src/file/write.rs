@@ -9,16 +9,17 @@
 
 use super::elf;
 use super::ext::{
-    NONE16, NONE24, RawContainer, RawDeclaration, RawDetails, RawFunction, RawRun, RawSection, RawSite, assemble,
-    halves, to24,
+    Around, NONE16, NONE24, RawContainer, RawDeclaration, RawDetails, RawFunction, RawRun, RawSection, RawSite,
+    assemble, halves, to24,
 };
 use super::program;
-use crate::btf::{Btf, BtfError, CHECKPOINT_STRIDE, Kind, LocsecEntry, MAX_VLEN, SplitBtf, TypeId, loc};
+use crate::btf::{Btf, BtfError, CHECKPOINT_STRIDE, Kind, LocsecEntry, MAX_VLEN, Outline, SplitBtf, TypeId, loc};
 use crate::location::Argument;
 use crate::set::SiteSet;
 use crate::site::SourceLine;
 use hashbrown::HashMap;
 use std::hash::Hash;
+use std::thread;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
@@ -93,9 +94,17 @@ pub enum WriteError {
 /// # Errors
 /// If the set contradicts itself: see [`WriteError`].
 pub fn write(set: &SiteSet) -> Result<Vec<u8>, WriteError> {
-    let upstream = Upstream::build(set)?;
+    let base = check(set)?;
+    // What is sorted by name has nothing to do with the rest.
+    let (upstream, orders) = thread::scope(|scope| {
+        let orders = scope.spawn(|| Orders::of(set, &base));
+        let upstream = Upstream::build(set);
+        (upstream, orders.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let upstream = upstream?;
     let inline = upstream.types.to_bytes();
-    let ext = companion(set, &upstream)?;
+    let around = Around { machine: set.machine, build_id: &set.build_id, btf: &set.base_btf, inline: &inline };
+    let ext = companion(set, &base, &upstream, &orders, &around)?;
     elf::assemble(set.machine, &set.build_id, &set.base_btf, &inline, &ext).map_err(WriteError::Elf)
 }
 
@@ -104,14 +113,13 @@ pub fn write(set: &SiteSet) -> Result<Vec<u8>, WriteError> {
 /// # Errors
 /// As [`write()`].
 pub fn write_raw(set: &SiteSet) -> Result<Vec<u8>, WriteError> {
+    check(set)?;
     Ok(Upstream::build(set)?.types.to_bytes())
 }
 
 /// The upstream part, and how the rest lines up with it.
 struct Upstream {
     types: SplitBtf,
-    base_checkpoints: Vec<u32>,
-    base_count: u32,
     /// Per prototype of the set: the words of its counterpart in the companion section, `None` if no site has it.
     details: Vec<Option<Box<[u32]>>>,
     /// Bytes of the locations that these words refer to.
@@ -126,8 +134,6 @@ struct Upstream {
 
 impl Upstream {
     fn build(set: &SiteSet) -> Result<Upstream, WriteError> {
-        let (base_checkpoints, base_count) = check_types(set)?;
-        check_indices(set)?;
         let mut types = set.types.clone();
         let mut programs = Programs::default();
         let mut used = vec![false; set.prototypes.len()];
@@ -163,7 +169,7 @@ impl Upstream {
         let order = sorted.iter().map(|s| s.site).collect();
         let funcs = sorted.iter().map(|s| s.func).collect();
         let programs = programs.bytes;
-        Ok(Upstream { types, base_checkpoints, base_count, details, programs, order, funcs, sections })
+        Ok(Upstream { types, details, programs, order, funcs, sections })
     }
 }
 
@@ -200,17 +206,22 @@ fn sort_sites(set: &SiteSet, protos: &[TypeId]) -> Result<Vec<Entry>, WriteError
     Ok(entries)
 }
 
+/// Checks that the set does not contradict itself, but for what is seen only while it is written.
+fn check(set: &SiteSet) -> Result<Outline, WriteError> {
+    let base = check_types(set)?;
+    check_indices(set)?;
+    Ok(base)
+}
+
 /// Checks that the functions are FUNCs of their names, and walks the base.
-fn check_types(set: &SiteSet) -> Result<(Vec<u32>, u32), WriteError> {
+fn check_types(set: &SiteSet) -> Result<Outline, WriteError> {
     let first = set.types.base_first_id();
     // A module's BTF is split over the kernel's, which is not at hand: its types are walked, not looked at.
     let base = if first == 1 { Some(Btf::parse(&set.base_btf)?) } else { None };
-    let (checkpoints, count) = match &base {
-        Some(base) => (base.checkpoints(), base.count()),
-        None => Btf::checkpoints_of(&set.base_btf, first)?,
-    };
-    if first + count != set.types.first_id() {
-        return Err(WriteError::ForeignTypes { found: set.types.first_id(), expected: first + count });
+    let outline = Btf::outline(&set.base_btf, first)?;
+    let end = first + outline.count;
+    if end != set.types.first_id() {
+        return Err(WriteError::ForeignTypes { found: set.types.first_id(), expected: end });
     }
     for function in &set.functions {
         let is_func = match (set.types.get(function.func), &base) {
@@ -224,7 +235,7 @@ fn check_types(set: &SiteSet) -> Result<(Vec<u32>, u32), WriteError> {
             return Err(WriteError::NotAFunc { name: function.name.clone(), func: function.func });
         }
     }
-    Ok((checkpoints, count))
+    Ok(outline)
 }
 
 fn check_indices(set: &SiteSet) -> Result<(), WriteError> {
@@ -303,14 +314,20 @@ impl<T: Hash + Eq + Copy> Distinct<T> {
 }
 
 /// The companion section.
-fn companion(set: &SiteSet, upstream: &Upstream) -> Result<Vec<u8>, WriteError> {
+fn companion(
+    set: &SiteSet,
+    base: &Outline,
+    upstream: &Upstream,
+    orders: &Orders<'_>,
+    around: &Around<'_>,
+) -> Result<Vec<u8>, WriteError> {
     let mut strings = upstream.types.strings().continued();
     let sections: Vec<RawSection> = section_table(set, upstream, &mut |name| strings.add(name));
     let (prototypes, prototype_of) = prototype_table(&upstream.details);
-    let (container_table, container_of) = container_table(set, &mut |name| strings.add(name));
+    let container_table = container_table(set, &orders.containers, &mut |name| strings.add(name));
     let files: Vec<U32> = set.files.iter().map(|name| strings.add(name).into()).collect();
 
-    let rows = function_rows(set, upstream);
+    let rows = function_rows(upstream, &orders.functions);
     let mut stable = vec![0u32; set.sites.len()];
     for (place, site) in upstream.order.iter().enumerate() {
         stable[*site as usize] = place as u32;
@@ -336,7 +353,7 @@ fn companion(set: &SiteSet, upstream: &Upstream) -> Result<Vec<u8>, WriteError> 
                 let key = [site.kind as u8, site.marks.0, unprobeable, site.moved];
                 sites[place as usize] = Some(RawSite {
                     details: details.number((prototype_of[site.prototype as usize], key)).into(),
-                    container: container_of[site.container as usize].into(),
+                    container: orders.place_of_container[site.container as usize].into(),
                     parent: site.parent.map_or(0, |parent| stable[parent as usize] + 1).into(),
                     line: to24(site.source.line, 0),
                     file: to24(site.source.file, NONE24),
@@ -357,7 +374,7 @@ fn companion(set: &SiteSet, upstream: &Upstream) -> Result<Vec<u8>, WriteError> 
     let declarations: Vec<RawDeclaration> =
         declarations.iter().map(|d| RawDeclaration { file: d.file.into(), line: d.line.into() }).collect();
     let words = |words: &[u32]| words.iter().map(|w| U32::new(*w)).collect::<Vec<U32>>();
-    let base_checkpoints = words(&upstream.base_checkpoints);
+    let base_checkpoints = words(&base.checkpoints);
     let split_checkpoints = words(&upstream.types.checkpoints(CHECKPOINT_STRIDE));
     let split_count = upstream.types.end_id() - upstream.types.first_id();
     let tables = [
@@ -374,14 +391,17 @@ fn companion(set: &SiteSet, upstream: &Upstream) -> Result<Vec<u8>, WriteError> 
         strings.own(),
         base_checkpoints.as_bytes(),
         split_checkpoints.as_bytes(),
+        orders.container_names.as_bytes(),
+        orders.base_functions.as_bytes(),
     ];
     let total: usize = tables.iter().map(|t| t.len()).sum();
-    if u32::try_from(total).is_err()
+    // The checksums take a thousandth of what they are of, which is no more than three sections of 4 GB.
+    if total > (u32::MAX - (1 << 24)) as usize
         || u32::try_from(u64::from(strings.base_len()) + strings.own().len() as u64).is_err()
     {
         return Err(WriteError::TooMany { what: "bytes in .BTF.inline.ext", count: total });
     }
-    Ok(assemble(set.base, upstream.base_count, split_count, &tables))
+    Ok(assemble(set.base, base.count, split_count, &tables, around))
 }
 
 fn raw_details(&(prototype, [kind, marks, unprobeable, moved]): &(u32, [u8; 4])) -> RawDetails {
@@ -425,27 +445,59 @@ fn prototype_table(details: &[Option<Box<[u32]>>]) -> (Vec<U32>, Vec<u32>) {
     (table, place_of)
 }
 
-/// The containers by address, and for each of the set its place.
-fn container_table(set: &SiteSet, name: &mut dyn FnMut(&str) -> u32) -> (Vec<RawContainer>, Vec<u32>) {
-    let mut order: Vec<usize> = (0..set.containers.len()).collect();
-    order.sort_by_key(|i| (set.containers[*i].address, &set.containers[*i].name, *i));
-    let mut place_of = vec![0; set.containers.len()];
-    let mut table = Vec::with_capacity(order.len());
-    for (place, index) in order.into_iter().enumerate() {
-        place_of[index] = place as u32;
+/// What is sorted by name or address.
+struct Orders<'s> {
+    /// Indices of the containers, by address.
+    containers: Vec<usize>,
+    /// For each container of the set, its place among them.
+    place_of_container: Vec<u32>,
+    /// These places, by name, then by address.
+    container_names: Vec<U32>,
+    /// The FUNCs of the base, by name, then by number.
+    base_functions: Vec<U32>,
+    /// The functions by name, then by FUNC; each FUNC once.
+    functions: Vec<(&'s str, TypeId)>,
+}
+
+impl<'s> Orders<'s> {
+    fn of(set: &'s SiteSet, base: &Outline) -> Orders<'s> {
+        let mut containers: Vec<usize> = (0..set.containers.len()).collect();
+        containers.sort_by_key(|i| (set.containers[*i].address, &set.containers[*i].name, *i));
+        let mut place_of_container = vec![0; set.containers.len()];
+        (0u32..).zip(&containers).for_each(|(place, index)| place_of_container[*index] = place);
+        let names = set.containers.iter().zip(&place_of_container);
+        let container_names = by_name(names.map(|(container, &place)| (container.name.as_str(), place)).collect());
+        let strings = set.types.strings();
+        let base_functions = by_name(base.functions.iter().map(|&(name, id)| (strings.get(name), id)).collect());
+        let mut functions: Vec<(&str, TypeId)> = set.functions.iter().map(|f| (f.name.as_str(), f.func)).collect();
+        functions.sort_unstable();
+        functions.dedup_by_key(|(_, func)| *func);
+        Orders { containers, place_of_container, container_names, base_functions, functions }
+    }
+}
+
+/// The containers by address.
+fn container_table(set: &SiteSet, order: &[usize], name: &mut dyn FnMut(&str) -> u32) -> Vec<RawContainer> {
+    let record = |&index: &usize| {
         let container = &set.containers[index];
         let (address_low, address_high) = halves(container.address);
         let size = u32::try_from(container.size).unwrap_or(u32::MAX);
-        table.push(RawContainer {
+        RawContainer {
             name: name(&container.name).into(),
             address_low,
             address_high,
             // What is too large to be told is as large as can be told.
             size: to24(size, NONE24),
             unprobeable: container.unprobeable.map_or(0, |why| why as u8),
-        });
-    }
-    (table, place_of)
+        }
+    };
+    order.iter().map(record).collect()
+}
+
+/// Numbers in the order of their names, those of one name in their own.
+fn by_name(mut named: Vec<(&str, u32)>) -> Vec<U32> {
+    named.sort_unstable();
+    named.into_iter().map(|(_, number)| number.into()).collect()
 }
 
 /// A function and where its sites are.
@@ -455,11 +507,8 @@ struct Row<'s> {
     runs: Vec<(u32, u32)>,
 }
 
-fn function_rows<'s>(set: &'s SiteSet, upstream: &Upstream) -> Vec<Row<'s>> {
-    let mut rows: Vec<Row<'_>> =
-        set.functions.iter().map(|f| Row { name: &f.name, func: f.func, runs: Vec::new() }).collect();
-    rows.sort_by_key(|row| (row.name, row.func));
-    rows.dedup_by_key(|row| row.func);
+fn function_rows<'s>(upstream: &Upstream, functions: &[(&'s str, TypeId)]) -> Vec<Row<'s>> {
+    let mut rows: Vec<Row<'_>> = functions.iter().map(|&(name, func)| Row { name, func, runs: Vec::new() }).collect();
     let place: HashMap<TypeId, usize> = rows.iter().enumerate().map(|(i, row)| (row.func, i)).collect();
     for (_, _, first, count) in &upstream.sections {
         let mut start = *first;

@@ -78,6 +78,11 @@ pub(crate) fn exercise_file(file: &SiteFile<'_>) -> Result<usize, FileError> {
     sum += usize::from(file.site(u32::MAX).is_ok()) + usize::from(file.function(u32::MAX).is_ok());
     sum += file.functions("base1").map_or(0, |functions| functions.len());
     sum += file.nearest_names("bsae1", 3).len() + file.function_names().count();
+    sum += file.containers().count() + file.containers_of("base1").map_or(0, |containers| containers.len());
+    sum += file.base_functions("base1").map_or(0, |functions| functions.len());
+    if let Err(error) = file.whole() {
+        note(error);
+    }
     match first_error {
         Some(error) => Err(error),
         None => Ok(sum),

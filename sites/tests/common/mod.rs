@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod exercise;
+pub(crate) mod reseal;
 
 use proptest::prelude::*;
 use siteseer_sites::btf::{Btf, IntEncoding, Kind, Linkage, SplitBtf, TypeId};
@@ -147,7 +148,10 @@ pub(crate) fn site_set() -> impl Strategy<Value = SiteSet> {
         let containers: Vec<Container> = containers
             .into_iter()
             .map(|(name, offset, size)| Container {
-                name: format!("symbol{name}"),
+                // Three functions' symbols, those made from them, and what sorts between.
+                name: ["base0", "base1", "base1.isra.0", "base1.cold", "base1$x", "base10", "base1x", "base"]
+                    [usize::from(name)]
+                .to_owned(),
                 address: BASE + offset,
                 size,
                 unprobeable: Unprobeable::from_code((size % 16) as u8),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest cost [WHAT...]`, or
-//! `siteseer-guest demo`.
+//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest cost [WHAT...]`,
+//! `siteseer-guest demo`, or `siteseer-guest startup ROUNDS`.
 
-use siteseer_conformance::{case, cost, demo};
+use siteseer_conformance::{case, cost, demo, startup};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -22,7 +22,8 @@ fn run() -> Result<(), case::Failure> {
             cost::run(&names, &mut results)
         }
         Some("demo") => demo::run(&mut results),
-        other => Err(format!("expected test, cost or demo, not {other:?}").into()),
+        Some("startup") => startup::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
+        other => Err(format!("expected test, cost, demo or startup, not {other:?}").into()),
     }
 }
 

@@ -7,7 +7,8 @@
 //! program on another function of the same path, which gets the same pointer in its ordinary arguments.
 
 use super::{Calls, Truth, Value};
-use crate::calls::{syscall, syscall32};
+use crate::calls::{chmod, open, syscall, syscall32};
+use crate::entry;
 use libbpf_rs::{ObjectBuilder, ProgramInput};
 use siteseer_bpf_progs::BLOOM;
 use siteseer_sites::SiteKind::{Body, Clone, Inline};
@@ -51,6 +52,11 @@ pub(super) const TRUTHS: &[Truth] = &[
         calls: poll_select_set_timeout,
     },
 ];
+
+/// What a site lacks, and another kernel's may have.
+fn missing(value: Value) -> Value {
+    Value::Missing(Box::new(value))
+}
 
 /// How often each call is made: a count that comes out right by accident would be wrong for the others.
 const TIMES: u64 = 3;
@@ -131,18 +137,18 @@ fn ns_capable(calls: &mut Calls<'_>) -> io::Result<()> {
     let nowhere = CString::new("/nowhere")?;
     let secret = CString::new("/tmp/secret")?;
     drop(File::create("/tmp/secret")?);
-    syscall(libc::SYS_chmod, [secret.as_ptr() as u64, 0, 0, 0, 0, 0])?;
+    chmod(&secret, 0)?;
     for _ in 0..TIMES {
         // fs/open.c is another file than kernel/capability.c: a real call.
         calls.expect(Body, "ns_capable", vec![Address("init_user_ns"), Is(CAP_SYS_CHROOT)]);
         syscall(libc::SYS_chroot, [root.as_ptr() as u64, 0, 0, 0, 0, 0])?;
         // capable() is ns_capable(&init_user_ns, cap) in the same file; of the constant this copy has no trace.
-        calls.expect(Inline, "capable", vec![Value::Missing, Is(CAP_SYS_ADMIN)]);
+        calls.expect(Inline, "capable", vec![missing(Address("init_user_ns")), Is(CAP_SYS_ADMIN)]);
         let _ = syscall(libc::SYS_swapoff, [nowhere.as_ptr() as u64, 0, 0, 0, 0, 0]);
         // A file that its mode lets nobody read: generic_permission() asks capable_wrt_inode_uidgid().
         calls.expect(Inline, "capable_wrt_inode_uidgid", vec![Address("init_user_ns"), Is(CAP_DAC_READ_SEARCH)]);
-        let fd = syscall(libc::SYS_open, [secret.as_ptr() as u64, libc::O_RDONLY as u64, 0, 0, 0, 0])?;
-        syscall(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])?;
+        let fd = open(&secret)?;
+        syscall(libc::SYS_close, [fd, 0, 0, 0, 0, 0])?;
     }
     Ok(())
 }
@@ -152,9 +158,9 @@ fn jhash(calls: &mut Calls<'_>) -> io::Result<()> {
     // seed is known at this copy's site only as what the enclosing function was called with.
     let object = ObjectBuilder::default().open_memory(BLOOM).and_then(|open| open.load()).map_err(io::Error::other)?;
     for (name, value_size, hashes) in [("push5", 5u8, 2), ("push7", 7, 3), ("push13", 13, 4)] {
-        for _ in 0..hashes {
+        for seed in 0..hashes {
             let value = vec![0x40 + value_size; usize::from(value_size)];
-            calls.expect(Inline, "hash", vec![Value::Memory(value), Is(u64::from(value_size)), Value::Missing]);
+            calls.expect(Inline, "hash", vec![Value::Memory(value), Is(u64::from(value_size)), missing(Is(seed))]);
         }
         let program = object.progs_mut().find(|program| program.name() == name).ok_or(io::ErrorKind::NotFound)?;
         let packet = [0u8; 64];
@@ -187,7 +193,7 @@ fn ksys_shmget(calls: &mut Calls<'_>) -> io::Result<()> {
     for n in 0..TIMES {
         let (key, size) = (KEY + n, 4096 * (n + 1));
         let arguments = || vec![Is(key), Is(size), Is(flags)];
-        calls.expect(Inline, "__x64_sys_shmget", arguments());
+        calls.expect(Inline, entry!("shmget"), arguments());
         let id = syscall(libc::SYS_shmget, [key, size, flags, 0, 0, 0])?;
         if HAS_COMPAT {
             calls.expect(Inline, "__ia32_sys_shmget", arguments());
@@ -205,7 +211,7 @@ fn ksys_semget(calls: &mut Calls<'_>) -> io::Result<()> {
     for n in 0..TIMES {
         let (key, count) = (KEY + n, n + 1);
         let arguments = || vec![Is(key), Is(count), Is(flags)];
-        calls.expect(Inline, "__x64_sys_semget", arguments());
+        calls.expect(Inline, entry!("semget"), arguments());
         let id = syscall(libc::SYS_semget, [key, count, flags, 0, 0, 0])?;
         if HAS_COMPAT {
             calls.expect(Inline, "__ia32_sys_semget", arguments());
@@ -223,7 +229,7 @@ fn ksys_msgget(calls: &mut Calls<'_>) -> io::Result<()> {
     for n in 0..TIMES {
         let key = KEY + n;
         let arguments = || vec![Is(key), Is(flags)];
-        calls.expect(Inline, "__x64_sys_msgget", arguments());
+        calls.expect(Inline, entry!("msgget"), arguments());
         let id = syscall(libc::SYS_msgget, [key, flags, 0, 0, 0, 0])?;
         if HAS_COMPAT {
             calls.expect(Inline, "__ia32_sys_msgget", arguments());
@@ -239,8 +245,12 @@ fn ksys_msgget(calls: &mut Calls<'_>) -> io::Result<()> {
 fn kill_something_info(calls: &mut Calls<'_>) -> io::Result<()> {
     let me = u64::from(std::process::id());
     for signal in [0, libc::SIGWINCH as u64, libc::SIGURG as u64] {
-        // Both signals are ignored by default; 0 only asks. SEND_SIG_NOINFO is a null pointer.
-        calls.expect(Clone, "kill_something_info.constprop.0", vec![Is(signal), Is(0), Is(me)]);
+        // Both signals are ignored by default; 0 only asks. SEND_SIG_NOINFO is a null pointer, and the reason for the clone;
+        // older kernels pass a kernel_siginfo, which begins with the signal's number.
+        let siginfo = Value::Memory(signal.to_le_bytes()[..usize::from(signal != 0)].to_vec());
+        let has_clone = calls.has_site(Clone, "kill_something_info.constprop.0");
+        let info = if has_clone { Is(0) } else { Value::OneOf(vec![Is(0), siginfo]) };
+        calls.expect(Clone, "kill_something_info.constprop.0", vec![Is(signal), info, Is(me)]);
         syscall(libc::SYS_kill, [me, signal, 0, 0, 0, 0])?;
     }
     Ok(())
@@ -275,8 +285,10 @@ fn ksys_semctl(calls: &mut Calls<'_>) -> io::Result<()> {
 }
 
 fn c_start(calls: &mut Calls<'_>) -> io::Result<()> {
-    // Each file has its own c_start(); one read of a new file calls it once. The processors' c_next() calls it too, after
-    // the first record: there it was inlined, behind a change of the register that held the seq_file.
+    // Each file has its own c_start(); one read of a new file calls it once. The x86 processors' c_next() calls it too, after
+    // the first record: there it was inlined, behind a change of the register that held the seq_file. The arm64 processors'
+    // does since 7.x.
+    let processors_next = cfg!(target_arch = "x86_64") || calls.has_site(Inline, "c_next");
     for path in ["/proc/cpuinfo", "/proc/consoles", "/proc/crypto"] {
         for _ in 0..TIMES {
             let file = File::open(path)?;
@@ -284,8 +296,8 @@ fn c_start(calls: &mut Calls<'_>) -> io::Result<()> {
             calls.expect(Body, "c_start", vec![Oracle(SeqFile), Oracle(SeqIndex)]);
             syscall(libc::SYS_read, [file.as_raw_fd() as u64, (&raw mut byte) as u64, 1, 0, 0, 0])?;
             calls.settle()?;
-            if path == "/proc/cpuinfo" {
-                calls.expect(Inline, "c_next", vec![Value::Missing, Oracle(SeqIndex)]);
+            if path == "/proc/cpuinfo" && processors_next {
+                calls.expect(Inline, "c_next", vec![missing(Oracle(SeqFile)), Oracle(SeqIndex)]);
                 calls.settle()?;
             }
         }
@@ -354,11 +366,13 @@ fn timespec64_to_ktime(calls: &mut Calls<'_>) -> io::Result<()> {
 
 fn shmem_kernel_file_setup(calls: &mut Calls<'_>) -> io::Result<()> {
     for pages in [1u64, 3, 7] {
-        // The flags have no location at this copy.
+        // The flags have no location at this copy: VM_READ, VM_SHARED, VM_MAYREAD, VM_MAYWRITE, VM_MAYEXEC and
+        // VM_MAYSHARE (include/linux/mm.h), as the mapping is readable and shared, and may become all of it.
+        let vm_flags = 0xf9;
         let size = 4096 * pages;
         let (protection, flags) = (libc::PROT_READ as u64, (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u64);
         let within = "shmem_zero_setup";
-        calls.expect(Inline, within, vec![Value::Text("dev/zero"), Is(size), Value::Missing]);
+        calls.expect(Inline, within, vec![Value::Text("dev/zero"), Is(size), missing(Is(vm_flags))]);
         let at = syscall(libc::SYS_mmap, [0, size, protection, flags, u64::MAX, 0])?;
         syscall(libc::SYS_munmap, [at as u64, size, 0, 0, 0, 0])?;
     }
@@ -368,7 +382,7 @@ fn shmem_kernel_file_setup(calls: &mut Calls<'_>) -> io::Result<()> {
 fn poll_select_set_timeout(calls: &mut Calls<'_>) -> io::Result<()> {
     for n in 0..TIMES {
         let timeout: [u64; 2] = [0, 1000 + n];
-        calls.expect(Inline, "__x64_sys_ppoll", vec![Oracle(PollEndTime), Is(timeout[0]), Is(timeout[1])]);
+        calls.expect(Inline, entry!("ppoll"), vec![Oracle(PollEndTime), Is(timeout[0]), Is(timeout[1])]);
         syscall(libc::SYS_ppoll, [0, 0, timeout.as_ptr() as u64, 0, 8, 0])?;
         calls.settle()?;
     }

@@ -47,11 +47,7 @@ impl Apt {
             |path: PathBuf| fs::create_dir_all(&path).map_err(GetError::io(format!("cannot make {}", path.display())));
         make(directory.join("lists/partial"))?;
         make(directory.join("cache/archives/partial"))?;
-        let dump = run(Command::new("apt-config").arg("dump"))?;
-        if !dump.status.success() {
-            return Err(GetError::Apt { what: "apt-config dump".to_owned(), said: said(&dump) });
-        }
-        let dump = String::from_utf8_lossy(&dump.stdout).into_owned();
+        let dump = dump()?;
         write(&directory.join("apt.conf"), &configuration(directory, arch, &dump))?;
         write(&directory.join("sources.list"), &source_line(mirror, suite))?;
         Ok(Apt { directory: directory.to_owned(), suite: suite.to_owned(), proxies: proxies(&dump) })
@@ -106,6 +102,22 @@ impl Apt {
     }
 }
 
+/// The host's configuration, as `apt-config dump` prints it.
+pub(super) fn dump() -> Result<String, GetError> {
+    let dump = run(Command::new("apt-config").arg("dump"))?;
+    if !dump.status.success() {
+        return Err(GetError::Apt { what: "apt-config dump".to_owned(), said: said(&dump) });
+    }
+    Ok(String::from_utf8_lossy(&dump.stdout).into_owned())
+}
+
+/// The lines of a dump that say how the network is reached.
+pub(super) fn acquire_settings(dump: &str) -> Vec<String> {
+    let is_wanted =
+        |line: &&str| line.starts_with("Acquire::") && !NOT_COPIED.iter().any(|name| line.starts_with(name));
+    dump.lines().filter(is_wanted).map(str::to_owned).collect()
+}
+
 fn run(command: &mut Command) -> Result<Output, GetError> {
     let program = command.get_program().to_string_lossy().into_owned();
     die_with_parent(command).stdin(Stdio::null()).output().map_err(|error| match error.kind() {
@@ -147,16 +159,15 @@ fn configuration(directory: &Path, arch: Arch, dump: &str) -> String {
          Acquire::GzipIndexes \"false\";\n\
          Acquire::Languages {{ \"none\"; }};\n"
     );
-    for line in dump.lines() {
-        if line.starts_with("Acquire::") && !NOT_COPIED.iter().any(|name| line.starts_with(name)) {
-            text.push_str(line);
-            text.push('\n');
-        }
+    for line in acquire_settings(dump) {
+        text.push_str(&line);
+        text.push('\n');
     }
     text
 }
 
-fn source_line(mirror: &Source, suite: &str) -> String {
+/// The line of a sources.list(5).
+pub(super) fn source_line(mirror: &Source, suite: &str) -> String {
     let default = ["/usr/share/keyrings/debian-archive-keyring.pgp", "/usr/share/keyrings/debian-archive-keyring.gpg"]
         .into_iter()
         .find(|path| Path::new(path).is_file());

@@ -155,6 +155,14 @@ pub struct Getter<'a> {
     progress: Box<dyn FnMut(&str) + 'a>,
 }
 
+/// The Debian mirror to use.
+pub(super) fn mirror() -> Result<sources::Source, GetError> {
+    match std::env::var(MIRROR_VARIABLE) {
+        Ok(uri) if !uri.is_empty() => Ok(sources::Source::plain(uri)),
+        _ => sources::debian_mirror(Path::new("/")).ok_or(GetError::NoMirror),
+    }
+}
+
 /// What a row stands for today.
 struct Resolved {
     release: String,
@@ -227,10 +235,7 @@ impl<'a> Getter<'a> {
     /// Makes `current` the newest there is.
     fn renew(&mut self, row: &Row, place: &Path) -> Result<KernelPaths, GetError> {
         let How::Debian(debian) = &row.how;
-        let mirror = match std::env::var(MIRROR_VARIABLE) {
-            Ok(uri) if !uri.is_empty() => sources::Source::plain(uri),
-            _ => sources::debian_mirror(Path::new("/")).ok_or(GetError::NoMirror)?,
-        };
+        let mirror = mirror()?;
         self.say(&format!("{}: reading the index of {}", row.name, debian.suite));
         let apt = Apt::new(&place.join("apt"), &mirror, &debian.suite, row.arch)?;
         apt.update()?;

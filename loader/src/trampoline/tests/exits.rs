@@ -425,6 +425,10 @@ fn helpers_are_refused_where_they_cannot_work() {
     }
     assert_eq!(outcome(27, Probe::Session), helper::NO_STACK_TRACE);
     assert_eq!(outcome(67, Probe::Session), helper::NO_STACK_TRACE);
+    for probe in [Probe::TracingMulti, Probe::TracingMultiExit] {
+        assert_eq!(outcome(27, probe), helper::DEEPER_STACK_TRACE, "{probe:?}");
+        assert_eq!(outcome(25, probe), "runs", "{probe:?}");
+    }
     assert_eq!(outcome(25, Probe::Session), "runs");
     assert_eq!(outcome(27, Probe::Kretprobe), "runs");
 }

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Functions whose signature the compiler changed, with and without another name.
+
+use crate::image::{self, Build};
+use crate::{arguments, encoded, sites_of};
+use siteseer_encoder::{Options, encode};
+use siteseer_sites::location::{Argument, Location};
+use siteseer_sites::site::{Marks, Site};
+use siteseer_sites::{Machine, SiteSet};
+
+/// Each is called so that a compiler that sees all callers changes it, but for `plain`.
+const CHANGED: &str = r#"
+struct pair { long a, b, c[6]; };
+long sink;
+extern __attribute__((noinline)) long opaque(long, long);
+long opaque(long a, long b) { __asm__ volatile("" ::: "memory"); return a ^ b; }
+
+static __attribute__((noinline)) long dead(long never, long value)
+{ TRUTH(value, 1); return opaque(value, 1); }
+static __attribute__((noinline)) long promoted(struct pair *p, long last)
+{ long b = p->b; TRUTH(last, 2); return opaque(b, last); }
+static __attribute__((noinline)) long dropped(long never, long value)
+{ TRUTH(value, 3); opaque(value, 3); return sink; }
+static __attribute__((noinline)) long plain(struct pair *p, long last)
+{ TRUTH(last, 4); return opaque((long)p, last); }
+static __attribute__((noinline)) void nothing(long never, long value)
+{ TRUTH(value, 5); opaque(value, 5); }
+
+void one(long a, long b)
+{
+    struct pair p = { .a = a, .b = b };
+    sink = dead(a, b); dropped(a, b); nothing(a, b);
+    sink = plain((struct pair *)a, b);
+    sink = promoted(&p, a);
+}
+void two(long a, long b)
+{
+    struct pair p = { .a = b, .b = a };
+    sink = dead(a, b + 1); dropped(b, a); nothing(b, a + 2);
+    sink = plain((struct pair *)b, a);
+    sink = promoted(&p, b);
+}
+"#;
+
+fn the_site<'s>(set: &'s SiteSet, name: &str) -> (&'s Site, &'s Argument, &'s Argument) {
+    let sites = sites_of(set, name);
+    let [site] = sites[..] else { panic!("{name}: one site, not {}", sites.len()) };
+    let [first, second] = arguments(set, site) else { panic!("{name}: two parameters, as the source has them") };
+    (site, first, second)
+}
+
+fn register(argument: &Argument) -> Option<u16> {
+    match argument.as_ref().map(|located| &located.at) {
+        Ok(Location::Register(register)) => Some(*register),
+        _ => None,
+    }
+}
+
+/// What must hold whoever compiled it. `registers` are those of the calling convention.
+fn check(set: &SiteSet, registers: [u16; 2]) {
+    for name in ["dead", "promoted", "dropped", "nothing"] {
+        let (site, gone, passed) = the_site(set, name);
+        assert!(site.marks.contains(Marks::SIGNATURE_CHANGED), "{name}");
+        assert_ne!(register(gone), Some(registers[0]), "{name}: something else is there");
+        assert!(register(passed).is_some(), "{name}: {passed:?}");
+        // What comes behind a parameter that is gone has moved up; behind a promoted one it has not.
+        let expected = if name == "promoted" { registers[1] } else { registers[0] };
+        assert_eq!(register(passed), Some(expected), "{name}");
+    }
+    for name in ["dead", "promoted", "plain"] {
+        assert!(the_site(set, name).0.marks.returns_value(), "{name}: its callers use what it returns");
+    }
+    assert!(!the_site(set, "dropped").0.marks.returns_value(), "no caller uses what it returns");
+    assert!(!the_site(set, "nothing").0.marks.contains(Marks::RETURN_KEPT), "there is nothing to keep");
+    let (site, first, second) = the_site(set, "plain");
+    assert!(!site.marks.contains(Marks::SIGNATURE_CHANGED), "it is as the source has it");
+    assert_eq!([register(first), register(second)], registers.map(Some));
+}
+
+/// The asm statements say where the compiler itself had the value.
+#[cfg(target_arch = "x86_64")]
+fn check_truth(image: &[u8], set: &SiteSet) {
+    let records = image::truth(image);
+    for (name, tag) in [("dead", "$1"), ("promoted", "$2"), ("dropped", "$3"), ("plain", "$4"), ("nothing", "$5")] {
+        let record = records.iter().find(|record| record.operands[1] == tag).expect("each left a record");
+        let (site, _, passed) = the_site(set, name);
+        let container = &set.containers[site.container as usize];
+        assert!((container.address..container.address + container.size).contains(&record.address), "{name}");
+        let named = passed.as_ref().expect("it is located").display(Machine::X86_64).to_string();
+        // Behind a frame's pushes the value may have been copied for later; before, it is where it was passed.
+        if image::is_volatile(&record.operands[0]) {
+            assert_eq!(image::wide_name(&record.operands[0]), named, "{name}");
+        }
+    }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn clang_changes_signatures_under_the_same_name() {
+    let Some(clang) = image::clang() else {
+        eprintln!("no clang on this machine: nothing was checked");
+        return;
+    };
+    // Arguments are promoted from -O3 on, or with link-time optimisation.
+    let image = Build::with(&clang, &["-O3"], &[CHANGED]).link();
+    let (set, _) = encoded(&image);
+    check(&set, [5, 4]);
+    check_truth(&image, &set);
+    assert!(set.sites.iter().all(|site| set.containers[site.container as usize].name.find('.').is_none()));
+}
+
+#[test]
+fn clang_changes_signatures_on_arm64() {
+    let Some(clang) = image::clang() else {
+        eprintln!("no clang on this machine: nothing was checked");
+        return;
+    };
+    let (module, kernel) = image::arm64_module(&clang, &["-O3"], CHANGED);
+    let options = Options { kernel_btf: Some(&kernel), ..Options::default() };
+    let (set, _) = encode(&module, &options).expect("a freshly compiled module is encoded");
+    assert_eq!(set.machine, Machine::Aarch64);
+    check(&set, [0, 1]);
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn gcc_changes_signatures_of_clones() {
+    let image = Build::gcc(&["-O2"], &[CHANGED]).link();
+    let (set, census) = encoded(&image);
+    check(&set, [5, 4]);
+    check_truth(&image, &set);
+    let symbol = |name: &str| &set.containers[the_site(&set, name).0.container as usize].name[..];
+    assert!(symbol("promoted").contains(".isra.") && symbol("dropped").contains(".isra."));
+    let out = &census.out_of_line;
+    assert_eq!((out.clones, out.signature_changed, out.return_kept), (4, 4, 2));
+}

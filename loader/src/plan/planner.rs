@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The decision about each site: by which mechanism and which trampoline, or why not.
+
+use super::{Maps, PlanError, PlanOptions, PlannedTrampoline, Policy, requires_arguments};
+use crate::function::{Candidate, Function, Prototype};
+use crate::kernel::Kernel;
+use crate::mechanism::{Barred, Choice, Mechanism, keeps_return};
+use crate::program::{UserProgram, Uses};
+use crate::reason::{MissingArgument, Reason};
+use crate::refusal::Refusal;
+use crate::trampoline;
+use siteseer_sites::abi::{ParamShape, abi_return};
+use siteseer_sites::btf::TypeId;
+use siteseer_sites::location::Missing;
+use siteseer_sites::site::{Marks, SiteKind};
+use std::collections::HashMap;
+
+/// What distinguishes programs that are loaded.
+type ImageKey = (Mechanism, bool, Option<TypeId>, trampoline::Key);
+
+/// Decides site by site.
+pub(super) struct Planner<'a> {
+    program: &'a UserProgram,
+    uses: &'a Uses,
+    kernel: &'a Kernel,
+    options: PlanOptions,
+    policy: Policy,
+    barred: &'a Barred,
+    trampolines: Vec<PlannedTrampoline>,
+    keys: HashMap<ImageKey, usize>,
+    /// How many sites one program of a tracing-multi link could serve.
+    together: HashMap<ImageKey, usize>,
+}
+
+impl<'a> Planner<'a> {
+    pub(super) fn new(
+        program: &'a UserProgram,
+        uses: &'a Uses,
+        kernel: &'a Kernel,
+        options: PlanOptions,
+        policy: Policy,
+        barred: &'a Barred,
+    ) -> Planner<'a> {
+        let (trampolines, keys, together) = (Vec::new(), HashMap::new(), HashMap::new());
+        Planner { program, uses, kernel, options, policy, barred, trampolines, keys, together }
+    }
+
+    /// The trampolines of the sites that were attached.
+    pub(super) fn into_trampolines(self) -> Vec<PlannedTrampoline> {
+        self.trampolines
+    }
+
+    /// What stands against the program at any site of a prototype.
+    pub(super) fn check_prototype(&self, prototype: &Prototype) -> Result<(), PlanError> {
+        let exit = self.options.form.kind.is_exit() && prototype.result.is_some();
+        let have = prototype.slots() + u32::from(exit);
+        match self.uses.slots.named().find(|&slot| slot >= have) {
+            None => Ok(()),
+            Some(slot) => Err(PlanError::Prototype {
+                program: self.program.name.clone(),
+                prototype: prototype.text.clone(),
+                refusal: Refusal::ReadsSlotBeyond { slot, have },
+            }),
+        }
+    }
+
+    /// The best mechanism for a site, or why there is none.
+    pub(super) fn mechanism(&self, function: &Function, site: &Candidate) -> Result<Mechanism, Reason> {
+        // The kprobe blacklist is no list of what ftrace may not trace.
+        let traced = site.is_entry() && site.traceable == Some(true);
+        if let Some(obstacle) = site.obstacle.as_ref().filter(|obstacle| !(traced && obstacle.is_about_kprobes())) {
+            return Err(obstacle.clone());
+        }
+        let form = self.options.form;
+        if site.kind == SiteKind::Inline && form.kind.is_exit() {
+            return Err(Reason::ExitOfInline);
+        }
+        if site.kind == SiteKind::Inline && form.sleepable {
+            return Err(Reason::Sleepable);
+        }
+        if site.marks.contains(Marks::ENTRY_UNCERTAIN) {
+            return Err(Reason::EntryUncertain);
+        }
+        if site.marks.contains(Marks::MAY_REPEAT) && self.policy == Policy::Complete {
+            return Err(Reason::MayRepeat);
+        }
+        let prototype = function.prototypes.get(site.prototype).ok_or(Reason::NoPrototype)?;
+        if prototype.func.is_none() && requires_arguments(self.uses) {
+            return Err(if site.kind == SiteKind::Clone { Reason::NoLocationData } else { Reason::NoPrototype });
+        }
+        let mut missing = missing_arguments(site, prototype, self.uses);
+        if form.kind.is_exit() && self.uses.requires_return(prototype.slots()) {
+            missing.extend(self.missing_return(prototype));
+            if missing.is_empty() && !keeps_return(site) {
+                return Err(Reason::ReturnRemoved);
+            }
+        }
+        if !missing.is_empty() {
+            return Err(Reason::MissingArguments(missing));
+        }
+        let Planner { uses, kernel, barred, .. } = *self;
+        Choice { candidate: site, prototype, uses, form, kernel, barred }.best()
+    }
+
+    /// Why a return value is nowhere to be read.
+    fn missing_return(&self, prototype: &Prototype) -> Option<MissingArgument> {
+        let why = match &prototype.result {
+            None => Missing::NoType,
+            // The context has one slot for it.
+            Some(result) if result.size > 8 => Missing::Unsupported,
+            Some(_) => return None,
+        };
+        let index = prototype.parameters.len();
+        Some(MissingArgument { index, name: "the return value".to_owned(), why })
+    }
+
+    /// The trampoline that a site takes for itself.
+    fn planned(&self, function: &Function, site: &Candidate, index: usize, mechanism: Mechanism) -> PlannedTrampoline {
+        let prototype = function.prototypes.get(site.prototype);
+        let machine = self.kernel.machine;
+        let parameters = prototype.into_iter().flat_map(|prototype| prototype.parameters.iter().zip(&site.arguments));
+        let parameters = parameters.map(|(parameter, argument)| trampoline::Parameter {
+            size: parameter.size,
+            argument: if mechanism.lacks_arguments() { Err(Missing::OptimisedOut) } else { argument.clone() },
+            typed: parameter.pointee,
+        });
+        let result = prototype.and_then(|prototype| prototype.result.as_ref());
+        let ret = result.filter(|_| mechanism.probe().is_exit()).map(|result| {
+            let shape = ParamShape { size: result.size, signed: result.signed, composite: result.composite };
+            let argument = abi_return(machine, shape);
+            trampoline::Parameter { size: result.size, argument, typed: result.pointee }
+        });
+        PlannedTrampoline {
+            mechanism,
+            inline: site.kind == SiteKind::Inline,
+            parameters: parameters.collect(),
+            ret,
+            func: site.exact.filter(|_| mechanism.is_for_one()),
+            saved: None,
+            displacement: function.displacement,
+            sites: vec![index],
+            insns: 0,
+        }
+    }
+
+    fn key(&self, planned: &PlannedTrampoline) -> Result<ImageKey, Refusal> {
+        let key = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET).key(self.uses)?;
+        Ok((planned.mechanism, planned.inline, planned.func, key))
+    }
+
+    /// What a site would share with others through a tracing-multi link.
+    fn shared(&self, function: &Function, site: &Candidate, mechanism: Mechanism) -> Option<(Mechanism, ImageKey)> {
+        // There the trampoline makes the typed pointers, and the verifier trusts none of them.
+        let many = mechanism.of_many().filter(|_| self.kernel.tracing_multi && !self.uses.wants_trusted)?;
+        if self.barred.get(site.address, many).is_some() {
+            return None;
+        }
+        let planned = self.planned(function, site, 0, many);
+        let spec = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET);
+        trampoline::generate(self.program, self.uses, &spec).ok()?;
+        Some((many, self.key(&planned).ok()?))
+    }
+
+    pub(super) fn count_together(&mut self, function: &Function, site: &Candidate, mechanism: Mechanism) {
+        if let Some((_, key)) = self.shared(function, site, mechanism) {
+            *self.together.entry(key).or_default() += 1;
+        }
+    }
+
+    /// Finds or makes the trampoline for a site.
+    pub(super) fn attach(
+        &mut self,
+        function: &Function,
+        site: &Candidate,
+        index: usize,
+        best: Mechanism,
+    ) -> Result<(Mechanism, usize), Reason> {
+        let many = self.shared(function, site, best).filter(|(_, key)| self.together.get(key).is_some_and(|&n| n > 1));
+        let mechanism = many.map_or(best, |(many, _)| many);
+        let mut planned = self.planned(function, site, index, mechanism);
+        let key = self.key(&planned).map_err(Reason::Refused)?;
+        if let Some(&known) = self.keys.get(&key) {
+            if let Some(trampoline) = self.trampolines.get_mut(known) {
+                trampoline.sites.push(index);
+            }
+            return Ok((mechanism, known));
+        }
+        let spec = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET);
+        let saved = spec.saved(self.uses).map_err(Reason::Refused)?;
+        let image = trampoline::generate(self.program, self.uses, &spec).map_err(Reason::Refused)?;
+        (planned.saved, planned.insns) = (saved, image.insns.len());
+        self.keys.insert(key, self.trampolines.len());
+        self.trampolines.push(planned);
+        Ok((mechanism, self.trampolines.len() - 1))
+    }
+}
+
+/// The parameters that the program reads and the site does not have.
+fn missing_arguments(site: &Candidate, prototype: &Prototype, uses: &Uses) -> Vec<MissingArgument> {
+    let mut first = 0;
+    let mut missing = Vec::new();
+    for (index, parameter) in prototype.parameters.iter().enumerate() {
+        let slots = first..first + parameter.slots;
+        first = slots.end;
+        let why = match site.arguments.get(index) {
+            Some(Ok(_)) => continue,
+            Some(Err(why)) => *why,
+            None => Missing::NotMentioned,
+        };
+        if uses.requires(slots) {
+            missing.push(MissingArgument { index, name: parameter.name.clone(), why });
+        }
+    }
+    missing
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Boots a kernel and prints what passes there from start to first event, step by step: medians, and the range.
+
+use clap::Parser;
+use siteseer_conformance::startup::FUNCTION;
+use siteseer_vmtest::{Arch, Vm, build_guest};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Measures the way from start to first event on a booted kernel.
+#[derive(Parser)]
+struct Arguments {
+    /// The folder with vmlinuz
+    kernel: PathBuf,
+    /// The kernel's site file
+    sites: PathBuf,
+    /// Rounds that count, after one that does not
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let guest = build_guest("siteseer-conformance", "siteseer-guest", "release")?;
+    let bytes = fs::read(&arguments.sites)?;
+    let file = siteseer_sites::file::SiteFile::parse(&bytes)?;
+    let build_id: String = file.build_id().iter().map(|byte| format!("{byte:02x}")).collect();
+    let outcome = Vm::new(Arch::X86_64, &arguments.kernel.join("vmlinuz"))
+        .init(&guest)
+        .arg("startup")
+        .arg((arguments.rounds + 1).to_string())
+        .file(&arguments.sites, format!("/var/cache/siteseer/{build_id}.sites"))
+        .memory(2048)
+        .cpus(2)
+        .time_limit(Duration::from_secs(900))
+        .run()?;
+    if !outcome.success() {
+        return Err(format!("the guest ended with {:?}; its console:\n{}", outcome.exit_status, outcome.console).into());
+    }
+    let mut steps: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for line in outcome.result_lines().iter().skip(1) {
+        let round: BTreeMap<String, f64> = serde_json::from_str(line)?;
+        round.into_iter().for_each(|(step, seconds)| steps.entry(step).or_default().push(seconds));
+    }
+    println!("{FUNCTION}, {} rounds in the guest: median (least to most), milliseconds", arguments.rounds);
+    for (step, mut seconds) in steps {
+        seconds.sort_by(f64::total_cmp);
+        let at = |place: usize| seconds.get(place).map_or(f64::NAN, |seconds| seconds * 1000.0);
+        println!("  {step:<58} {:>9.2}  ({:.2} to {:.2})", at(seconds.len() / 2), at(0), at(seconds.len() - 1));
+    }
+    Ok(())
+}
