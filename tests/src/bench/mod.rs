@@ -11,6 +11,7 @@ use crate::cost::Figure;
 use crate::cost::prototypes::Prototypes;
 use commands::Comparison;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How many functions have more than so many location prototypes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -53,6 +54,8 @@ pub struct Figures {
     pub commands: Vec<Comparison>,
     /// Location prototypes.
     pub prototypes: Distribution,
-    /// What was measured in the virtual machine.
+    /// Steps from a tool's start to its first event, in seconds.
+    pub startup: BTreeMap<String, f64>,
+    /// What else was measured in the virtual machine.
     pub guest: Vec<Figure>,
 }

@@ -59,6 +59,7 @@ pub fn page(figures: &Figures) -> String {
     hits(&mut page, figures);
     attaching(&mut page, figures);
     programs(&mut page, figures);
+    startup(&mut page, figures);
     let notes: Vec<&String> = figures
         .guest
         .iter()
@@ -250,6 +251,19 @@ fn programs(page: &mut String, figures: &Figures) {
         .map(|(name, sites, count)| format!("`{name}` ({count} prototypes at {sites} sites)"))
         .collect();
     let _ = writeln!(page, "\nThe most: {}.", most.join(", "));
+}
+
+fn startup(page: &mut String, figures: &Figures) {
+    if figures.startup.is_empty() {
+        return;
+    }
+    page.push_str(
+        "\n## From start to first event\n\nThe steps of a tool that traces `__bpf_copy_key`, in the guest's time as above, beside \
+         what the kernel takes to write its tables as text.\n\n| step | time |\n|---|---:|\n",
+    );
+    for (step, time) in &figures.startup {
+        let _ = writeln!(page, "| {step} | {} |", seconds(*time));
+    }
 }
 
 /// The plots: file name and content.

@@ -3,9 +3,11 @@
 
 use clap::Parser;
 use siteseer_conformance::bench::commands::{Pair, measure, words};
-use siteseer_conformance::bench::{Distribution, Figures, guest, page};
+use siteseer_conformance::bench::guest::{self, Guest};
+use siteseer_conformance::bench::{Distribution, Figures, page};
 use siteseer_conformance::cost::prototypes;
 use siteseer_sites::file::SiteFile;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
@@ -109,12 +111,14 @@ fn figures(arguments: &Arguments, scratch: &Path) -> Result<Figures, Box<dyn Err
         },
     ];
     let commands = pairs.iter().map(|pair| measure(pair, arguments.runs)).collect::<Result<_, _>>()?;
-    let guest = if arguments.no_guest {
-        Vec::new()
+    let vmlinuz = arguments.kernel.join("vmlinuz");
+    let machine = Guest { vmlinuz: &vmlinuz, sites: &sites, build_id: &build_id };
+    let (guest, startup) = if arguments.no_guest {
+        Default::default()
     } else if let Some(path) = &arguments.guest_results {
-        guest::parse(fs::read_to_string(path)?.lines())?
+        (guest::parse(fs::read_to_string(path)?.lines())?, BTreeMap::new())
     } else {
-        guest::measure(&arguments.kernel.join("vmlinuz"), &sites, &build_id)?
+        (machine.figures()?, machine.startup()?)
     };
     Ok(Figures {
         kernel: arguments.name.clone(),
@@ -123,6 +127,7 @@ fn figures(arguments: &Arguments, scratch: &Path) -> Result<Figures, Box<dyn Err
         bytes: (sizes.inline as u64, sizes.ext as u64),
         commands,
         prototypes,
+        startup,
         guest,
     })
 }
