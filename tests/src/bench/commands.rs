@@ -53,7 +53,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match (values.get(middle), middle.checked_sub(1).and_then(|below| values.get(below))) {
-        (Some(high), Some(low)) if values.len() % 2 == 0 => (low + high) / 2.0,
+        (Some(high), Some(low)) if values.len().is_multiple_of(2) => (low + high) / 2.0,
         (Some(value), _) => *value,
         (None, _) => f64::NAN,
     }
