@@ -6,6 +6,7 @@
 use libbpf_sys as _;
 
 mod constant;
+pub mod cost;
 pub mod oracle;
 pub mod trace;
 pub mod truth;

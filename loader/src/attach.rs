@@ -9,12 +9,16 @@
 //! all sites have been tried the policy is applied once more, now with the kernel's refusals.
 
 mod arm;
+mod background;
 mod error;
 mod fentry;
 mod kprobe;
+mod kprobes;
 mod limits;
 mod load;
 mod multi;
+mod owner;
+mod reap;
 mod site_map;
 mod tracefs;
 mod tracing_multi;
@@ -22,7 +26,7 @@ mod trampoline;
 mod user;
 
 pub use error::AttachError;
-pub use tracefs::clean;
+pub use reap::clean;
 pub(crate) use tracefs::{Definition, remove_all};
 
 use crate::declared::Declared;
@@ -38,6 +42,7 @@ use crate::section::{Kind, SectionError, Wanted};
 use crate::target::Target;
 use arm::{Arm, is_refusal, place};
 use libbpf_sys as sys;
+use std::time::{Duration, Instant};
 use trampoline::{Loader, Unloaded};
 
 /// How to attach: to which functions, under which policy, with which cookie.
@@ -48,14 +53,15 @@ pub struct Attach<'t> {
     functions: Vec<String>,
     bpf_program: Option<u32>,
     file: Option<String>,
-    bulk: bool,
+    /// From how many kprobes on they are armed together.
+    many: usize,
 }
 
 impl<'t> Attach<'t> {
     /// To the function that the program's section names, under the section's policy ([`Policy::of`]).
     pub fn new(target: &'t Target) -> Attach<'t> {
         let (options, functions) = (PlanOptions::default(), Vec::new());
-        Attach { target, options, functions, bpf_program: None, file: None, bulk: true }
+        Attach { target, options, functions, bpf_program: None, file: None, many: kprobes::MANY }
     }
 
     /// Sets the policy.
@@ -108,7 +114,14 @@ impl<'t> Attach<'t> {
     /// attaches or [`clean`] is called.
     #[must_use]
     pub fn bulk(mut self, bulk: bool) -> Attach<'t> {
-        self.bulk = bulk;
+        self.many = if bulk { kprobes::MANY } else { usize::MAX };
+        self
+    }
+
+    /// From how many kprobes on they are armed together, where [`Attach::bulk`] would say 5.
+    #[must_use]
+    pub fn bulk_from(mut self, kprobes: usize) -> Attach<'t> {
+        self.many = kprobes;
         self
     }
 
@@ -137,7 +150,7 @@ impl<'t> Attach<'t> {
         loop {
             let plan = prepared.plan(self.target, &barred)?;
             // Each attempt that fails has noted something new, of which there is only so much.
-            if let Some(mut link) = carry_out(&prepared, plan, self.target, self.bulk, &mut barred)? {
+            if let Some(mut link) = carry_out(&prepared, plan, self.target, self.many, &mut barred)? {
                 link.report.notes = self.notes();
                 return Ok(link);
             }
@@ -207,14 +220,14 @@ fn carry_out(
     prepared: &Prepared,
     mut plan: Plan,
     target: &Target,
-    bulk: bool,
+    many: usize,
     barred: &mut Barred,
 ) -> Result<Option<Link>, Error> {
     let kernel = target.kernel();
     let Prepared { user, uses, gpl, options, .. } = prepared;
-    let attached =
-        |plan: &Plan| plan.sites.iter().filter(|site| matches!(site.decision, Decision::Attach { .. })).count();
-    limits::raise_files(attached(&plan) as u64 + plan.trampolines.len() as u64)?;
+    let by_others = |site: &&PlannedSite| matches!(site.decision, Decision::Attach { mechanism, .. } if mechanism != Mechanism::Kprobe);
+    let others = plan.sites.iter().filter(by_others).count() + plan.trampolines.len();
+    limits::raise_files(others as u64 + kprobes::files(&plan, many))?;
 
     let site_map = uses.site.then(|| site_map::site_map(&plan, kernel)).transpose()?;
     let fault_map = load::map(sys::BPF_MAP_TYPE_PERCPU_ARRAY, c"siteseer_faults", 4, 8, 1)
@@ -226,8 +239,11 @@ fn carry_out(
         site_map,
         fault_map,
         report: plan.report(),
+        loading: Duration::ZERO,
+        arming: Duration::ZERO,
     };
 
+    let begin = Instant::now();
     let mut loader = Loader {
         user,
         uses,
@@ -255,7 +271,9 @@ fn carry_out(
     if again {
         return Ok(None);
     }
-    let arm = Arm { target, cookie: plan.cookie, bulk };
+    link.loading = begin.elapsed();
+    let begin = Instant::now();
+    let arm = Arm { target, cookie: plan.cookie, many };
     let mut order: Vec<usize> = (0..plan.trampolines.len()).collect();
     order.sort_by_key(|&nth| plan.trampolines.get(nth).map(|planned| planned.mechanism));
     let mut refused: Vec<(usize, Reason)> = Vec::new();
@@ -284,6 +302,16 @@ fn carry_out(
     if again {
         return Ok(None);
     }
+    for (index, error) in arm.kprobes(&plan, &mut link)? {
+        let mechanism = Mechanism::Kprobe;
+        if !is_refusal(&error, mechanism) {
+            let site = plan.sites.get(index).map(|site| place(&site.site)).unwrap_or_default();
+            return Err(AttachError::Arm { mechanism, site, error }.into());
+        }
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        refused.push((index, Reason::Kernel { errno, mechanism: mechanism.word(), said: None }));
+    }
+    link.arming = begin.elapsed();
     if !refused.is_empty() {
         for (index, reason) in refused {
             if let Some(site) = plan.sites.get_mut(index) {

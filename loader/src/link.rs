@@ -3,8 +3,9 @@
 //!
 //! Everything that arms a site is a file descriptor that the link owns, so a process that is killed leaves nothing
 //! armed. (What it may leave is the definition of an event in tracefs, which does nothing, and which the next process
-//! removes.) Closing the descriptor of one kprobe waits for an RCU grace period, a few dozen milliseconds each; many are
-//! closed by several threads, whose waits overlap.
+//! removes.) Detaching takes the programs away and waits until none runs; disarming events of tracefs and removing their
+//! definitions is then left to a short-lived process ([`crate::attach`]). Closing the descriptor of one kprobe, or of one event with many, waits for RCU grace periods, a few dozen
+//! milliseconds; many are closed by several threads, whose waits overlap in part.
 
 use crate::attach::{Definition, remove_all};
 use crate::bpf_target::{self, TailSlot};
@@ -14,6 +15,7 @@ use libbpf_sys as sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
+use std::time::Duration;
 
 /// The most threads that close descriptors.
 const CLOSERS: usize = 32;
@@ -24,9 +26,9 @@ const FEW: usize = 4;
 #[derive(Debug)]
 #[must_use = "dropping the link detaches the program"]
 pub struct Link {
-    /// What arms the sites.
+    /// What runs the programs at the sites.
     pub(crate) armed: Vec<OwnedFd>,
-    /// What is left in tracefs when nothing arms it any more.
+    /// Events of tracefs, which are armed until they are undone.
     pub(crate) definitions: Vec<Definition>,
     /// The trampolines' programs.
     pub(crate) programs: Vec<OwnedFd>,
@@ -35,6 +37,25 @@ pub struct Link {
     /// Counts calls whose arguments could not be read.
     pub(crate) fault_map: OwnedFd,
     pub(crate) report: Report,
+    /// How long the programs took to load.
+    pub(crate) loading: Duration,
+    /// How long the sites took to arm.
+    pub(crate) arming: Duration,
+}
+
+/// What a link takes of the machine, and what it took to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cost {
+    /// Programs loaded: one per location prototype and mechanism.
+    pub programs: usize,
+    /// Machine code that the kernel made of them, in bytes (`bpf_prog_info.jited_prog_len`); 0 without a JIT.
+    pub jited: u64,
+    /// Files that it keeps open.
+    pub files: usize,
+    /// From the first program's trampoline generated to the last program verified.
+    pub loading: Duration,
+    /// From the first site armed to the last.
+    pub arming: Duration,
 }
 
 impl Link {
@@ -46,6 +67,25 @@ impl Link {
     /// How many programs were loaded.
     pub fn programs(&self) -> usize {
         self.programs.len()
+    }
+
+    /// What the link takes of the machine.
+    ///
+    /// # Errors
+    /// If the kernel does not give information on a program.
+    pub fn cost(&self) -> io::Result<Cost> {
+        let jited = self.programs.iter().map(|program| Ok(u64::from(program_info(program.as_fd())?.jited_prog_len)));
+        Ok(Cost {
+            programs: self.programs.len(),
+            jited: jited.sum::<io::Result<u64>>()?,
+            files: self.armed.len()
+                + self.definitions.len()
+                + self.programs.len()
+                + usize::from(self.site_map.is_some())
+                + 1,
+            loading: self.loading,
+            arming: self.arming,
+        })
     }
 
     /// How many calls the program missed because an argument that it reads lay in memory that could not be read.
@@ -117,8 +157,19 @@ fn missed_by_link(link: &OwnedFd) -> io::Result<u64> {
 impl Drop for Link {
     fn drop(&mut self) {
         close_all(std::mem::take(&mut self.armed));
+        if !self.definitions.is_empty() {
+            wait_for_programs();
+        }
         remove_all(std::mem::take(&mut self.definitions));
     }
+}
+
+/// Waits until every program that had begun at a kprobe has ended: one grace period of RCU, which is what this is
+/// (kernel/sched/membarrier.c). Closing the link of an event that stays open waits for it by itself only on newer kernels.
+fn wait_for_programs() {
+    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+    // SAFETY: plain numbers.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
 }
 
 /// Closes descriptors, many of them from several threads.

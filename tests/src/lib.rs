@@ -5,13 +5,16 @@
 //! [cases](case::cases) and reports each as a line of JSON; the harness (`tests/vm.rs`) shows each as a test of its own.
 //! The list of cases is in this library, so that both sides have the same.
 
+pub mod bench;
 pub mod bpf_target;
 pub mod calls;
 pub mod case;
+pub mod cost;
 pub mod demo;
 pub mod differential;
 pub mod explain;
 pub mod fentry;
+pub mod killed;
 pub mod namesakes;
 pub mod refusals;
 pub mod startup;

@@ -71,6 +71,7 @@ pub struct Vm<'a> {
     cpus: u32,
     time_limit: Duration,
     accel: Accel,
+    counts_instructions: bool,
     append: Vec<String>,
     qemu_arguments: Vec<OsString>,
     results_device: String,
@@ -104,6 +105,7 @@ impl<'a> Vm<'a> {
             cpus: 2,
             time_limit: Duration::from_secs(300),
             accel: Accel::Auto,
+            counts_instructions: false,
             append: Vec::new(),
             qemu_arguments: Vec::new(),
             results_device: arch.traits().results.to_owned(),
@@ -174,6 +176,14 @@ impl<'a> Vm<'a> {
         self
     }
 
+    /// Lets the guest's time go by instructions: each takes one nanosecond, and a guest that waits takes none of the host's
+    /// time (QEMU's `-icount shift=0,sleep=off`). What the guest measures with its clocks then repeats exactly, however
+    /// busy the host is. It takes TCG, whatever [`Vm::accel`] says.
+    pub fn count_instructions(mut self) -> Self {
+        self.counts_instructions = true;
+        self
+    }
+
     /// Adds to the kernel command line. KASLR is on unless this says `nokaslr`.
     pub fn append(mut self, parameters: impl Into<String>) -> Self {
         self.append.push(parameters.into());
@@ -216,6 +226,7 @@ impl<'a> Vm<'a> {
     pub fn run(mut self) -> Result<Outcome, VmError> {
         let prepared = self.prepare()?;
         match self.accel {
+            _ if self.counts_instructions => self.attempt(&prepared, Accelerator::Tcg, None),
             Accel::Tcg => self.attempt(&prepared, Accelerator::Tcg, None),
             Accel::Kvm => {
                 accel::kvm_accessible(self.arch).map_err(VmError::NoKvm)?;
@@ -349,6 +360,9 @@ impl<'a> Vm<'a> {
             "-append".into(),
             self.command_line().into(),
         ]);
+        if self.counts_instructions {
+            arguments.extend(["-icount".into(), "shift=0,sleep=off".into()]);
+        }
         arguments.extend(self.qemu_arguments.iter().cloned());
         arguments
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Arming the sites of a trampoline, whatever its mechanism.
+//! Arming the sites of a trampoline, by any mechanism but kprobes ([`super::kprobes`]).
 
-use super::{fentry, kprobe, multi, tracefs, tracing_multi};
+use super::{fentry, kprobe, multi, tracing_multi};
 use crate::function::Candidate;
 use crate::link::Link;
 use crate::mechanism::Mechanism;
@@ -10,10 +10,7 @@ use crate::target::Target;
 use libbpf_sys as sys;
 use siteseer_sites::btf::TypeId;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-
-/// From how many kprobes of one program on they are armed together.
-const MANY: usize = 5;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// `caller+0x12`.
 pub(super) fn place(site: &Candidate) -> String {
@@ -26,8 +23,8 @@ pub(super) struct Arm<'a> {
     pub(super) target: &'a Target,
     /// What `bpf_get_attach_cookie()` answers in a program that asks the kernel.
     pub(super) cookie: u64,
-    /// Whether many kprobes may be armed together.
-    pub(super) bulk: bool,
+    /// From how many kprobes on they are armed together.
+    pub(super) many: usize,
 }
 
 impl Arm<'_> {
@@ -40,7 +37,7 @@ impl Arm<'_> {
         link: &mut Link,
     ) -> Vec<(usize, io::Error)> {
         let addresses: Vec<u64> = sites.iter().map(|site| site.site.address).collect();
-        let Link { programs, armed, definitions, report, .. } = link;
+        let Link { programs, armed, .. } = link;
         let Some(program) = programs.get(nth).map(|program| program.as_fd()) else { return Vec::new() };
         let each_refused = |error: io::Error| {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
@@ -76,29 +73,8 @@ impl Arm<'_> {
                 armed.extend(links);
                 errors
             }
-            Mechanism::Kprobe => {
-                let mut left: Vec<usize> = (0..sites.len()).collect();
-                if self.bulk && sites.len() >= MANY {
-                    let places: Vec<tracefs::Place<'_>> = sites
-                        .iter()
-                        .map(|site| tracefs::Place {
-                            symbol: &site.site.symbol,
-                            offset: site.site.offset(),
-                            address: site.site.address,
-                        })
-                        .collect();
-                    let name = sites.first().and_then(|site| report.functions.get(site.function));
-                    let name = name.map_or_else(String::new, |function| function.name.clone());
-                    let outcome = tracefs::attach(program, &name, &places, self.target.symbols());
-                    armed.extend(outcome.links);
-                    definitions.extend(outcome.definitions);
-                    left = outcome.left;
-                }
-                let rest: Vec<u64> = left.iter().filter_map(|&index| addresses.get(index).copied()).collect();
-                let (links, errors) = self.each(program, 0, &rest);
-                armed.extend(links);
-                errors.into_iter().filter_map(|(nth, error)| Some((*left.get(nth)?, error))).collect()
-            }
+            // Those of all trampolines are armed together: [`Arm::kprobes`].
+            Mechanism::Kprobe => Vec::new(),
             Mechanism::Kretprobe => {
                 let config = self.target.kernel().kretprobe.map_or(0, |bit| 1 << bit);
                 let (links, errors) = self.each(program, config, &addresses);
@@ -108,12 +84,13 @@ impl Arm<'_> {
         }
     }
 
-    fn each(
+    /// A perf kprobe, or kretprobe, at each address.
+    pub(super) fn each(
         self,
         program: BorrowedFd<'_>,
         config: u64,
         addresses: &[u64],
-    ) -> (Vec<std::os::fd::OwnedFd>, Vec<(usize, io::Error)>) {
+    ) -> (Vec<OwnedFd>, Vec<(usize, io::Error)>) {
         let pmu = self.target.kernel().kprobe_pmu.unwrap_or(0);
         kprobe::attach_each(program, pmu, config, addresses)
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest demo`, or
-//! `siteseer-guest startup ROUNDS`.
+//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest cost [WHAT...]`,
+//! `siteseer-guest demo`, or `siteseer-guest startup ROUNDS`.
 
-use siteseer_conformance::{case, demo, startup};
+use siteseer_conformance::{case, cost, demo, startup};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -17,9 +17,13 @@ fn run() -> Result<(), case::Failure> {
                 let _ = serde_json::to_string(&verdict).map(|line| writeln!(results, "{line}"));
             })
         }
+        Some("cost") => {
+            let names: Vec<String> = arguments.collect();
+            cost::run(&names, &mut results)
+        }
         Some("demo") => demo::run(&mut results),
         Some("startup") => startup::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
-        other => Err(format!("expected test, demo or startup, not {other:?}").into()),
+        other => Err(format!("expected test, cost, demo or startup, not {other:?}").into()),
     }
 }
 

@@ -16,6 +16,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use Value::{Address, Is, Masked, Oracle};
 use siteseer_bpf_progs::oracle::Oracle::{FcntlFile, Pipe, PollEndTime, SeqFile, SeqIndex};
@@ -135,8 +136,11 @@ const CAP_SYS_ADMIN: u64 = 21;
 fn ns_capable(calls: &mut Calls<'_>) -> io::Result<()> {
     let root = CString::new("/")?;
     let nowhere = CString::new("/nowhere")?;
-    let secret = CString::new("/tmp/secret")?;
-    drop(File::create("/tmp/secret")?);
+    // A new one each time: to open an old one for writing takes capabilities, too.
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let path = format!("/tmp/secret{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    drop(File::create(&path)?);
+    let secret = CString::new(path)?;
     chmod(&secret, 0)?;
     for _ in 0..TIMES {
         // fs/open.c is another file than kernel/capability.c: a real call.

@@ -126,7 +126,11 @@ pub fn cases() -> Vec<Case> {
         .iter()
         .map(|truth| Case {
             name: format!("truth::{}", truth.function),
-            run: Box::new(move |target| check(truth, target)),
+            run: Box::new(move |target| {
+                // Each kprobe by itself, then all of them together, however few they are.
+                check(truth, target, usize::MAX).map_err(|why| format!("each kprobe by itself: {why}"))?;
+                check(truth, target, 1)
+            }),
         })
         .collect()
 }
@@ -152,7 +156,8 @@ fn load(elf: &'static [u8]) -> Result<Object, Failure> {
     Ok(open.load()?)
 }
 
-fn check(truth: &Truth, target: &Target) -> Result<Shown, Failure> {
+/// `many` is from how many kprobes on they are armed together.
+fn check(truth: &Truth, target: &Target, many: usize) -> Result<Shown, Failure> {
     let oracle = load(ORACLE)?;
     let _watching: Vec<Link> =
         oracle.progs_mut().map(|program| program.attach_trace()).collect::<Result<_, libbpf_rs::Error>>()?;
@@ -171,7 +176,8 @@ fn check(truth: &Truth, target: &Target) -> Result<Shown, Failure> {
     let ring = builder.build()?;
 
     let program = object.progs().next().ok_or("no program")?;
-    let attach = Attach::new(target).function(truth.function).policy(Policy::BestEffort).all_prototypes(true);
+    let attach =
+        Attach::new(target).function(truth.function).policy(Policy::BestEffort).all_prototypes(true).bulk_from(many);
     let link = attach.attach(&program)?;
     // Attaching made system calls of its own.
     ring.consume()?;

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Whose a definition in tracefs is, and whether that process is gone.
+//!
+//! A definition outlives the process that wrote it, so its group's name says who that was: the PID namespace, the PID, and
+//! when the process started, because PIDs are used again. That is not enough to call it left over. A process may fork after it
+//! has attached, and end: the child has the descriptors that arm the event. Taking probes away from an armed event is
+//! something that the kernel does without a word (kernel/trace/trace_kprobe.c, `unregister_trace_kprobe()`: only the last
+//! probe of an event is refused), and hits would be missed silently. So the owner also holds a lock on one byte of
+//! `kprobe_events`, an open file description's lock (fcntl(2), F_OFD_SETLK): children inherit it with the descriptors,
+//! exec and the end of the last of them drop it with the descriptors.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::path::Path;
+use std::sync::Mutex;
+
+/// What the names of our groups begin with.
+const PREFIX: &str = "siteseer";
+
+/// Names a process.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Owner {
+    /// Inode of its PID namespace: processes of others cannot be seen.
+    namespace: u64,
+    pid: u32,
+    /// When it started, in ticks since boot.
+    started: u64,
+}
+
+/// This process, once its lock is taken.
+static CLAIMED: Mutex<Option<Owner>> = Mutex::new(None);
+
+impl Owner {
+    fn of(pid: u32) -> Option<Owner> {
+        let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
+        let namespace = namespace.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()?;
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // proc_pid_stat(5): the name, in brackets, may have blanks and brackets; the start is field 22.
+        let started = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
+        Some(Owner { namespace, pid, started })
+    }
+
+    /// This process.
+    pub(super) fn here() -> Option<Owner> {
+        Owner::of(std::process::id())
+    }
+
+    /// This process, its lock taken: what it defines from now on is its own as long as it, or a child that it forks, lives.
+    pub(super) fn claim(folder: &Path) -> io::Result<Owner> {
+        let here = Owner::here().ok_or(io::ErrorKind::NotFound)?;
+        let mut claimed = CLAIMED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if claimed.as_ref() != Some(&here) {
+            let file = events_file(folder)?;
+            here.lock(&file, libc::F_OFD_SETLK)?;
+            // Held for good. In a child that was forked the parent's stays, for the links that it inherited.
+            let _ = file.into_raw_fd();
+            *claimed = Some(here.clone());
+        }
+        Ok(here)
+    }
+
+    /// Sets or asks for the lock of the owner's byte.
+    fn lock(&self, file: &File, command: libc::c_int) -> io::Result<libc::flock> {
+        let mut lock = libc::flock {
+            l_type: libc::F_WRLCK as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: self.byte(),
+            l_len: 1,
+            l_pid: 0,
+        };
+        // SAFETY: the descriptor is open, and the structure lives through the call.
+        match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) } {
+            0 => Ok(lock),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The byte. Two owners that share one keep each other's definitions a little longer, no more.
+    fn byte(&self) -> i64 {
+        let mixed = self.started.rotate_left(40) ^ u64::from(self.pid).rotate_left(16) ^ self.namespace;
+        // Below the largest offset, with room for the length.
+        (mixed >> 2) as i64
+    }
+
+    /// The name of a group of events.
+    pub(super) fn group(&self, nth: u32) -> String {
+        format!("{PREFIX}_{}_{}_{}_{nth}", self.namespace, self.pid, self.started)
+    }
+
+    /// The owner that a group's name tells; `None` for everybody else's groups.
+    pub(super) fn parse(group: &str) -> Option<Owner> {
+        let mut words = group.strip_prefix(PREFIX)?.strip_prefix('_')?.split('_');
+        let mut next = || words.next()?.parse::<u64>().ok();
+        let (namespace, pid, started) = (next()?, u32::try_from(next()?).ok()?, next()?);
+        next()?;
+        words.next().is_none().then_some(Owner { namespace, pid, started })
+    }
+
+    /// Whether the process is known to be gone, and so is every other one that could have what it armed.
+    pub(super) fn is_gone(&self, here: &Owner, events: &File) -> bool {
+        self.namespace == here.namespace
+            && Owner::of(self.pid).as_ref() != Some(self)
+            && self.lock(events, libc::F_OFD_GETLK).is_ok_and(|lock| lock.l_type == libc::F_UNLCK as libc::c_short)
+    }
+}
+
+/// Opens `kprobe_events` for adding and removing.
+pub(super) fn events_file(folder: &Path) -> io::Result<File> {
+    // Never truncated: that would remove everybody's events.
+    OpenOptions::new().append(true).open(folder.join("kprobe_events"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_tell_their_owner() {
+        let owner = Owner::here().unwrap();
+        let group = owner.group(3);
+        assert!(group.len() < 64, "{group}");
+        assert_eq!(Owner::parse(&group).as_ref(), Some(&owner));
+        for foreign in
+            ["kprobes", "siteseer", "siteseer_1_2_3", "siteseer_1_2_3_4_5", "siteseer_a_2_3_4", "perf_bpf_probe"]
+        {
+            assert_eq!(Owner::parse(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_gone_when_it_ended_and_nobody_holds_its_lock() {
+        let file = tempfile::tempfile().unwrap();
+        let again = || OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let here = Owner::here().unwrap();
+        assert!(!here.is_gone(&here, &file));
+        let earlier = Owner { started: here.started.wrapping_sub(1), ..here.clone() };
+        assert!(earlier.is_gone(&here, &file), "a process of that number lives, but started later");
+        let elsewhere = Owner { namespace: here.namespace + 1, ..earlier.clone() };
+        assert!(!elsewhere.is_gone(&here, &file), "processes of another namespace cannot be seen");
+        let child = again().unwrap();
+        earlier.lock(&child, libc::F_OFD_SETLK).unwrap();
+        assert!(!earlier.is_gone(&here, &file), "a child that it forked has the lock");
+        drop(child);
+        assert!(earlier.is_gone(&here, &file));
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Measures in a virtual machine whose time goes by instructions.
+
+use super::commands::median;
+use crate::cost::Figure;
+use siteseer_vmtest::{Arch, Vm, build_guest};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+use std::time::Duration;
+
+/// A guest that hangs is stopped then.
+const TIME_LIMIT: Duration = Duration::from_secs(1500);
+
+/// The machine to measure in.
+pub struct Guest<'a> {
+    /// The kernel.
+    pub vmlinuz: &'a Path,
+    /// Its encoded site data.
+    pub sites: &'a Path,
+    /// Its build id.
+    pub build_id: &'a str,
+}
+
+impl Guest<'_> {
+    fn run(&self, cpus: u32, arguments: &[&str]) -> Result<Vec<String>, Box<dyn Error>> {
+        let guest = build_guest("siteseer-conformance", "siteseer-guest", "release")?;
+        let outcome = Vm::new(Arch::X86_64, self.vmlinuz)
+            .init(&guest)
+            .args(arguments.iter().copied())
+            .file(self.sites, format!("/var/cache/siteseer/{}.sites", self.build_id))
+            .memory(2048)
+            .cpus(cpus)
+            .count_instructions()
+            .time_limit(TIME_LIMIT)
+            .run()?;
+        if !outcome.success() {
+            return Err(format!("the guest ended with {:?}\n{}", outcome.exit_status, outcome.console).into());
+        }
+        Ok(outcome.result_lines().iter().map(ToString::to_string).collect())
+    }
+
+    /// Hits, on one CPU, so that nothing else runs between two of them; then programs and attaching, on two, because with one no
+    /// grace period ever takes any time.
+    ///
+    /// # Errors
+    /// If the machine cannot be had, or the program fails.
+    pub fn figures(&self) -> Result<Vec<Figure>, Box<dyn Error>> {
+        let mut lines = self.run(1, &["cost", "hits"])?;
+        lines.extend(self.run(2, &["cost", "programs", "attach"])?);
+        Ok(parse(lines.iter().map(String::as_str))?)
+    }
+
+    /// Seconds of each step from a tool's start to its first event, median of some rounds after one that does not count.
+    ///
+    /// # Errors
+    /// As [`Guest::figures`].
+    pub fn startup(&self) -> Result<BTreeMap<String, f64>, Box<dyn Error>> {
+        let mut steps: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for line in self.run(2, &["startup", "6"])?.iter().skip(1) {
+            let round: BTreeMap<String, f64> = serde_json::from_str(line)?;
+            round.into_iter().for_each(|(step, seconds)| steps.entry(step).or_default().push(seconds));
+        }
+        Ok(steps.into_iter().map(|(step, seconds)| (step, median(seconds))).collect())
+    }
+}
+
+/// What the guest sent: a figure a line.
+///
+/// # Errors
+/// If a line is none.
+pub fn parse<'l>(lines: impl Iterator<Item = &'l str>) -> Result<Vec<Figure>, serde_json::Error> {
+    lines.filter(|line| line.starts_with('{')).map(serde_json::from_str).collect()
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The figures as a page for people, and its plots.
+
+use super::Figures;
+use super::commands::median;
+use super::plot::{self, Bar, Series};
+use crate::cost::Figure;
+use crate::cost::attach::{Attaching, Way};
+use crate::cost::hits::Hit;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+const INTRODUCTION: &str = "\
+# What it costs
+
+`ci/bench --update-docs` measured all of this in one run and wrote this page. Every figure stands beside that of what one
+would use without siteseer.
+";
+
+const HITS: &str = "\
+Instructions of the guest, kernel and BPF together, that one hit adds to a system call. They are counted by QEMU
+(`-icount shift=0`, one CPU: an instruction is a nanosecond of the guest's time) and repeat exactly. All programs count the
+call and add up the arguments that they read. *By hand* is a kprobe program that reads the registers itself, on a perf
+kprobe at the same address; *interpreter* looks a specification up in a map and follows it, as libbpf's USDT support
+does; the part that is BPF is what is more than with a program that returns at once.
+";
+
+const OVERHEAD: &str = "\
+`write()` of 512 bytes to /dev/null with a program on `vfs_write` that reads nothing: what the system call takes more,
+in instructions. The arm64 proposal to run BPF trampolines on fprobe gave, in time and for its own benchmark, 28.6% for
+direct calls, 66.8% for kprobes, 62.6% for fprobe and 34.1% for fprobe optimised.
+";
+
+const ATTACHING: &str = "\
+Seconds of the guest's time at one instruction a nanosecond, two CPUs; timers and grace periods take as long as anywhere.
+*Loop* is one perf kprobe and one link per site, closed one after the other; *each* is siteseer with the same, closed by
+32 threads (`Attach::bulk(false)`); *siteseer* is what it does by itself; *registration alone* is the kernel's part in each
+of them: writing the same probes to tracefs, with nothing attached. Medians.
+";
+
+const LIMIT: &str = "\
+What is left of the time to attach is the kernel's registration of a kprobe, the same for every way to one: it decodes the
+whole function that holds the site (`can_optimize()`, arch/x86/kernel/kprobes/opt.c), looks each instruction of it up
+among the probes there are, and goes through the tables of static branches, static calls and bugs from end to end, twice
+(`check_kprobe_address_safe()` in kernel/kprobes.c, `copy_optimized_instructions()`). The loop waits besides, for the jump
+optimizer's grace periods, which are not longer on a faster machine: there the ratio is larger.
+";
+
+fn seconds(value: f64) -> String {
+    if value < 0.1 { format!("{:.2} ms", value * 1000.0) } else { format!("{value:.2} s") }
+}
+
+/// The page, in Markdown.
+pub fn page(figures: &Figures) -> String {
+    let mut page = INTRODUCTION.to_owned();
+    let _ = writeln!(page, "\nThe kernel: {}.\n", figures.kernel);
+    census(&mut page, figures);
+    commands(&mut page, figures);
+    hits(&mut page, figures);
+    attaching(&mut page, figures);
+    programs(&mut page, figures);
+    startup(&mut page, figures);
+    let notes: Vec<&String> = figures
+        .guest
+        .iter()
+        .filter_map(|figure| if let Figure::Note(note) = figure { Some(note) } else { None })
+        .collect();
+    if !notes.is_empty() {
+        page.push_str("\n## What could not be measured\n\n");
+        for note in notes {
+            let _ = writeln!(page, "- {note}");
+        }
+    }
+    page
+}
+
+fn census(page: &mut String, figures: &Figures) {
+    let number = |path: &str| figures.census.pointer(path).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN);
+    let (total, all) = (number("/sites/total"), number("/sites/all_arguments"));
+    let (arguments, located) = (number("/arguments/total"), number("/arguments/located"));
+    let (usable, of_usable) = (number("/arguments/usable"), number("/arguments/located_of_usable"));
+    let (inline, ext) = (figures.bytes.0 as f64, figures.bytes.1 as f64);
+    let _ = writeln!(page, "| | | |\n|---|---:|---:|");
+    let _ = writeln!(page, "| inline sites | {total} | with all arguments: {all} ({:.1}%) |", 100.0 * all / total);
+    let _ = writeln!(page, "| arguments | {arguments} | located: {located} ({:.1}%) |", 100.0 * located / arguments);
+    let _ = writeln!(
+        page,
+        "| usable by DWARF | {usable} | of these located: {of_usable} ({:.2}%) |",
+        100.0 * of_usable / usable
+    );
+    let _ = writeln!(page, "| image with DWARF | {} bytes | |", figures.image);
+    let _ = writeln!(page, "| `.BTF.inline` | {inline} bytes | {:.1} a site |", inline / total);
+    let _ = writeln!(page, "| `.BTF.inline.ext` | {ext} bytes | {:.1} a site |\n", ext / total);
+}
+
+fn commands(page: &mut String, figures: &Figures) {
+    page.push_str("## Commands\n\nWhole processes, in turn; median, range, CPU time and the most memory.\n\n");
+    page.push_str("| job | by | wall | range | CPU | memory | times as fast |\n|---|---|---:|---:|---:|---:|---:|\n");
+    for compared in &figures.commands {
+        for (name, summary, ratio) in [
+            ("siteseer", &compared.ours, format!("{:.1}", compared.times_faster)),
+            (compared.theirs_name.as_str(), &compared.theirs, String::new()),
+        ] {
+            let _ = writeln!(
+                page,
+                "| {} | {name} | {} | {} to {} | {} | {:.0} MiB | {ratio} |",
+                compared.job,
+                seconds(summary.wall),
+                seconds(summary.min),
+                seconds(summary.max),
+                seconds(summary.cpu),
+                summary.peak_mib
+            );
+        }
+    }
+    page.push('\n');
+}
+
+fn all_hits(figures: &Figures) -> Vec<&Hit> {
+    figures.guest.iter().filter_map(|figure| if let Figure::Hit(hit) = figure { Some(hit) } else { None }).collect()
+}
+
+fn hits(page: &mut String, figures: &Figures) {
+    let _ = write!(page, "## A hit\n\n{HITS}\n");
+    let all = all_hits(figures);
+    page.push_str("| at | function | by | arguments | a hit | of it BPF |\n|---|---|---|---:|---:|---:|\n");
+    for hit in &all {
+        let program = hit.program.map_or_else(String::new, |program| format!("{program:.0}"));
+        let _ = writeln!(
+            page,
+            "| {} | `{}` | {} | {} | {:.0} | {program} |",
+            hit.kind, hit.function, hit.way, hit.arguments, hit.hit
+        );
+    }
+    let find = |way: &str| all.iter().find(|hit| hit.kind == "inline" && hit.arguments == 3 && hit.way == way);
+    if let (Some(ours), Some(hand), Some(spec)) = (find("siteseer"), find("by hand"), find("interpreter")) {
+        let _ = writeln!(
+            page,
+            "\nAt an inline site with three register arguments a hit takes {:.1}% more instructions than by hand; its BPF part \
+             takes {:.1} times fewer than the interpreter's.",
+            100.0 * (ours.hit / hand.hit - 1.0),
+            spec.program.unwrap_or(f64::NAN) / ours.program.unwrap_or(f64::NAN)
+        );
+    }
+    page.push_str(
+        "\n![A hit at an inline site](performance/hits.svg)\n\n![A hit at an entry](performance/entries.svg)\n\n",
+    );
+    let _ = write!(page, "### Overhead\n\n{OVERHEAD}\n| by | overhead |\n|---|---:|\n");
+    for hit in all.iter().filter(|hit| hit.function == "vfs_write" && hit.arguments == 0) {
+        let _ = writeln!(page, "| {} | {:.1}% |", hit.way, 100.0 * hit.hit / hit.without);
+    }
+    page.push('\n');
+}
+
+/// Medians by function and way: sites, seconds to attach and to detach.
+fn medians(figures: &Figures) -> BTreeMap<usize, (String, BTreeMap<Way, Attaching>)> {
+    let mut runs: BTreeMap<(String, Way), Vec<&Attaching>> = BTreeMap::new();
+    for figure in &figures.guest {
+        if let Figure::Attach(run) = figure {
+            runs.entry((run.function.clone(), run.way)).or_default().push(run);
+        }
+    }
+    let mut all: BTreeMap<usize, (String, BTreeMap<Way, Attaching>)> = BTreeMap::new();
+    for ((function, way), runs) in runs {
+        let of = |value: fn(&Attaching) -> f64| median(runs.iter().map(|run| value(run)).collect());
+        let Some(first) = runs.first() else { continue };
+        let middle = Attaching {
+            attach: of(|run| run.attach),
+            detach: of(|run| run.detach),
+            left: of(|run| run.left),
+            ..(*first).clone()
+        };
+        // All ways of one function have one number of sites, but for what the kernel refuses.
+        let sites = figures.guest.iter().filter_map(|figure| match figure {
+            Figure::Attach(run) if run.function == function => Some(run.sites),
+            _ => None,
+        });
+        let entry = all.entry(sites.max().unwrap_or(0)).or_insert_with(|| (function.clone(), BTreeMap::new()));
+        entry.1.insert(way, middle);
+    }
+    all
+}
+
+fn attaching(page: &mut String, figures: &Figures) {
+    let _ = write!(page, "## Attaching and detaching\n\n{ATTACHING}\n");
+    page.push_str(
+        "| sites | function | attach: loop | each | siteseer | times | registration alone | detach: loop | each | siteseer | times | files | removed after |\n\
+         |---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for (sites, (function, ways)) in medians(figures) {
+        let time = |way: Way, value: fn(&Attaching) -> f64| ways.get(&way).map(value);
+        let print = |value: Option<f64>| value.map_or_else(String::new, seconds);
+        let ratio = |value: fn(&Attaching) -> f64| match (time(Way::Loop, value), time(Way::Bulk, value)) {
+            (Some(plain), Some(ours)) => format!("{:.1}", plain / ours),
+            _ => String::new(),
+        };
+        let _ = writeln!(
+            page,
+            "| {sites} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            function.split(' ').map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+            print(time(Way::Loop, |run| run.attach)),
+            print(time(Way::Each, |run| run.attach)),
+            print(time(Way::Bulk, |run| run.attach)),
+            ratio(|run| run.attach),
+            print(time(Way::Registered, |run| run.attach)),
+            print(time(Way::Loop, |run| run.detach)),
+            print(time(Way::Each, |run| run.detach)),
+            print(time(Way::Bulk, |run| run.detach)),
+            ratio(|run| run.detach),
+            ways.get(&Way::Bulk).map_or(0, |run| run.files),
+            print(time(Way::Bulk, |run| run.left)),
+        );
+    }
+    let _ = write!(page, "\n{LIMIT}\n![Attaching](performance/attach.svg)\n\n![Detaching](performance/detach.svg)\n\n");
+}
+
+fn programs(page: &mut String, figures: &Figures) {
+    page.push_str(
+        "## Programs\n\nOne program per location prototype, with all of the function's arguments read.\n\n\
+         | function | sites | programs | loaded in | machine code | armed in | detached in | files |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for figure in &figures.guest {
+        if let Figure::Programs(cost) = figure {
+            let _ = writeln!(
+                page,
+                "| `{}` | {} | {} | {} | {} bytes | {} | {} | {} |",
+                cost.function,
+                cost.sites,
+                cost.programs,
+                seconds(cost.loading),
+                cost.jited,
+                seconds(cost.arming),
+                seconds(cost.detach),
+                cost.files
+            );
+        }
+    }
+    let prototypes = &figures.prototypes;
+    let _ = writeln!(
+        page,
+        "\nOf {} functions with inline sites that have all their arguments, so many have more location prototypes than:\n",
+        prototypes.functions
+    );
+    let bounds: Vec<String> = prototypes.above.iter().map(|(bound, _)| bound.to_string()).collect();
+    let counts: Vec<String> = prototypes.above.iter().map(|(_, count)| count.to_string()).collect();
+    let _ = writeln!(page, "| {} |\n|{}\n| {} |", bounds.join(" | "), "---:|".repeat(bounds.len()), counts.join(" | "));
+    let most: Vec<String> = prototypes
+        .most
+        .iter()
+        .map(|(name, sites, count)| format!("`{name}` ({count} prototypes at {sites} sites)"))
+        .collect();
+    let _ = writeln!(page, "\nThe most: {}.", most.join(", "));
+}
+
+fn startup(page: &mut String, figures: &Figures) {
+    if figures.startup.is_empty() {
+        return;
+    }
+    page.push_str(
+        "\n## From start to first event\n\nThe steps of a tool that traces `__bpf_copy_key`, in the guest's time as above, beside \
+         what the kernel takes to write its tables as text.\n\n| step | time |\n|---|---:|\n",
+    );
+    for (step, time) in &figures.startup {
+        let _ = writeln!(page, "| {step} | {} |", seconds(*time));
+    }
+}
+
+/// The plots: file name and content.
+pub fn plots(figures: &Figures) -> Vec<(&'static str, String)> {
+    let all = medians(figures);
+    let line = |name: &str, way: Way, value: fn(&Attaching) -> f64| Series {
+        name: name.to_owned(),
+        points: all.iter().filter_map(|(sites, (_, ways))| Some((*sites as f64, value(ways.get(&way)?)))).collect(),
+    };
+    let chart = |title: &str, value: fn(&Attaching) -> f64| {
+        let series = [
+            line("one perf kprobe and link per site", Way::Loop, value),
+            line("siteseer, a perf kprobe per site", Way::Each, value),
+            line("siteseer", Way::Bulk, value),
+            line("registration alone", Way::Registered, value),
+        ];
+        plot::lines(title, "sites", "seconds", &series)
+    };
+    let bars = |inline: bool| -> Vec<Bar> {
+        let hits = all_hits(figures).into_iter().filter(|hit| (hit.kind == "inline") == inline);
+        let mut bars: Vec<(String, usize, Bar)> = hits
+            .map(|hit| {
+                let group = format!("{} {}, {} arguments read", hit.function, hit.kind, hit.arguments);
+                (hit.function.clone(), hit.arguments, Bar { group, name: hit.way.clone(), value: hit.hit })
+            })
+            .collect();
+        bars.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+        bars.into_iter().map(|(_, _, bar)| bar).collect()
+    };
+    vec![
+        ("attach.svg", chart("Time to attach", |run| run.attach)),
+        ("detach.svg", chart("Time to detach", |run| run.detach)),
+        ("hits.svg", plot::bars("A hit at an inline site", "instructions", &bars(true))),
+        ("entries.svg", plot::bars("A hit at an entry", "instructions", &bars(false))),
+    ]
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! How long it takes to attach to and detach from many sites.
+//!
+//! Three ways to the same sites of the same function, with a program that does nothing: one perf kprobe and one link per
+//! site, closed one after the other, as a loop around libbpf would do it; siteseer with a perf kprobe per site, closed by
+//! several threads; siteseer as it is. siteseer's time is all of `Attach::attach`: planning, trampolines and their
+//! verification included. The plain loop has its program loaded already. "Attached" is when the call has returned, and so
+//! is "detached": nothing fires any more. What siteseer leaves to be removed after that is waited for between the
+//! measurements, and its time is given. Beside them stands the kernel's part in every one of them: making the same
+//! probes known to it, by writing them to tracefs, with nothing attached.
+
+use super::{Bench, Figure, load, perf, settle};
+use crate::case::Failure;
+use libbpf_rs::Object;
+use serde::{Deserialize, Serialize};
+use siteseer::mechanism::Mechanism;
+use siteseer::report::Outcome;
+use siteseer::{Attach, Policy};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// A way to attach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// A perf kprobe and a link per site, closed one after the other.
+    Loop,
+    /// siteseer with [`Attach::bulk`] off.
+    Each,
+    /// siteseer.
+    Bulk,
+    /// Nothing is attached: the kernel is made to know the probes.
+    Registered,
+}
+
+/// One attachment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Attaching {
+    /// The function.
+    pub function: String,
+    /// How.
+    pub way: Way,
+    /// Sites attached by kprobes.
+    pub sites: usize,
+    /// Seconds to attach.
+    pub attach: f64,
+    /// Seconds to detach.
+    pub detach: f64,
+    /// Seconds after that until no definition is left in tracefs.
+    pub left: f64,
+    /// Files that were open.
+    pub files: usize,
+}
+
+/// How many sites the functions should have.
+const AIMS: [u32; 9] = [1, 4, 16, 64, 128, 250, 500, 1000, 4000];
+/// Beyond this the slower ways are not waited for.
+const PATIENCE: usize = 1500;
+/// As many functions are taken together.
+const MOST: usize = 6;
+/// Runs of each way at up to so many sites; one above.
+const RUNS: [(usize, usize); 2] = [(300, 3), (1500, 2)];
+
+fn open_files() -> usize {
+    fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+/// Waits until nothing of this process is defined in tracefs any more. Gives how long it took.
+pub(crate) fn definitions_gone() -> Result<Duration, Failure> {
+    let begin = Instant::now();
+    let own = format!("_{}_", std::process::id());
+    loop {
+        let listing = fs::read_to_string("/sys/kernel/tracing/kprobe_events")?;
+        if !listing.lines().any(|line| line.starts_with("p:siteseer_") && line.contains(&own)) {
+            return Ok(begin.elapsed());
+        }
+        if begin.elapsed() > Duration::from_secs(300) {
+            return Err("definitions are still in tracefs after five minutes".into());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn by_kprobe(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Attached { mechanism: Mechanism::Kprobe, .. })
+}
+
+/// What the kernel takes to know the probes, and no more: one event with all of them, never opened.
+fn registered(function: &str, addresses: &[u64]) -> Result<Attaching, Failure> {
+    let mut file = OpenOptions::new().append(true).open("/sys/kernel/tracing/kprobe_events")?;
+    let begin = Instant::now();
+    let mut sites = 0;
+    for (nth, address) in addresses.iter().enumerate() {
+        // An argument that is a number tells probes at bare addresses apart.
+        sites += usize::from(file.write_all(format!("p:floor/e {address:#x} n=\\{nth}\n").as_bytes()).is_ok());
+    }
+    let attach = begin.elapsed().as_secs_f64();
+    if sites > 0 {
+        file.write_all(b"-:floor/e\n")?;
+    }
+    Ok(Attaching {
+        function: function.to_owned(),
+        way: Way::Registered,
+        sites,
+        attach,
+        detach: 0.0,
+        left: 0.0,
+        files: 0,
+    })
+}
+
+fn by_siteseer(bench: &Bench<'_>, object: &Object, function: &str, bulk: bool) -> Result<Attaching, Failure> {
+    let program = object.progs().find(|program| program.name() == "nothing").ok_or("no program nothing")?;
+    let before = open_files();
+    let begin = Instant::now();
+    let attach = Attach::new(&bench.target);
+    let link = function
+        .split(' ')
+        .fold(attach, |attach, function| attach.function(function))
+        .policy(Policy::BestEffort)
+        .all_prototypes(true)
+        .bulk(bulk)
+        .attach(&program)?;
+    let attach = begin.elapsed().as_secs_f64();
+    let files = open_files() - before;
+    let sites = link.report().attached().filter(|site| by_kprobe(&site.outcome)).count();
+    let begin = Instant::now();
+    link.detach();
+    let detach = begin.elapsed().as_secs_f64();
+    let left = definitions_gone()?.as_secs_f64();
+    let way = if bulk { Way::Bulk } else { Way::Each };
+    Ok(Attaching { function: function.to_owned(), way, sites, attach, detach, left, files })
+}
+
+fn by_loop(object: &Object, function: &str, addresses: &[u64]) -> Result<Attaching, Failure> {
+    let program = object.progs().find(|program| program.name() == "hand_nothing").ok_or("no program hand_nothing")?;
+    let before = open_files();
+    let begin = Instant::now();
+    let mut links = Vec::new();
+    for &address in addresses {
+        // What the kernel refuses here it refuses siteseer too.
+        if let Ok(event) = perf::kprobe(address) {
+            links.push(perf::link(program.as_fd(), &event, 0)?);
+        }
+    }
+    let attach = begin.elapsed().as_secs_f64();
+    let (files, sites) = (open_files() - before, links.len());
+    let begin = Instant::now();
+    for link in links {
+        drop(link);
+    }
+    let detach = begin.elapsed().as_secs_f64();
+    Ok(Attaching { function: function.to_owned(), way: Way::Loop, sites, attach, detach, left: 0.0, files })
+}
+
+pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
+    let object = load()?;
+    let mut counts: Vec<(String, u32)> = bench.target.data().read(&[], |file| {
+        let counted = file.all_functions().flatten();
+        counted.filter_map(|function| Some((function.name().to_owned(), function.site_count().ok()?))).collect()
+    })?;
+    // A name that several functions have is not one of them.
+    counts.sort();
+    counts.dedup_by(|a, b| a.0 == b.0);
+    let program = object.progs().find(|program| program.name() == "nothing").ok_or("no program nothing")?;
+    counts.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), name.clone()));
+    for aim in AIMS {
+        // The largest function that is not too large, and others until there are enough: sites that can be attached, by kprobes.
+        let (mut names, mut addresses): (Vec<String>, Vec<u64>) = (Vec::new(), Vec::new());
+        for (name, count) in &counts {
+            let missing = (aim as usize).saturating_sub(addresses.len());
+            if missing * 10 <= aim as usize || names.len() == MOST {
+                break;
+            }
+            if *count as usize > missing + missing / 20 {
+                continue;
+            }
+            let attach = Attach::new(&bench.target).function(name).policy(Policy::BestEffort).all_prototypes(true);
+            let Ok(plan) = attach.plan(&program) else { continue };
+            let report = plan.report();
+            let attached = report.attached().filter(|site| by_kprobe(&site.outcome)).map(|site| site.address);
+            let before = addresses.len();
+            addresses.extend(attached);
+            // One of which little can be attached is passed over.
+            if (addresses.len() - before) * 2 > *count as usize {
+                names.push(name.clone());
+            } else {
+                addresses.truncate(before);
+            }
+        }
+        if names.is_empty() {
+            bench.say(&Figure::Note(format!("no function with about {aim} sites can be attached")))?;
+            continue;
+        }
+        addresses.sort_unstable();
+        addresses.dedup();
+        let name = names.join(" ");
+        let runs = RUNS.iter().find(|(limit, _)| addresses.len() <= *limit).map_or(1, |(_, runs)| *runs);
+        for _ in 0..runs {
+            if addresses.len() <= PATIENCE {
+                bench.say(&Figure::Attach(by_loop(&object, &name, &addresses)?))?;
+                settle();
+                bench.say(&Figure::Attach(by_siteseer(bench, &object, &name, false)?))?;
+                settle();
+            }
+            bench.say(&Figure::Attach(by_siteseer(bench, &object, &name, true)?))?;
+            settle();
+            bench.say(&Figure::Attach(registered(&name, &addresses)?))?;
+            settle();
+        }
+    }
+    Ok(())
+}
