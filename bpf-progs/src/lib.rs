@@ -7,6 +7,7 @@ use libbpf_sys as _;
 
 mod constant;
 pub mod oracle;
+pub mod tools;
 pub mod trace;
 pub mod truth;
 

@@ -7,12 +7,16 @@
 
 pub mod calls;
 pub mod case;
+pub mod context;
 pub mod demo;
+pub mod denied;
 pub mod differential;
 pub mod fentry;
 pub mod namesakes;
+pub mod reach;
 pub mod refusals;
 pub mod startup;
+pub mod tools;
 pub mod trampolines;
 pub mod truth;
 pub mod typed;
