@@ -122,6 +122,7 @@ fn json(census: &Census) -> serde_json::Value {
             "moved": sites.moved,
             "may_repeat": sites.may_repeat,
             "entry_uncertain": sites.entry_uncertain,
+            "may_miss": sites.may_miss,
             "late_view": sites.late_view,
             "outside_text": sites.outside_text,
             "without_origin": sites.without_origin,

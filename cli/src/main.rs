@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `siteseer`: the command-line tool. Thin: what a library's user could want is in the library.
 
+mod clean;
 mod encode;
+mod explain;
 mod filter;
 mod output;
 mod sites;
@@ -22,7 +24,9 @@ struct Cli {
 enum Command {
     Encode(encode::Arguments),
     Sites(sites::Arguments),
+    Explain(explain::Arguments),
     Trace(trace::Arguments),
+    Clean(clean::Arguments),
 }
 
 /// What any command may fail with: the text is for people.
@@ -33,7 +37,9 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Encode(arguments) => encode::run(arguments),
         Command::Sites(arguments) => sites::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments),
         Command::Trace(arguments) => trace::run(arguments),
+        Command::Clean(arguments) => clean::run(arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -98,6 +98,9 @@ fn notes(site: &Candidate) -> Vec<String> {
     if site.marks.contains(Marks::MAY_REPEAT) {
         notes.push("may repeat within one call".to_owned());
     }
+    if site.marks.contains(Marks::MAY_MISS) {
+        notes.push("may be passed by".to_owned());
+    }
     if site.marks.contains(Marks::SIGNATURE_CHANGED) {
         let returns = if site.marks.returns_value() { "" } else { ", return value not certain" };
         notes.push(format!("signature changed{returns}"));

@@ -48,6 +48,8 @@ pub struct SiteCensus {
     pub may_repeat: u64,
     /// Those whose entry the debug information does not tell for certain.
     pub entry_uncertain: u64,
+    /// Those of which some calls may not be seen, because control may come in past the entry.
+    pub may_miss: u64,
     /// Those with an argument that is located one view after the entry.
     pub late_view: u64,
     /// Inlined copies that are no sites: their address is not in the image's text.
@@ -158,6 +160,7 @@ impl Census {
             sites.moved += u64::from(site.moved > 0);
             sites.may_repeat += u64::from(site.marks.contains(Marks::MAY_REPEAT));
             sites.entry_uncertain += u64::from(site.marks.contains(Marks::ENTRY_UNCERTAIN));
+            sites.may_miss += u64::from(site.marks.contains(Marks::MAY_MISS));
             sites.late_view += u64::from(site.marks.contains(Marks::LATE_VIEW));
         }
         let arguments = &mut census.arguments;
@@ -218,6 +221,7 @@ impl fmt::Display for Census {
         table.line("probe moved forward", sites.moved)?;
         table.line("may be hit more than once a call", sites.may_repeat)?;
         table.line("entry uncertain", sites.entry_uncertain)?;
+        table.line("may be passed by without a hit", sites.may_miss)?;
         table.line("an argument bound one view after the entry", sites.late_view)?;
         table.line("(left out: outside the image's text)", sites.outside_text)?;
         table.line("(left out: abstract function unreadable)", sites.without_origin)?;

@@ -255,6 +255,9 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         if text.reentered_from(entry.address, body) {
             marks |= Marks::MAY_REPEAT;
         }
+        if text.bypasses(entry.address, body) {
+            marks |= Marks::MAY_MISS;
+        }
         self.arguments.clear();
         self.arguments.extend(self.found.drain(..).map(|found| found.argument));
         let parent = raw.parent.and_then(|parent| self.site_of.get(parent as usize).copied().flatten());

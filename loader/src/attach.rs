@@ -46,6 +46,7 @@ pub struct Attach<'t> {
     target: &'t Target,
     options: PlanOptions,
     functions: Vec<String>,
+    bpf_program: Option<u32>,
     file: Option<String>,
     bulk: bool,
 }
@@ -53,7 +54,8 @@ pub struct Attach<'t> {
 impl<'t> Attach<'t> {
     /// To the function that the program's section names, under the section's policy ([`Policy::of`]).
     pub fn new(target: &'t Target) -> Attach<'t> {
-        Attach { target, options: PlanOptions::default(), functions: Vec::new(), file: None, bulk: true }
+        let (options, functions) = (PlanOptions::default(), Vec::new());
+        Attach { target, options, functions, bpf_program: None, file: None, bulk: true }
     }
 
     /// Sets the policy.
@@ -74,6 +76,15 @@ impl<'t> Attach<'t> {
     #[must_use]
     pub fn function(mut self, name: impl Into<String>) -> Attach<'t> {
         self.functions.push(name.into());
+        self
+    }
+
+    /// Attaches to a function of a loaded BPF program, by the kernel's id of it
+    /// ([`id_of`](crate::bpf_target::id_of) a descriptor), in place of one of the kernel's. It comes before what
+    /// `bpf_program__set_attach_target()` said. The function is the one that the section names, or [`Attach::function`].
+    #[must_use]
+    pub fn bpf_program(mut self, id: u32) -> Attach<'t> {
+        self.bpf_program = Some(id);
         self
     }
 
@@ -140,21 +151,24 @@ impl<'t> Attach<'t> {
         let user = user::user_program(loaded, kernel);
         let uses =
             program::analyse(&user).map_err(|refusal| PlanError::Program { program: user.name.clone(), refusal })?;
-        let wanted = if self.functions.is_empty() {
-            let wanted = match user::told_function(&user.name, told, kernel)? {
-                Some(told) => told,
-                None => program.wanted()?,
-            };
-            if wanted.function.is_none() {
+        let parse = |name: &String| Wanted::parse(name);
+        let mut wanted = self.functions.iter().map(parse).collect::<Result<Vec<_>, SectionError>>()?;
+        let bpf_target = user::bpf_target(self.bpf_program, told);
+        if wanted.is_empty() && bpf_target.is_none_or(|target| target.btf_id == 0) {
+            let told = if bpf_target.is_none() { user::told_function(&user.name, told, kernel)? } else { None };
+            let one = told.map_or_else(|| program.wanted(), Ok)?;
+            if one.function.is_none() {
                 return Err(AttachError::NoFunction { program: user.name, section: form.kind }.into());
             }
-            vec![wanted]
-        } else {
-            self.functions.iter().map(|name| Wanted::parse(name)).collect::<Result<Vec<_>, SectionError>>()?
+            wanted.push(one);
+        }
+        let functions = match bpf_target {
+            Some(target) => user::bpf_functions(target, &wanted, kernel.machine)?,
+            None => self.target.functions(&wanted)?,
         };
         let stated = user.btf.as_deref().map(|btf| Declared::find(btf, &user.name)).transpose()?.flatten();
         let selection = Selection { file: self.file.clone(), prototype: stated };
-        let functions = self.target.functions(&wanted)?.into_iter().map(|function| function.select(&selection));
+        let functions = functions.into_iter().map(|function| function.select(&selection));
         let functions = functions.collect::<Result<Vec<_>, _>>()?;
         Ok(Prepared { functions, user, uses, gpl, options: PlanOptions { form, ..self.options } })
     }
@@ -273,7 +287,7 @@ fn carry_out(
     if !refused.is_empty() {
         for (index, reason) in refused {
             if let Some(site) = plan.sites.get_mut(index) {
-                site.decision = Decision::Skip(reason);
+                site.decision = plan::skip(&site.site, reason);
             }
         }
         for (index, function) in plan.functions.iter().enumerate() {

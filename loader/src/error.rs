@@ -2,6 +2,7 @@
 //! The library's error: one variant per phase, each with that phase's own.
 
 use crate::attach::AttachError;
+use crate::bpf_target::BpfTargetError;
 use crate::declared::DeclaredError;
 use crate::function::SelectError;
 use crate::kernel::KernelError;
@@ -34,6 +35,9 @@ pub enum Error {
     /// The function cannot be looked up.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// A function of a BPF program cannot be a target.
+    #[error(transparent)]
+    BpfTarget(#[from] BpfTargetError),
     /// What the program states of the function cannot be read.
     #[error(transparent)]
     Declared(#[from] DeclaredError),

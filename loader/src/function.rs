@@ -16,7 +16,9 @@
 //! Everything that any of the sources knows becomes a [`Candidate`]. What stands against one, whatever the program, is
 //! found here ([`Candidate::obstacle`]); what a program adds to that is the plan's business. No candidate is left out.
 
+use crate::bpf_target::BpfSite;
 use crate::declared::Signature;
+use crate::livepatch::Concern;
 use crate::reason::Reason;
 use crate::symbols::{Symbol, Symbols};
 use siteseer_sites::Machine;
@@ -246,6 +248,10 @@ pub struct Candidate {
     /// The kernel's own FUNC for a body that the kernel finds by that FUNC's name, and cannot take for another: what
     /// fentry goes by (`kallsyms_lookup_name()` in `bpf_check_attach_target()`, kernel/bpf/verifier.c).
     pub exact: Option<TypeId>,
+    /// What it is in a BPF program; `exact` is then a FUNC of that program's BTF. `None` for the kernel's own code.
+    pub bpf: Option<BpfSite>,
+    /// How a live patch concerns it.
+    pub live_patch: Option<Concern>,
 }
 
 impl Candidate {
@@ -427,6 +433,8 @@ impl Function {
             declared: site.declared,
             described: true,
             exact: None,
+            bpf: None,
+            live_patch: None,
         });
     }
 
@@ -462,6 +470,8 @@ impl Function {
             traceable: sources.symbols.traceable(address, size),
             described: false,
             exact: None,
+            bpf: None,
+            live_patch: None,
         });
     }
 

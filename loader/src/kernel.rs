@@ -15,7 +15,7 @@ use crate::object::opened;
 use crate::trampoline::Kfunc;
 use libbpf_sys as sys;
 use siteseer_sites::Machine;
-use siteseer_sites::btf::{Btf, Kind};
+use siteseer_sites::btf::{Btf, Kind, NameIndex};
 use std::ffi::CStr;
 use std::fmt;
 use std::fs;
@@ -163,6 +163,46 @@ impl Kernel {
             privileges,
             btf,
         })
+    }
+
+    /// A kernel of which the image's BTF is known: what it could do if it ran, with all privileges. Each mechanism shows by
+    /// a function that is compiled with it alone. Numbers that only a running kernel gives are made up, and of no use but
+    /// for planning.
+    pub fn of_image(machine: Machine, build_id: BuildId, btf: Option<Arc<[u8]>>) -> Kernel {
+        let parsed = btf.as_deref().and_then(|data| Btf::parse(data).ok());
+        let Some(parsed) = parsed else { return Kernel::image(machine, build_id) };
+        let names = [
+            "bpf_rdonly_cast",
+            "perf_kprobe_init",
+            "register_kretprobe",
+            "register_fprobe_ips",
+            "register_ftrace_direct",
+            "bpf_trampoline_link_prog",
+            "bpf_jit_supports_private_stack",
+        ];
+        let index = NameIndex::new(&parsed, &[Kind::Func]);
+        let [rdonly_cast, kprobes, kretprobes, fprobe, direct, trampolines, private_stack] =
+            names.map(|name| index.get(Kind::Func, name).next());
+        let attach_type = |name: &str| has_enumerator(&parsed, "bpf_attach_type", name);
+        // CONFIG_FPROBE, CONFIG_KPROBE_EVENTS, CONFIG_KRETPROBES, CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, CONFIG_BPF_JIT.
+        let kprobe_multi = attach_type("BPF_TRACE_KPROBE_MULTI") && fprobe.is_some();
+        let fentry = attach_type("BPF_TRACE_FENTRY") && direct.is_some() && trampolines.is_some();
+        let kprobe_session = (kprobe_multi && attach_type("BPF_TRACE_KPROBE_SESSION")).then(|| session(&parsed));
+        Kernel {
+            rdonly_cast,
+            kprobe_pmu: kprobes.map(|_| 0),
+            kprobe_multi,
+            cookies: attach_type("BPF_PERF_EVENT"),
+            fentry,
+            tracing_multi: fentry && attach_type("BPF_TRACE_FENTRY_MULTI"),
+            kprobe_session: kprobe_session.flatten(),
+            kretprobe: kretprobes.map(|_| 0),
+            // arm64 has it since Linux 6.18 only, which the image does not tell.
+            private_stack: machine == Machine::X86_64 && private_stack.is_some(),
+            privileges: Privileges { bpf: true, perfmon: true, sys_admin: true },
+            btf: btf.clone(),
+            ..Kernel::image(machine, build_id)
+        }
     }
 
     /// A kernel of which only the image is known. It can do nothing.

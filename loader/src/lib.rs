@@ -56,8 +56,10 @@
 //! | [`target`], [`function`] | every place where a function's body may start, with run-time addresses |
 //! | [`plan`], [`mechanism`] | what is attached by what, and what is not and why. Pure: it can be computed for a kernel that is not running |
 //! | [`trampoline`] | BPF code that gathers the arguments of one location prototype and calls the program |
+//! | [`bpf_target`], [`livepatch`] | functions of loaded BPF programs as targets; which functions live patches replaced |
 //! | [`attach`] | the only system calls that change the kernel |
 //! | [`link`], [`report`] | what owns the attachment, and what became of each site |
+//! | [`explain`], [`object_file`] | a plan in words, for a program that need not be loaded |
 //!
 //! # What a program can rely on
 //! * Its context is the array of 8-byte slots that the kernel gives a fentry or fexit program. A pointer to a structure keeps its
@@ -72,15 +74,19 @@
 
 pub mod arch;
 pub mod attach;
+pub mod bpf_target;
 pub mod declared;
 pub mod error;
+pub mod explain;
 pub mod function;
 pub mod helper;
 pub mod insn;
 pub mod kernel;
 pub mod link;
+pub mod livepatch;
 pub mod mechanism;
 pub mod object;
+pub mod object_file;
 pub mod plan;
 pub mod program;
 pub mod reason;
@@ -93,6 +99,7 @@ pub mod target;
 pub mod trampoline;
 
 pub use attach::{Attach, AttachError, clean};
+pub use bpf_target::BpfProgram;
 pub use error::Error;
 pub use kernel::Kernel;
 pub use link::Link;

@@ -7,6 +7,7 @@
 //! closed by several threads, whose waits overlap.
 
 use crate::attach::{Definition, remove_all};
+use crate::bpf_target::{self, TailSlot};
 use crate::object::{check, program_info};
 use crate::report::Report;
 use libbpf_sys as sys;
@@ -75,6 +76,17 @@ impl Link {
         let by_programs: u64 = self.programs.iter().map(misses).sum::<io::Result<u64>>()?;
         let by_links: u64 = self.armed.iter().map(missed_by_link).sum::<io::Result<u64>>()?;
         Ok(by_programs + by_links)
+    }
+
+    /// From where the functions of BPF programs that it is attached to are entered by tail call, and not seen: what prog arrays
+    /// hold now. The report has what they held when it was attached; programs may be put there at any time.
+    ///
+    /// # Errors
+    /// If the machine's maps cannot be looked through (which takes CAP_SYS_ADMIN).
+    pub fn tail_slots(&self) -> io::Result<Vec<TailSlot>> {
+        let targets = self.report.attached().filter_map(|site| site.bpf.as_ref()).filter(|bpf| !bpf.subprogram);
+        let programs: Vec<u32> = targets.map(|bpf| bpf.program).collect();
+        if programs.is_empty() { Ok(Vec::new()) } else { bpf_target::tail_slots(&programs) }
     }
 
     /// Detaches all sites; when it returns, the program runs no more. What `drop` does.

@@ -165,6 +165,9 @@ impl Choice<'_> {
         if self.form.sleepable && !mechanism.probe().is_tracing() {
             return false;
         }
+        if candidate.bpf.is_some() && !mechanism.is_for_one() {
+            return false;
+        }
         // The registers that kprobe.multi hands over make no stack trace on every kernel.
         let wants_registers = if self.form.kind.is_exit() { self.walks_the_stack() } else { uses.context };
         let multi = kernel.kprobe_multi && self.is_traced_entry() && !wants_registers;
@@ -191,6 +194,9 @@ impl Choice<'_> {
 
     /// What stands in the way where nothing reaches the site.
     fn why_not(&self) -> Reason {
+        if self.candidate.bpf.is_some() {
+            return Reason::OnlyTracing;
+        }
         if let Some(obstacle) = &self.candidate.obstacle {
             return obstacle.clone();
         }
@@ -228,7 +234,8 @@ impl Choice<'_> {
 
     /// Whether a program loaded for the FUNC's name runs at this very site, with its arguments.
     fn reached_by_name(&self) -> bool {
-        self.kernel.fentry
+        // A BPF program is patched without ftrace's direct calls: where those are missing (arm64 before 6.4) it may go.
+        (self.kernel.fentry || self.candidate.bpf.is_some())
             && self.candidate.exact.is_some()
             && self.candidate.is_entry()
             && self.candidate.traceable != Some(false)

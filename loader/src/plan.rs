@@ -24,6 +24,7 @@ mod planner;
 pub use crate::function::Namesake;
 use crate::function::{Candidate, Function, LeftOut, Place, Prototype};
 use crate::kernel::Kernel;
+use crate::livepatch::Concern;
 use crate::mechanism::{Barred, Mechanism};
 use crate::program::{UserProgram, Uses};
 use crate::reason::Reason;
@@ -117,6 +118,8 @@ pub struct PlannedTrampoline {
     pub ret: Option<trampoline::Parameter>,
     /// The kernel's FUNC that the program is loaded for, if it is loaded for one.
     pub func: Option<TypeId>,
+    /// The BPF program whose FUNC that is, by id, if it is not the kernel's.
+    pub program: Option<u32>,
     /// The map that keeps arguments from the entry to the return, if it needs one.
     pub saved: Option<SavedMap>,
     /// What is added to address constants.
@@ -354,6 +357,23 @@ pub(crate) fn plan_without(
     options: PlanOptions,
     barred: &Barred,
 ) -> Result<Plan, PlanError> {
+    let plan = decide(functions, program, uses, kernel, options, barred)?;
+    for (index, function) in plan.functions.iter().enumerate() {
+        let sites: Vec<_> = plan.sites.iter().filter(|site| site.function == index).cloned().collect();
+        apply(plan.policy, &function.name, &sites)?;
+    }
+    Ok(plan)
+}
+
+/// Decides every site. The policy is one of the reasons for a decision, and is not applied to the whole.
+pub(crate) fn decide(
+    functions: &[Function],
+    program: &UserProgram,
+    uses: &Uses,
+    kernel: &Kernel,
+    options: PlanOptions,
+    barred: &Barred,
+) -> Result<Plan, PlanError> {
     let policy = options.policy.unwrap_or_else(|| Policy::of(options.form.kind));
     let mut planner = Planner::new(program, uses, kernel, options, policy, barred);
     let mut chosen = Vec::new();
@@ -375,16 +395,14 @@ pub(crate) fn plan_without(
     let mut sites: Vec<PlannedSite> = Vec::new();
     let mut chosen = chosen.into_iter();
     for (index, function) in functions.iter().enumerate() {
-        let first = sites.len();
         for (candidate, mechanism) in function.candidates.iter().zip(chosen.by_ref()) {
             let attached = mechanism.and_then(|best| planner.attach(function, candidate, sites.len(), best));
             let decision = match attached {
                 Ok((mechanism, trampoline)) => Decision::Attach { mechanism, trampoline },
-                Err(reason) => Decision::Skip(reason),
+                Err(reason) => skip(candidate, reason),
             };
             sites.push(PlannedSite { function: index, site: candidate.clone(), decision });
         }
-        apply(policy, &function.name, &sites[first..])?;
     }
     let functions = functions.iter().map(|function| PlannedFunction {
         name: function.name.clone(),
@@ -397,6 +415,16 @@ pub(crate) fn plan_without(
         trampolines: planner.into_trampolines(),
         policy,
         cookie: options.cookie,
+    })
+}
+
+/// The decision not to attach a site. Where a live patch has put its code out of use, that is said first.
+pub(crate) fn skip(site: &Candidate, reason: Reason) -> Decision {
+    Decision::Skip(match &site.live_patch {
+        Some(Concern::OldBody { patch, dead: true }) if !reason.is_dead() => {
+            Reason::LivePatched { patch: patch.clone(), otherwise: Box::new(reason) }
+        }
+        _ => reason,
     })
 }
 

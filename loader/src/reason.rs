@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Why a site is not attached: one closed list, whichever phase finds out.
 
+use crate::bpf_target::TailSlot;
 use crate::refusal::Refusal;
 use siteseer_sites::location::Missing;
 use siteseer_sites::site::Unprobeable;
@@ -33,6 +34,8 @@ pub enum Reason {
     /// The copy's entry is reached again by a loop inside of it, or shared with another copy: hits may outnumber calls. Only under the policy
     /// `complete`.
     MayRepeat,
+    /// Control may come into the copy by another way than its entry: some calls may not be seen. Only under the policy `complete`.
+    MayMiss,
     /// An out-of-line copy that the site data does not describe: where its arguments are is not known.
     NoLocationData,
     /// The function has no prototype in BTF, and the program reads arguments.
@@ -55,6 +58,29 @@ pub enum Reason {
     ReturnRemoved,
     /// The program may sleep, and only a real fentry or fexit program can.
     Sleepable,
+    /// The BPF program that is the target is entered by tail call, behind the probe. Only under the policy `complete`.
+    TailCalled(Vec<TailSlot>),
+    /// An extension has taken the place of the function of a BPF program.
+    Extended {
+        /// Id of the extension program.
+        program: u32,
+        /// Its name.
+        name: String,
+    },
+    /// A function of a BPF program, where neither fentry nor fexit can have what the program needs.
+    OnlyTracing,
+    /// A live patch redirects the function's calls before they come to the probe, which stands some bytes behind the entry.
+    Redirected {
+        /// The patch.
+        patch: String,
+    },
+    /// It could not be attached, and a live patch has replaced the function around it: its code does not run.
+    LivePatched {
+        /// The patch.
+        patch: String,
+        /// Why it could not be attached.
+        otherwise: Box<Reason>,
+    },
     /// The program cannot run there.
     Refused(Refusal),
     /// The kernel refused the probe.
@@ -71,7 +97,11 @@ pub enum Reason {
 impl Reason {
     /// Whether code there never runs, so that nothing is missed.
     pub fn is_dead(&self) -> bool {
-        matches!(self, Reason::Unprobeable(why) if why.is_dead())
+        match self {
+            Reason::Unprobeable(why) => why.is_dead(),
+            Reason::LivePatched { .. } => true,
+            _ => false,
+        }
     }
 
     /// Whether it stands against kprobes only, so that what goes by ftrace can still be there.
@@ -88,6 +118,7 @@ impl Reason {
             Reason::MissingArguments(_) => "missing_arguments",
             Reason::EntryUncertain => "entry_uncertain",
             Reason::MayRepeat => "may_repeat",
+            Reason::MayMiss => "may_miss",
             Reason::NoLocationData => "no_location_data",
             Reason::NoPrototype => "no_prototype",
             Reason::PrototypeUnknown => "prototype_unknown",
@@ -99,6 +130,11 @@ impl Reason {
             Reason::NoExit(_) => "no_exit",
             Reason::ReturnRemoved => "return_removed",
             Reason::Sleepable => "sleepable",
+            Reason::TailCalled(_) => "tail_called",
+            Reason::Extended { .. } => "extended",
+            Reason::OnlyTracing => "only_tracing",
+            Reason::Redirected { .. } => "redirected",
+            Reason::LivePatched { .. } => "live_patched",
             Reason::Refused(_) => "refused",
             Reason::Kernel { .. } => "kernel",
         }
@@ -111,6 +147,7 @@ impl Reason {
                 "read it by siteseer_arg() of siteseer.bpf.h, which tells the program when a site does not have it",
             ),
             Reason::MayRepeat => Some("the policy best_effort attaches it, and hits may then outnumber calls"),
+            Reason::MayMiss => Some("the policy best_effort attaches it, and some calls may then not be seen"),
             Reason::NoLocationData => {
                 Some("encode site data from a debug vmlinux of this very kernel, or do not read arguments")
             }
@@ -124,6 +161,13 @@ impl Reason {
             }
             Reason::ReturnRemoved => Some("a program that does not read the return value can be attached"),
             Reason::Sleepable => Some("a program that does not sleep (without .s) can be attached"),
+            Reason::TailCalled(_) => {
+                Some("the policy best_effort attaches it, and sees all calls but those that come by tail call")
+            }
+            Reason::Extended { .. } => Some("attach to the extension program: what calls the function ends up there"),
+            Reason::OnlyTracing => {
+                Some("put the program in SEC(\"fentry/...\") or SEC(\"fexit/...\"), on a kernel that has them")
+            }
             _ => None,
         }
     }
@@ -146,6 +190,9 @@ impl fmt::Display for Reason {
                 Ok(())
             }
             Reason::EntryUncertain => f.write_str("the debug information does not say where this copy is entered"),
+            Reason::MayMiss => {
+                f.write_str("control may come into it by another way than its entry: some calls may not be seen")
+            }
             Reason::MayRepeat => f.write_str(
                 "its entry is also reached by a loop inside of it, or by another copy: hits may outnumber calls",
             ),
@@ -168,6 +215,22 @@ impl fmt::Display for Reason {
                 f.write_str("the compiler may have removed the return value, which the program reads, from this copy")
             }
             Reason::Sleepable => f.write_str("sleepable programs cannot run at a kprobe"),
+            Reason::TailCalled(slots) => {
+                f.write_str("it is also entered by tail call, behind the probe, from ")?;
+                crate::bpf_target::write_slots(f, slots)
+            }
+            Reason::Extended { program, name } => {
+                write!(f, "the extension program {name} (id {program}) has taken its place")
+            }
+            Reason::OnlyTracing => {
+                f.write_str("in a BPF program, where only real fentry and fexit programs can be attached")
+            }
+            Reason::Redirected { patch } => {
+                write!(f, "the live patch {patch} redirects its calls before they come to the probe")
+            }
+            Reason::LivePatched { patch, otherwise } => {
+                write!(f, "in a function that the live patch {patch} has replaced ({otherwise})")
+            }
             Reason::Refused(refusal) => refusal.fmt(f),
             Reason::Kernel { mechanism, said: Some(said), .. } => {
                 write!(f, "the kernel refused the {mechanism}: {said}")

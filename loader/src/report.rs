@@ -4,7 +4,9 @@
 //! The short form (`{}`) counts: one line for what is attached, one per reason for what is not. The long form
 //! ([`Report::long`]) lists every site.
 
+use crate::bpf_target::BpfSite;
 use crate::function::Place;
+use crate::livepatch::Concern;
 use crate::mechanism::Mechanism;
 use crate::plan::{Decision, Plan, Policy};
 use crate::reason::Reason;
@@ -52,6 +54,12 @@ pub struct SiteReport {
     pub arguments: Vec<Argument>,
     /// Whether hits may outnumber calls there.
     pub may_repeat: bool,
+    /// Whether some calls may not be seen there.
+    pub may_miss: bool,
+    /// What it is in a BPF program, if it is in one.
+    pub bpf: Option<BpfSite>,
+    /// How a live patch concerns it.
+    pub live_patch: Option<Concern>,
     /// What became of it.
     pub outcome: Outcome,
 }
@@ -109,6 +117,9 @@ impl Report {
                 prototype: site.prototype,
                 arguments: site.arguments.clone(),
                 may_repeat: site.marks.contains(Marks::MAY_REPEAT),
+                may_miss: site.marks.contains(Marks::MAY_MISS),
+                bpf: site.bpf.clone(),
+                live_patch: site.live_patch.clone(),
                 outcome: match &planned.decision {
                     &Decision::Attach { mechanism, trampoline } => Outcome::Attached { mechanism, trampoline },
                     Decision::Skip(reason) => Outcome::Skipped(reason.clone()),
@@ -195,6 +206,41 @@ impl FunctionReport {
         writeln!(f)
     }
 
+    /// What is to be known of sites that are attached, besides their number: sentences for people.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = BTreeSet::new();
+        let mut old: BTreeMap<(&str, bool), usize> = BTreeMap::new();
+        for site in self.sites.iter().filter(|site| site.is_attached()) {
+            if let Some(bpf) = &site.bpf {
+                if !bpf.tail_slots.is_empty() {
+                    let from = Slots(&bpf.tail_slots);
+                    remarks.insert(format!("it is also entered by tail call, which is not seen: from {from}"));
+                }
+                if bpf.subprogram {
+                    remarks.insert(
+                        "a subprogram: copies that the compiler inlined in its BPF program are not known".to_owned(),
+                    );
+                }
+            }
+            match &site.live_patch {
+                Some(Concern::Entry { patch }) => {
+                    remarks.insert(format!(
+                        "the live patch {patch} has replaced {}: calls are seen as they come in; what the compiler \
+                         inlined into the new code is not covered",
+                        site.symbol
+                    ));
+                }
+                Some(Concern::OldBody { patch, dead }) => *old.entry((patch, *dead)).or_default() += 1,
+                None => {}
+            }
+        }
+        for ((patch, dead), count) in old {
+            let runs = if dead { "does not run while it is enabled" } else { "may still run in some tasks" };
+            remarks.insert(format!("{count} of them in code that the live patch {patch} has replaced, which {runs}"));
+        }
+        remarks.into_iter().collect()
+    }
+
     /// What the program's statement, or the file, left out.
     fn others(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.left_out.iter().try_for_each(|other| writeln!(f, "  another function of this name is not meant: {other}"))
@@ -219,7 +265,11 @@ impl FunctionReport {
                 "  at {repeating} of them the entry is also reached by a loop inside: hits may outnumber calls"
             )?;
         }
-        Ok(())
+        let passed_by = self.sites.iter().filter(|site| site.is_attached() && site.may_miss).count();
+        if passed_by > 0 {
+            writeln!(f, "  at {passed_by} of them control may come in past the entry: some calls may not be seen")?;
+        }
+        self.remarks().iter().try_for_each(|remark| writeln!(f, "  {remark}"))
     }
 }
 
@@ -234,6 +284,14 @@ impl fmt::Display for Report {
     }
 }
 
+struct Slots<'a>(&'a [crate::bpf_target::TailSlot]);
+
+impl fmt::Display for Slots<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::bpf_target::write_slots(f, self.0)
+    }
+}
+
 struct Long<'a>(&'a Report);
 
 impl fmt::Display for Long<'_> {
@@ -241,6 +299,7 @@ impl fmt::Display for Long<'_> {
         for function in &self.0.functions {
             function.summary(f)?;
             function.sites.iter().try_for_each(|site| writeln!(f, "  {site}"))?;
+            function.remarks().iter().try_for_each(|remark| writeln!(f, "  {remark}"))?;
             function.others(f)?;
         }
         self.0.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))

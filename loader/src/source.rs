@@ -321,6 +321,17 @@ impl SiteData {
         }
     }
 
+    /// The BTF of the kernel's image; `None` if there is none, or it cannot be read.
+    pub fn base_btf(&self) -> Option<Arc<[u8]>> {
+        let (Bytes::Encoded(bytes) | Bytes::Dwarf(bytes)) = &self.bytes else {
+            let Bytes::Kernel { btf, .. } = &self.bytes else { return None };
+            return Some(Arc::clone(btf));
+        };
+        let elf = Elf::parse(&**bytes).ok()?;
+        let section = elf.section_by_name(".BTF")?;
+        section.uncompressed_data().ok().map(|data| Arc::from(&*data))
+    }
+
     /// Whether they are a debug image's, of which only the functions asked for are encoded.
     pub(crate) fn reads_dwarf(&self) -> bool {
         matches!(self.bytes, Bytes::Dwarf(_))

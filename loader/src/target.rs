@@ -8,13 +8,15 @@
 use crate::error::Error;
 use crate::function::{DataSite, Function, Holder, Place, Sources, is_fragment};
 use crate::kernel::Kernel;
+use crate::livepatch::LivePatches;
 use crate::reason::Reason;
 use crate::section::Wanted;
 use crate::source::{Origin, RunTime, SiteData, SourceOptions};
 use crate::symbols::{self, Symbols};
+use siteseer_sites::Machine;
 use siteseer_sites::btf::TypeId;
 use siteseer_sites::file::{FileError, SiteFile, SiteRef, Source};
-use siteseer_sites::site::SiteKind;
+use siteseer_sites::site::{SiteKind, Unprobeable};
 use std::collections::BTreeSet;
 use std::thread;
 
@@ -72,6 +74,7 @@ pub struct Target {
     data: SiteData,
     /// Whether the symbols are those of the site data, taken for each function when it is looked up.
     own_symbols: bool,
+    live_patches: LivePatches,
 }
 
 /// How many names an error suggests.
@@ -92,12 +95,21 @@ impl Target {
         let (kernel, symbols) = (kernel?, symbols?);
         let at = RunTime { text: text_base(&symbols, "_text")?, stext: text_base(&symbols, "_stext")? };
         let data = SiteData::find(options, &kernel, at)?;
-        Ok(Target::new(symbols, kernel, data))
+        // Where they cannot be read, no code is taken for dead.
+        let live_patches = LivePatches::running().unwrap_or_default();
+        Ok(Target::new(symbols, kernel, data).with_live_patches(live_patches))
     }
 
     /// A kernel of which everything is given; plans for it can be computed without it running.
     pub fn new(symbols: Symbols, kernel: Kernel, data: SiteData) -> Target {
-        Target { symbols, kernel, data, own_symbols: false }
+        Target { symbols, kernel, data, own_symbols: false, live_patches: LivePatches::default() }
+    }
+
+    /// Sets which functions live patches have replaced.
+    #[must_use]
+    pub fn with_live_patches(mut self, live_patches: LivePatches) -> Target {
+        self.live_patches = live_patches;
+        self
     }
 
     /// A kernel image that need not run anywhere: addresses are those of link time, and whether a probe can be put is what
@@ -107,7 +119,8 @@ impl Target {
     /// [`Error::Source`] if the site data cannot be read.
     pub fn image(data: SiteData) -> Result<Target, Error> {
         let (machine, build_id) = data.image()?;
-        Ok(Target { symbols: Symbols::default(), kernel: Kernel::image(machine, build_id), data, own_symbols: true })
+        let kernel = Kernel::of_image(machine, build_id, data.base_btf());
+        Ok(Target { own_symbols: true, ..Target::new(Symbols::default(), kernel, data) })
     }
 
     /// Its symbols.
@@ -123,6 +136,20 @@ impl Target {
     /// Its site data.
     pub fn data(&self) -> &SiteData {
         &self.data
+    }
+
+    /// Which kernel it is, in words.
+    pub fn describe(&self) -> String {
+        let Kernel { release, machine, build_id, .. } = &self.kernel;
+        let machine = match machine {
+            Machine::X86_64 => "x86-64",
+            Machine::Aarch64 => "arm64",
+        };
+        if self.own_symbols {
+            format!("a kernel image for {machine} (build id {build_id}), with all that it was compiled for")
+        } else {
+            format!("Linux {release} ({machine}), which is running")
+        }
     }
 
     /// Looks up the functions of several names at once, in their order.
@@ -159,6 +186,9 @@ impl Target {
             other => other,
         });
         let mut functions = found?;
+        for function in &mut functions {
+            self.live_patches.mark(&mut function.candidates, &self.symbols);
+        }
         for (function, wanted) in functions.iter_mut().zip(wanted) {
             if wanted.module.is_some() {
                 // vmlinux:foo leaves the modules' functions of that name out, rather than not reaching them.
@@ -225,10 +255,13 @@ impl Target {
         let mut found = if fragment { None } else { Function::join(name, sites, &plain, sources) };
         // What the image says of symbols that no site tells of.
         for candidate in found.iter_mut().flat_map(|function| &mut function.candidates) {
+            let holder = holders
+                .iter()
+                .find(|holder| holder.address == candidate.link_address && holder.name == candidate.symbol);
+            if self.own_symbols && candidate.is_entry() {
+                candidate.traceable = holder.map(|holder| holder.unprobeable != Some(Unprobeable::Notrace));
+            }
             if candidate.index.is_none() && candidate.obstacle.is_none() {
-                let holder = holders
-                    .iter()
-                    .find(|holder| holder.address == candidate.link_address && holder.name == candidate.symbol);
                 candidate.obstacle = holder.and_then(|holder| holder.unprobeable).map(Reason::Unprobeable);
             }
         }

@@ -170,6 +170,8 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::context::cases());
     all.extend(crate::tools::cases());
     all.extend(crate::reach::cases());
+    all.extend(crate::bpf_target::cases());
+    all.extend(crate::explain::cases());
     all.extend(crate::trampolines::cases());
     all
 }

@@ -5,12 +5,14 @@
 //! [cases](case::cases) and reports each as a line of JSON; the harness (`tests/vm.rs`) shows each as a test of its own.
 //! The list of cases is in this library, so that both sides have the same.
 
+pub mod bpf_target;
 pub mod calls;
 pub mod case;
 pub mod context;
 pub mod demo;
 pub mod denied;
 pub mod differential;
+pub mod explain;
 pub mod fentry;
 pub mod namesakes;
 pub mod reach;

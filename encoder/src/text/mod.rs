@@ -2,12 +2,13 @@
 //! Machine code of one function: instruction boundaries, and who can reach what.
 //!
 //! A probe goes on the first byte of an instruction, and it stands for "the body starts here" only if control passes
-//! it exactly when the body starts. Three questions follow, and this module answers them from the bytes:
+//! it exactly when the body starts. Four questions follow, and this module answers them from the bytes:
 //!
 //! * May the probe move forward ([`FunctionText::walk_block`])? Only inside the basic block, and only past
 //!   instructions whose effects are known.
 //! * Can the entry be reached again from inside the body ([`FunctionText::reentered_from`])? Then hits outnumber calls.
 //! * Where does control enter a body that DWARF gives no entry for ([`FunctionText::entries`])?
+//! * Can control come through the body and not pass its entry ([`FunctionText::bypasses`])? Then calls are missed.
 //!
 //! The text is decoded once, linearly, as the kernel itself does before it accepts a kprobe. Control flow is that of
 //! the bytes plus what happens to them at run time: a jump label is a no-op *or* a jump, text under an alternative
@@ -20,6 +21,7 @@
 
 mod arm64;
 mod noreturn;
+mod paths;
 mod result;
 mod x86;
 
@@ -229,46 +231,6 @@ impl<'i, 'a> FunctionText<'i, 'a> {
         !self.indirect.is_empty()
     }
 
-    /// Rule 7 of the encoder: whether control can come to `entry` again from inside the body.
-    ///
-    /// That is so if a branch of the body goes to the entry, or into the straight run of the body's instructions that
-    /// leads up to it. An indirect jump in the body that may go anywhere counts as one that does.
-    pub fn reentered_from(&self, entry: u64, body: &[Range<u64>]) -> bool {
-        let Some((piece, mut index)) = self.index(entry) else { return false };
-        let holds = |address: u64| body.iter().any(|r| r.contains(&address));
-        // A jump table never leads back to before the function's prologue.
-        if entry != self.entry && self.indirect.iter().any(|&source| holds(source)) {
-            return true;
-        }
-        loop {
-            let address = self.address(piece, index);
-            if self.edges_to(address).iter().any(|edge| holds(edge.source)) {
-                return true;
-            }
-            // The instruction before leads here, and belongs to the body: its predecessors count too.
-            match self.fall_through_into(piece, index) {
-                Some(previous) if holds(self.address(piece, previous)) => index = previous,
-                _ => return false,
-            }
-        }
-    }
-
-    /// Where control enters a body (the ranges of one inlined copy) from the rest of the function, by address: the
-    /// first of its instructions on each path from the function's entry. Empty if nothing is known to lead there.
-    pub fn entries(&self, body: &[Range<u64>]) -> Vec<u64> {
-        let mut candidates = self.entry_candidates(body);
-        if candidates.len() <= 1 {
-            return candidates;
-        }
-        // A body whose instructions are interleaved with others is left and entered again within one call: only the
-        // first hit on a path is an entry.
-        let hits = self.first_hits(body);
-        if !hits.is_empty() {
-            candidates = hits;
-        }
-        candidates
-    }
-
     /// The instructions from an address on, to the end of its basic block or the first that a probe must not be moved
     /// past. Nothing if no instruction begins there.
     pub fn walk_block(&self, from: u64) -> Walk<'_, 'i, 'a> {
@@ -467,84 +429,6 @@ impl<'i, 'a> FunctionText<'i, 'a> {
             }
             at -= 1;
         }
-    }
-
-    /// The body's instructions that control can come to from outside the body.
-    fn entry_candidates(&self, body: &[Range<u64>]) -> Vec<u64> {
-        let holds = |address: u64| body.iter().any(|r| r.contains(&address));
-        let mut found = Vec::new();
-        for range in body.iter().filter(|r| r.start < r.end) {
-            if let Some((piece, index)) = self.index(range.start) {
-                let from_outside = match self.fall_through_into(piece, index) {
-                    Some(previous) => !holds(self.address(piece, previous)),
-                    None => false,
-                };
-                if from_outside {
-                    found.push(range.start);
-                }
-            }
-            if range.contains(&self.entry) {
-                found.push(self.entry);
-            }
-            let edges = self.edges_between(range.start, range.end - 1);
-            found.extend(edges.iter().filter(|edge| !holds(edge.source)).map(|edge| edge.target));
-        }
-        found.sort_unstable();
-        found.dedup();
-        found
-    }
-
-    /// The first instruction of the body on each path from the function's entry.
-    fn first_hits(&self, body: &[Range<u64>]) -> Vec<u64> {
-        let by_source = self.by_source.get_or_init(|| {
-            let mut by_source: Vec<(u64, u64)> = self.edges.iter().map(|edge| (edge.source, edge.target)).collect();
-            by_source.sort_unstable();
-            by_source
-        });
-        let holds = |address: u64| body.iter().any(|r| r.contains(&address));
-        let mut visited = vec![false; self.offsets.len()];
-        let mut hits = Vec::new();
-        let mut open: Vec<(usize, usize)> = self.index(self.entry).into_iter().collect();
-        if self.has_unknown_targets() {
-            open.extend(self.orphans());
-        }
-        while let Some((piece, mut index)) = open.pop() {
-            loop {
-                if std::mem::replace(&mut visited[index], true) {
-                    break;
-                }
-                let address = self.address(piece, index);
-                if holds(address) {
-                    hits.push(address);
-                    break;
-                }
-                let start = by_source.partition_point(|&(source, _)| source < address);
-                let targets = by_source[start..].iter().take_while(|&&(source, _)| source == address);
-                open.extend(targets.filter_map(|&(_, target)| self.index(target)));
-                if self.flags[index] & FALLS == 0 || index + 1 >= self.pieces[piece].instructions.end {
-                    break;
-                }
-                index += 1;
-            }
-        }
-        hits.sort_unstable();
-        hits
-    }
-
-    /// Instructions that no known flow leads to: what unknown jumps go to, among others.
-    fn orphans(&self) -> Vec<(usize, usize)> {
-        let mut found = Vec::new();
-        for (number, piece) in self.pieces.iter().enumerate() {
-            for index in piece.instructions.clone() {
-                if self.flags[index] & NOP == 0
-                    && self.fall_through_into(number, index).is_none()
-                    && self.edges_to(self.address(number, index)).is_empty()
-                {
-                    found.push((number, index));
-                }
-            }
-        }
-        found
     }
 }
 

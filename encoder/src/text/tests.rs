@@ -174,6 +174,25 @@ fn entries_of_a_body() {
 }
 
 #[test]
+fn a_body_with_two_ways_in() {
+    // 0: test eax, eax; 2: jz 9; 4: inc ebx (the entry); 6: jmp b; 8: nop; 9: inc ecx (the other way); b: inc edx; d: ret
+    let code = [0x85, 0xc0, 0x74, 0x05, 0xff, 0xc3, 0xeb, 0x03, 0x90, 0xff, 0xc1, 0xff, 0xc2, 0xc3];
+    x86(&code, |text| {
+        assert!(text.bypasses(TEXT + 4, &ranges(&[(4, 6), (9, 13)])), "9 is reached past 4, and so is the end");
+        assert!(text.bypasses(TEXT + 4, &ranges(&[(4, 6), (11, 13)])), "the end of the body is shared");
+        assert!(!text.bypasses(TEXT, &ranges(&[(0, 6), (9, 13)])), "nothing gets past the function's entry");
+        assert!(!text.bypasses(TEXT + 4, &ranges(&[(4, 6)])));
+        // What was moved up to before the branch runs without the entry, too, if the branch goes the other way.
+        assert!(text.bypasses(TEXT + 4, &ranges(&[(0, 2), (4, 6)])));
+    });
+    // 0: inc ebx; 2: inc ecx (the entry); 4: test eax, eax; 6: jz 2; 8: ret
+    x86(&[0xff, 0xc3, 0xff, 0xc1, 0x85, 0xc0, 0x74, 0xfa, 0xc3], |text| {
+        assert!(!text.bypasses(TEXT + 2, &ranges(&[(0, 4)])), "what was moved up runs into the entry");
+        assert!(!text.bypasses(TEXT + 2, &ranges(&[(2, 4), (8, 9)])), "what comes later comes from the entry");
+    });
+}
+
+#[test]
 fn hot_and_cold_parts_are_one_function() {
     let code = [
         0x85, 0xff, // 0: test %edi,%edi
@@ -520,6 +539,7 @@ fn ask(machine: Machine, code: &[u8], from: u64, body: &[(u64, u64)]) {
             last = step.next;
         }
         text.reentered_from(TEXT + from, &body);
+        text.bypasses(TEXT + from, &body);
         for entry in text.entries(&body) {
             assert!(text.is_empty() || body.iter().any(|r| r.contains(&entry)));
         }

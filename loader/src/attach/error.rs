@@ -21,12 +21,6 @@ pub enum AttachError {
         /// The section, without a function.
         section: Kind,
     },
-    /// `bpf_program__set_attach_target()` named a function of a BPF program.
-    #[error("program {program}: functions of BPF programs are not supported yet")]
-    BpfTarget {
-        /// Name of the program.
-        program: String,
-    },
     /// `bpf_program__set_attach_target()` named a function that is not to be found any more.
     #[error("program {program}: type {btf_id} of the kernel's BTF object {object} is no function")]
     NoSuchType {

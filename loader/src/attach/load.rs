@@ -4,6 +4,7 @@
 //! A program is first loaded without a verifier log, which costs time, and once more with one if the kernel refuses it.
 
 use super::tracing_multi;
+use crate::bpf_target;
 use crate::insn::Insn;
 use crate::mechanism::Mechanism;
 use crate::object::{check, opened};
@@ -72,12 +73,14 @@ pub(crate) struct Kind {
     attach_type: sys::bpf_attach_type,
     /// The kernel's FUNC that it is for; 0 for none.
     func: TypeId,
+    /// The BPF program whose FUNC that is, by id, if it is not the kernel's.
+    program: Option<u32>,
     flags: u32,
 }
 
 impl Kind {
     /// What a mechanism takes.
-    pub(crate) fn of(mechanism: Mechanism, func: Option<TypeId>, sleepable: bool) -> Kind {
+    pub(crate) fn of(mechanism: Mechanism, func: Option<TypeId>, program: Option<u32>, sleepable: bool) -> Kind {
         let attach_type = match mechanism {
             Mechanism::Fentry => sys::BPF_TRACE_FENTRY,
             Mechanism::Fexit => sys::BPF_TRACE_FEXIT,
@@ -92,6 +95,7 @@ impl Kind {
             program_type: if tracing { sys::BPF_PROG_TYPE_TRACING } else { sys::BPF_PROG_TYPE_KPROBE },
             attach_type,
             func: func.unwrap_or(0),
+            program,
             flags: if sleepable { sys::BPF_F_SLEEPABLE } else { 0 },
         }
     }
@@ -127,12 +131,14 @@ impl Request<'_> {
     fn try_load(&self, log: &mut [u8]) -> io::Result<OwnedFd> {
         // The kernel keeps 15 bytes of the name; libbpf cuts it.
         let name = CString::new(self.name.replace('\0', "")).unwrap_or_default();
+        let target = self.kind.program.map(bpf_target::open).transpose()?;
         // What the object's licence allowed is allowed here: the program is the same.
         let licence = if self.gpl { c"GPL" } else { c"Proprietary" };
         let mut opts = sys::bpf_prog_load_opts {
             sz: size_of::<sys::bpf_prog_load_opts>() as sys::size_t,
             expected_attach_type: self.kind.attach_type,
             attach_btf_id: self.kind.func,
+            attach_prog_fd: target.as_ref().map_or(0, |target| target.as_raw_fd() as u32),
             prog_flags: self.kind.flags,
             ..Default::default()
         };

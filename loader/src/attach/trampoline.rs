@@ -72,7 +72,7 @@ impl Loader<'_> {
             })?;
             self.btf = Some((data.clone(), fd));
         }
-        let kind = load::Kind::of(planned.mechanism, planned.func, self.sleepable);
+        let kind = load::Kind::of(planned.mechanism, planned.func, planned.program, self.sleepable);
         let request = load::Request {
             name: &self.user.name,
             gpl: self.gpl,

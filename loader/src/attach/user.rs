@@ -2,10 +2,13 @@
 //! What libbpf keeps of a program, as the analysis takes it, and the function that it was told to attach to.
 
 use super::{AttachError, load};
+use crate::bpf_target::{BpfProgram, BpfTargetError};
+use crate::function::Function;
 use crate::kernel::Kernel;
-use crate::object::{Loaded, btf_data, btf_name};
+use crate::object::{BpfTarget, Loaded, btf_data, btf_name};
 use crate::program::{FuncInfo, LineInfo, UserProgram};
 use crate::section::{Told, Wanted};
+use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, Kind, Type};
 use std::collections::BTreeMap;
 
@@ -45,11 +48,43 @@ pub(super) fn user_program(loaded: Loaded<'_>, kernel: &Kernel) -> UserProgram {
     }
 }
 
-/// The function that `bpf_program__set_attach_target()` named, if it was called: it comes before the section's.
+/// The BPF program whose function is the target, if it is one's: given when attaching, or to
+/// `bpf_program__set_attach_target()`.
+pub(super) fn bpf_target(given: Option<u32>, told: Told) -> Option<BpfTarget> {
+    match (given, told) {
+        (Some(prog_id), _) => Some(BpfTarget { prog_id, btf_id: 0 }),
+        (None, Told::Program { prog_id, btf_id }) => Some(BpfTarget { prog_id, btf_id }),
+        (None, Told::Nothing | Told::Kernel { .. }) => None,
+    }
+}
+
+/// Looks functions of a BPF program up: those that are named, or else the one that is meant by its FUNC.
+pub(super) fn bpf_functions(
+    target: BpfTarget,
+    wanted: &[Wanted],
+    machine: Machine,
+) -> Result<Vec<Function>, BpfTargetError> {
+    let program = BpfProgram::read(target.prog_id)?;
+    if wanted.is_empty() {
+        return Ok(vec![program.function_of(target.btf_id, machine)?]);
+    }
+    let function = |wanted: &Wanted| {
+        let name = wanted.function.as_deref().unwrap_or_default();
+        match &wanted.module {
+            None => program.function(name, machine),
+            Some(module) => {
+                let (module, function) = (module.clone(), name.to_owned());
+                Err(BpfTargetError::Module { id: target.prog_id, module, function })
+            }
+        }
+    };
+    wanted.iter().map(function).collect()
+}
+
+/// The kernel's function that `bpf_program__set_attach_target()` named, if it was called for one: it comes before the section's.
 pub(super) fn told_function(name: &str, told: Told, kernel: &Kernel) -> Result<Option<Wanted>, AttachError> {
     let (object, btf_id) = match told {
-        Told::Nothing => return Ok(None),
-        Told::Program { .. } => return Err(AttachError::BpfTarget { program: name.to_owned() }),
+        Told::Nothing | Told::Program { .. } => return Ok(None),
         Told::Kernel { object, btf_id } => (object, btf_id),
     };
     let base = kernel.btf.as_deref().and_then(|data| Btf::parse(data).ok());

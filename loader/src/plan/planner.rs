@@ -16,7 +16,7 @@ use siteseer_sites::site::{Marks, SiteKind};
 use std::collections::HashMap;
 
 /// What distinguishes programs that are loaded.
-type ImageKey = (Mechanism, bool, Option<TypeId>, trampoline::Key);
+type ImageKey = (Mechanism, bool, Option<(Option<u32>, TypeId)>, trampoline::Key);
 
 /// Decides site by site.
 pub(super) struct Planner<'a> {
@@ -84,6 +84,15 @@ impl<'a> Planner<'a> {
         if site.marks.contains(Marks::MAY_REPEAT) && self.policy == Policy::Complete {
             return Err(Reason::MayRepeat);
         }
+        if site.marks.contains(Marks::MAY_MISS) && self.policy == Policy::Complete {
+            return Err(Reason::MayMiss);
+        }
+        if let Some(bpf) = &site.bpf
+            && !bpf.tail_slots.is_empty()
+            && self.policy == Policy::Complete
+        {
+            return Err(Reason::TailCalled(bpf.tail_slots.clone()));
+        }
         let prototype = function.prototypes.get(site.prototype).ok_or(Reason::NoPrototype)?;
         if prototype.func.is_none() && requires_arguments(self.uses) {
             return Err(if site.kind == SiteKind::Clone { Reason::NoLocationData } else { Reason::NoPrototype });
@@ -136,6 +145,7 @@ impl<'a> Planner<'a> {
             parameters: parameters.collect(),
             ret,
             func: site.exact.filter(|_| mechanism.is_for_one()),
+            program: site.bpf.as_ref().map(|bpf| bpf.program),
             saved: None,
             displacement: function.displacement,
             sites: vec![index],
@@ -145,14 +155,14 @@ impl<'a> Planner<'a> {
 
     fn key(&self, planned: &PlannedTrampoline) -> Result<ImageKey, Refusal> {
         let key = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET).key(self.uses)?;
-        Ok((planned.mechanism, planned.inline, planned.func, key))
+        Ok((planned.mechanism, planned.inline, planned.func.map(|func| (planned.program, func)), key))
     }
 
     /// What a site would share with others through a tracing-multi link.
     fn shared(&self, function: &Function, site: &Candidate, mechanism: Mechanism) -> Option<(Mechanism, ImageKey)> {
         // There the trampoline makes the typed pointers, and the verifier trusts none of them.
         let many = mechanism.of_many().filter(|_| self.kernel.tracing_multi && !self.uses.wants_trusted)?;
-        if self.barred.get(site.address, many).is_some() {
+        if site.bpf.is_some() || self.barred.get(site.address, many).is_some() {
             return None;
         }
         let planned = self.planned(function, site, 0, many);

@@ -2,6 +2,7 @@
 //! Plans of made-up functions on made-up kernels.
 
 mod fentry;
+mod livepatch;
 
 use super::*;
 use crate::function::{DataSite, Holder, Sources};
@@ -175,6 +176,8 @@ fn all_sorts(world: &World) -> Vec<DataSite> {
     repeating.marks = Marks::MAY_REPEAT;
     let mut uncertain = inline(0x1c, "caller", both());
     uncertain.marks = Marks::ENTRY_UNCERTAIN;
+    let mut passed_by = inline(0x1e, "caller", both());
+    passed_by.marks = Marks::MAY_MISS;
     let mut misplaced = inline(0x20, "caller", both());
     misplaced.holder = Some(Holder { name: "gone".to_owned(), address: LINK + 0x300 });
     vec![
@@ -183,6 +186,7 @@ fn all_sorts(world: &World) -> Vec<DataSite> {
         noinstr,
         repeating,
         uncertain,
+        passed_by,
         misplaced,
         inline(0x24, "caller", both()),
         inline(0x28, "caller", vec![at(8, Location::Address(LINK + 0x900)), at(4, Location::Constant(21))]),

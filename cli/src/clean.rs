@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `siteseer clean`: removes what processes that were killed have left in the kernel.
+
+use crate::Failure;
+use clap::Args;
+
+/// Remove the definitions of tracefs events that killed processes have left (takes root)
+///
+/// They do nothing. What attaches next removes them too.
+#[derive(Args)]
+pub(crate) struct Arguments {}
+
+pub(crate) fn run(_: &Arguments) -> Result<(), Failure> {
+    let removed = siteseer::clean()?;
+    println!("{removed} {} removed", if removed == 1 { "definition" } else { "definitions" });
+    Ok(())
+}

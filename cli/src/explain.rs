@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `siteseer explain`: what would be attached to a function, by what, and what not and why.
+
+use crate::Failure;
+use clap::Args;
+use siteseer::explain::{self, Explanation, Verdict};
+use siteseer::object_file::{self, FileProgram};
+use siteseer::plan::Decision;
+use siteseer::section::Wanted;
+use siteseer::source::{SiteData, SourceOptions};
+use siteseer::{Plan, Target};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Say in words what would be attached to a function, by what, and what not and why
+///
+/// About a program that reads all arguments, or one of an object file. Loads and changes nothing. Without --vmlinux and
+/// --sites it is about the running kernel (which takes root).
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The function's name in the source. With --object it may be left out: the programs' sections name theirs
+    #[arg(required_unless_present = "object")]
+    function: Option<String>,
+    /// A BPF object with programs in SEC("fentry/..."), SEC("fexit/...") or SEC("kprobe_maybe_inline/...")
+    #[arg(long, value_name = "FILE")]
+    object: Option<PathBuf>,
+    /// Only this program of the object
+    #[arg(long, value_name = "NAME", requires = "object")]
+    program: Option<String>,
+    /// A kernel image with debug information
+    #[arg(long, value_name = "FILE")]
+    vmlinux: Option<PathBuf>,
+    /// Site data made by `siteseer encode`
+    #[arg(long, value_name = "FILE", conflicts_with = "vmlinux")]
+    sites: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let programs = arguments.object.as_ref().map(|path| programs(path, arguments.program.as_deref())).transpose()?;
+    let target = match arguments.sites.as_ref().or(arguments.vmlinux.as_ref()) {
+        Some(path) => Target::image(SiteData::open(path, None, true)?)?,
+        None => Target::running(&SourceOptions::default())?,
+    };
+    let mut explanations = Vec::new();
+    match (programs, &arguments.function) {
+        (Some(programs), function) => {
+            for program in programs {
+                let wanted = match function {
+                    Some(function) => Wanted::parse(function)?,
+                    None => program.wanted.clone(),
+                };
+                if wanted.function.is_none() {
+                    let name = &program.program.name;
+                    return Err(format!("program {name}: its section names no function; give one").into());
+                }
+                explanations.extend(explain::program(&target, &wanted, &program)?);
+            }
+        }
+        (None, function) => explanations = explain::function(&target, function.as_deref().unwrap_or_default())?,
+    }
+    let mut stdout = io::stdout().lock();
+    if arguments.json {
+        let all: Vec<serde_json::Value> = explanations.iter().map(json).collect();
+        writeln!(stdout, "{}", serde_json::to_string_pretty(&all)?)?;
+        return Ok(());
+    }
+    for (nth, explanation) in explanations.iter().enumerate() {
+        write!(stdout, "{}{explanation}", if nth == 0 { "" } else { "\n" })?;
+    }
+    Ok(())
+}
+
+/// The programs of an object file, or the one that is named.
+fn programs(path: &Path, name: Option<&str>) -> Result<Vec<FileProgram>, Failure> {
+    let data = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut programs = object_file::read(&data).map_err(|error| format!("{}: {error}", path.display()))?;
+    if let Some(name) = name {
+        let all: Vec<String> = programs.iter().map(|program| program.program.name.clone()).collect();
+        programs.retain(|program| program.program.name == name);
+        if programs.is_empty() {
+            return Err(format!("{}: no program {name}; it has {}", path.display(), all.join(", ")).into());
+        }
+    }
+    Ok(programs)
+}
+
+/// The explanation for machines: every site, for each kind of program.
+fn json(explanation: &Explanation) -> serde_json::Value {
+    let verdict = |verdict: &Verdict| {
+        serde_json::json!({
+            "section": verdict.form.kind.word(),
+            "policy": verdict.policy.to_string(),
+            "attached": verdict.is_attached(),
+            "refusal": verdict.plan.as_ref().err(),
+            "in_the_way": verdict.in_the_way,
+            "sites": verdict.plan.as_ref().map_or_else(|_| Vec::new(), sites),
+        })
+    };
+    serde_json::json!({
+        "function": explanation.function.name,
+        "prototype": explanation.function.prototypes.first().map(|prototype| &prototype.text),
+        "kernel": explanation.kernel,
+        "program": explanation.program,
+        "programs": explanation.verdicts.iter().map(verdict).collect::<Vec<_>>(),
+        "notes": explanation.notes,
+    })
+}
+
+fn sites(plan: &Plan) -> Vec<serde_json::Value> {
+    let site = |planned: &siteseer::plan::PlannedSite| {
+        let (mechanism, reason) = match &planned.decision {
+            Decision::Attach { mechanism, .. } => (Some(mechanism.word()), None),
+            Decision::Skip(reason) => (None, Some(reason)),
+        };
+        let site = &planned.site;
+        serde_json::json!({
+            "kind": site.kind.word(),
+            "symbol": site.symbol,
+            "offset": site.offset(),
+            "address": format!("{:#x}", site.link_address),
+            "file": site.source.as_ref().map(|place| &place.file),
+            "line": site.source.as_ref().map(|place| place.line),
+            "mechanism": mechanism,
+            "reason": reason.map(|reason| reason.key()),
+            "why": reason.map(ToString::to_string),
+        })
+    };
+    plan.sites.iter().map(site).collect()
+}
