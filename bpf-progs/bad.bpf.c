@@ -72,3 +72,16 @@ int in_module(void *ctx)
 {
 	return 0;
 }
+
+SEC("kprobe_maybe_inline")
+int no_function(void *ctx)
+{
+	return 0;
+}
+
+/* Two colons: neither a module nor a function is named so. */
+SEC("fentry/some:function:name")
+int bad_section(void *ctx)
+{
+	return 0;
+}

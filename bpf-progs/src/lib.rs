@@ -8,6 +8,7 @@ use libbpf_sys as _;
 mod constant;
 pub mod cost;
 pub mod oracle;
+pub mod tools;
 pub mod trace;
 pub mod truth;
 

@@ -166,6 +166,10 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::fentry::cases());
     all.extend(crate::namesakes::cases());
     all.extend(crate::refusals::cases());
+    all.extend(crate::denied::cases());
+    all.extend(crate::context::cases());
+    all.extend(crate::tools::cases());
+    all.extend(crate::reach::cases());
     all.extend(crate::bpf_target::cases());
     all.extend(crate::explain::cases());
     all.extend(crate::trampolines::cases());

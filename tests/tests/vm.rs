@@ -227,6 +227,14 @@ fn print_table(kernel: &str, release: &str, time: Duration, verdicts: &BTreeMap<
             }
         }
     }
+    let passed = |verdict: &&Verdict| matches!(verdict.ending, Ending::Passed { .. });
+    for verdict in verdicts.values().filter(passed) {
+        if verdict.name.starts_with("tools::") {
+            println!("\nOrdinary tools on {kernel}, {}: {}", verdict.name, verdict.detail);
+        } else if verdict.name.starts_with("reach::") {
+            println!("\n{}", verdict.detail);
+        }
+    }
     println!();
 }
 

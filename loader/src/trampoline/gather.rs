@@ -108,6 +108,8 @@ impl Gather {
 
     pub(super) fn line(&mut self, text: String) {
         let at = u32::try_from(self.insns.len()).unwrap_or(u32::MAX);
+        // What the line before stands for took no instruction, and the kernel takes no two lines at one.
+        self.lines.pop_if(|(last, _)| *last == at);
         self.lines.push((at, text));
     }
 

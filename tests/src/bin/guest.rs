@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest cost [WHAT...]`,
-//! `siteseer-guest demo`, or `siteseer-guest startup ROUNDS`.
+//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest cost [WHAT...]`, `siteseer-guest demo`,
+//! `siteseer-guest reach`, or `siteseer-guest startup ROUNDS`; `siteseer-guest plain` is what the first starts of its own.
 
-use siteseer_conformance::{case, cost, demo, startup};
+use siteseer_conformance::{case, cost, demo, reach, startup, tools};
 use std::io::Write;
 use std::process::ExitCode;
 
 fn run() -> Result<(), case::Failure> {
     let mut arguments = std::env::args().skip(1);
+    let command = arguments.next();
+    if command.as_deref() == Some("plain") {
+        return tools::plain::run(&arguments.collect::<Vec<String>>());
+    }
     let mut results = siteseer_vmtest::guest::results()?;
-    match arguments.next().as_deref() {
+    match command.as_deref() {
         Some("test") => {
             let names: Vec<String> = arguments.collect();
             case::run(&names, |verdict| {
@@ -22,8 +26,14 @@ fn run() -> Result<(), case::Failure> {
             cost::run(&names, &mut results)
         }
         Some("demo") => demo::run(&mut results),
+        Some("reach") => {
+            siteseer::register()?;
+            let target = siteseer::Target::running(&siteseer::SourceOptions::default())?;
+            write!(results, "{}", reach::print(&reach::measure(&target, reach::Extent::All)?))?;
+            Ok(())
+        }
         Some("startup") => startup::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
-        other => Err(format!("expected test, cost, demo or startup, not {other:?}").into()),
+        other => Err(format!("expected test, cost, demo, reach or startup, not {other:?}").into()),
     }
 }
 

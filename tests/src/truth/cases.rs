@@ -52,6 +52,12 @@ pub(super) const TRUTHS: &[Truth] = &[
         shows: "inlined copies; register plus offset",
         calls: poll_select_set_timeout,
     },
+    Truth { function: "uid_hash_find", shows: ".isra clone that lost a parameter", calls: uid_hash_find },
+    Truth {
+        function: "do_execveat_common",
+        shows: ".isra clone that lost two structures; stack",
+        calls: do_execveat_common,
+    },
 ];
 
 /// What a site lacks, and another kernel's may have.
@@ -389,6 +395,48 @@ fn poll_select_set_timeout(calls: &mut Calls<'_>) -> io::Result<()> {
         calls.expect(Inline, entry!("ppoll"), vec![Oracle(PollEndTime), Is(timeout[0]), Is(timeout[1])]);
         syscall(libc::SYS_ppoll, [0, 0, timeout.as_ptr() as u64, 0, 8, 0])?;
         calls.settle()?;
+    }
+    Ok(())
+}
+
+/// A value that nobody knows from outside.
+fn any() -> Value {
+    Masked { value: 0, mask: 0 }
+}
+
+fn uid_hash_find(calls: &mut Calls<'_>) -> io::Result<()> {
+    for uid in [1234u64, 4321, 99] {
+        // find_user(): the compiler put the table's address, the second parameter, into the clone.
+        calls.expect(Clone, "uid_hash_find.isra.0", vec![Is(uid), missing(any())]);
+        match syscall(libc::SYS_getpriority, [u64::from(libc::PRIO_USER), uid, 0, 0, 0, 0]) {
+            // There is no such user.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            other => return Err(io::Error::other(format!("getpriority of user {uid} gave {other:?}"))),
+        }
+    }
+    Ok(())
+}
+
+fn do_execveat_common(calls: &mut Calls<'_>) -> io::Result<()> {
+    let nowhere = CString::new("/nowhere/to/be/found")?;
+    let none = [0u64; 1];
+    let (at, none) = (nowhere.as_ptr() as u64, none.as_ptr() as u64);
+    let within = "do_execveat_common.isra.0";
+    // The structure with the name is the kernel's; this much of every kernel address is the same, with five levels of pages
+    // too.
+    let kernel = Masked { value: 0xff << 56, mask: 0xff << 56 };
+    for flags in [0u64, libc::AT_SYMLINK_NOFOLLOW as u64] {
+        let arguments = vec![Is(77), kernel.clone(), missing(any()), missing(any()), Is(flags)];
+        calls.expect(Clone, within, arguments);
+        let by_descriptor = syscall(libc::SYS_execveat, [77, at, none, none, flags, 0]);
+        let here = i64::from(libc::AT_FDCWD) as u64;
+        calls.expect(Clone, within, vec![Is(here), kernel.clone(), missing(any()), missing(any()), Is(0)]);
+        let plain = syscall(libc::SYS_execve, [at, none, none, 0, 0, 0]);
+        for result in [by_descriptor, plain] {
+            if result.as_ref().err().and_then(io::Error::raw_os_error) != Some(libc::ENOENT) {
+                return Err(io::Error::other(format!("executing what is not there gave {result:?}")));
+            }
+        }
     }
     Ok(())
 }

@@ -174,6 +174,21 @@ fn function_and_line_information_moves_along() {
     assert_eq!((linkage(&amended, 8), linkage(&amended, 11)), (0, 1), "main is static, sub stays global");
 }
 
+/// A constant is not kept from the entry to the return: it takes no instruction there, and so no line of its own.
+#[test]
+fn what_takes_no_instruction_has_no_line() {
+    let ret = located(8, false, Location::Register(0));
+    let parameters = [located(8, false, Location::Constant(2048)), located(8, false, Location::Register(5))];
+    let mut program = with_info();
+    // The result in place of the cookie.
+    program.insns[2] = Insn::load(Width::D, 8, 6, 16);
+    program.exit = true;
+    let spec = Spec { probe: Probe::Session, inline: false, ret: Some(&ret), ..spec(&parameters) };
+    let image = generated(&program, &spec).expect("located");
+    assert!(!image.line_info.is_empty());
+    assert!(image.line_info.is_sorted_by(|a, b| a.insn_off < b.insn_off), "{:?}", image.line_info);
+}
+
 #[test]
 fn inconsistent_information_is_left_out() {
     let parameters = [located(8, false, Location::Register(5))];

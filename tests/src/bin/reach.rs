@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The host's half of `ci/reach`: encodes a kernel, boots it, and prints which functions plain fentry cannot reach there and
+//! siteseer can.
+
+use clap::Parser;
+use siteseer_sites::file;
+use siteseer_vmtest::{Vm, build_guest_for, kernels};
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Prints which functions plain fentry cannot reach, before and after.
+#[derive(Parser)]
+struct Arguments {
+    /// A kernel of kernels/matrix.toml that has been fetched
+    kernel: String,
+}
+
+fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let name = &arguments.kernel;
+    let paths =
+        kernels::cached(name).ok_or_else(|| format!("kernel {name} has not been fetched: run ci/kernel {name}"))?;
+    let arch = paths.record.arch;
+    let guest = build_guest_for(arch, "siteseer-conformance", "siteseer-guest", "release")?;
+    let image = std::fs::read(&paths.vmlinux)?;
+    let (set, _) = siteseer_encoder::encode(&image, &siteseer_encoder::Options::default())?;
+    let id: String = set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let sites = std::env::temp_dir().join(format!("siteseer-reach-{}.sites", std::process::id()));
+    std::fs::write(&sites, file::write(&set)?)?;
+    let outcome = Vm::new(arch, &paths.vmlinuz)
+        .init(&guest)
+        .arg("reach")
+        .file(&sites, format!("/var/cache/siteseer/{id}.sites"))
+        .memory(2048)
+        .cpus(2)
+        .time_limit(Duration::from_secs(900))
+        .run();
+    std::fs::remove_file(&sites)?;
+    let outcome = outcome?;
+    print!("{}", String::from_utf8_lossy(&outcome.results));
+    if outcome.success() {
+        Ok(())
+    } else {
+        Err(format!("the guest ended with {:?}; its console:\n{}", outcome.exit_status, outcome.console).into())
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("reach: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Refusals that are the process's or the program's affair: capabilities, open files, a kernel that shows nothing, programs
+//! that siteseer did not load. tests/tests/refusals/table.rs says which refusal is provoked where.
+
+use crate::calls::{in_child, syscall};
+use crate::case::{Case, Failure, Shown};
+use crate::typed::{load, program_of};
+use libbpf_rs::{Object, ObjectBuilder, ProgramAttachType, ProgramType};
+use siteseer::attach::AttachError;
+use siteseer::kernel::KernelError;
+use siteseer::object::ObjectError;
+use siteseer::symbols::{self, SymbolsError};
+use siteseer::{Attach, Error, Kernel, Target};
+use siteseer_bpf_progs::{BAD, CONTEXT, PROPRIETARY};
+use std::ffi::CString;
+use std::fs;
+use std::io;
+
+/// All cases of this group.
+pub fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&Target) -> Result<String, Failure>| Case {
+        name: format!("denied::{name}"),
+        run: Box::new(move |target| run(target).map(Shown::from)),
+    };
+    vec![
+        case("program_that_siteseer_did_not_load", program_that_siteseer_did_not_load),
+        case("section_that_names_no_function", section_that_names_no_function),
+        case("no_function_was_given", no_function_was_given),
+        case("licence_that_is_not_gpl_compatible", licence_that_is_not_gpl_compatible),
+        case("missing_sys_admin", missing_sys_admin),
+        case("too_few_files", too_few_files),
+        case("kernel_that_shows_nothing", kernel_that_shows_nothing),
+    ]
+}
+
+/// The refusal's text, if it is the one that is meant.
+fn refused<T>(result: Result<T, Error>, meant: impl Fn(&Error) -> bool) -> Result<String, Failure> {
+    match result {
+        Ok(_) => Err("it was not refused".into()),
+        Err(error) if meant(&error) => Ok(error.to_string().lines().next().unwrap_or_default().to_owned()),
+        Err(error) => Err(format!("it was refused for another reason: {error}").into()),
+    }
+}
+
+fn bad() -> Result<Object, Failure> {
+    Ok(ObjectBuilder::default().open_memory(BAD)?.load()?)
+}
+
+fn program_that_siteseer_did_not_load(target: &Target) -> Result<String, Failure> {
+    let mut open = ObjectBuilder::default().open_memory(CONTEXT)?;
+    for mut program in open.progs_mut().filter(|program| program.name() == "plain") {
+        program.set_prog_type(ProgramType::Tracing);
+        program.set_attach_type(ProgramAttachType::TraceFentry);
+        program.set_attach_target(0, Some("do_getpgid".to_owned()))?;
+    }
+    let object = open.load()?;
+    let attach = Attach::new(target).function("do_getpgid");
+    refused(attach.attach(&program_of(&object, "plain")?), |error| {
+        matches!(error, Error::Object(ObjectError::NotGuarded { .. }))
+    })
+}
+
+fn section_that_names_no_function(target: &Target) -> Result<String, Failure> {
+    let object = bad()?;
+    refused(Attach::new(target).attach(&program_of(&object, "bad_section")?), |error| {
+        matches!(error, Error::Object(ObjectError::Section { .. }))
+    })
+}
+
+fn no_function_was_given(target: &Target) -> Result<String, Failure> {
+    let object = bad()?;
+    refused(Attach::new(target).attach(&program_of(&object, "no_function")?), |error| {
+        matches!(error, Error::Attach(AttachError::NoFunction { .. }))
+    })
+}
+
+fn licence_that_is_not_gpl_compatible(target: &Target) -> Result<String, Failure> {
+    let object = ObjectBuilder::default().open_memory(PROPRIETARY)?.load()?;
+    refused(Attach::new(target).attach(&program_of(&object, "follows")?), |error| {
+        matches!(error, Error::Attach(AttachError::Licence { .. }))
+    })
+}
+
+/// Capabilities, include/uapi/linux/capability.h.
+const CAP_SYS_ADMIN: u64 = 21;
+const CAP_SYS_RESOURCE: u64 = 24;
+
+/// Gives up all capabilities but those that this mask leaves.
+fn keep_capabilities(mask: u64) -> io::Result<()> {
+    // struct __user_cap_header_struct: version 3, this process; effective, permitted, inheritable, lower half first.
+    let header = [0x2008_0522u32, 0];
+    let mut data = [0u32; 6];
+    let (header, at) = (header.as_ptr() as u64, data.as_mut_ptr() as u64);
+    syscall(libc::SYS_capget, [header, at, 0, 0, 0, 0])?;
+    for (nth, half) in [mask as u32, (mask >> 32) as u32].into_iter().enumerate() {
+        for set in 0..3 {
+            data[3 * nth + set] &= half;
+        }
+    }
+    syscall(libc::SYS_capset, [header, data.as_ptr() as u64, 0, 0, 0, 0]).map(drop)
+}
+
+/// What a child found, as its end.
+fn found(meant: bool, error: &Error) -> io::Result<()> {
+    if meant { Ok(()) } else { Err(io::Error::other(error.to_string())) }
+}
+
+fn missing_sys_admin(target: &Target) -> Result<String, Failure> {
+    let object = load(0)?;
+    let program = program_of(&object, "count")?;
+    in_child(|| {
+        keep_capabilities(!(1 << CAP_SYS_ADMIN))?;
+        match Attach::new(target).function("ns_capable").attach(&program) {
+            Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
+            Err(error) => found(
+                matches!(error, Error::Object(ObjectError::Info { .. })) && error.to_string().contains("CAP_SYS_ADMIN"),
+                &error,
+            ),
+        }
+    })?;
+    Ok("says that CAP_SYS_ADMIN is needed".to_owned())
+}
+
+fn too_few_files(target: &Target) -> Result<String, Failure> {
+    let object = load(0)?;
+    let program = program_of(&object, "count")?;
+    in_child(|| {
+        // Enough for what is open already, and not for hundreds of sites.
+        let limits = [64u64, 64];
+        syscall(libc::SYS_prlimit64, [0, u64::from(libc::RLIMIT_NOFILE), limits.as_ptr() as u64, 0, 0, 0])?;
+        keep_capabilities(!(1 << CAP_SYS_RESOURCE))?;
+        match Attach::new(target).function("rcu_read_unlock").attach(&program) {
+            Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
+            Err(error) => found(matches!(error, Error::Attach(AttachError::Files { .. })), &error),
+        }
+    })?;
+    Ok("says how many files would have to be open".to_owned())
+}
+
+/// Makes a folder the root; a child's affair.
+fn enter(folder: &str) -> io::Result<()> {
+    let folder = CString::new(folder)?;
+    syscall(libc::SYS_chroot, [folder.as_ptr() as u64, 0, 0, 0, 0, 0])?;
+    let root = CString::new("/")?;
+    syscall(libc::SYS_chdir, [root.as_ptr() as u64, 0, 0, 0, 0, 0]).map(drop)
+}
+
+fn kernel_that_shows_nothing(_: &Target) -> Result<String, Failure> {
+    fs::create_dir_all("/tmp/denied/nothing")?;
+    fs::create_dir_all("/tmp/denied/empty/proc")?;
+    fs::create_dir_all("/tmp/denied/empty/sys/kernel")?;
+    fs::write("/tmp/denied/empty/proc/kallsyms", "")?;
+    fs::write("/tmp/denied/empty/sys/kernel/notes", "")?;
+    let wrong = |what: String| Err(io::Error::other(what));
+    in_child(|| {
+        enter("/tmp/denied/nothing")?;
+        match (symbols::running(), Kernel::running()) {
+            (Err(SymbolsError::Read { .. }), Err(KernelError::Read { .. })) => Ok(()),
+            (symbols, kernel) => wrong(format!("{:?}, {:?}", symbols.err(), kernel.err())),
+        }
+    })?;
+    in_child(|| {
+        enter("/tmp/denied/empty")?;
+        match (symbols::running(), Kernel::running()) {
+            (Err(SymbolsError::NoSymbols), Err(KernelError::NoBuildId)) => Ok(()),
+            (symbols, kernel) => wrong(format!("{:?}, {:?}", symbols.err(), kernel.err())),
+        }
+    })?;
+    #[cfg(target_arch = "x86_64")]
+    in_child(|| {
+        // include/uapi/linux/personality.h: uname() says i686.
+        const PER_LINUX32: u64 = 8;
+        syscall(libc::SYS_personality, [PER_LINUX32, 0, 0, 0, 0, 0])?;
+        match Kernel::running() {
+            Err(KernelError::Machine(_)) => Ok(()),
+            kernel => wrong(format!("{:?}", kernel.err())),
+        }
+    })?;
+    Ok("no symbols, empty symbols, no notes, no build id, another machine".to_owned())
+}

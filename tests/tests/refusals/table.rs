@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The table: what provokes each refusal.
+
+/// What provokes a refusal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Proof {
+    /// A test that takes no kernel, by file and name, and words that it (or a snapshot of its) has.
+    Unit {
+        /// The file, from the workspace's root.
+        file: &'static str,
+        /// The function.
+        test: &'static str,
+        /// What it says.
+        says: &'static str,
+    },
+    /// A case in the virtual machine.
+    Case(&'static str),
+    /// Nothing can, and why.
+    Never(&'static str),
+}
+
+/// A variant.
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// Its name.
+    pub variant: &'static str,
+    /// What provokes it.
+    pub proof: Proof,
+}
+
+/// An enumeration.
+#[derive(Debug)]
+pub(crate) struct Enumeration {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it is.
+    pub file: &'static str,
+    /// Its variants.
+    pub lines: &'static [Line],
+}
+
+const fn unit(variant: &'static str, file: &'static str, test: &'static str, says: &'static str) -> Line {
+    Line { variant, proof: Proof::Unit { file, test, says } }
+}
+
+const fn case(variant: &'static str, case: &'static str) -> Line {
+    Line { variant, proof: Proof::Case(case) }
+}
+
+const fn never(variant: &'static str, why: &'static str) -> Line {
+    Line { variant, proof: Proof::Never(why) }
+}
+
+const PLAN: &str = "loader/src/plan/tests.rs";
+const FENTRY: &str = "loader/src/plan/tests/fentry.rs";
+const ANALYSIS: &str = "loader/src/program/tests.rs";
+const LISTINGS: &str = "loader/src/trampoline/tests/listings.rs";
+const EXITS: &str = "loader/src/trampoline/tests/exits.rs";
+const ROBUSTNESS: &str = "loader/src/trampoline/tests/robustness.rs";
+const PROBEABLE: &str = "encoder/src/probeable.rs";
+const SELECT: &str = "loader/src/function/select/tests.rs";
+const DECLARED: &str = "loader/src/declared/tests.rs";
+const HERE: &str = "tests/tests/refusals/provoked.rs";
+const BAD_PROGRAMS: &str = "refusals::programs_that_cannot_be_attached";
+
+/// Every enumeration that says why something is refused.
+pub(crate) const TABLE: &[Enumeration] = &[
+    Enumeration {
+        name: "Reason",
+        file: "loader/src/reason.rs",
+        lines: &[
+            unit("Unprobeable", PLAN, "every_sort_of_site", "it no longer runs"),
+            unit("Blacklisted", PLAN, "every_sort_of_site", "on the running kernel's kprobe blacklist"),
+            unit("Notrace", PLAN, "every_sort_of_site", "in a notrace function"),
+            unit("MissingArguments", PLAN, "every_sort_of_site", "cap: optimised out"),
+            unit("EntryUncertain", PLAN, "every_sort_of_site", "does not say where this copy is entered"),
+            unit("MayRepeat", PLAN, "complete_lists_what_is_in_the_way", "hits may outnumber calls"),
+            unit("NoLocationData", PLAN, "every_sort_of_site", "where its arguments are is not known"),
+            unit("NoPrototype", HERE, "a_body_without_a_prototype", "no_prototype"),
+            unit("PrototypeUnknown", SELECT, "what_cannot_be_shown_to_match_is_in_the_way", "Reason::PrototypeUnknown"),
+            unit("FileUnknown", SELECT, "where_the_file_is_not_known_it_is_in_the_way", "Reason::FileUnknown"),
+            unit("SymbolMismatch", PLAN, "every_sort_of_site", "the kernel has another symbol there"),
+            unit("InModule", HERE, "a_body_in_a_module", "in_module"),
+            unit("NoMechanism", PLAN, "mechanisms_follow_the_kernel", "no_mechanism"),
+            unit("ExitOfInline", FENTRY, "inlined_copies_are_in_the_way_of_a_complete_exit", "ExitOfInline"),
+            unit("NoExit", FENTRY, "returns", "no_exit"),
+            unit("ReturnRemoved", FENTRY, "a_return_value_that_may_be_gone_is_not_read", "return_removed"),
+            unit("Sleepable", FENTRY, "sleepable_programs_keep_to_fentry", "sleepable"),
+            case("Refused", BAD_PROGRAMS),
+            unit("Kernel", FENTRY, "sleepable_programs_keep_to_fentry", "Reason::Kernel"),
+        ],
+    },
+    Enumeration {
+        name: "Unprobeable",
+        file: "sites/src/site.rs",
+        lines: &[
+            unit("Init", PROBEABLE, "special_text_is_refused", "Unprobeable::Init"),
+            unit(
+                "Exit",
+                "tests/tests/refusals/provoked.rs",
+                "real_data_name_text_that_is_dropped",
+                "Unprobeable::Exit",
+            ),
+            unit("Noinstr", PROBEABLE, "special_text_is_refused", "Unprobeable::Noinstr"),
+            unit("Entry", PROBEABLE, "special_text_is_refused", "Unprobeable::Entry"),
+            unit("Blacklisted", PROBEABLE, "special_text_is_refused", "Unprobeable::Blacklisted"),
+            unit("Notrace", PROBEABLE, "notrace_functions_are_refused_and_suffixed_ones_ask_for_their_base", "Notrace"),
+            unit("JumpLabel", PROBEABLE, "patch_sites_are_refused", "JumpLabel"),
+            unit("StaticCall", PROBEABLE, "patch_sites_are_refused", "StaticCall"),
+            unit("Bug", PROBEABLE, "patch_sites_are_refused", "Bug"),
+            unit("NotAnInstruction", PROBEABLE, "ordinary_text_is_taken", "NotAnInstruction"),
+            unit("CfiPreamble", PROBEABLE, "preambles_are_refused", "CfiPreamble"),
+            unit("NotText", PROBEABLE, "ordinary_text_is_taken", "NotText"),
+        ],
+    },
+    Enumeration {
+        name: "Refusal",
+        file: "loader/src/refusal.rs",
+        lines: &[
+            unit("HelperNotAllowed", ANALYSIS, "refusals", "HelperNotAllowed"),
+            unit("TailCall", EXITS, "helpers_are_refused_where_they_cannot_work", "TailCall"),
+            unit("ContextModified", ANALYSIS, "refusals", "ContextModified"),
+            unit("ReadsBeforeContext", ANALYSIS, "refusals", "ReadsBeforeContext"),
+            unit("DisplacedContext", ANALYSIS, "refusals", "DisplacedContext"),
+            unit("ReadsSlotBeyond", LISTINGS, "refusals", "ReadsSlotBeyond"),
+            unit("ArgumentMissing", LISTINGS, "refusals", "ArgumentMissing"),
+            unit("ArgumentGone", EXITS, "refusals", "ArgumentGone"),
+            unit("ReturnsNothing", EXITS, "refusals", "ReturnsNothing"),
+            unit("ReturnMissing", EXITS, "refusals", "ReturnMissing"),
+            unit("MalformedReturn", EXITS, "refusals", "MalformedReturn"),
+            unit("WrongEnd", EXITS, "refusals", "WrongEnd"),
+            unit("NoSession", EXITS, "refusals", "NoSession"),
+            unit("NoSavedMap", EXITS, "refusals", "NoSavedMap"),
+            unit("MalformedLocation", LISTINGS, "refusals", "MalformedLocation"),
+            unit("NoRdonlyCast", LISTINGS, "without_rdonly_cast_only_following_a_pointer_is_refused", "NoRdonlyCast"),
+            unit("NoRdonlyCastOfReturn", EXITS, "refusals", "NoRdonlyCastOfReturn"),
+            unit("StackOverflow", LISTINGS, "refusals", "StackOverflow"),
+            unit("NoSiteMap", HERE, "a_site_is_asked_for_without_a_map", "Refusal::NoSiteMap"),
+            unit("JumpTooFar", ROBUSTNESS, "a_jump_that_no_longer_fits_is_refused", "JumpTooFar"),
+            unit("TooComplex", ANALYSIS, "deep_and_endless_call_chains_are_refused_or_bounded", "TooComplex"),
+            unit("Malformed", ANALYSIS, "refusals", "Refusal::Malformed"),
+            unit("MalformedBtf", HERE, "the_objects_btf_is_damaged", "Refusal::MalformedBtf"),
+        ],
+    },
+    Enumeration {
+        name: "PlanError",
+        file: "loader/src/plan.rs",
+        lines: &[
+            case("Program", BAD_PROGRAMS),
+            unit("Prototype", PLAN, "a_slot_that_the_function_does_not_have", "PlanError::Prototype"),
+            unit("Ambiguous", PLAN, "namesakes_that_differ_are_refused", "there are several functions foo"),
+            unit("Nothing", PLAN, "nothing_to_attach", "none of its 1 sites can be attached"),
+            unit("Incomplete", PLAN, "complete_lists_what_is_in_the_way", "the policy is complete"),
+        ],
+    },
+    Enumeration {
+        name: "TargetError",
+        file: "loader/src/target.rs",
+        lines: &[
+            case("Unknown", "refusals::unknown_function"),
+            case("Module", "refusals::module_that_is_not_supported"),
+            unit("NoBase", HERE, "symbols_without_the_images_place", "TargetError::NoBase"),
+            unit("Displacement", HERE, "symbols_that_disagree_about_the_images_place", "TargetError::Displacement"),
+            never(
+                "Damaged",
+                "checksums tell damage before: it takes data that contradict themselves under right ones, an encoder's fault",
+            ),
+        ],
+    },
+    Enumeration {
+        name: "DeclaredError",
+        file: "loader/src/declared.rs",
+        lines: &[
+            unit("Btf", DECLARED, "what_a_program_states_is_found_by_its_name", "DeclaredError::Btf"),
+            unit("NotAPrototype", DECLARED, "what_a_program_states_is_found_by_its_name", "NotAPrototype"),
+        ],
+    },
+    Enumeration {
+        name: "SelectError",
+        file: "loader/src/function/select.rs",
+        lines: &[
+            unit("Prototype", SELECT, "a_statement_that_fits_none_is_refused_with_the_list", "is of another type"),
+            unit("File", SELECT, "a_file_chooses_by_the_end_of_its_path", "declared in drivers/a/core.c"),
+            unit("SeveralFiles", SELECT, "a_file_chooses_by_the_end_of_its_path", "SelectError::SeveralFiles"),
+        ],
+    },
+    Enumeration {
+        name: "SectionError",
+        file: "loader/src/section.rs",
+        lines: &[
+            unit("Foreign", "loader/src/section.rs", "section_names", "SectionError::Foreign"),
+            unit("Malformed", "loader/src/section.rs", "section_names", "SectionError::Malformed"),
+        ],
+    },
+    Enumeration {
+        name: "ObjectError",
+        file: "loader/src/object.rs",
+        lines: &[
+            unit("NotLoaded", HERE, "a_program_that_is_not_loaded", "ObjectError::NotLoaded"),
+            case("NotGuarded", "denied::program_that_siteseer_did_not_load"),
+            case("Section", "denied::section_that_names_no_function"),
+            case("Info", "denied::missing_sys_admin"),
+        ],
+    },
+    Enumeration {
+        name: "AttachError",
+        file: "loader/src/attach/error.rs",
+        lines: &[
+            case("Privileges", "refusals::missing_privileges"),
+            case("NoFunction", "denied::no_function_was_given"),
+            never("BpfTarget", "functions of BPF programs are a branch of their own, which takes this variant away"),
+            never("NoSuchType", "libbpf looks a target up among FUNCs only, and the kernel's own BTF does not go away"),
+            case("Files", "denied::too_few_files"),
+            case("Licence", "denied::licence_that_is_not_gpl_compatible"),
+            never("Trampoline", "the plan has generated the same trampoline before, from the same data"),
+            never("Btf", "the kernel has taken the same BTF with the object; ours differs in linkage and ids alone"),
+            case("Verifier", BAD_PROGRAMS),
+            never("Map", "a map of one entry is refused for want of memory only; files are counted beforehand"),
+            never("Arm", "what is not the site's own is memory and files; files are counted beforehand"),
+        ],
+    },
+    Enumeration {
+        name: "SourceError",
+        file: "loader/src/source.rs",
+        lines: &[
+            unit("NotFound", "loader/src/source.rs", "a_search_in_vain_lists_every_place", "not there"),
+            unit("Read", "loader/src/source.rs", "files_that_are_not_site_data", "SourceError::Read"),
+            unit("Foreign", "loader/src/source.rs", "files_that_are_not_site_data", "SourceError::Foreign"),
+            unit("OtherTypes", HERE, "site_data_with_other_types", "SourceError::OtherTypes"),
+            unit("NoSites", HERE, "a_program_is_not_site_data", "SourceError::NoSites"),
+            unit("Malformed", HERE, "site_data_that_are_damaged_inside", "SourceError::Malformed"),
+            never(
+                "KernelBtf",
+                "the kernel makes /sys/kernel/btf/vmlinux itself, and is not to be had with a damaged one",
+            ),
+            unit("Encode", HERE, "debug_information_that_cannot_be_encoded", "SourceError::Encode"),
+        ],
+    },
+    Enumeration {
+        name: "SymbolsError",
+        file: "loader/src/symbols.rs",
+        lines: &[
+            case("Read", "denied::kernel_that_shows_nothing"),
+            case("Restricted", "refusals::hidden_symbols"),
+            case("NoSymbols", "denied::kernel_that_shows_nothing"),
+        ],
+    },
+    Enumeration {
+        name: "KernelError",
+        file: "loader/src/kernel.rs",
+        lines: &[
+            case("Machine", "denied::kernel_that_shows_nothing"),
+            never("Uname", "uname() fails only for a pointer that is not valid (kernel/sys.c)"),
+            case("Read", "denied::kernel_that_shows_nothing"),
+            case("NoBuildId", "denied::kernel_that_shows_nothing"),
+        ],
+    },
+];
