@@ -21,7 +21,8 @@ mod tasks;
 use crate::calls::syscall;
 use crate::case::{Case, Failure, Shown};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
-use siteseer::{Attach, Link, Machine, Target};
+use siteseer::plan::PlanError;
+use siteseer::{Attach, Error, Link, Machine, Policy, Reason, Target};
 use siteseer_bpf_progs::set_constant;
 use siteseer_bpf_progs::tools::{Count, MAX};
 use siteseer_sites::SiteKind;
@@ -150,7 +151,12 @@ fn compare(group: &Group, target: &Target) -> Result<String, Failure> {
         let name = group.programs().find(|known| *known == name).ok_or_else(|| format!("{name} is in no list"))?;
         let section = program.section().to_string_lossy().into_owned();
         let function = section.split_once('/').map_or(section.clone(), |(_, function)| function.to_owned());
-        match Attach::new(target).attach(&program) {
+        let gap = group.tools.iter().any(|tool| tool.program == name && tool.gap.is_some());
+        let mut attached = Attach::new(target).attach(&program);
+        if gap && attached.as_ref().is_err_and(says_that_it_may_miss) {
+            attached = Attach::new(target).policy(Policy::BestEffort).attach(&program);
+        }
+        match attached {
             Ok(link) => links.push((name, function, link)),
             Err(error) if reference => writeln!(wrong, "{name}: not attached: {error}")?,
             Err(error) => {
@@ -196,6 +202,12 @@ fn compare(group: &Group, target: &Target) -> Result<String, Failure> {
     }
     let table = format!("{}{different}", table(&rows, &plain));
     if wrong.is_empty() { Ok(table) } else { Err(format!("{wrong}{table}").into()) }
+}
+
+/// Whether `complete` is refused because calls may be missed, and for nothing else.
+fn says_that_it_may_miss(error: &Error) -> bool {
+    matches!(error, Error::Plan(PlanError::Incomplete { sites, .. })
+        if sites.iter().all(|site| matches!(site.reason, Reason::MayMiss)))
 }
 
 /// Whether the kernel is the one that the calls are known of.

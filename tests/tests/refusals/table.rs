@@ -60,6 +60,8 @@ const ROBUSTNESS: &str = "loader/src/trampoline/tests/robustness.rs";
 const PROBEABLE: &str = "encoder/src/probeable.rs";
 const SELECT: &str = "loader/src/function/select/tests.rs";
 const DECLARED: &str = "loader/src/declared/tests.rs";
+const BPF_TARGET: &str = "loader/src/bpf_target.rs";
+const LIVEPATCH: &str = "loader/src/plan/tests/livepatch.rs";
 const HERE: &str = "tests/tests/refusals/provoked.rs";
 const BAD_PROGRAMS: &str = "refusals::programs_that_cannot_be_attached";
 
@@ -79,6 +81,18 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("NoPrototype", HERE, "a_body_without_a_prototype", "no_prototype"),
             unit("PrototypeUnknown", SELECT, "what_cannot_be_shown_to_match_is_in_the_way", "Reason::PrototypeUnknown"),
             unit("FileUnknown", SELECT, "where_the_file_is_not_known_it_is_in_the_way", "Reason::FileUnknown"),
+            never(
+                "MayMiss",
+                "no test of its own yet: a plan of a site that is marked MAY_MISS under the policy complete",
+            ),
+            unit("TailCalled", BPF_TARGET, "tail_calls_are_in_the_way_of_complete", "slot 7 of map jumps"),
+            unit("Extended", BPF_TARGET, "an_extension_keeps_everything_else_away", "instead"),
+            never(
+                "OnlyTracing",
+                "no test of its own yet: a function of a BPF program on a kernel without BPF trampolines",
+            ),
+            unit("Redirected", LIVEPATCH, "calls_are_seen_at_the_entry_and_not_behind_it", "fix redirects its calls"),
+            unit("LivePatched", LIVEPATCH, "an_old_body_is_not_in_the_way", "that the live patch fix has replaced"),
             unit("SymbolMismatch", PLAN, "every_sort_of_site", "the kernel has another symbol there"),
             unit("InModule", HERE, "a_body_in_a_module", "in_module"),
             unit("NoMechanism", PLAN, "mechanisms_follow_the_kernel", "no_mechanism"),
@@ -185,6 +199,30 @@ pub(crate) const TABLE: &[Enumeration] = &[
         ],
     },
     Enumeration {
+        name: "BpfTargetError",
+        file: "loader/src/bpf_target.rs",
+        lines: &[
+            case("Info", "bpf_target::what_is_not_there"),
+            never("NoBtf", "no test of its own yet: a program that was loaded without BTF"),
+            never("Btf", "the kernel checked the program's BTF when it was loaded"),
+            unit("NotJited", BPF_TARGET, "a_function_that_is_not_there", "BpfTargetError::NotJited"),
+            unit("NoFunction", BPF_TARGET, "a_function_that_is_not_there", "has no function bus"),
+            case("Module", "bpf_target::what_is_not_there"),
+            never("Maps", "walking the maps takes the capability that the program's information took before"),
+        ],
+    },
+    Enumeration {
+        name: "ObjectFileError",
+        file: "loader/src/object_file.rs",
+        lines: &[
+            unit("Elf", "loader/src/object_file.rs", "what_is_no_object", "ObjectFileError::Elf"),
+            unit("NotBpf", "loader/src/object_file.rs", "what_is_no_object", "ObjectFileError::NotBpf"),
+            never("NoPrograms", "no test of its own yet: an object of maps alone"),
+            never("Section", "no test of its own yet: an object with a damaged section"),
+            never("Code", "no test of its own yet: an object whose code refers to what it has not"),
+        ],
+    },
+    Enumeration {
         name: "SectionError",
         file: "loader/src/section.rs",
         lines: &[
@@ -208,7 +246,6 @@ pub(crate) const TABLE: &[Enumeration] = &[
         lines: &[
             case("Privileges", "refusals::missing_privileges"),
             case("NoFunction", "denied::no_function_was_given"),
-            never("BpfTarget", "functions of BPF programs are a branch of their own, which takes this variant away"),
             never("NoSuchType", "libbpf looks a target up among FUNCs only, and the kernel's own BTF does not go away"),
             case("Files", "denied::too_few_files"),
             case("Licence", "denied::licence_that_is_not_gpl_compatible"),
