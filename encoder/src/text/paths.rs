@@ -8,8 +8,9 @@
 //! and goes on to the function's end without passing it.
 //!
 //! The text shows more than that. An instruction of the body may have been moved up to where it runs whether the call is
-//! made or not, and the end of a body may be shared with other code that does the same; both look like a way past the entry,
-//! and nothing tells them apart for certain. They count: what is said of such a site is that calls *may* be missed.
+//! made or not: it lies on every way to the entry, and does not count. But the end of a body may be shared with other code
+//! that does the same, and that looks like another way in; nothing tells the two apart for certain. It counts: what is said
+//! of such a site is that calls *may* be missed.
 
 use super::{FALLS, FunctionText, NOP};
 use std::ops::Range;
@@ -60,9 +61,12 @@ impl FunctionText<'_, '_> {
         let mut others = self.entry_candidates(body);
         others.retain(|&other| other != entry);
         let mut seen = Seen::default();
-        others.into_iter().filter_map(|other| self.index(other)).any(|other| {
+        let Some(at) = self.index(entry) else { return !others.is_empty() };
+        others.into_iter().filter_map(|address| Some((address, self.index(address)?))).any(|(address, other)| {
             // The search that mostly ends soon comes first: what was moved up before the entry runs into it.
-            self.leads_to_the_end(other, entry, &mut seen) && self.is_reached(other, entry, &mut seen)
+            self.leads_to_the_end(other, entry, &mut seen)
+                && self.is_reached(other, entry, &mut seen)
+                && self.is_reached(at, address, &mut seen)
         })
     }
 
