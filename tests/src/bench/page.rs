@@ -215,8 +215,7 @@ fn attaching(page: &mut String, figures: &Figures) {
             print(time(Way::Bulk, |run| run.left)),
         );
     }
-    if let Some((sites, (_, ways))) =
-        medians(figures).into_iter().filter(|(_, (_, ways))| ways.contains_key(&Way::Loop)).next_back()
+    if let Some((sites, (_, ways))) = medians(figures).into_iter().rfind(|(_, (_, ways))| ways.contains_key(&Way::Loop))
         && let (Some(ours), Some(floor)) = (ways.get(&Way::Bulk), ways.get(&Way::Registered))
         && let Some(plain) = ways.get(&Way::Loop)
     {
