@@ -177,8 +177,8 @@ impl<'a> Vm<'a> {
     }
 
     /// Lets the guest's time go by instructions: each takes one nanosecond, and a guest that waits takes none of the host's
-    /// time (QEMU's `-icount shift=0,sleep=off`). What the guest measures with its clocks then repeats exactly, however
-    /// busy the host is. It takes TCG, whatever [`Vm::accel`] says.
+    /// time (QEMU's `-icount shift=0,sleep=off`). What the guest measures with its clocks then does not depend on how busy the
+    /// host is. It takes TCG, whatever [`Vm::accel`] says.
     pub fn count_instructions(mut self) -> Self {
         self.counts_instructions = true;
         self

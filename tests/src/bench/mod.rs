@@ -56,6 +56,8 @@ pub struct Figures {
     pub prototypes: Distribution,
     /// Steps from a tool's start to its first event, in seconds.
     pub startup: BTreeMap<String, f64>,
+    /// Whether what follows is from an earlier run.
+    pub guest_earlier: bool,
     /// What else was measured in the virtual machine.
     pub guest: Vec<Figure>,
 }

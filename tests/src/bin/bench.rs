@@ -128,6 +128,7 @@ fn figures(arguments: &Arguments, scratch: &Path) -> Result<Figures, Box<dyn Err
         commands,
         prototypes,
         startup,
+        guest_earlier: arguments.guest_results.is_some(),
         guest,
     })
 }

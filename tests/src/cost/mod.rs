@@ -2,11 +2,10 @@
 //! What siteseer costs, measured inside a virtual machine whose time goes by instructions.
 //!
 //! The machine has no hardware counters, and a host that is busy makes every clock lie. Under QEMU's `-icount shift=0` the
-//! guest's clocks advance by one nanosecond per instruction, and jump where the guest waits for a timer: a figure is
-//! the same in every run, whatever else the host does. A hit's cost is then a number of instructions, kernel and BPF program
-//! together. An attachment's time is that of a processor that executes one instruction per nanosecond, with
-//! grace periods and timers as long as on any other. That is the slow end of what there is: on a faster processor waiting
-//! weighs more, and it is waiting that siteseer saves most of.
+//! guest's clocks advance by one nanosecond per instruction, and jump where the guest waits for a timer, whatever else the host
+//! does. A hit's cost is then a number of instructions, kernel and BPF program together, and the same in every run. An
+//! attachment's time is that of a processor that executes one instruction per nanosecond, with grace periods and timers as
+//! long as on any other. It may differ from run to run by when a grace period happens to begin.
 //!
 //! Every figure stands beside that of what one would do without siteseer, measured in the same run, in turn.
 
