@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! ${XDG_CACHE_HOME:-$HOME/.cache}/siteseer/buildroots/NAME/
-//!     KEY/root/        the system; KEY/recipe.json says what it was made of: complete or absent
+//!     KEY/root         the system; KEY/recipe.json says what it was made of: complete or absent
 //!     KEY.partial/     one that is being made, or was when its maker was killed: removed by the next
 //!     lock             exclusive for who makes or removes, shared for who builds in one
 //! ```
