@@ -37,7 +37,7 @@ const KNOWN: [(&str, &str, &str); 1] = [(
      other way are missed",
 )];
 /// Emulated machines are slow, and so are loaded ones; a guest that hangs is stopped then.
-const TIME_LIMIT: Duration = Duration::from_secs(1200);
+const TIME_LIMIT: Duration = Duration::from_secs(2400);
 
 /// A kernel that boots when the first of its tests runs.
 struct Boot {
