@@ -78,10 +78,3 @@ int no_function(void *ctx)
 {
 	return 0;
 }
-
-/* Two colons: neither a module nor a function is named so. */
-SEC("fentry/some:function:name")
-int bad_section(void *ctx)
-{
-	return 0;
-}

@@ -11,7 +11,7 @@ use siteseer::kernel::KernelError;
 use siteseer::object::ObjectError;
 use siteseer::symbols::{self, SymbolsError};
 use siteseer::{Attach, Error, Kernel, Target};
-use siteseer_bpf_progs::{BAD, CONTEXT, PROPRIETARY};
+use siteseer_bpf_progs::{BAD, CONTEXT, PROPRIETARY, UNNAMED};
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -61,7 +61,7 @@ fn program_that_siteseer_did_not_load(target: &Target) -> Result<String, Failure
 }
 
 fn section_that_names_no_function(target: &Target) -> Result<String, Failure> {
-    let object = bad()?;
+    let object = ObjectBuilder::default().open_memory(UNNAMED)?.load()?;
     refused(Attach::new(target).attach(&program_of(&object, "bad_section")?), |error| {
         matches!(error, Error::Object(ObjectError::Section { .. }))
     })

@@ -55,7 +55,8 @@ fn counts(object: &Object) -> Result<[u64; 2], Failure> {
 /// Attaches, makes the calls, and checks what was seen and what the report says of the other function.
 fn traced(target: &Target, attach: Attach<'_>, program: &str) -> Result<String, Failure> {
     let object = load()?;
-    let link = attach.policy(Policy::Complete).attach(&program_of(&object, program)?)?;
+    // By what can be had: the ends of the copies may be shared, so that `complete` does not take them (S2.10).
+    let link = attach.policy(Policy::BestEffort).attach(&program_of(&object, program)?)?;
     copy_messages(3, 2)?;
     let seen = counts(&object)?;
     if seen != [5, 5] {
