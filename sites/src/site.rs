@@ -58,8 +58,8 @@ impl Marks {
     /// With [`Marks::SIGNATURE_CHANGED`]: the copy returns the function's value all the same, where the ABI has it.
     /// See [`Marks::returns_value`].
     pub const RETURN_KEPT: Marks = Marks(1 << 4);
-    /// Control may come into the copy by another way than its entry (the compiler duplicated its beginning, or moved some of
-    /// it): some calls may not be seen there.
+    /// Control may come into the copy by another way than its entry (the compiler duplicated its beginning, or only its end is
+    /// shared with other code): some calls may not be seen there.
     pub const MAY_MISS: Marks = Marks(1 << 5);
 
     /// Whether what the ABI's return register holds when an out-of-line copy returns is the function's return value, if the
