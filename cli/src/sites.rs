@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         None => Target::running(&SourceOptions::default())?,
     };
     let function = target.function(&arguments.function)?;
-    let machine = target.kernel().machine;
+    let machine = target.machine();
     let mut stdout = io::stdout().lock();
     if arguments.json {
         writeln!(stdout, "{}", serde_json::to_string_pretty(&json(&function, machine))?)?;

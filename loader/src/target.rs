@@ -7,7 +7,7 @@
 
 use crate::error::Error;
 use crate::function::{DataSite, Function, Holder, Place, Sources, is_fragment};
-use crate::kernel::Kernel;
+use crate::kernel::{BuildId, Kernel};
 use crate::livepatch::LivePatches;
 use crate::reason::Reason;
 use crate::section::Wanted;
@@ -18,6 +18,7 @@ use siteseer_sites::btf::TypeId;
 use siteseer_sites::file::{FileError, SiteFile, SiteRef, Source};
 use siteseer_sites::site::{SiteKind, Unprobeable};
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 use std::thread;
 
 /// Why a function cannot be looked up.
@@ -70,7 +71,10 @@ fn nearest_text(nearest: &[String]) -> String {
 #[derive(Debug)]
 pub struct Target {
     symbols: Symbols,
-    kernel: Kernel,
+    machine: Machine,
+    build_id: BuildId,
+    /// Of an image, found out when it is asked for: that takes a walk over all types, and a lookup does not need it.
+    kernel: OnceLock<Kernel>,
     data: SiteData,
     /// Whether the symbols are those of the site data, taken for each function when it is looked up.
     own_symbols: bool,
@@ -102,7 +106,15 @@ impl Target {
 
     /// A kernel of which everything is given; plans for it can be computed without it running.
     pub fn new(symbols: Symbols, kernel: Kernel, data: SiteData) -> Target {
-        Target { symbols, kernel, data, own_symbols: false, live_patches: LivePatches::default() }
+        Target {
+            symbols,
+            machine: kernel.machine,
+            build_id: kernel.build_id.clone(),
+            kernel: OnceLock::from(kernel),
+            data,
+            own_symbols: false,
+            live_patches: LivePatches::default(),
+        }
     }
 
     /// Sets which functions live patches have replaced.
@@ -119,8 +131,15 @@ impl Target {
     /// [`Error::Source`] if the site data cannot be read.
     pub fn image(data: SiteData) -> Result<Target, Error> {
         let (machine, build_id) = data.image()?;
-        let kernel = Kernel::of_image(machine, build_id, data.base_btf());
-        Ok(Target { own_symbols: true, ..Target::new(Symbols::default(), kernel, data) })
+        Ok(Target {
+            symbols: Symbols::default(),
+            machine,
+            build_id,
+            kernel: OnceLock::new(),
+            data,
+            own_symbols: true,
+            live_patches: LivePatches::default(),
+        })
     }
 
     /// Its symbols.
@@ -128,9 +147,14 @@ impl Target {
         &self.symbols
     }
 
-    /// Its capabilities.
+    /// Its capabilities; of an image, what it was compiled for.
     pub fn kernel(&self) -> &Kernel {
-        &self.kernel
+        self.kernel.get_or_init(|| Kernel::of_image(self.machine, self.build_id.clone(), self.data.base_btf()))
+    }
+
+    /// Its architecture.
+    pub fn machine(&self) -> Machine {
+        self.machine
     }
 
     /// Its site data.
@@ -140,7 +164,7 @@ impl Target {
 
     /// Which kernel it is, in words.
     pub fn describe(&self) -> String {
-        let Kernel { release, machine, build_id, .. } = &self.kernel;
+        let Kernel { release, machine, build_id, .. } = self.kernel();
         let machine = match machine {
             Machine::X86_64 => "x86-64",
             Machine::Aarch64 => "arm64",
