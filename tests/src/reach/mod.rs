@@ -377,10 +377,11 @@ fn plan_all(target: &Target, functions: &[Function], (program, uses): &(UserProg
 
 /// What became of a function that is attached somewhere.
 fn fate(function: &FunctionReport) -> Fate {
-    let repeat = Reason::MayRepeat;
+    let (repeat, miss) = (Reason::MayRepeat, Reason::MayMiss);
     let reasons = function.sites.iter().filter_map(|site| match &site.outcome {
         Outcome::Skipped(reason) => Some(reason),
         // Under `complete` such a site is not attached.
+        Outcome::Attached { .. } if site.may_miss => Some(&miss),
         Outcome::Attached { .. } => site.may_repeat.then_some(&repeat),
     });
     match foremost(reasons) {
