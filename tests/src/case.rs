@@ -47,6 +47,12 @@ pub enum Capability {
     RdonlyCast,
     /// Calls for which the kernel does not run a kprobe's program are counted (`recursion_misses`).
     MissCounts,
+    /// BPF trampolines, and direct calls to reach them (arm64 since 6.4).
+    Fentry,
+    /// Kprobe sessions that skip the return of a call whose entry was missed.
+    KprobeSession,
+    /// The tracing-multi link.
+    TracingMulti,
 }
 
 impl Capability {
@@ -55,6 +61,9 @@ impl Capability {
         match self {
             Capability::RdonlyCast => (6, 2),
             Capability::MissCounts => (6, 7),
+            Capability::Fentry => (6, 4),
+            Capability::KprobeSession => (6, 14),
+            Capability::TracingMulti => (7, 3),
         }
     }
 
@@ -62,6 +71,9 @@ impl Capability {
     pub fn is_had(self, target: &Target) -> bool {
         match self {
             Capability::RdonlyCast => target.kernel().rdonly_cast.is_some(),
+            Capability::Fentry => target.kernel().fentry,
+            Capability::KprobeSession => target.kernel().kprobe_session.is_some(),
+            Capability::TracingMulti => target.kernel().tracing_multi,
             // The same series made links tell the count: a member `missed` in one of bpf_link_info's structures.
             Capability::MissCounts => target.kernel().btf.as_deref().is_some_and(|data| {
                 Btf::parse(data).is_ok_and(|btf| {
@@ -85,6 +97,9 @@ impl fmt::Display for Capability {
         f.write_str(match self {
             Capability::RdonlyCast => "the kernel has no bpf_rdonly_cast()",
             Capability::MissCounts => "the kernel does not count the calls that it runs no program for",
+            Capability::Fentry => "the kernel has no fentry",
+            Capability::KprobeSession => "the kernel has no kprobe sessions that can be relied on",
+            Capability::TracingMulti => "the kernel has no tracing-multi links",
         })
     }
 }

@@ -2,7 +2,7 @@
 //! Helpers that take the context answer as under real fentry: plain libbpf's program and siteseer's, on the same calls.
 
 use crate::calls::syscall;
-use crate::case::{Case, Failure, Shown};
+use crate::case::{Capability, Case, Failure, Shown, need};
 use crate::typed::program_of;
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramType};
@@ -89,9 +89,7 @@ fn kernel_frames<'t>(target: &'t Target, frames: &[u64], from: &str) -> Vec<(&'t
 }
 
 fn as_under_real_fentry(target: &Target) -> Result<String, Failure> {
-    if !target.kernel().fentry {
-        return Ok("this kernel has no fentry to compare with".to_owned());
-    }
+    need(target, Capability::Fentry)?;
     let mut open = ObjectBuilder::default().open_memory(CONTEXT)?;
     set_constant(&mut open, CONTEXT, "only_tgid", std::process::id())?;
     for mut program in open.progs_mut().filter(|program| program.name() == "plain") {

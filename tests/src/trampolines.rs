@@ -5,8 +5,9 @@
 //! programs are loaded and attached by bare system calls here, so that what fails is the trampoline.
 
 use crate::calls::syscall;
-use crate::case::{Case, Failure, case};
+use crate::case::{Capability, Case, Failure, case, need};
 use libbpf_rs::libbpf_sys as sys;
+use siteseer::Target;
 use siteseer::insn::{Alu, Cond, Insn, Width, pseudo};
 use siteseer::program::{UserProgram, analyse};
 use siteseer::trampoline::{KernelIds, Kfunc, Parameter, Probe, Spec, generate};
@@ -21,14 +22,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 pub fn cases() -> Vec<Case> {
     let case = |name: &str, run| case("trampolines", name, run);
     vec![
-        case("session", |_| shown(Probe::Session, signals)),
-        case("tracing_multi_exit", |_| shown(Probe::TracingMultiExit, signals)),
-        case("tracing_multi", |_| shown(Probe::TracingMulti, signals)),
-        case("fexit", |_| shown(Probe::Fexit, signals)),
-        case("kretprobe_multi", |_| shown(Probe::Kretprobe, tasks)),
-        case("typed_return_of_a_session", |_| shown(Probe::Session, tasks)),
-        case("typed_return_of_tracing_multi", |_| shown(Probe::TracingMultiExit, tasks)),
-        case("more_stack_than_512_with_private_stacks", |_| shown(Probe::Session, private_stack)),
+        case("session", |target| shown(target, Probe::Session, signals)),
+        case("tracing_multi_exit", |target| shown(target, Probe::TracingMultiExit, signals)),
+        case("tracing_multi", |target| shown(target, Probe::TracingMulti, signals)),
+        case("fexit", |target| shown(target, Probe::Fexit, signals)),
+        case("kretprobe_multi", |target| shown(target, Probe::Kretprobe, tasks)),
+        case("typed_return_of_a_session", |target| shown(target, Probe::Session, tasks)),
+        case("typed_return_of_tracing_multi", |target| shown(target, Probe::TracingMultiExit, tasks)),
+        case("more_stack_than_512_with_private_stacks", |target| shown(target, Probe::Session, private_stack)),
     ]
 }
 
@@ -84,31 +85,15 @@ impl Facts {
     }
 }
 
-/// Why the running kernel cannot have such a program, if it cannot: kprobe sessions are used from 6.14 on, which is also
-/// where arm64 got fprobes.
-fn lacks(facts: &Facts, probe: Probe) -> Result<Option<String>, Failure> {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
-    let mut numbers = release.split('.').map(|number| number.parse::<u32>());
-    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
-        return Err(format!("a release like {release}").into());
-    };
-    let multi = matches!(probe, Probe::TracingMulti | Probe::TracingMultiExit);
-    Ok(if (major, minor) < (6, 14) {
-        Some(format!("{} is older than 6.14", release.trim()))
-    } else if multi && facts.attach_type("BPF_TRACE_FENTRY_MULTI").is_err() {
-        Some("no tracing-multi links".to_owned())
-    } else {
-        None
-    })
-}
-
 /// What a program of this probe shows; on arm64 the kernel has no tracing-multi links, and must say so.
-fn shown(probe: Probe, show: fn(&Facts, Probe) -> Result<String, Failure>) -> Result<String, Failure> {
+fn shown(target: &Target, probe: Probe, show: fn(&Facts, Probe) -> Result<String, Failure>) -> Result<String, Failure> {
     let facts = Facts::read()?;
-    if let Some(why) = lacks(&facts, probe)? {
-        return Ok(why);
-    }
+    // The same release gave arm64 fprobes, which all of them but fexit rest on.
+    need(target, Capability::KprobeSession)?;
     let multi = matches!(probe, Probe::TracingMulti | Probe::TracingMultiExit);
+    if multi {
+        need(target, Capability::TracingMulti)?;
+    }
     match show(&facts, probe) {
         Err(failure) if multi && MACHINE == Machine::Aarch64 && failure.to_string().contains("os error 95") => {
             Ok(failure.to_string())
