@@ -451,6 +451,29 @@ fn the_call_to_ftrace_preserves_registers() {
     x86(&code, |text| assert!(!text.prefix_preserves(TEXT, TEXT + 5, 5)));
 }
 
+#[test]
+fn nothing_happens_before_and_at_the_patch_site() {
+    let places = |machine, code: &[u8], patched: Option<u64>| {
+        let add = |test: &mut TestImage| {
+            if let Some(at) = patched {
+                let at = (TEXT + at).to_le_bytes();
+                test.table("__mcount_loc", "__start_mcount_loc", "__stop_mcount_loc", TEXT + 0x1000, &at);
+            }
+        };
+        with(machine, code, add, |text| idle_prefix(text.image, TEXT).map(|at| at - TEXT).collect::<Vec<_>>())
+    };
+    // endbr64; call; push %rbx; nop
+    let code = [0xf3, 0x0f, 0x1e, 0xfa, 0xe8, 0, 0, 0, 0, 0x53, 0x90, 0xc3];
+    assert_eq!(places(Machine::X86_64, &code, Some(4)), [4, 9], "a push does something");
+    assert_eq!(places(Machine::X86_64, &code, None), [4], "any other call goes elsewhere");
+    // mov %rsi,%rdi
+    assert!(places(Machine::X86_64, &[0x48, 0x89, 0xf7, 0xc3], None).is_empty());
+    // bti c; nop; nop; paciasp
+    let words = [0xd503_245fu32, 0xd503_201f, 0xd503_201f, 0xd503_233f, 0xd65f_03c0];
+    let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    assert_eq!(places(Machine::Aarch64, &code, None)[..3], [4, 8, 12]);
+}
+
 const ARM64_LOOP: [u32; 9] = [
     0xd503_245f, // 0: bti c
     0xa9bf_7bfd, // 4: stp x29, x30, [sp, #-16]!
