@@ -9,6 +9,7 @@ pub mod bench;
 pub mod bpf_target;
 pub mod calls;
 pub mod case;
+pub mod census;
 pub mod context;
 pub mod cost;
 pub mod demo;
