@@ -152,6 +152,7 @@ pub(super) fn module_tree(
     Ok(ModuleTree {
         mounts: vec![(sources, SOURCE), (kernel.directory.join(TREE), OUTPUT)],
         arguments,
+        resolves_btf_ids: true,
         // The kernel's build id, which each recipe has, tells its configuration and compiler.
         made_of: format!("{} {}", source.name, source.sha256),
     })
