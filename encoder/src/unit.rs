@@ -226,6 +226,17 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             self.out.tally.located_of_usable += u64::from(found.usable && found.argument.is_ok());
             self.found.push(found);
         }
+        if let Some((index, located)) =
+            entry::behind_branch(&surroundings, text, entry, body, &origin, &self.gathered, &self.found)
+        {
+            self.out.provisional.push(Provisional {
+                site,
+                parameter: u16::try_from(index).unwrap_or(u16::MAX),
+                otherwise: Missing::NotAtEntry,
+                usable: false,
+            });
+            self.found[index].argument = Ok(located);
+        }
         let mut address = entry.address;
         let mut moved = 0;
         let point = Point { address, view: raw.view };

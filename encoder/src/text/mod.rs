@@ -24,6 +24,7 @@ mod noreturn;
 mod paths;
 mod result;
 mod x86;
+mod zero;
 
 #[cfg(test)]
 mod tests;
