@@ -5,11 +5,14 @@
 //! the first of which the running kernel has the [shape](crate::shape) that it is about. The mechanism at each site is what S13.1
 //! and S15.10 of docs/semantics.md give for it, on a kernel of these capabilities.
 
-use crate::calls::{chmod, in_child, open, syscall};
+mod functions;
+
+use crate::calls::{chmod, in_child, syscall};
 use crate::case::{Capability, Case, Failure, case, choose, need};
 use crate::shape::{Place, Shape, site};
 use crate::typed::{address_of, chroot, expect, program_of, record, site_of};
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramInput, ProgramType};
+use functions::{BODIES, CAP_SYS_CHROOT, CLONES, Cloned, LOST, PARTLY, Partly, Returning, SLEEPABLE, fcntl, getpgid};
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramType};
 use siteseer::mechanism::Mechanism;
 use siteseer::report::Outcome;
 use siteseer::{Attach, Link, Policy, Report, Target};
@@ -112,73 +115,6 @@ fn of_a_body(target: &Target) -> Mechanism {
     }
 }
 
-fn getpgid(pid: u64) -> io::Result<i64> {
-    syscall(libc::SYS_getpgid, [pid, 0, 0, 0, 0, 0])
-}
-
-/// A process that there is not.
-const NOBODY: u64 = 0x3fff_fff0;
-
-/// `fcntl()`, and an error's number as a negative result.
-fn fcntl(fd: u64, command: u64, argument: u64) -> i64 {
-    syscall(libc::SYS_fcntl, [fd, command, argument, 0, 0, 0])
-        .unwrap_or_else(|error| -i64::from(error.raw_os_error().unwrap_or(0)))
-}
-
-/// Calls of a function, and how each must be seen: at which kind of site, in which symbol, and the value.
-type Entered = Vec<(siteseer_sites::SiteKind, &'static str, u64)>;
-
-/// A function with a body and inlined copies, all of them called.
-struct Partly {
-    shape: fn() -> Shape,
-    program: &'static str,
-    calls: fn() -> io::Result<Entered>,
-}
-
-const PARTLY: &[Partly] = &[
-    #[cfg(target_arch = "x86_64")]
-    Partly {
-        shape: || {
-            let copy = site(Place::Inline).within("__do_sys_getpgrp").with(0);
-            let elsewhere = site(Place::Inline).called_by("__do_sys_getpgid").attachable_or_not();
-            Shape::new("do_getpgid", [site(Place::Body).with(0), copy]).and_no(elsewhere)
-        },
-        program: "getpgid_entered",
-        calls: || {
-            let mut calls = Vec::new();
-            for pid in [0, u64::from(std::process::id()), 1] {
-                getpgid(pid)?;
-                calls.push((Body, "do_getpgid", pid));
-                syscall(libc::SYS_getpgrp, [0; 6])?;
-                calls.push((Inline, "__do_sys_getpgrp", 0));
-            }
-            Ok(calls)
-        },
-    },
-    Partly {
-        shape: || {
-            let copy = |caller| site(Place::Inline).within(caller).with(1);
-            let elsewhere = site(Place::Inline).called_by("__do_sys_chroot").attachable_or_not();
-            let sites = [site(Place::Body).with(1), copy("capable"), copy("capable_wrt_inode_uidgid")];
-            Shape::new("ns_capable", sites).and_no(elsewhere)
-        },
-        program: "capability_asked",
-        calls: || {
-            let (nowhere, secret) = (CString::new("/nowhere")?, CString::new("/tmp/partly-secret")?);
-            let mut calls = Vec::new();
-            for _ in 0..3 {
-                chroot()?;
-                calls.push((Body, "ns_capable", CAP_SYS_CHROOT));
-                let _ = syscall(libc::SYS_swapoff, [nowhere.as_ptr() as u64, 0, 0, 0, 0, 0]);
-                calls.push((Inline, "capable", CAP_SYS_ADMIN));
-                syscall(libc::SYS_close, [open(&secret)?, 0, 0, 0, 0, 0])?;
-                calls.push((Inline, "capable_wrt_inode_uidgid", CAP_DAC_READ_SEARCH));
-            }
-            Ok(calls)
-        },
-    },
-];
-
 fn partly_inlined_counted_exactly(target: &Target) -> Result<String, Failure> {
     let Partly { program, calls, .. } = choose(target, PARTLY, |partly| (partly.shape)())?;
     let secret = CString::new("/tmp/partly-secret")?;
@@ -208,46 +144,6 @@ fn partly_inlined_counted_exactly(target: &Target) -> Result<String, Failure> {
     Ok(format!("{} calls, {inlined} of them of inlined copies", hits.len()))
 }
 
-/// A function with a body that is called, and what it returns.
-struct Returning {
-    shape: fn() -> Shape,
-    program: &'static str,
-    /// Makes calls; the first argument of each, and its result.
-    calls: fn() -> io::Result<Vec<(u64, i64)>>,
-}
-
-const BODIES: &[Returning] = &[
-    Returning {
-        shape: || {
-            let elsewhere = site(Place::Inline).called_by("__do_sys_getpgid").attachable_or_not();
-            Shape::new("do_getpgid", [site(Place::Body).with(0)]).and_no(elsewhere)
-        },
-        program: "getpgid_returned",
-        calls: || {
-            let mut calls = Vec::new();
-            for pid in [0, u64::from(std::process::id())] {
-                calls.push((pid, getpgid(pid)?));
-            }
-            let _ = getpgid(NOBODY);
-            calls.push((NOBODY, -i64::from(libc::ESRCH)));
-            Ok(calls)
-        },
-    },
-    Returning {
-        shape: || {
-            let elsewhere = site(Place::Inline).called_by("__do_sys_fcntl").attachable_or_not();
-            Shape::new("do_fcntl", [site(Place::Body).with(0)]).and_no(elsewhere)
-        },
-        program: "fcntl_answered",
-        calls: || {
-            let file = File::open("/")?;
-            let fd = file.as_raw_fd() as u64;
-            let commands = [libc::F_GETFL as u64, libc::F_GETFD as u64, 9999];
-            Ok(commands.map(|command| (fd, fcntl(fd, command, 0))).to_vec())
-        },
-    },
-];
-
 fn result_of_a_body(target: &Target) -> Result<String, Failure> {
     need(target, Capability::Fentry)?;
     let Returning { program, calls, .. } = choose(target, BODIES, |body| (body.shape)())?;
@@ -267,54 +163,6 @@ fn result_of_a_body(target: &Target) -> Result<String, Failure> {
         wanted.into_iter().map(|(first, result)| (Body, Mechanism::Fexit, Some(first), SIGNED(result))).collect();
     expect("hits", &seen?, &wanted)?;
     Ok(format!("{} results, one an error", hits.len()))
-}
-
-/// A clone that returns its value, and calls of it: two arguments and the result of each.
-struct Cloned {
-    shape: fn() -> Shape,
-    /// Reads the result alone.
-    returned: &'static str,
-    /// Reads the arguments and the result.
-    done: &'static str,
-    calls: fn() -> io::Result<Vec<(u64, u64, i64)>>,
-}
-
-const CLONES: &[Cloned] = &[
-    Cloned {
-        shape: || Shape::new("kill_something_info", [site(Place::Clone).with(0).with(2).returning(true)]),
-        returned: "kill_returned",
-        done: "kill_done",
-        calls: || {
-            let me = u64::from(std::process::id());
-            // The first only asks, the second is ignored by default.
-            let calls = [(0, me, 0), (libc::SIGURG as u64, me, 0), (0, NOBODY, -i64::from(libc::ESRCH))];
-            for (signal, pid, result) in calls {
-                answers(syscall(libc::SYS_kill, [pid, signal, 0, 0, 0, 0]), result)?;
-            }
-            Ok(calls.to_vec())
-        },
-    },
-    Cloned {
-        shape: || Shape::new("ksys_msgctl", [site(Place::Clone).with(0).with(1).returning(true)]),
-        returned: "msgctl_returned",
-        done: "msgctl_done",
-        calls: || {
-            let id = syscall(libc::SYS_msgget, [libc::IPC_PRIVATE as u64, 0o600, 0, 0, 0, 0])? as u64;
-            let invalid = -i64::from(libc::EINVAL);
-            let remove = libc::IPC_RMID as u64;
-            let calls = [(4711, id, invalid), (remove, id, 0), (remove, id, invalid)];
-            for (command, id, result) in calls {
-                answers(syscall(libc::SYS_msgctl, [id, command, 0, 0, 0, 0]), result)?;
-            }
-            Ok(calls.to_vec())
-        },
-    },
-];
-
-/// Whether a system call gave the result that it must give: an error's number is negative.
-fn answers(given: io::Result<i64>, wanted: i64) -> io::Result<()> {
-    let given = given.unwrap_or_else(|error| -i64::from(error.raw_os_error().unwrap_or(0)));
-    if given == wanted { Ok(()) } else { Err(io::Error::other(format!("a call gave {given}, not {wanted}"))) }
 }
 
 fn result_of_a_clone(target: &Target) -> Result<String, Failure> {
@@ -367,9 +215,6 @@ fn result_and_arguments_of_a_clone(target: &Target) -> Result<String, Failure> {
     Ok(format!("{} results with their arguments by a kprobe session", hits.len()))
 }
 
-/// Clones that may have lost their results: the function, and a program that reads the result.
-const LOST: [(&str, &str); 2] = [("apply_mlockall_flags", "mlockall_returned"), ("uid_hash_find", "uid_found")];
-
 fn result_that_may_be_removed(target: &Target) -> Result<String, Failure> {
     let lost = |(function, _): &(&str, &str)| Shape::new(function, [site(Place::Clone).returning(false)]);
     let (function, program) = choose(target, &LOST, lost)?;
@@ -420,10 +265,7 @@ fn typed_pointers_at_the_return(target: &Target) -> Result<String, Failure> {
     Ok("fd, command, argument, flags through the pointer, result".to_owned())
 }
 
-const CAP_DAC_READ_SEARCH: u64 = 2;
 const CAP_SETGID: u64 = 6;
-const CAP_SYS_CHROOT: u64 = 18;
-const CAP_SYS_ADMIN: u64 = 21;
 
 /// Has a process in a user namespace of its own, whose parent is the initial one, ask for two capabilities there, each
 /// by a function of its own.
@@ -498,13 +340,6 @@ fn sleepable_is_refused_by_site(target: &Target) -> Result<String, Failure> {
         ],
     )
 }
-
-/// Functions where kernels let programs sleep, and calls of them: a system call's own, where they are open to error injection
-/// (CONFIG_FUNCTION_ERROR_INJECTION), and one that is there for tests of fentry (net/bpf/test_run.c).
-const SLEEPABLE: [(&str, fn(&Object) -> Result<(), Failure>); 2] = [
-    (crate::entry!("getpgid"), |_| Ok(getpgid(0).map(drop)?)),
-    ("bpf_fentry_test1", |object| Ok(program_of(object, "tested")?.test_run(ProgramInput::default()).map(drop)?)),
-];
 
 fn sleepable_where_it_may(target: &Target) -> Result<String, Failure> {
     need(target, Capability::Fentry)?;
