@@ -123,6 +123,9 @@ pub(super) const BODIES: &[Returning] = &[
     },
 ];
 
+/// Two arguments of a call, and its result.
+type Answer = (u64, u64, i64);
+
 /// A clone that returns its value, and calls of it: two arguments and the result of each.
 pub(super) struct Cloned {
     pub(super) shape: fn() -> Shape,
@@ -130,7 +133,7 @@ pub(super) struct Cloned {
     pub(super) returned: &'static str,
     /// Reads the arguments and the result.
     pub(super) done: &'static str,
-    pub(super) calls: fn() -> io::Result<Vec<(u64, u64, i64)>>,
+    pub(super) calls: fn() -> io::Result<Vec<Answer>>,
 }
 
 pub(super) const CLONES: &[Cloned] = &[
@@ -175,9 +178,12 @@ fn answers(given: io::Result<i64>, wanted: i64) -> io::Result<()> {
 pub(super) const LOST: [(&str, &str); 2] =
     [("apply_mlockall_flags", "mlockall_returned"), ("uid_hash_find", "uid_found")];
 
+/// Makes a call of a function, if need be by a program of the object.
+type Call = fn(&Object) -> Result<(), Failure>;
+
 /// Functions where kernels let programs sleep, and calls of them: a system call's own, where they are open to error injection
 /// (CONFIG_FUNCTION_ERROR_INJECTION), and one that is there for tests of fentry (net/bpf/test_run.c).
-pub(super) const SLEEPABLE: [(&str, fn(&Object) -> Result<(), Failure>); 2] = [
+pub(super) const SLEEPABLE: [(&str, Call); 2] = [
     (crate::entry!("getpgid"), |_| Ok(getpgid(0).map(drop)?)),
     ("bpf_fentry_test1", |object| Ok(program_of(object, "tested")?.test_run(ProgramInput::default()).map(drop)?)),
 ];

@@ -50,6 +50,9 @@ pub(super) fn compare(
         expected.extend(places(call, report, &callers, &mut differences)?);
     }
     if expected.is_empty() {
+        if let [hit, ..] = hits {
+            return Err(format!("no call can be seen, and one is: {}", describe(hit, report)).into());
+        }
         return Err(Lack::Shapes(shapes(truth, stated)).into());
     }
     let mut wrong = String::new();
@@ -124,14 +127,14 @@ pub(super) fn compare(
 
 /// The function of the source that each inlined copy is in, by its number in the report.
 fn callers(truth: &Truth, target: &Target, report: &Report) -> Result<BTreeMap<u32, String>, Failure> {
-    Ok(target.data().read(&[truth.function], |file| -> Result<BTreeMap<u32, String>, Failure> {
+    target.data().read(&[truth.function], |file| -> Result<BTreeMap<u32, String>, Failure> {
         let mut callers = BTreeMap::new();
         for site in report.sites().filter(|site| site.kind == SiteKind::Inline) {
             let Some(index) = site.index else { continue };
             callers.extend(caller_of(file, index)?.map(|caller| (site.id, caller.to_owned())));
         }
         Ok(callers)
-    })??)
+    })?
 }
 
 /// Where a call is to be seen on this kernel; nothing where its site data keep the program from all of the places.

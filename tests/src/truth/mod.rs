@@ -22,7 +22,7 @@
 mod cases;
 mod compare;
 
-use crate::case::{Case, Failure, Shown};
+use crate::case::{Capability, Case, Failure, Lack, Shown, need};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramType, RingBufferBuilder};
 use siteseer::plan::{InTheWay, PlanError};
 use siteseer::report::{Report, SiteReport};
@@ -41,6 +41,8 @@ pub struct Truth {
     pub function: &'static str,
     /// What the case is there for.
     pub shows: &'static str,
+    /// Whether some value is what the oracle saw: only then it is attached.
+    pub asks: bool,
     /// Makes the calls, and states what must be seen of them.
     pub calls: fn(&mut Calls<'_>) -> io::Result<()>,
 }
@@ -121,7 +123,8 @@ impl Calls<'_> {
     /// # Errors
     /// If the oracle's map cannot be read.
     pub fn settle(&mut self) -> io::Result<()> {
-        let (Some(oracle), Some(last)) = (self.oracle, self.expected.last_mut()) else { return Ok(()) };
+        let oracle = self.oracle.ok_or_else(|| io::Error::other("the case says that it asks no oracle"))?;
+        let Some(last) = self.expected.last_mut() else { return Ok(()) };
         let map = oracle.maps().find(|map| map.name() == "seen").ok_or(io::ErrorKind::NotFound)?;
         for value in &mut last.arguments {
             let value = if let Value::Missing(inner) = value { inner.as_mut() } else { value };
@@ -147,11 +150,16 @@ pub fn cases() -> Vec<Case> {
             name: format!("truth::{}", truth.function),
             run: Box::new(move |target| {
                 // Each kprobe by itself, then all of them together, however few they are.
-                check(truth, target, usize::MAX).map_err(|why| format!("each kprobe by itself: {why}"))?;
+                check(truth, target, usize::MAX).map_err(by_itself)?;
                 check(truth, target, 1)
             }),
         })
         .collect()
+}
+
+/// Says that it was each kprobe by itself that failed. What is lacking is lacking either way.
+fn by_itself(why: Failure) -> Failure {
+    if why.is::<Lack>() { why } else { format!("each kprobe by itself: {why}").into() }
 }
 
 /// The maps of `object` by name.
@@ -177,9 +185,15 @@ fn load(elf: &'static [u8]) -> Result<Object, Failure> {
 
 /// `many` is from how many kprobes on they are armed together.
 fn check(truth: &Truth, target: &Target, many: usize) -> Result<Shown, Failure> {
-    let oracle = load(ORACLE)?;
-    let _watching: Vec<Link> =
-        oracle.progs_mut().map(|program| program.attach_trace()).collect::<Result<_, libbpf_rs::Error>>()?;
+    if truth.asks {
+        need(target, Capability::Fentry)?;
+    }
+    let oracle = truth.asks.then(|| load(ORACLE)).transpose()?;
+    let _watching: Vec<Link> = oracle
+        .iter()
+        .flat_map(|oracle| oracle.progs_mut())
+        .map(|program| program.attach_trace())
+        .collect::<Result<_, libbpf_rs::Error>>()?;
     let object = load(TRACE)?;
     // Text at the first parameters, wherever they point; what cannot be read is no text.
     let wanted = Function { kernel_strings: 0b1111, ..Function::default() };
@@ -202,7 +216,7 @@ fn check(truth: &Truth, target: &Target, many: usize) -> Result<Shown, Failure> 
     ring.consume()?;
     records.borrow_mut().clear();
 
-    let mut calls = Calls { expected: Vec::new(), report: link.report(), oracle: Some(&oracle) };
+    let mut calls = Calls { expected: Vec::new(), report: link.report(), oracle: oracle.as_ref() };
     (truth.calls)(&mut calls).map_err(|error| format!("the calls could not be made: {error}"))?;
     ring.consume()?;
 
