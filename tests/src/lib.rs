@@ -21,6 +21,7 @@ pub mod killed;
 pub mod namesakes;
 pub mod reach;
 pub mod refusals;
+pub mod shape;
 pub mod startup;
 pub mod tools;
 pub mod trampolines;
