@@ -3,7 +3,7 @@
 
 use crate::image::{self, Build};
 use crate::{arguments, encoded, sites_of};
-use siteseer_encoder::{Options, encode};
+use siteseer_encoder::{BaseKernel, Options, encode};
 use siteseer_sites::location::{Argument, Location};
 use siteseer_sites::site::{Marks, Site};
 use siteseer_sites::{Machine, SiteSet};
@@ -118,7 +118,7 @@ fn clang_changes_signatures_on_arm64() {
     // As the kernel is built where ftrace has a patch site in each function, and where it has none.
     for flags in [&["-O3"][..], &["-O3", "-fpatchable-function-entry=4,2", "-mbranch-protection=pac-ret+bti"]] {
         let (module, kernel) = image::arm64_module(&clang, flags, CHANGED);
-        let options = Options { kernel_btf: Some(&kernel), ..Options::default() };
+        let options = Options { kernel: Some(BaseKernel { btf: &kernel, build_id: &[] }), ..Options::default() };
         let (set, _) = encode(&module, &options).expect("a freshly compiled module is encoded");
         assert_eq!(set.machine, Machine::Aarch64);
         check(&set, [0, 1]);
