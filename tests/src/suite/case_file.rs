@@ -470,6 +470,9 @@ fn expect(table: ExpectTable) -> Result<Expect, String> {
             return Err(of(&format!("unsupported: {ours:?} is no limit of the kernel or of the debug information")));
         }
     }
+    if matches!(outcome, Outcome::Refused(_)) && (table.sites.is_some() || table.skipped.is_some()) {
+        return Err(of("where it is refused there are no sites to count"));
+    }
     let refused = match &outcome {
         Outcome::Refused(reasons) => &reasons[..],
         Outcome::Events(_) => &[],
@@ -578,6 +581,7 @@ mod tests {
             ("[[expect]]\nprograms = ['p', 'q']\nevents = [[1]]", "which program"),
             ("[[expect]]\nprogram = 'p'\nevents = [{ program = 'q', values = [] }]", "not among"),
             ("[[expect]]\nprogram = 'p'\nevents = []\nsites = { inlined = 1 }", "no kind"),
+            ("[[expect]]\nprogram = 'p'\nrefused = ['notrace']\nsites = { body = 1 }", "no sites to count"),
             ("[[expect]]\nprogram = 'p'\nevents = []\non = ['icc']", "no condition"),
             ("[[expect]]\nprogram = 'p'\nevents = []\n[[not_for]]\non = []\nbecause = 'x'", "anywhere"),
             ("[[expect]]\nprogram = 'p'\nevents = []\n[[exercised]]\non = ['gcc']", "shows nothing"),

@@ -3,8 +3,7 @@
 
 use super::{Call, Evidence, Instance, Presence, Reader};
 use gimli::{
-    AttributeValue, DebuggingInformationEntry, Dwarf, RawLocListEntry, Reader as _, Unit, UnitRef, UnitSectionOffset,
-    constants as dw,
+    AttributeValue, DebuggingInformationEntry, Dwarf, RawLocListEntry, Reader as _, Unit, UnitRef, constants as dw,
 };
 
 /// How far behind the entry a location still counts as near it: clang often begins one an instruction or two later.
@@ -189,7 +188,7 @@ impl<'a> Walk<'_, 'a> {
             AttributeValue::UnitRef(offset) => self.name_within(unit, &unit.entry(offset)?, left),
             AttributeValue::DebugInfoRef(offset) => {
                 for unit in self.units {
-                    if let Some(inside) = UnitSectionOffset::DebugInfoOffset(offset).to_unit_offset(unit) {
+                    if let Some(inside) = offset.to_unit_offset(&unit.header) {
                         return self.name_within(unit, &unit.entry(inside)?, left);
                     }
                 }
