@@ -101,7 +101,8 @@ fn main() -> ExitCode {
     for name in suite_names() {
         for boot in &boots {
             let (boot, name) = (boot.clone(), name.clone());
-            trials.push(Trial::test(format!("{}::{SUITE}{name}", boot.kernel), move || suite_verdict(boot.run(), &name)));
+            trials
+                .push(Trial::test(format!("{}::{SUITE}{name}", boot.kernel), move || suite_verdict(boot.run(), &name)));
         }
     }
     for boot in boots {
