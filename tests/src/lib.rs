@@ -24,6 +24,7 @@ pub mod reach;
 pub mod refusals;
 pub mod shape;
 pub mod startup;
+pub mod suite;
 pub mod tools;
 pub mod trampolines;
 pub mod truth;

@@ -14,6 +14,9 @@
 //! The cases state what must come out on the [`REFERENCE`] kernel, and hold there to the letter. Other compilers inline otherwise
 //! and lose other arguments; there a case follows the kernel's own site data by a stated rule, and prints what it found different.
 //!
+//! The conformance suite's cases (tests/cases) run in the same boot, as `KERNEL::suite::NAME`: what they must show on which kernel is
+//! in their own tables.
+//!
 //! A case that is not exercised says what the kernel lacks, and is not believed: it fails where the kernel's release must have
 //! the capability, or the image that was booted has a function of the shape that the case looked for.
 
@@ -23,6 +26,9 @@ use siteseer::source::{BaseTypes, SiteData};
 use siteseer_conformance::case::{Ending, Verdict, cases, runs_on};
 use siteseer_conformance::modules;
 use siteseer_encoder::{BaseKernel, Options};
+use siteseer_conformance::suite::case_file::{self, CaseFile};
+use siteseer_conformance::suite::judge::{self, Status};
+use siteseer_conformance::suite::prepare::Prepared;
 use siteseer_sites::file;
 use siteseer_vmtest::kernels::KernelPaths;
 use siteseer_vmtest::modules::ModuleSource;
@@ -61,6 +67,8 @@ impl Boot {
 /// What one boot brought back.
 struct Run {
     verdicts: BTreeMap<String, Verdict>,
+    /// Those of the conformance suite.
+    suite: BTreeMap<String, judge::Verdict>,
     /// `uname -r`; empty if the kernel is not there.
     release: String,
     /// The image that was booted: what a case says that it lacks is looked for there.
@@ -91,6 +99,13 @@ fn main() -> ExitCode {
             trials.push(Trial::test(format!("{}::{name}", boot.kernel), move || {
                 verdict(&boot.kernel, boot.run(), &name)
             }));
+        }
+    }
+    for name in suite_names() {
+        for boot in &boots {
+            let (boot, name) = (boot.clone(), name.clone());
+            trials
+                .push(Trial::test(format!("{}::{SUITE}{name}", boot.kernel), move || suite_verdict(boot.run(), &name)));
         }
     }
     for boot in boots {
@@ -132,6 +147,7 @@ fn chosen() -> Result<Vec<String>, String> {
 /// The cases of a kernel that the command line's filters leave.
 fn selection(arguments: &Arguments, kernel: &str) -> Vec<String> {
     let names = cases().into_iter().map(|case| case.name);
+    let names = names.chain(suite_names().into_iter().map(|name| format!("{SUITE}{name}")));
     names
         .filter(|name| {
             if !runs_on(name, kernel == REFERENCE) {
@@ -164,6 +180,29 @@ fn verdict(kernel: &str, run: &Run, name: &str) -> Result<(), Failed> {
     }
 }
 
+/// What names of the suite's cases begin with.
+const SUITE: &str = "suite::";
+
+/// The cases of the conformance suite. A folder that cannot be read has none; a test of the suite's own says so.
+fn suite_names() -> Vec<String> {
+    case_file::all(&case_file::folder()).unwrap_or_default().into_iter().map(|(name, _)| name).collect()
+}
+
+fn suite_verdict(run: &Run, name: &str) -> Result<(), Failed> {
+    match run.suite.get(name) {
+        Some(verdict) if verdict.status == Status::Fail => Err(verdict.detail.clone().into()),
+        Some(_) => Ok(()),
+        None => Err(run.failure.clone().unwrap_or_else(|| "the case cannot be read".to_owned()).into()),
+    }
+}
+
+/// The suite's cases among those that are selected.
+fn suite_cases(selected: &[String]) -> Vec<CaseFile> {
+    let all = case_file::all(&case_file::folder()).unwrap_or_default();
+    let chosen = |name: &str| selected.iter().any(|selected| selected.strip_prefix(SUITE) == Some(name));
+    all.into_iter().filter(|(name, _)| chosen(name)).filter_map(|(_, case)| case.ok()).collect()
+}
+
 /// What the guest gets besides its program: files of this machine, and where they are in the guest.
 struct Carried {
     files: Vec<(PathBuf, String)>,
@@ -186,6 +225,7 @@ fn carried(kernel: &KernelPaths, selected: &[String]) -> Result<Carried, String>
 fn boot(kernel: &str, selected: &[String]) -> Run {
     let failed = |failure: String| Run {
         verdicts: BTreeMap::new(),
+        suite: BTreeMap::new(),
         release: String::new(),
         image: None,
         failure: Some(failure),
@@ -196,6 +236,10 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
     let Carried { files, image } = match carried(&paths, selected) {
         Ok(carried) => carried,
         Err(why) => return failed(format!("what {kernel} gets: {why}")),
+    };
+    let prepared = match Prepared::new(&paths, &suite_cases(selected)) {
+        Ok(prepared) => prepared,
+        Err(why) => return failed(format!("the conformance suite's modules for {kernel}: {why}")),
     };
     let arch = paths.record.arch;
     let guest = match build_guest_for(arch, "siteseer-conformance", "siteseer-guest", "release") {
@@ -212,6 +256,7 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
     for (path, inside) in files {
         vm = vm.file(&path, inside);
     }
+    vm = prepared.install(vm);
     if std::env::var_os("SITESEER_CONSOLE").is_some() {
         vm = vm.console(std::io::stderr());
     }
@@ -234,7 +279,10 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
                     tail(&outcome.console)
                 )
             });
-            Run { verdicts, release: paths.record.release, image: Some(image), failure }
+            let lines = lines.iter().map(String::as_str);
+            let suite = prepared.judge(lines, false, failure.as_deref().unwrap_or("it ended without a word"));
+            print_suite(kernel, &suite);
+            Run { verdicts, suite, release: paths.record.release, image: Some(image), failure }
         }
         Err(error) => failed(error.to_string()),
     }
@@ -272,6 +320,15 @@ fn print_table(kernel: &str, release: &str, time: Duration, verdicts: &BTreeMap<
         }
     }
     print_times(kernel, verdicts);
+    println!();
+}
+
+/// What became of the suite's cases that did not pass.
+fn print_suite(kernel: &str, verdicts: &BTreeMap<String, judge::Verdict>) {
+    println!("Conformance suite on {kernel}, {} cases:", verdicts.len());
+    for (name, verdict) in verdicts.iter().filter(|(_, verdict)| verdict.status != Status::Pass) {
+        println!("  {}: {name}: {}", verdict.status, verdict.detail.lines().next().unwrap_or_default());
+    }
     println!();
 }
 
