@@ -233,8 +233,8 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
     }
 }
 
-/// Two on the reference kernel, so that what crosses CPUs is tried. One on the others: emulated, a second one costs more than all cases
-/// together, as each patch of the kernel's text has to stop it.
+/// Two on the reference kernel, so that what crosses CPUs is tried. One on the others: all CPUs of an emulated machine share a thread
+/// of this one, and each patch of the kernel's text has to stop the second.
 fn cpus(kernel: &str) -> u32 {
     if kernel == REFERENCE { 2 } else { 1 }
 }
