@@ -364,6 +364,7 @@ fn sleepable_where_it_may(target: &Target) -> Result<String, Failure> {
         expect("hits", &hits.len(), &1)?;
         return Ok(format!("one hit at {function}"));
     }
+    need(target, Capability::Sleepable)?;
     Err(format!("none of the functions where kernels let programs sleep may have one here:\n{refusals}").into())
 }
 
