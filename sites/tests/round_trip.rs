@@ -251,7 +251,7 @@ fn a_modules_sections_and_kernel_come_back() {
     let base_btf = SplitBtf::standalone().to_bytes();
     let kernel = Btf::parse(&base_btf).unwrap();
     let mut module = SplitBtf::new(&kernel);
-    let proto = module.func_proto(0, &[], false);
+    let proto = module.func_proto::<&str>(0, &[], false);
     let func = module.func("probe_me", proto, Linkage::Static);
     let own = module.to_bytes();
     let over = Btf::parse_split(&own, &kernel).unwrap();
