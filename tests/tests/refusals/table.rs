@@ -175,7 +175,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "TargetError",
-        file: "loader/src/target.rs",
+        file: "loader/src/target/error.rs",
         lines: &[
             case("Unknown", "refusals::unknown_function"),
             case("UnknownInModule", NO_MODULE),
