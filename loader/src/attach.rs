@@ -22,7 +22,7 @@ mod reap;
 mod refresh;
 mod site_map;
 mod tracefs;
-mod tracing_multi;
+pub(crate) mod tracing_multi;
 mod trampoline;
 mod user;
 
