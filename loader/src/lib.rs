@@ -53,7 +53,8 @@
 //! | [`source`] | site data: encoded beforehand from DWARF, the kernel's own, or DWARF itself |
 //! | [`symbols`], [`kernel`] | what the running kernel says of its text, and what it can do |
 //! | [`declared`] | which prototype the program states |
-//! | [`target`], [`function`] | every place where a function's body may start, with run-time addresses |
+//! | [`modules`], [`placement`] | the loaded modules, their site data, and where their sections lie |
+//! | [`target`], [`function`] | every place where a function's body may start, in the image and in modules, with run-time addresses |
 //! | [`plan`], [`mechanism`] | what is attached by what, and what is not and why. Pure: it can be computed for a kernel that is not running |
 //! | [`trampoline`] | BPF code that gathers the arguments of one location prototype and calls the program |
 //! | [`bpf_target`], [`livepatch`] | functions of loaded BPF programs as targets; which functions live patches replaced |
@@ -69,7 +70,7 @@
 //! * Helpers that take the context work, or the program is refused with the helper's name.
 //!
 //! # Limits
-//! Sites in modules are not supported yet. Attaching takes CAP_BPF, CAP_PERFMON, CAP_SYSLOG (for addresses) and CAP_SYS_ADMIN (to get
+//! Attaching takes CAP_BPF, CAP_PERFMON, CAP_SYSLOG (for addresses) and CAP_SYS_ADMIN (to get
 //! the object's BTF back from the kernel): root, in short. x86-64 and arm64.
 
 pub mod arch;

@@ -25,7 +25,7 @@ pub fn cases() -> Vec<Case> {
         case("another_kernels_site_data", another_kernels_site_data),
         case("damaged_site_data", damaged_site_data),
         case("hidden_symbols", hidden_symbols),
-        case("module_that_is_not_supported", module_that_is_not_supported),
+        case("module_that_is_not_loaded", module_that_is_not_loaded),
         case("programs_that_cannot_be_attached", programs_that_cannot_be_attached),
         case("every_site_lacks_an_argument", every_site_lacks_an_argument),
         case("missing_privileges", missing_privileges),
@@ -226,10 +226,10 @@ fn hidden_symbols(_: &Target) -> Result<String, Failure> {
     refused(result, &["kptr_restrict"])
 }
 
-fn module_that_is_not_supported(target: &Target) -> Result<String, Failure> {
+fn module_that_is_not_loaded(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
     let attach = Attach::new(target).function("ext4:ext4_sync_file");
-    refused(attach.attach(&program_of(&object, "count")?), &["ext4", "modules"])?;
+    refused(attach.attach(&program_of(&object, "count")?), &["module ext4 is not loaded"])?;
     // A file of a wrong kind altogether.
     match SiteData::open("/proc/self/exe".as_ref(), None, false) {
         Err(error) => Ok(error.to_string()),
