@@ -48,7 +48,7 @@
 //!
 //! | module | what it makes |
 //! |---|---|
-//! | [`section`], [`object`] | libbpf loads the program behind a guard, and keeps it relocated; we take it from there |
+//! | [`mod@register`], [`section`], [`object`] | libbpf loads the program, behind a guard if it takes siteseer, and keeps it relocated; we take it from there |
 //! | [`program`] | which arguments the program reads, what it calls |
 //! | [`source`] | site data: encoded beforehand from DWARF, the kernel's own, or DWARF itself |
 //! | [`symbols`], [`kernel`] | what the running kernel says of its text, and what it can do |
@@ -84,6 +84,7 @@ pub mod insn;
 pub mod kernel;
 pub mod link;
 pub mod livepatch;
+pub mod log;
 pub mod mechanism;
 pub mod object;
 pub mod object_file;
@@ -91,6 +92,7 @@ pub mod plan;
 pub mod program;
 pub mod reason;
 pub mod refusal;
+pub mod register;
 pub mod report;
 pub mod section;
 pub mod source;
@@ -98,7 +100,7 @@ pub mod symbols;
 pub mod target;
 pub mod trampoline;
 
-pub use attach::{Attach, AttachError, clean};
+pub use attach::{Attach, AttachError, AttachOptions, clean};
 pub use bpf_target::BpfProgram;
 pub use error::Error;
 pub use kernel::Kernel;
@@ -106,8 +108,8 @@ pub use link::Link;
 pub use object::Program;
 pub use plan::{Plan, Policy};
 pub use reason::Reason;
+pub use register::{register, register_with, unregister};
 pub use report::Report;
-pub use section::register;
 pub use siteseer_sites::Machine;
 pub use source::SourceOptions;
 pub use symbols::Symbols;
