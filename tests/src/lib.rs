@@ -17,6 +17,7 @@ pub mod differential;
 pub mod explain;
 pub mod fentry;
 pub mod killed;
+pub mod libbpf;
 pub mod namesakes;
 pub mod reach;
 pub mod refusals;
