@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.functions.len() > MAX_FUNCTIONS {
         return Err(format!("at most {MAX_FUNCTIONS} functions can be traced at once").into());
     }
-    siteseer::register()?;
+    siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
     let target = Target::running(&arguments.modules.options(arguments.sites.clone()))?;
     let object = load(arguments.pid)?;
     let policy = if arguments.complete { Policy::Complete } else { Policy::BestEffort };

@@ -48,7 +48,7 @@
 //!
 //! | module | what it makes |
 //! |---|---|
-//! | [`section`], [`object`] | libbpf loads the program behind a guard, and keeps it relocated; we take it from there |
+//! | [`mod@register`], [`section`], [`object`] | libbpf loads the program, behind a guard if it takes siteseer, and keeps it relocated; we take it from there |
 //! | [`program`] | which arguments the program reads, what it calls |
 //! | [`source`] | site data: encoded beforehand from DWARF, the kernel's own, or DWARF itself |
 //! | [`symbols`], [`kernel`] | what the running kernel says of its text, and what it can do |
@@ -85,6 +85,7 @@ pub mod insn;
 pub mod kernel;
 pub mod link;
 pub mod livepatch;
+pub mod log;
 pub mod mechanism;
 pub mod modules;
 pub mod object;
@@ -94,6 +95,7 @@ pub mod plan;
 pub mod program;
 pub mod reason;
 pub mod refusal;
+pub mod register;
 pub mod report;
 pub mod section;
 pub mod source;
@@ -101,7 +103,7 @@ pub mod symbols;
 pub mod target;
 pub mod trampoline;
 
-pub use attach::{Attach, AttachError, clean};
+pub use attach::{Attach, AttachError, AttachOptions};
 pub use bpf_target::BpfProgram;
 pub use error::Error;
 pub use kernel::Kernel;
@@ -109,8 +111,8 @@ pub use link::Link;
 pub use object::Program;
 pub use plan::{Plan, Policy};
 pub use reason::Reason;
+pub use register::{clean, register, register_with, unregister};
 pub use report::Report;
-pub use section::register;
 pub use siteseer_sites::Machine;
 pub use source::SourceOptions;
 pub use symbols::Symbols;
