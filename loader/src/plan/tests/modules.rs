@@ -48,7 +48,8 @@ fn symbols() -> Symbols {
         TEXT + 0x40,
         TEXT + 0x80,
     );
-    let traced = format!("{:x} foo\n{:x} foo [mod]\n{:x} own [mod]\n", IMAGE_FOO + 4, TEXT + 4, TEXT + 0x44);
+    let patches = [IMAGE_FOO, TEXT, TEXT + 0x40, TEXT + 0x80].map(|symbol| format!("{:x} name\n", symbol + 4));
+    let traced = patches.concat();
     Symbols::parse(text).with_ftrace(Ftrace::parse_addresses(&traced))
 }
 
