@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest cost [WHAT...]`, `siteseer-guest demo`,
-//! `siteseer-guest reach`, or `siteseer-guest startup ROUNDS`; `siteseer-guest plain` is what the first starts of its own.
+//! `siteseer-guest examples [NAME...]`, `siteseer-guest reach`, or `siteseer-guest startup ROUNDS`; `siteseer-guest plain` is what the first starts of its own.
 
-use siteseer_conformance::{case, cost, demo, reach, startup, tools};
+use siteseer_conformance::{case, cost, demo, examples, reach, startup, tools};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -26,6 +26,10 @@ fn run() -> Result<(), case::Failure> {
             cost::run(&names, &mut results)
         }
         Some("demo") => demo::run(&mut results),
+        Some("examples") => {
+            let names: Vec<String> = arguments.collect();
+            examples::run(&names, &mut results)
+        }
         Some("reach") => {
             siteseer::register()?;
             let target = siteseer::Target::running(&siteseer::SourceOptions::default())?;
@@ -33,7 +37,7 @@ fn run() -> Result<(), case::Failure> {
             Ok(())
         }
         Some("startup") => startup::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
-        other => Err(format!("expected test, cost, demo, reach or startup, not {other:?}").into()),
+        other => Err(format!("expected test, cost, demo, examples, reach or startup, not {other:?}").into()),
     }
 }
 
