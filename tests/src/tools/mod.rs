@@ -11,7 +11,7 @@
 //! a copy may be passed by (the compiler duplicated it), and for nothing else, the tool is attached by best effort, and calls may
 //! be missed: that was said.
 //!
-//! What a call leads to is known of one kernel, the [reference](is_reference). On another a function may not be there, be called
+//! What a call leads to is known of one kernel, the reference (`is_reference`). On another a function may not be there, be called
 //! otherwise, or have a copy that lacks an argument; there no more calls may be seen than were made, and the rest is printed.
 
 mod files;
