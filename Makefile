@@ -29,12 +29,14 @@ CARGO ?= cargo
 # --offline, for one.
 CARGO_FLAGS ?= --locked
 LIBBPF ?= system
+# cargo's name of a profile: dev, release.
+PROFILE ?= release
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # The number is that of the library's soname: capi/build.rs.
 SONAME := libsiteseer.so.0
 # Wherever CARGO_TARGET_DIR or the user's configuration puts it.
-TARGET = $(shell $(CARGO) metadata --format-version 1 --no-deps --offline | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/release
+TARGET = $(shell $(CARGO) metadata --format-version 1 --no-deps --offline | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
 ifeq ($(LIBBPF),system)
 CAPI_FEATURES := dwarf
@@ -54,10 +56,10 @@ endif
 all: tool library
 
 tool:
-	$(CARGO) build $(CARGO_FLAGS) --release --package siteseer-cli
+	$(CARGO) build $(CARGO_FLAGS) --profile $(PROFILE) --package siteseer-cli
 
 library:
-	$(CARGO) build $(CARGO_FLAGS) --release --package siteseer-capi --no-default-features --features $(CAPI_FEATURES)
+	$(CARGO) build $(CARGO_FLAGS) --profile $(PROFILE) --package siteseer-capi --no-default-features --features $(CAPI_FEATURES)
 
 install: install-tool install-library
 

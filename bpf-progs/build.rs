@@ -58,7 +58,42 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(list, "/// `{stem}.bpf.c`, compiled.")?;
         writeln!(list, "pub const {constant}: &[u8] = include_bytes!({:?});", object.display().to_string())?;
     }
+    corpus(&clang, &folder.join("corpus"), &out, &mut list)?;
     fs::write(out.join("objects.rs"), list)?;
+    Ok(())
+}
+
+/// Compiles the objects of corpus/table.h, and lists them with their names.
+fn corpus(clang: &OsString, folder: &Path, out: &Path, list: &mut String) -> Result<(), Box<dyn Error>> {
+    let (table, source) = (folder.join("table.h"), folder.join("object.c"));
+    println!("cargo::rerun-if-changed={}", table.display());
+    println!("cargo::rerun-if-changed={}", source.display());
+    writeln!(list, "/// Objects of one program, of every kind: corpus/table.h, compiled.")?;
+    writeln!(list, "pub const CORPUS: &[(&str, &[u8])] = &[")?;
+    for line in fs::read_to_string(&table)?.lines() {
+        let Some(row) = line.strip_prefix("OBJECT(").and_then(|rest| rest.strip_suffix(')')) else { continue };
+        let [name, section, returned] = row.split(", ").collect::<Vec<_>>()[..] else {
+            return Err(format!("{}: {line}", table.display()).into());
+        };
+        let object = out.join(format!("corpus_{name}.bpf.o"));
+        let mut command = Command::new(clang);
+        command.args([
+            "-target",
+            "bpf",
+            "-O2",
+            "-g",
+            "-mcpu=v3",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-Wno-unused-parameter",
+        ]);
+        command.arg(format!("-DSECTION={section}")).arg(format!("-DRETURNED={returned}"));
+        command.arg(format!("-ffile-prefix-map={}=bpf-progs/corpus", folder.display()));
+        run(command.arg("-c").arg(&source).arg("-o").arg(&object), clang)?;
+        writeln!(list, "    ({name:?}, include_bytes!({:?})),", object.display().to_string())?;
+    }
+    writeln!(list, "];")?;
     Ok(())
 }
 
@@ -79,7 +114,10 @@ fn compile(
     }
     // Neither the build's folders nor the time get into the object.
     command.arg(format!("-ffile-prefix-map={}=bpf-progs", source.parent().unwrap_or(source).display()));
-    command.arg("-c").arg(source).arg("-o").arg(object);
+    run(command.arg("-c").arg(source).arg("-o").arg(object), clang)
+}
+
+fn run(command: &mut Command, clang: &OsString) -> Result<(), Box<dyn Error>> {
     let output = command.output().map_err(|error| format!("{}: {error}", clang.display()))?;
     if !output.status.success() {
         return Err(format!("{command:?}:\n{}", String::from_utf8_lossy(&output.stderr)).into());

@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.functions.len() > MAX_FUNCTIONS {
         return Err(format!("at most {MAX_FUNCTIONS} functions can be traced at once").into());
     }
-    siteseer::register()?;
+    siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
     let target = Target::running(&SourceOptions { file: arguments.sites.clone(), ..SourceOptions::default() })?;
     let object = load(arguments.pid)?;
     let policy = if arguments.complete { Policy::Complete } else { Policy::BestEffort };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! capsnoop: prints each capability that the kernel asks for, and where it asks.
 //!
-//! An application of libbpf-rs with a skeleton by libbpf-cargo. It opens and loads the skeleton as ever; siteseer comes in by
-//! [`siteseer::register`] before, and by [`Attach`] in place of the skeleton's own `attach()`, because the link's typed report is wanted:
-//! it says which site a number of the BPF program is.
+//! An application of libbpf-rs with a skeleton by libbpf-cargo. It opens, loads and attaches the skeleton as ever; what is of siteseer
+//! is [`siteseer::register`] before, and [`Attached::of`] the skeleton's link: its typed report says which site a number that the
+//! BPF program sends is.
 
 mod skeleton {
     #![allow(clippy::all, missing_docs, unreachable_pub, rust_2018_idioms)] // generated
@@ -12,10 +12,11 @@ mod skeleton {
 
 use clap::Parser;
 use libbpf_rs::RingBufferBuilder;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use siteseer::Report;
+use siteseer::register::Attached;
 use siteseer::report::SiteReport;
-use siteseer::{Attach, Report, SourceOptions, Target};
 use skeleton::CapsnoopSkelBuilder;
 use std::error::Error;
 use std::io::{self, Write};
@@ -86,18 +87,18 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let mut storage = MaybeUninit::uninit();
     let mut open = CapsnoopSkelBuilder::default().open(&mut storage)?;
     open.maps.rodata_data.as_mut().ok_or("no read-only data")?.only_pid = arguments.pid;
-    let skeleton = open.load()?;
-
-    let target = Target::running(&SourceOptions::default())?;
-    let link = Attach::new(&target).attach(&skeleton.progs.capable)?; // dropping it detaches every site
-    print!("{}", link.report());
+    let mut skeleton = open.load()?;
+    skeleton.attach()?;
+    // Programs that siteseer has nothing to add to have a link of libbpf's own. This one asks for its site.
+    let attached = skeleton.links.capable.as_ref().and_then(Attached::of).ok_or("not attached by siteseer")?;
+    print!("{}", attached.report());
 
     stop_on_signals()?;
     let mut failure = None;
     {
         let mut print = |data: &[u8]| {
-            let written =
-                Asked::parse(data).map_or(Ok(()), |asked| writeln!(io::stdout(), "{}", line(&asked, link.report())));
+            let written = Asked::parse(data)
+                .map_or(Ok(()), |asked| writeln!(io::stdout(), "{}", line(&asked, attached.report())));
             written.map_or_else(
                 |error| {
                     failure = Some(error);

@@ -31,7 +31,7 @@ fn run() -> Result<(), case::Failure> {
             examples::run(&names, &mut results)
         }
         Some("reach") => {
-            siteseer::register()?;
+            siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
             let target = siteseer::Target::running(&siteseer::SourceOptions::default())?;
             write!(results, "{}", reach::print(&reach::measure(&target, reach::Extent::All)?))?;
             Ok(())

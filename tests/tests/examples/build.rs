@@ -54,10 +54,11 @@ fn clang() -> Result<PathBuf, String> {
     found.ok_or_else(|| "no clang found".to_owned())
 }
 
-/// `make` in a folder of the tree, with cargo's output apart from that of the cargo that runs this test.
+/// `make` in a folder of the tree. What it builds is of the profile that these tests are of, so that cargo has most of it.
 fn make(folder: &Path) -> Command {
     let mut command = Command::new("make");
-    command.arg("-C").arg(folder).env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("../install"));
+    command.arg("-C").arg(folder).arg("PROFILE=dev");
+    command.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join(".."));
     // Of the make or the cargo that may have started the tests.
     for variable in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "CARGO_ENCODED_RUSTFLAGS", "CARGO_MANIFEST_DIR"] {
         command.env_remove(variable);
