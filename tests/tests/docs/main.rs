@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -145,6 +146,32 @@ fn every_reason_is_in_the_table() {
         let missing: Vec<&String> = keys.iter().filter(|key| !page.contains(&format!("`{key}`"))).collect();
         assert!(missing.is_empty(), "{file}: not in docs/troubleshooting.md: {missing:?}");
     }
+}
+
+/// The functions that siteseer.h declares.
+fn functions_of_c() -> BTreeSet<String> {
+    let header = read(&root().join("loader/include/siteseer.h"));
+    let declarations = header.split("\nLIBSITESEER_API ").skip(1).filter_map(|text| text.split_once('('));
+    declarations.filter_map(|(head, _)| Some(head.rsplit([' ', '*']).next()?.to_owned())).collect()
+}
+
+#[test]
+fn the_manual_page_of_c_has_every_function() {
+    let functions = functions_of_c();
+    assert!(functions.len() > 20 && functions.contains("siteseer_register"), "{functions:?}");
+    let page = read(&root().join("docs/man/siteseer.3"));
+    let synopsis =
+        page.split_once(".SH SYNOPSIS").expect("a synopsis").1.split_once(".SH DESCRIPTION").expect("its end").0;
+    let words = synopsis.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '('));
+    let listed: BTreeSet<String> = words
+        .filter_map(|word| word.split_once('(').map(|(name, _)| name.to_owned()))
+        .filter(|name| name.starts_with("siteseer_"))
+        .collect();
+    assert_eq!(listed, functions, "docs/man/siteseer.3 and siteseer.h");
+    let output =
+        Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).arg(root().join("docs/man/siteseer.3")).output();
+    let output = output.expect("groff (package groff-base)");
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The pages.

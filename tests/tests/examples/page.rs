@@ -52,7 +52,7 @@ callers, and nothing calls the symbol. `siteseer sites {FUNCTION}` lists the pla
 ```
 {sites}```
 
-[The suite](../tests/src/tools) runs more than fifty tools of this kind beside plain libbpf in the same way, on calls that are known, and fails if siteseer
+[The suite](../tests/src/tools/mod.rs) runs more than fifty tools of this kind beside plain libbpf in the same way, on calls that are known, and fails if siteseer
 sees one call more or less.
 "
     )?;
