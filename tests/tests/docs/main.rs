@@ -2,6 +2,8 @@
 //! The pages of docs/, README.md and the manual pages against the sources: what can be printed is explained, what can be called is
 //! listed, what is referred to is there.
 
+mod rules;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
