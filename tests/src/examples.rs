@@ -9,7 +9,6 @@ use crate::calls::syscall;
 use crate::case::Failure;
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
-use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
@@ -139,8 +138,12 @@ fn pid() -> String {
     std::process::id().to_string()
 }
 
+/// This thread's name; not from /proc, as opening that would be a call too many.
 fn comm() -> io::Result<String> {
-    Ok(fs::read_to_string("/proc/self/comm")?.trim_end().to_owned())
+    let mut name = [0u8; 16];
+    syscall(libc::SYS_prctl, [libc::PR_GET_NAME as u64, name.as_mut_ptr() as u64, 0, 0, 0, 0])?;
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
 fn same(wanted: &[String], printed: &str, heading: &str) -> Result<(), Failure> {
