@@ -12,6 +12,7 @@
 //! immutable, but for what is filled once; so they can be shared between threads.
 
 pub mod error;
+pub mod layout;
 pub mod link;
 pub mod options;
 pub mod print;

@@ -2,6 +2,7 @@
 //! `struct siteseer_link`: an attachment of one's own, or what stands behind a link of libbpf's.
 
 use crate::error::{Failure, null, number};
+use crate::layout::{Layout, layout};
 use crate::options::{Versioned, write};
 use crate::report::ReportHandle;
 use siteseer::Link;
@@ -42,6 +43,9 @@ pub struct CostInfo {
     loading_ns: u64,
     arming_ns: u64,
 }
+
+pub(crate) const COST: Layout =
+    layout!("siteseer_cost", CostInfo { sz, programs, jited, files, loading_ns, arming_ns });
 
 // SAFETY: numbers only, the size first.
 unsafe impl Versioned for CostInfo {

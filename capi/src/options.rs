@@ -4,6 +4,7 @@
 //! A member that is not there is 0, the default. One that we do not know must be 0: what it asks for cannot be done.
 
 use crate::error::Failure;
+use crate::layout::{Layout, layout};
 use crate::text::optional;
 use siteseer::register::Options;
 use siteseer::{AttachOptions, Policy, SourceOptions};
@@ -62,6 +63,14 @@ unsafe impl Versioned for RegisterOpts {
 unsafe impl Versioned for AttachOpts {
     const NAME: &'static str = "struct siteseer_attach_opts";
 }
+
+pub(crate) const SOURCE_OPTS: Layout = layout!("siteseer_source_opts", SourceOpts { sz, file, no_dwarf });
+pub(crate) const REGISTER_OPTS: Layout =
+    layout!("siteseer_register_opts", RegisterOpts { sz, source, policy, no_plan_at_load });
+pub(crate) const ATTACH_OPTS: Layout = layout!(
+    "siteseer_attach_opts",
+    AttachOpts { sz, policy, all_prototypes, no_bulk, cookie, functions, function_cnt, file, bpf_program_id }
+);
 
 /// The caller's structure; `None` for NULL.
 ///

@@ -2,6 +2,7 @@
 //! `struct siteseer_report`: counts, sites, text.
 
 use crate::error::{Failure, null, number};
+use crate::layout::{Layout, layout};
 use crate::options::{Versioned, write};
 use crate::text::c_string;
 use siteseer::Report;
@@ -126,6 +127,34 @@ pub struct SiteInfo {
     prototype: *const c_char,
 }
 
+/// `SITESEER_TEXT_LONG`
+pub(crate) const LONG: u32 = 1;
+
+pub(crate) const COUNTS: Layout =
+    layout!("siteseer_counts", Counts { sz, sites, attached, skipped, dead, functions, programs });
+pub(crate) const SITE_INFO: Layout = layout!(
+    "siteseer_site_info",
+    SiteInfo {
+        sz,
+        id,
+        kind,
+        function,
+        symbol,
+        offset,
+        address,
+        link_address,
+        source_file,
+        source_line,
+        attached,
+        may_repeat,
+        may_miss,
+        mechanism,
+        reason,
+        reason_text,
+        prototype,
+    }
+);
+
 // SAFETY: numbers only, the size first.
 unsafe impl Versioned for Counts {
     const NAME: &'static str = "struct siteseer_counts";
@@ -148,7 +177,6 @@ unsafe fn live<'a>(report: *const ReportHandle) -> Result<&'a ReportHandle, Fail
 /// As siteseer.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_report__text(report: *const ReportHandle, flags: u32) -> *const c_char {
-    const LONG: u32 = 1;
     // SAFETY: the caller's promise.
     let report = match unsafe { live(report) } {
         Ok(report) => report,

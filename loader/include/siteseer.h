@@ -98,7 +98,7 @@ typedef void (*siteseer_print_fn_t)(enum siteseer_print_level level, const char 
  * libbpf's calls: what siteseer_last_error() has, of a program that bpf_object__load() or bpf_program__attach() was for,
  * and at SITESEER_INFO the report of each program that was attached so.
  */
-LIBSITESEER_API void siteseer_set_print(siteseer_print_fn_t fn, void *ctx);
+LIBSITESEER_API void siteseer_set_print(siteseer_print_fn_t print, void *ctx);
 
 /*
  * What went wrong last in this thread: a sentence, or several lines. Never NULL; empty if nothing did. Lives until the thread's

@@ -151,7 +151,7 @@ pub mod symbols;
 pub mod target;
 pub mod trampoline;
 
-pub use attach::{Attach, AttachError, AttachOptions, clean};
+pub use attach::{Attach, AttachError, AttachOptions};
 pub use bpf_target::BpfProgram;
 pub use error::Error;
 pub use kernel::Kernel;
@@ -159,7 +159,7 @@ pub use link::Link;
 pub use object::Program;
 pub use plan::{Plan, Policy};
 pub use reason::Reason;
-pub use register::{register, register_with, unregister};
+pub use register::{clean, register, register_with, unregister};
 pub use report::Report;
 pub use siteseer_sites::Machine;
 pub use source::SourceOptions;

@@ -216,13 +216,15 @@ pub fn unregister() {
 /// [`RegisterError::Unknown`].
 pub fn set_attach_options<'p>(program: impl Into<Program<'p>>, options: AttachOptions) -> Result<(), RegisterError> {
     let program = program.into();
-    let known = programs::change(program.raw(), |passed| passed.options = options);
+    // At the address of a program that is gone another one may be, in another section.
+    let known = program.section().is_ok() && programs::change(program.raw(), |passed| passed.options = options);
     if known { Ok(()) } else { Err(RegisterError::Unknown { program: program.name() }) }
 }
 
 /// What was planned or done last of a program that libbpf's own calls load or attach.
 pub fn report<'p>(program: impl Into<Program<'p>>) -> Option<Arc<Report>> {
-    passed(program.into().raw()).and_then(|passed| passed.report)
+    let program = program.into();
+    passed(program.raw()).filter(|_| program.section().is_ok()).and_then(|passed| passed.report)
 }
 
 /// What stands behind a link that libbpf's calls gave; `None` if it is libbpf's own.
@@ -232,6 +234,16 @@ pub fn report<'p>(program: impl Into<Program<'p>>) -> Option<Arc<Report>> {
 pub unsafe fn attached(link: std::ptr::NonNull<sys::bpf_link>) -> Option<Attached> {
     // SAFETY: the caller's promise.
     handed::find(unsafe { sys::bpf_link__fd(link.as_ptr()) })
+}
+
+/// Removes what processes that are gone have left in tracefs, and nothing else; also what links of this process's own, which
+/// libbpf has destroyed, have left there. Gives the number of events of the former. Attaching does this too, without waiting for it.
+///
+/// # Errors
+/// If tracefs is there and cannot be read or written.
+pub fn clean() -> io::Result<usize> {
+    handed::sweep();
+    crate::attach::clean()
 }
 
 impl crate::Link {

@@ -18,6 +18,7 @@ pub mod examples;
 pub mod explain;
 pub mod fentry;
 pub mod killed;
+pub mod libbpf;
 pub mod namesakes;
 pub mod reach;
 pub mod refusals;

@@ -67,7 +67,7 @@ impl AttachOptions {
 
     /// Whether many kprobes may be armed together, through an event in tracefs (the default), or each on its own. Together is
     /// many times faster; a process that is killed then leaves the event's definition, unarmed, until the next one
-    /// attaches or [`clean`](super::clean) is called.
+    /// attaches or [`clean`](crate::clean) is called.
     #[must_use]
     pub fn bulk(mut self, bulk: bool) -> AttachOptions {
         self.many = (!bulk).then_some(usize::MAX);

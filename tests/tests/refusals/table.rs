@@ -238,6 +238,15 @@ pub(crate) const TABLE: &[Enumeration] = &[
         ],
     },
     Enumeration {
+        name: "RegisterError",
+        file: "loader/src/register.rs",
+        lines: &[
+            never("Handler", "libbpf refuses a handler for want of memory only"),
+            case("Unknown", "libbpf::what_cannot_be_attached_is_an_error"),
+            case("Link", "libbpf::nothing_stays_when_a_system_call_fails"),
+        ],
+    },
+    Enumeration {
         name: "AttachError",
         file: "loader/src/attach/error.rs",
         lines: &[
