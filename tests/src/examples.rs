@@ -226,12 +226,16 @@ fn fsynclat(program: &str) -> Result<Vec<(String, String)>, Failure> {
     syscall(libc::SYS_munmap, [page, 4096, 0, 0, 0, 0])?;
     syscall(libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
     let printed = running.interrupt()?;
-    // msync() asks for the data alone.
-    let wanted = "9 calls, 6 of them for the data alone: 4 measured, 5 by inlined copies, which have no return";
     let counts = |line: &str| -> Option<u64> { line.split_once(" : ")?.1.split_whitespace().next()?.parse().ok() };
     let in_histogram: u64 = printed.lines().filter(|line| line.contains("->")).filter_map(counts).sum();
-    if printed.lines().last() != Some(wanted) || in_histogram != 4 {
-        return Err(format!("expected {wanted:?} and 4 calls in the histogram:\n{printed}").into());
+    let last = printed.lines().last().unwrap_or_default();
+    let numbers: Vec<u64> = last.split([' ', ':', ',']).filter_map(|word| word.parse().ok()).collect();
+    // msync() asks for the data alone, and comes to the symbol. Which of the others are inlined is the compiler's choice: fsync()
+    // is not on every kernel, fdatasync() is.
+    let right = matches!(numbers[..], [9, 6, measured, inlined]
+        if measured >= 4 && inlined >= 2 && measured + inlined == 9 && measured == in_histogram);
+    if !right {
+        return Err(format!("expected 9 calls, 6 of them for the data alone, 4 or more measured:\n{printed}").into());
     }
     Ok(vec![("fsynclat".to_owned(), printed)])
 }
