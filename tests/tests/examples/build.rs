@@ -5,7 +5,7 @@
 
 use siteseer_conformance::examples::LIBBPFS;
 use siteseer_vmtest::{build_guest, kernels};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -25,20 +25,20 @@ pub(super) struct Built {
     pub(super) programs: BTreeMap<String, PathBuf>,
     /// The installed tool.
     tool: PathBuf,
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
 }
 
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn words(text: impl std::fmt::Display) -> impl Fn(std::io::Error) -> String {
+pub(super) fn words(text: impl std::fmt::Display) -> impl Fn(std::io::Error) -> String {
     let text = text.to_string();
     move |error| format!("{text}: {error}")
 }
 
 /// Runs a command that must succeed, and returns what it said.
-fn run(command: &mut Command) -> Result<String, String> {
+pub(super) fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(words(format_args!("{command:?}")))?;
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() { Ok(said) } else { Err(format!("{command:?}: {}\n{said}", output.status)) }
@@ -55,7 +55,7 @@ fn clang() -> Result<PathBuf, String> {
 }
 
 /// `make` in a folder of the tree. What it builds is of the profile that these tests are of, so that cargo has most of it.
-fn make(folder: &Path) -> Command {
+pub(super) fn make(folder: &Path) -> Command {
     let mut command = Command::new("make");
     command.arg("-C").arg(folder).arg("PROFILE=dev");
     command.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join(".."));
@@ -66,7 +66,7 @@ fn make(folder: &Path) -> Command {
     command
 }
 
-fn assignment(name: &str, value: &Path) -> String {
+pub(super) fn assignment(name: &str, value: &Path) -> String {
     format!("{name}={}", value.display())
 }
 
@@ -154,56 +154,4 @@ impl Built {
     pub(super) fn sites(&self, function: &str, sites: &Path) -> Result<String, String> {
         run(Command::new(&self.tool).args(["sites", function, "--sites"]).arg(sites))
     }
-}
-
-/// All files below a folder.
-fn files(folder: &Path) -> Result<BTreeSet<PathBuf>, String> {
-    let mut found = BTreeSet::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).map_err(words(folder.display()))? {
-            let path = entry.map_err(words(folder.display()))?.path();
-            if path.is_dir() && !path.is_symlink() {
-                folders.push(path);
-            } else {
-                found.insert(path);
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// Whether `make uninstall` leaves none of what `make install` put there, and nothing else is touched.
-pub(super) fn uninstall(built: &Built) -> Result<(), String> {
-    let destination = built.folder.join("destination");
-    let _ = fs::remove_dir_all(&destination);
-    let other = destination.join("usr/lib/libother.so");
-    fs::create_dir_all(destination.join("usr/lib")).map_err(words(destination.display()))?;
-    fs::write(&other, "").map_err(words(other.display()))?;
-    let make_it =
-        |target: &str| run(make(&root()).arg(target).arg("PREFIX=/usr").arg(assignment("DESTDIR", &destination)));
-    make_it("install")?;
-    let installed = files(&destination)?;
-    for wanted in [
-        "usr/bin/siteseer",
-        "usr/lib/libsiteseer.a",
-        "usr/lib/libsiteseer.so",
-        "usr/lib/pkgconfig/siteseer.pc",
-        "usr/include/siteseer.h",
-        "usr/include/siteseer.bpf.h",
-        "usr/share/man/man1/siteseer.1",
-        "usr/share/man/man3/siteseer.3",
-        "usr/share/bash-completion/completions/siteseer",
-    ] {
-        if !installed.contains(&destination.join(wanted)) {
-            return Err(format!("{wanted} is not installed; there are {installed:?}"));
-        }
-    }
-    let pc = fs::read_to_string(destination.join("usr/lib/pkgconfig/siteseer.pc")).map_err(words("siteseer.pc"))?;
-    if pc.contains(&*destination.to_string_lossy()) {
-        return Err(format!("siteseer.pc knows of DESTDIR:\n{pc}"));
-    }
-    make_it("uninstall")?;
-    let left = files(&destination)?;
-    if left == BTreeSet::from([other]) { Ok(()) } else { Err(format!("left: {left:?}")) }
 }
