@@ -47,7 +47,7 @@ without the variable the test compares.
 
 The symbol `{FUNCTION}` exists, so fentry has something to attach to. But the compiler has inlined the function into every one of its
 callers, and nothing calls the symbol. `siteseer sites {FUNCTION}` lists the places where its body starts on this kernel
-(`__ia32_` and `__compat` ones are the entries of 32-bit processes):
+(those in `__ia32_...` are of 32-bit processes):
 
 ```
 {sites}```
