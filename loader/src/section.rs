@@ -3,7 +3,7 @@
 //! libbpf loads such a program.
 //!
 //! libbpf relocates each program of an object (maps, CO-RE, subprograms, kfuncs), and then, just before the load, hands it to
-//! [`crate::register`]. A program that takes siteseer cannot be loaded as it stands: its context is an
+//! [`crate::register()`]. A program that takes siteseer cannot be loaded as it stands: its context is an
 //! array of arguments that only the trampoline makes, and it may call accessors that no kernel has. So it is put
 //! behind a *guard*,
 //!
