@@ -135,7 +135,7 @@ pub(crate) unsafe fn source(opts: *const SourceOpts) -> Result<SourceOptions, Fa
     let Some(opts) = (unsafe { read(opts) })? else { return Ok(SourceOptions::default()) };
     // SAFETY: as above.
     let file = unsafe { optional(opts.file, "the file of site data") }?;
-    Ok(SourceOptions { file: file.map(PathBuf::from), dwarf: opts.no_dwarf == 0 })
+    Ok(SourceOptions { file: file.map(PathBuf::from), dwarf: opts.no_dwarf == 0, ..SourceOptions::default() })
 }
 
 /// # Safety

@@ -8,6 +8,7 @@ mod filter;
 mod generate;
 mod output;
 mod sites;
+mod target;
 mod trace;
 
 use clap::{Parser, Subcommand};

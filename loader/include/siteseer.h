@@ -32,6 +32,7 @@
  *	ENOTUNIQ	several functions of the name take different arguments
  *	EADDRNOTAVAIL	sites cannot be attached: none, or under the policy complete one
  *	EOPNOTSUPP	what this kernel or siteseer cannot do
+ *	EAGAIN		modules came and went all the while
  *	others		the kernel's own
  *
  * THREADS

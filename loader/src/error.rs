@@ -72,15 +72,20 @@ impl Error {
                 SymbolsError::Read { error, .. } => of(error),
                 SymbolsError::Restricted { .. } => libc::EPERM,
                 SymbolsError::NoSymbols => libc::EOPNOTSUPP,
+                SymbolsError::Restless => libc::EAGAIN,
             },
             Error::Source(error) => match error {
                 SourceError::Read { error, .. } => of(error),
-                SourceError::NotFound { .. } | SourceError::NoSites { .. } => libc::ENODATA,
+                SourceError::NotFound { .. } | SourceError::ModuleNotFound { .. } | SourceError::NoSites { .. } => {
+                    libc::ENODATA
+                }
                 _ => libc::EINVAL,
             },
             Error::Target(error) => match error {
-                TargetError::Unknown { .. } => libc::ENOENT,
-                TargetError::Module { .. } => libc::EOPNOTSUPP,
+                TargetError::Unknown { .. } | TargetError::UnknownInModule { .. } | TargetError::NotLoaded { .. } => {
+                    libc::ENOENT
+                }
+                TargetError::NoModuleData { .. } => libc::ENODATA,
                 _ => libc::EINVAL,
             },
             Error::BpfTarget(BpfTargetError::Info { error, .. }) => of(error),
@@ -98,7 +103,9 @@ impl Error {
                     libc::EINVAL
                 }
                 AttachError::Licence { .. } => libc::EACCES,
-                AttachError::Files { error, .. }
+                AttachError::ModulesChange => libc::EAGAIN,
+                AttachError::Modules(error)
+                | AttachError::Files { error, .. }
                 | AttachError::Btf { error, .. }
                 | AttachError::Verifier { error, .. }
                 | AttachError::Map { error, .. }

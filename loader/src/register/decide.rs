@@ -46,7 +46,7 @@ fn planned(program: Program<'_>, loaded: Loaded<'_>) -> Result<Option<Plain>, Er
         return Ok(None);
     };
     // What the kernel does not take for this function may go otherwise.
-    if LoadKind::of(mechanism, Some(btf_id), of_program, sleepable).refuses_all().is_some() {
+    if LoadKind::of(mechanism, Some(btf_id), None, of_program, sleepable).refuses_all().is_some() {
         return Ok(None);
     }
     Ok(Some(Plain { btf_id, report: plan.report() }))
@@ -64,7 +64,8 @@ fn only_body(plan: &Plan) -> Option<(Mechanism, u32, Option<u32>)> {
     let (Some(site), None) = (live.next(), live.next()) else { return None };
     match site.decision {
         Decision::Attach { mechanism: mechanism @ (Mechanism::Fentry | Mechanism::Fexit), trampoline } => {
-            let planned = plan.trampolines.get(trampoline)?;
+            // libbpf looks modules' BTF up by itself; whose was planned for is only known here.
+            let planned = plan.trampolines.get(trampoline).filter(|planned| planned.module.is_none())?;
             Some((mechanism, planned.func?, planned.program))
         }
         _ => None,

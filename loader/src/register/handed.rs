@@ -68,15 +68,28 @@ fn link_id(link: &OwnedFd) -> io::Result<u32> {
     Ok(info.id)
 }
 
+/// Takes what arms a link out of it, and out of those that were added later.
+fn take_apart(link: &mut Link, files: &mut Vec<OwnedFd>, definitions: &mut Vec<Definition>) {
+    files.append(&mut link.armed);
+    definitions.append(&mut link.definitions);
+    link.later.iter_mut().for_each(|later| take_apart(later, files, definitions));
+}
+
 /// Makes a link one of libbpf's. What is had of it besides is found by its descriptor from then on.
 pub(super) fn hand_out(mut link: Link) -> Result<(NonNull<sys::bpf_link>, Attached), RegisterError> {
     static AT_EXIT: Once = Once::new();
     sweep();
     let failed = |what| move |error| RegisterError::Link { what, error };
-    let ids = link.armed.iter().map(link_id).collect::<io::Result<Vec<u32>>>().map_err(failed("its parts"))?;
     // In this order: when the queue is emptied no program runs any more before the first event is disarmed.
-    let mut files = std::mem::take(&mut link.armed);
-    let mut definitions = std::mem::take(&mut link.definitions);
+    let (mut files, mut definitions) = (Vec::new(), Vec::new());
+    take_apart(&mut link, &mut files, &mut definitions);
+    let ids = match files.iter().map(link_id).collect::<io::Result<Vec<u32>>>() {
+        Ok(ids) => ids,
+        Err(error) => {
+            (link.armed, link.definitions) = (files, definitions);
+            return Err(failed("its parts")(error));
+        }
+    };
     files.extend(definitions.iter_mut().filter_map(Definition::take_event));
     let count = files.len();
     let queue = Queue::of(files).map_err(failed("its parts"));
@@ -134,6 +147,14 @@ impl Attached {
     /// Whether the link has not been destroyed.
     pub fn is_attached(&self) -> bool {
         self.0.is_attached()
+    }
+
+    /// As [`Link::gone`].
+    ///
+    /// # Errors
+    /// If the kernel does not tell which modules are loaded.
+    pub fn gone(&self) -> io::Result<Vec<crate::link::Gone>> {
+        self.0.link.gone()
     }
 
     /// As [`Link::missed`]. Takes CAP_SYS_ADMIN.

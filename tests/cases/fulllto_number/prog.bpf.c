@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+#include "suite.bpf.h"
+
+SEC("fentry/siteseer_fulllto_number:settle")
+int BPF_PROG(entry, long amount, int rate)
+{
+	return SUITE_SEND(amount, rate);
+}
+
+SEC("kprobe_maybe_inline/siteseer_fulllto_number:settle")
+int BPF_PROG(maybe, long amount, int rate)
+{
+	return SUITE_SEND(amount, rate);
+}
+
+SEC("fexit/siteseer_fulllto_number:settle")
+int BPF_PROG(leave, long amount, int rate, long ret)
+{
+	return SUITE_SEND(amount, rate, ret);
+}
