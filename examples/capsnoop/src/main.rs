@@ -118,6 +118,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
                 break;
             }
         }
+        // What came in before the signal, and was not read yet.
+        ring.consume()?;
+        io::stdout().flush()?;
     }
     if let Some(failure) = failure {
         return Err(failure.into());
