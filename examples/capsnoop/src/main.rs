@@ -95,6 +95,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 
     stop_on_signals()?;
     let mut failure = None;
+    let consumed;
     {
         let mut print = |data: &[u8]| {
             let written = Asked::parse(data)
@@ -119,12 +120,13 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
             }
         }
         // What came in before the signal, and was not read yet.
-        ring.consume()?;
-        io::stdout().flush()?;
+        consumed = ring.consume();
     }
     if let Some(failure) = failure {
         return Err(failure.into());
     }
+    consumed?;
+    io::stdout().flush()?;
     let lost = skeleton.maps.bss_data.as_ref().map_or(0, |data| data.lost);
     if lost > 0 {
         eprintln!("capsnoop: {lost} calls lost");
