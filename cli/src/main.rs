@@ -5,6 +5,7 @@ mod clean;
 mod encode;
 mod explain;
 mod filter;
+mod generate;
 mod output;
 mod sites;
 mod target;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 
 /// Trace every copy of a kernel function: its body, its clones, and everywhere it was inlined.
 #[derive(Parser)]
-#[command(version, propagate_version = true)]
+#[command(name = "siteseer", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -28,6 +29,7 @@ enum Command {
     Explain(explain::Arguments),
     Trace(trace::Arguments),
     Clean(clean::Arguments),
+    Generate(generate::Arguments),
 }
 
 /// What any command may fail with: the text is for people.
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(arguments),
         Command::Trace(arguments) => trace::run(arguments),
         Command::Clean(arguments) => clean::run(arguments),
+        Command::Generate(arguments) => generate::run(arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

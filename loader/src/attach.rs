@@ -123,7 +123,7 @@ impl<'t> Attach<'t> {
     /// Plans the attachment of a loaded program. Changes nothing.
     ///
     /// # Errors
-    /// [`Error::Object`] if the program did not come through [`crate::register`] or is not loaded, [`Error::Target`] if
+    /// [`Error::Object`] if the program did not come through [`crate::register()`] or is not loaded, [`Error::Target`] if
     /// there is no such function, [`Error::Plan`] if the program cannot be attached to it.
     pub fn plan<'p>(&self, program: impl Into<Program<'p>>) -> Result<Plan, Error> {
         let fresh = self.target.reread()?;

@@ -18,6 +18,41 @@
 //! }
 //! ```
 //!
+//! # With libbpf-rs
+//! One call in front of the others. Objects and skeletons of libbpf-cargo are then opened, loaded and attached as ever, and the link of
+//! such a program stands for all of its sites; a program that siteseer has nothing to add to stays libbpf's alone ([`mod@register`]).
+//!
+//! ```no_run
+//! # #[cfg(feature = "libbpf-rs")]
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let bytes: &[u8] = &[];
+//! use siteseer::register::{Attached, set_attach_options};
+//! use siteseer::{AttachOptions, Policy};
+//!
+//! siteseer::register()?; // before opening
+//! let mut builder = libbpf_rs::ObjectBuilder::default();
+//! let open = builder.open_memory(bytes)?;
+//! for program in open.progs().filter(|program| program.name() == "returned") {
+//!     // Where there is no return, an exit program cannot be: what can be had will do.
+//!     set_attach_options(&program, AttachOptions::default().policy(Policy::BestEffort))?;
+//! }
+//! let object = open.load()?;
+//! for program in object.progs_mut() {
+//!     let link = program.attach()?; // detaches every site when it is dropped
+//!     if let Some(attached) = Attached::of(&link) {
+//!         print!("{}", attached.report());
+//!     }
+//! #   drop(link);
+//! }
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "libbpf-rs"))]
+//! # fn main() {}
+//! ```
+//!
+//! # With a target of one's own
+//! To plan without attaching, to attach one program several times, or to name the function at run time.
+//!
 //! ```no_run
 //! # #[cfg(feature = "libbpf-rs")]
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,6 +67,9 @@
 //! let link = Attach::new(&target).policy(Policy::BestEffort).cookie(7).attach(&program)?;
 //! print!("{}", link.report());
 //! // ns_capable: attached at 14 of 14 sites (1 body, 13 inline) by fentry, kprobe
+//! for (site, reason) in link.report().skipped() {
+//!     println!("{} is not traced: {reason} ({})", site.symbol, reason.key());
+//! }
 //! # Ok(())
 //! # }
 //! # #[cfg(not(feature = "libbpf-rs"))]
@@ -40,6 +78,19 @@
 //!
 //! Dropping the [`Link`] detaches every site. [`Attach::plan`] says what would be attached, and changes nothing.
 //!
+//! An application with libbpf-cargo: <https://docs.rs/libbpf-cargo> makes the skeleton; its build script finds the folder of
+//! `siteseer.bpf.h` in the environment variable `DEP_SITESEER_INCLUDE`, if `siteseer` is a dependency of the package. `examples/capsnoop`
+//! is one.
+//!
+//! # Features
+//! | feature | |
+//! |---|---|
+//! | `dwarf` (default) | read sites from a debug vmlinux when there is no encoded file |
+//! | `libbpf-rs` (default) | take its programs, give its links |
+//! | `vendored` (default) | build libbpf and link it statically; without it the system's is linked, 1.1 or newer (1.6 with `libbpf-rs`) |
+//! | `static` | link libbpf, libelf and zlib statically |
+//!
+//! # Policy
 //! `fentry` and `fexit` programs are attached everywhere or not at all ([`Policy::Complete`]) unless another policy is set: a function
 //! of which some calls are missed without a word is what they must not meet.
 //!

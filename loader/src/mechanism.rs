@@ -10,7 +10,7 @@
 //! the entry: fexit does, and a kprobe session lets us.
 //!
 //! The kernel may refuse what its tables allow (a prototype that its trampolines cannot carry, a live patch). Then the site is
-//! planned once more without that mechanism ([`Barred`]); the refusal is its reason if there is no other.
+//! planned once more without that mechanism (`Barred`); the refusal is its reason if there is no other.
 
 use crate::function::{Candidate, Prototype};
 use crate::kernel::Kernel;

@@ -131,7 +131,7 @@ impl<'p> Program<'p> {
     /// one of the kernel's.
     ///
     /// # Errors
-    /// [`ObjectError::NotGuarded`] if the program did not come through [`crate::register`].
+    /// [`ObjectError::NotGuarded`] if the program did not come through [`crate::register()`].
     pub fn bpf_target(&self) -> Result<Option<BpfTarget>, ObjectError> {
         let passed = passed(self.raw).ok_or_else(|| ObjectError::NotGuarded { program: self.name() })?;
         Ok(match passed.told {

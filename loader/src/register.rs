@@ -3,13 +3,13 @@
 //!
 //! libbpf lets a library register handlers for section names (`libbpf_register_prog_handler()`). They come before its own,
 //! so the names that it knows (`fentry`, `fexit`) can be taken over too. A handler is called three times
-//! in a program's life ([`handler`]):
+//! in a program's life (`handler`):
 //!
-//! * when the object is opened: what an earlier program at this address left is forgotten ([`programs`]);
-//! * just before the program is loaded, relocated and ready. Here it is decided whether siteseer has anything to add ([`decide`]).
+//! * when the object is opened: what an earlier program at this address left is forgotten (`programs`);
+//! * just before the program is loaded, relocated and ready. Here it is decided whether siteseer has anything to add (`decide`).
 //!   If not, the program is loaded as libbpf would have. If so, it is put behind a guard ([`crate::section`]);
 //! * when it is attached, by `bpf_program__attach()` or a skeleton. What was libbpf's is attached by libbpf. The rest is attached
-//!   by [`Attach`](crate::Attach), and the result made a `struct bpf_link` ([`handed`]).
+//!   by [`Attach`](crate::Attach), and the result made a `struct bpf_link` (`handed`).
 //!
 //! # The link
 //! `struct bpf_link` is opaque, and libbpf has no call that makes one for descriptors that it did not open; still its user must get one:
@@ -32,6 +32,8 @@ mod handed;
 mod handler;
 mod programs;
 mod queue;
+#[cfg(feature = "libbpf-rs")]
+mod rust;
 mod shared;
 
 pub use handed::Attached;

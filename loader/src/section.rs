@@ -3,7 +3,7 @@
 //! libbpf loads such a program.
 //!
 //! libbpf relocates each program of an object (maps, CO-RE, subprograms, kfuncs), and then, just before the load, hands it to
-//! [`crate::register`]. A program that takes siteseer cannot be loaded as it stands: its context is an
+//! [`crate::register()`]. A program that takes siteseer cannot be loaded as it stands: its context is an
 //! array of arguments that only the trampoline makes, and it may call accessors that no kernel has. So it is put
 //! behind a *guard*,
 //!
@@ -20,7 +20,7 @@
 //! What is loaded has the program type that the section stands for, because the kernel looks at the maps that a program
 //! refers to even where it is dead, and takes fewer of them in a KPROBE program (no spin locks, timers, lists:
 //! `check_map_prog_compatibility()` in kernel/bpf/verifier.c). A TRACING program needs a function to be for: one that
-//! every kernel has ([`crate::kernel::ANCHORS`]). It is never attached to it. The guard does not sleep, whatever the program does.
+//! every kernel has (`ANCHORS` in kernel.rs). It is never attached to it. The guard does not sleep, whatever the program does.
 //!
 //! The kernel holds the object's BTF only if the program that is loaded refers to it. Line information does that, so it is
 //! passed on, moved behind the guard. Function information is not: with it, kernels before 6.8 verify every

@@ -15,6 +15,7 @@ pub mod cost;
 pub mod demo;
 pub mod denied;
 pub mod differential;
+pub mod examples;
 pub mod explain;
 pub mod fentry;
 pub mod killed;

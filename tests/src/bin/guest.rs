@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest suite`, `siteseer-guest cost [WHAT...]`, `siteseer-guest demo`,
-//! `siteseer-guest reach`, or `siteseer-guest startup ROUNDS`; `siteseer-guest plain` and `siteseer-guest libbpf` are
-//! what the first starts of its own.
+//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest suite`, `siteseer-guest cost [WHAT...]`,
+//! `siteseer-guest demo`, `siteseer-guest examples [NAME...]`, `siteseer-guest reach`, or `siteseer-guest startup ROUNDS`;
+//! `siteseer-guest plain` and `siteseer-guest libbpf` are what the first starts of its own.
 
-use siteseer_conformance::{case, cost, demo, libbpf, reach, startup, suite, tools};
+use siteseer_conformance::{case, cost, demo, examples, libbpf, reach, startup, suite, tools};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -33,6 +33,10 @@ fn run() -> Result<(), case::Failure> {
             cost::run(&names, &mut results)
         }
         Some("demo") => demo::run(&mut results),
+        Some("examples") => {
+            let names: Vec<String> = arguments.collect();
+            examples::run(&names, &mut results)
+        }
         Some("reach") => {
             siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
             let target = siteseer::Target::running(&siteseer::SourceOptions::default())?;
@@ -40,7 +44,7 @@ fn run() -> Result<(), case::Failure> {
             Ok(())
         }
         Some("startup") => startup::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
-        other => Err(format!("expected test, suite, cost, demo, reach or startup, not {other:?}").into()),
+        other => Err(format!("expected test, suite, cost, demo, examples, reach or startup, not {other:?}").into()),
     }
 }
 

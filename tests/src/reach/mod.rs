@@ -5,7 +5,7 @@
 //!
 //! *Has its name no symbol of its own?* The kernel looks an fentry program's function up by exactly that name
 //! (`bpf_check_attach_target()` in kernel/bpf/verifier.c), so such a program does not load. That is tried for each
-//! ([`plain`]). Then siteseer attaches two programs to each: one that reads no argument, and one that reads all. Many functions
+//! (`plain`). Then siteseer attaches two programs to each: one that reads no argument, and one that reads all. Many functions
 //! share a link, so that they share grace periods too; the outcome is each function's own, from the report.
 //!
 //! *Does it have a body that plain fentry reaches, and inlined copies?* There a plain program attaches, and sees a part of the

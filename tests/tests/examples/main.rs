@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The examples, installed, built and run as a user would.
+//!
+//! The tool and the library are installed into a folder by `make install`, once for the system's libbpf and once with the vendored
+//! one. Against each, the C examples are built by their own Makefiles, and the program of README.md is taken out of
+//! the page and built by the commands that stand beside it ([`build`]). Then each kernel of `SITESEER_KERNELS` that
+//! is of this machine's architecture boots once, with all of the programs, and every example is a test
+//! ([`siteseer_conformance::examples`] makes the calls and compares). [`installed`] looks at what was installed, and removes it.
+//!
+//! On the reference kernel the outputs are those of docs/before-and-after.md, which is written anew if SITESEER_UPDATE_DOCS is set ([`page`]).
+
+mod build;
+mod installed;
+mod page;
+
+use build::Built;
+use libtest_mimic::{Arguments, Failed, Trial};
+use siteseer_conformance::examples::{FOLDER, Verdict, names};
+use siteseer_vmtest::{Arch, Vm, build_guest, kernels};
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The kernel that the page is made on.
+const REFERENCE: &str = "deb-7.3-x86_64";
+/// How many calls of fsync() and the like come by inlined copies there.
+const FSYNCS: &str = "4 measured, 5 by inlined copies";
+/// Names the kernels to test.
+const KERNELS_VARIABLE: &str = "SITESEER_KERNELS";
+/// Emulated machines are slow, and so are loaded ones; a guest that hangs is stopped then.
+const TIME_LIMIT: Duration = Duration::from_secs(1200);
+
+/// What one boot brought back.
+struct Run {
+    verdicts: BTreeMap<String, Verdict>,
+    failure: Option<String>,
+}
+
+/// The programs, built when the first test runs.
+static BUILT: OnceLock<Result<Built, String>> = OnceLock::new();
+
+fn built() -> Result<&'static Built, String> {
+    BUILT.get_or_init(build::build).as_ref().map_err(Clone::clone)
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let wanted = std::env::var(KERNELS_VARIABLE).unwrap_or_default();
+    let wanted: Vec<&str> = wanted.split([' ', ',', '\n']).filter(|name| !name.is_empty()).collect();
+    let matrix = match kernels::workspace_matrix() {
+        Ok(matrix) => matrix,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let is_chosen = |name: &str| match wanted.as_slice() {
+        [] => name == REFERENCE,
+        some => some.contains(&"all") || some.contains(&name),
+    };
+    // C programs for another architecture would take a system's libraries for it.
+    let host = Arch::host().map(|arch| arch.to_string()).unwrap_or_default();
+    let is_native = |name: &str| name.ends_with(&host);
+    let mut trials = Vec::new();
+    for kernel in matrix.names().filter(|name| is_chosen(name) && is_native(name)).map(str::to_owned) {
+        let run: Arc<OnceLock<Run>> = Arc::default();
+        for name in names() {
+            let (run, kernel) = (run.clone(), kernel.clone());
+            trials.push(Trial::test(format!("{kernel}::{name}"), move || {
+                verdict(&kernel, run.get_or_init(|| boot(&kernel)), &name)
+            }));
+        }
+        let name = kernel.clone();
+        let again = run.clone();
+        trials.push(Trial::test(format!("{kernel}::the_kernel_does_not_complain"), move || {
+            again.get_or_init(|| boot(&name)).failure.clone().map_or(Ok(()), |why| Err(Failed::from(why)))
+        }));
+        if kernel == REFERENCE {
+            trials.push(Trial::test(format!("{kernel}::the_page_is_what_is_printed"), move || {
+                let run = run.get_or_init(|| boot(&kernel));
+                page::check(&run.verdicts, built()?).map_err(Failed::from)
+            }));
+        }
+    }
+    trials.push(Trial::test("installed::by_make", || built().and_then(installed::uninstall).map_err(Failed::from)));
+    trials.push(Trial::test("installed::as_debian_packages", || {
+        built().and_then(installed::packages).map_err(Failed::from)
+    }));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn verdict(kernel: &str, run: &Run, name: &str) -> Result<(), Failed> {
+    let none = || run.failure.clone().unwrap_or_else(|| "the guest said nothing of this example".to_owned());
+    let verdict = run.verdicts.get(name).ok_or_else(none)?;
+    if let Some(why) = &verdict.failure {
+        return Err(why.clone().into());
+    }
+    let printed: String = verdict.printed.iter().map(|(_, text)| text.as_str()).collect();
+    if kernel == REFERENCE && name.starts_with("fsynclat") && !printed.contains(FSYNCS) {
+        return Err(format!("expected {FSYNCS:?} on this kernel:\n{printed}").into());
+    }
+    Ok(())
+}
+
+fn boot(kernel: &str) -> Run {
+    try_boot(kernel).unwrap_or_else(|why| Run { verdicts: BTreeMap::new(), failure: Some(why) })
+}
+
+fn try_boot(kernel: &str) -> Result<Run, String> {
+    let built = built()?;
+    let paths = kernels::cached(kernel)
+        .ok_or_else(|| format!("kernel {kernel} has not been fetched: run ci/kernel {kernel}"))?;
+    let sites = built.encode(&paths.vmlinux, &paths.record.build_id)?;
+    let guest = build_guest("siteseer-conformance", "siteseer-guest", "release").map_err(|error| error.to_string())?;
+    let mut vm = Vm::new(paths.record.arch, &paths.vmlinuz)
+        .init(&guest)
+        .arg("examples")
+        .args(names())
+        .file(&sites, format!("/var/cache/siteseer/{}.sites", paths.record.build_id))
+        .memory(2048)
+        .time_limit(TIME_LIMIT);
+    for (name, program) in &built.programs {
+        vm = vm.file(program, format!("{FOLDER}/{name}"));
+    }
+    if std::env::var_os("SITESEER_CONSOLE").is_some() {
+        vm = vm.console(std::io::stderr());
+    }
+    let outcome = vm.run().map_err(|error| error.to_string())?;
+    let verdicts: BTreeMap<String, Verdict> = outcome
+        .result_lines()
+        .iter()
+        .filter_map(|line| serde_json::from_str::<Verdict>(line).ok())
+        .map(|verdict| (verdict.name.clone(), verdict))
+        .collect();
+    for verdict in verdicts.values() {
+        for (command, text) in &verdict.printed {
+            println!("\n{kernel}, {}: {command}\n{text}", verdict.name);
+        }
+    }
+    let failure = (!outcome.success()).then(|| {
+        let splats: Vec<String> = outcome.splats.iter().map(|splat| format!("{splat:?}")).collect();
+        format!("the guest ended with {:?}\n{}\n{}", outcome.exit_status, splats.join("\n"), outcome.console)
+    });
+    Ok(Run { verdicts, failure })
+}
