@@ -1,27 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Compiles every `*.bpf.c` of this folder for BPF, and lists the objects for `src/lib.rs`.
 
+#[path = "src/compile.rs"]
+mod compile;
+
 use std::env;
 use std::error::Error;
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// `CLANG`, or the newest clang that is found.
-fn clang() -> Result<OsString, Box<dyn Error>> {
-    if let Some(clang) = env::var_os("CLANG") {
-        return Ok(clang);
-    }
-    let names = (14..=22).rev().map(|version| format!("clang-{version}")).chain(["clang".to_owned()]);
-    for name in names {
-        if Command::new(&name).arg("--version").output().is_ok_and(|output| output.status.success()) {
-            return Ok(name.into());
-        }
-    }
-    Err("no clang found: install clang (14 or newer), or name one in the environment variable CLANG".into())
-}
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed=CLANG");
@@ -34,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "aarch64" => "arm64",
         other => return Err(format!("no BPF programs for {other}").into()),
     };
-    let clang = clang()?;
+    let clang = compile::clang()?;
 
     let mut sources = Vec::new();
     for entry in fs::read_dir(&folder)?.chain(fs::read_dir(&own_headers)?) {
@@ -53,36 +40,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut list = String::new();
     for (stem, source) in &sources {
         let object = out.join(format!("{stem}.bpf.o"));
-        compile(&clang, source, &object, target, &[Path::new(&libbpf), &own_headers, &folder])?;
+        let includes = [Path::new(&libbpf), &own_headers, &folder];
+        compile::compile(&clang, source, &object, target, &includes, "bpf-progs")?;
         let constant = stem.to_uppercase().replace('-', "_");
         writeln!(list, "/// `{stem}.bpf.c`, compiled.")?;
         writeln!(list, "pub const {constant}: &[u8] = include_bytes!({:?});", object.display().to_string())?;
     }
     fs::write(out.join("objects.rs"), list)?;
-    Ok(())
-}
-
-fn compile(
-    clang: &OsString,
-    source: &Path,
-    object: &Path,
-    target: &str,
-    includes: &[&Path],
-) -> Result<(), Box<dyn Error>> {
-    let mut command = Command::new(clang);
-    command.args(["-target", "bpf", "-O2", "-g", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"]);
-    // libbpf's own headers are not written for -Wextra; a program need not use all parameters that it states.
-    command.args(["-Wno-unused-parameter", "-Wno-sign-compare", "-fno-stack-protector"]);
-    command.arg(format!("-D__TARGET_ARCH_{target}"));
-    for (index, include) in includes.iter().enumerate() {
-        command.arg(if index == 0 { "-isystem" } else { "-I" }).arg(include);
-    }
-    // Neither the build's folders nor the time get into the object.
-    command.arg(format!("-ffile-prefix-map={}=bpf-progs", source.parent().unwrap_or(source).display()));
-    command.arg("-c").arg(source).arg("-o").arg(object);
-    let output = command.output().map_err(|error| format!("{}: {error}", clang.display()))?;
-    if !output.status.success() {
-        return Err(format!("{command:?}:\n{}", String::from_utf8_lossy(&output.stderr)).into());
-    }
+    println!("cargo::rustc-env=LIBBPF_INCLUDE={}", Path::new(&libbpf).display());
     Ok(())
 }

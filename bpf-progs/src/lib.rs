@@ -5,6 +5,7 @@
 // The headers' folder is this dependency's only use.
 use libbpf_sys as _;
 
+pub mod compile;
 mod constant;
 pub mod cost;
 pub mod oracle;
@@ -13,5 +14,8 @@ pub mod trace;
 pub mod truth;
 
 pub use constant::{ConstantError, set_constant};
+
+/// Where libbpf's headers are on the machine that this was built on.
+pub const LIBBPF_INCLUDE: &str = env!("LIBBPF_INCLUDE");
 
 include!(concat!(env!("OUT_DIR"), "/objects.rs"));

@@ -5,22 +5,28 @@ use crate::{Failure, output};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use memmap2::Mmap;
-use siteseer_encoder::{Census, Options};
-use siteseer_sites::{Missing, file};
+use siteseer::source::{BaseTypes, user_cache};
+use siteseer_encoder::{BaseKernel, Census, Options};
+use siteseer_sites::{Missing, SiteSet, file};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Encode a kernel image's DWARF as site data
+/// Encode the DWARF of a kernel image, or of modules, as site data
 ///
 /// The result holds the image's own BTF, the sites as split BTF over it in upstream's LOC kinds (.BTF.inline), and a
-/// companion section for what those cannot carry (.BTF.inline.ext). It is good for the kernel with the same build id.
+/// companion section for what those cannot carry (.BTF.inline.ext). It is good for the kernel, or module, with the same build id.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The kernel image with debug information
-    vmlinux: PathBuf,
-    /// Where to write the site data [default: where the loader looks for it, by build id, in the user's cache]
+    /// A kernel image (vmlinux) or modules (.ko) with debug information
+    #[arg(required = true, value_name = "IMAGE")]
+    images: Vec<PathBuf>,
+    /// For modules: the image of the kernel that they are for, or a file with its BTF [default: the running kernel]
+    #[arg(long, value_name = "VMLINUX")]
+    base: Option<PathBuf>,
+    /// Where to write the site data [default: where the loader looks for it, by build id, in the user's cache]. For several
+    /// images it is a folder, which gets BUILD-ID.sites for each
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Write the split BTF alone, as /sys/kernel/btf/vmlinux.inline has it
@@ -35,7 +41,56 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let path = &arguments.vmlinux;
+    let several = arguments.images.len() > 1;
+    if let Some(folder) = arguments.output.as_ref().filter(|_| several) {
+        fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    }
+    // Read for the first module.
+    let mut base: Option<BaseTypes> = None;
+    let mut all = Vec::new();
+    let mut failed = 0;
+    for path in &arguments.images {
+        let census = match encode(arguments, path, &mut base, several) {
+            Ok(census) => census,
+            // One module of many that has no BTF leaves the others as they are.
+            Err(failure) if several => {
+                eprintln!("siteseer: {}", output::chain(&*failure));
+                failed += 1;
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        if arguments.json {
+            let mut census = json(&census);
+            if several {
+                census["image"] = path.display().to_string().into();
+            }
+            all.push(census);
+        } else if arguments.stats {
+            let heading = if several { format!("{}\n", path.display()) } else { String::new() };
+            write!(io::stdout().lock(), "{heading}{census}")?;
+        }
+    }
+    if arguments.json {
+        let text = match all.as_slice() {
+            [one] if !several => serde_json::to_string_pretty(one)?,
+            all => serde_json::to_string_pretty(all)?,
+        };
+        writeln!(io::stdout().lock(), "{text}")?;
+    }
+    if failed > 0 {
+        return Err(format!("{failed} of {} images were not encoded", arguments.images.len()).into());
+    }
+    Ok(())
+}
+
+/// Encodes one image, and writes it where it is to go.
+fn encode(
+    arguments: &Arguments,
+    path: &Path,
+    base: &mut Option<BaseTypes>,
+    several: bool,
+) -> Result<Census, Failure> {
     let unreadable = |error: io::Error| format!("cannot read {}: {error}", path.display());
     let image = File::open(path).map_err(unreadable)?;
     if !image.metadata().map_err(unreadable)?.is_file() {
@@ -44,6 +99,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // SAFETY: What is read is checked as it is read; a file that someone truncates meanwhile kills this process by
     // SIGBUS, with nothing half-written under the output's name.
     let image = unsafe { Mmap::map(&image) }.map_err(unreadable)?;
+    if siteseer_encoder::is_module(&image) && base.is_none() {
+        *base = Some(match &arguments.base {
+            Some(path) => BaseTypes::open(path)?,
+            None => BaseTypes::running().map_err(|error| {
+                format!("{} is a module, and its types are its kernel's: give --base VMLINUX ({error})", path.display())
+            })?,
+        });
+    }
 
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     if !io::stderr().is_terminal() {
@@ -55,44 +118,51 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         bar.set_length(total);
         bar.set_position(done);
     };
-    let options = Options { progress: Some(&progress), ..Options::default() };
+    let kernel = base.as_ref().map(|base| BaseKernel { btf: &base.btf, build_id: &base.build_id.0 });
+    let options = Options { progress: Some(&progress), kernel, ..Options::default() };
     let encoded = siteseer_encoder::encode(&image, &options);
     bar.finish_and_clear();
     let (set, census) = encoded.map_err(|error| format!("{}: {}", path.display(), output::chain(&error)))?;
     // The set has all that is written; without the image's pages there is room for it.
     drop(image);
 
-    let output = match &arguments.output {
-        Some(output) => Some(output.clone()),
-        None if arguments.stats || arguments.json => None,
-        None => {
-            let folder =
-                siteseer::source::user_cache().ok_or("no cache folder: neither XDG_CACHE_HOME nor HOME is set")?;
-            fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-            let id: String = set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-            if id.is_empty() {
-                return Err(format!("{} has no build id to file it under: give --output", path.display()).into());
-            }
-            Some(folder.join(format!("{id}.sites")))
-        }
-    };
-    if let Some(output) = &output {
+    if let Some(output) = destination(arguments, path, &set, several)? {
         let bytes = if arguments.raw { file::write_raw(&set)? } else { file::write(&set)? };
-        output::write_whole(output, &bytes)?;
+        output::write_whole(&output, &bytes)?;
+        if !arguments.json && !arguments.stats {
+            writeln!(io::stdout().lock(), "{}", output.display())?;
+        }
     }
-    // The process ends soon: the system takes a million small allocations back at once.
-    std::mem::forget(set);
-    let mut stdout = io::stdout().lock();
-    if arguments.json {
-        writeln!(stdout, "{}", serde_json::to_string_pretty(&json(&census))?)?;
-    } else if arguments.stats {
-        write!(stdout, "{census}")?;
-    } else if let Some(output) = &output {
-        writeln!(stdout, "{}", output.display())?;
+    if !several {
+        // The process ends soon: the system takes a million small allocations back at once.
+        std::mem::forget(set);
     }
-    Ok(())
+    Ok(census)
 }
 
+/// The file to write, if any.
+fn destination(
+    arguments: &Arguments,
+    path: &Path,
+    set: &SiteSet,
+    several: bool,
+) -> Result<Option<PathBuf>, Failure> {
+    let folder = match &arguments.output {
+        Some(output) if !several => return Ok(Some(output.clone())),
+        Some(folder) => folder.clone(),
+        None if arguments.stats || arguments.json => return Ok(None),
+        None => {
+            let folder = user_cache().ok_or("no cache folder: neither XDG_CACHE_HOME nor HOME is set")?;
+            fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+            folder
+        }
+    };
+    let id: String = set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    if id.is_empty() {
+        return Err(format!("{} has no build id to file it under: give --output", path.display()).into());
+    }
+    Ok(Some(folder.join(format!("{id}.sites"))))
+}
 /// The census for machines. Of the sums: `located` plus all of `unavailable` is `total`, and so is all of `by_location`
 /// plus all of `unavailable`.
 fn json(census: &Census) -> serde_json::Value {

@@ -19,7 +19,7 @@ use crate::cfi::Cursor;
 use crate::dwarf::DebugUnit;
 use crate::image::Image;
 use crate::loclist::{self, Choice, ListEntry, Point};
-use crate::lower::{self, BaseType, Environment, ParamType};
+use crate::lower::{self, BaseType, Environment, Meaning, ParamType};
 use crate::origin::{Origin, OriginParameter};
 use crate::text::FunctionText;
 use crate::types;
@@ -333,8 +333,16 @@ impl Environment for At<'_, '_, '_> {
         text.prefix_preserves(self.surroundings.entry, self.address, register).then_some(register)
     }
 
-    fn is_image_address(&self, address: u64) -> bool {
-        self.surroundings.image.loaded().contains(&address)
+    fn meaning(&self, address: u64) -> Meaning {
+        let image = self.surroundings.image;
+        if image.loaded().contains(&address) && !image.is_per_cpu(address) {
+            Meaning::Image
+        } else if image.is_relocatable() {
+            // A symbol that the module imports, or one without a section, such as a checksum.
+            Meaning::Elsewhere
+        } else {
+            Meaning::Absolute
+        }
     }
 }
 

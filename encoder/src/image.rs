@@ -86,10 +86,10 @@ pub enum ImageError {
     #[error("not a kernel image: no symbol {0}")]
     NotKernel(&'static str),
     /// No DWARF.
-    #[error("no debug information (.debug_info): use the kernel's debug vmlinux")]
+    #[error("no debug information (.debug_info): use the kernel's debug vmlinux, or the module's .ko with debug information")]
     NoDebugInfo,
     /// No BTF.
-    #[error("no .BTF section: kernel built without CONFIG_DEBUG_INFO_BTF")]
+    #[error("no .BTF section: built without CONFIG_DEBUG_INFO_BTF, or (a module) without the kernel's vmlinux at hand")]
     NoBtf,
 }
 
@@ -166,6 +166,7 @@ pub struct Image<'a> {
     extent: Range<u64>,
     special: SpecialText,
     alternative_text: Range<u64>,
+    per_cpu: Range<u64>,
     /// Addresses of functions that branch to the address in a register.
     thunks: Vec<u64>,
     /// Addresses of functions that never return.
@@ -205,6 +206,7 @@ impl<'a> Image<'a> {
             extent: 0..0,
             special: SpecialText::default(),
             alternative_text: 0..0,
+            per_cpu: 0..0,
             thunks: Vec::new(),
             noreturn: Vec::new(),
             tables: Tables::default(),
@@ -212,6 +214,9 @@ impl<'a> Image<'a> {
         image.extent = image.find_extent()?;
         image.special = image.find_special();
         image.alternative_text = image.section_range(".altinstr_aux");
+        if image.is_relocatable() {
+            image.per_cpu = image.section_range(".data..percpu");
+        }
         image.thunks = image.symbols.addresses(is_indirect_thunk);
         image.noreturn = image.symbols.addresses(is_noreturn);
         image.tables = Tables::read(&image);
@@ -252,6 +257,39 @@ impl<'a> Image<'a> {
         let section = self.elf.section_by_name(".BTF").ok_or(ImageError::NoBtf)?;
         let data = section.data().map_err(ImageError::malformed("section .BTF"))?;
         if data.is_empty() { Err(ImageError::NoBtf) } else { Ok(data) }
+    }
+
+    /// The `.BTF.base` section of a module that was built outside of the kernel's tree: the kernel's types that its `.BTF` refers
+    /// to.
+    ///
+    /// # Errors
+    /// If the section cannot be read.
+    pub fn distilled_btf(&self) -> Result<Option<&'a [u8]>, ImageError> {
+        let section = self.elf.section_by_name(".BTF.base");
+        section.map(|section| section.data().map_err(ImageError::malformed("section .BTF.base"))).transpose()
+    }
+
+    /// The name of a module, as the kernel has it: `name=` in its `.modinfo`.
+    pub fn module_name(&self) -> Option<&'a str> {
+        let section = self.elf.section_by_name(".modinfo")?;
+        let mut fields = section.data().ok()?.split(|&byte| byte == 0);
+        std::str::from_utf8(fields.find_map(|field| field.strip_prefix(b"name="))?).ok()
+    }
+
+    /// All sections that are loaded, by address.
+    pub fn loaded_sections(&self) -> Vec<Section<'a>> {
+        let table = self.elf.elf_section_table();
+        let mut sections: Vec<Section<'a>> = table
+            .enumerate()
+            .filter(|(_, header)| header.sh_flags(LittleEndian).contains(elf::SHF_ALLOC))
+            .filter_map(|(index, header)| {
+                let name = std::str::from_utf8(table.section_name(LittleEndian, header).ok()?).ok()?;
+                let size = header.sh_size.get(LittleEndian);
+                Some(Section { name, address: self.layout.address(index, header), size })
+            })
+            .collect();
+        sections.sort_by_key(|section| section.address);
+        sections
     }
 
     /// The bytes of a debug section by name, decompressed and relocated where needed; empty if there is none.
@@ -353,6 +391,12 @@ impl<'a> Image<'a> {
     /// Whether an address is in text that functions jump out to before alternatives are applied.
     pub(crate) fn in_alternative_text(&self, address: u64) -> bool {
         self.alternative_text.contains(&address)
+    }
+
+    /// Whether an address is in a module's variables of each CPU, which the kernel places per CPU. (Those of a linked image are
+    /// outside of it.)
+    pub(crate) fn is_per_cpu(&self, address: u64) -> bool {
+        self.per_cpu.contains(&address)
     }
 
     /// The end of the text section that holds an address; the address itself outside of text.

@@ -52,7 +52,8 @@ use crate::types::BaseIndex;
 use crate::unit::{Shared, UnitEncoder, UnitSites};
 use rayon::prelude::*;
 use siteseer_sites::SiteSet;
-use siteseer_sites::btf::{Btf, BtfError};
+use siteseer_sites::btf::{self, Btf, BtfError, RelocateError};
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a debug section.
@@ -67,8 +68,17 @@ pub struct Options<'o> {
     pub threads: Option<usize>,
     /// Called from any thread as work proceeds, with bytes of debug information done and in all.
     pub progress: Option<&'o (dyn Fn(u64, u64) + Sync)>,
-    /// For a module: the BTF of the kernel that it was built for, which its own BTF refers to.
-    pub kernel_btf: Option<&'o [u8]>,
+    /// For a module: the kernel that it is for, whose types its own BTF refers to.
+    pub kernel: Option<BaseKernel<'o>>,
+}
+
+/// The kernel that a module is for.
+#[derive(Debug, Clone, Copy)]
+pub struct BaseKernel<'o> {
+    /// Its BTF: section `.BTF` of its image, or `/sys/kernel/btf/vmlinux`.
+    pub btf: &'o [u8],
+    /// The GNU build id of its image; empty if it is not known.
+    pub build_id: &'o [u8],
 }
 
 /// Why an image cannot be encoded.
@@ -81,8 +91,11 @@ pub enum EncodeError {
     #[error("section .BTF")]
     Btf(#[source] BtfError),
     /// The BTF that a module's BTF refers to was not given or cannot be read.
-    #[error("a module's BTF needs the BTF of its kernel{}", .0.as_ref().map_or("", |_| ", which cannot be read"))]
+    #[error("a module's BTF refers to its kernel's{}", .0.as_ref().map_or(", which was not given", |_| ", which cannot be read"))]
     KernelBtf(#[source] Option<BtfError>),
+    /// A module was built outside of the kernel's tree, and its types are not those of the kernel that was given.
+    #[error("the module's types cannot be found in its kernel's BTF")]
+    Relocate(#[source] RelocateError),
     /// The debug information is malformed.
     #[error("section {section}, offset {offset:#x}, unit {unit}")]
     Dwarf {
@@ -99,6 +112,13 @@ pub enum EncodeError {
     /// Threads could not be started.
     #[error("cannot start threads")]
     Threads(#[source] rayon::ThreadPoolBuildError),
+}
+
+/// Whether that is a module (a relocatable ELF file), which is encoded with the kernel that it is for.
+pub fn is_module(image: &[u8]) -> bool {
+    const E_TYPE: usize = 16;
+    const ET_REL: [u8; 2] = [1, 0];
+    image.starts_with(b"\x7fELF") && image.get(E_TYPE..E_TYPE + 2) == Some(&ET_REL)
 }
 
 /// Finds all sites of an image's functions.
@@ -118,7 +138,9 @@ pub fn encode(image: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census), 
 fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census), EncodeError> {
     let image = Image::parse(bytes)?;
     let sections = DebugSections::load(&image)?;
-    let base_btf = image.btf()?;
+    let base_btf = own_btf(&image, options)?;
+    let base_btf = &*base_btf;
+    let kernel_build_id = options.kernel.map_or(&[][..], |kernel| kernel.build_id);
     let debug_frame = image.debug_section(".debug_frame")?;
     let (debug, (types, frames)) = rayon::join(
         || DebugInfo::new(&sections),
@@ -150,7 +172,24 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census),
         },
         || merge::begin(&shared, &btf),
     );
-    Ok(merge::merge(&shared, base_btf, beginning, units?))
+    Ok(merge::merge(&shared, base_btf, kernel_build_id, beginning, units?))
+}
+
+fn kernel_btf<'a>(options: &Options<'a>) -> Result<Btf<'a>, EncodeError> {
+    let kernel = options.kernel.ok_or(EncodeError::KernelBtf(None))?;
+    Btf::parse(kernel.btf).map_err(|error| EncodeError::KernelBtf(Some(error)))
+}
+
+/// The image's BTF. That of a module that was built outside of the kernel's tree gets the numbers that the kernel will give it.
+fn own_btf<'a>(image: &Image<'a>, options: &Options<'_>) -> Result<Cow<'a, [u8]>, EncodeError> {
+    let own = image.btf()?;
+    match image.distilled_btf()? {
+        Some(distilled) if image.is_relocatable() => {
+            let kernel = kernel_btf(options)?;
+            btf::relocate(own, distilled, &kernel).map(Cow::Owned).map_err(EncodeError::Relocate)
+        }
+        _ => Ok(Cow::Borrowed(own)),
+    }
 }
 
 /// The image's own types, and where to find each.
@@ -160,9 +199,7 @@ fn base_types<'a>(
     options: &Options<'a>,
 ) -> Result<(Btf<'a>, BaseIndex<'a>), EncodeError> {
     let btf = if image.is_relocatable() {
-        let kernel = Btf::parse(options.kernel_btf.ok_or(EncodeError::KernelBtf(None))?)
-            .map_err(|error| EncodeError::KernelBtf(Some(error)))?;
-        Btf::parse_split(base_btf, &kernel)
+        Btf::parse_split(base_btf, &kernel_btf(options)?)
     } else {
         Btf::parse(base_btf)
     };

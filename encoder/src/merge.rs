@@ -15,7 +15,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use rayon::prelude::*;
 use siteseer_sites::btf::{Btf, Kind, Linkage, SplitBtf, TypeId};
 use siteseer_sites::location::{Argument, Missing};
-use siteseer_sites::set::{Container, Function, Section, SiteSet};
+use siteseer_sites::set::{Container, Function, Module, Section, SiteSet};
 use siteseer_sites::site::SourceLine;
 use siteseer_sites::{Marks, Site, SiteKind};
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -39,6 +39,7 @@ pub(crate) fn begin(shared: &Shared<'_, '_>, base: &Btf<'_>) -> Beginning {
 pub(crate) fn merge(
     shared: &Shared<'_, '_>,
     base_btf: &[u8],
+    kernel_build_id: &[u8],
     beginning: Beginning,
     mut units: Vec<UnitSites<'_>>,
 ) -> (SiteSet, Census) {
@@ -74,6 +75,7 @@ pub(crate) fn merge(
         first_site += unit.sites.len() as u32;
     }
     let mut set = SiteSet {
+        module: module_of(image, kernel_build_id),
         machine: image.machine(),
         build_id: image.build_id().to_vec(),
         base: image.base(),
@@ -108,6 +110,20 @@ pub(crate) fn merge(
         || units.into_par_iter().for_each(drop),
     );
     (set, census)
+}
+
+/// What only a module has.
+fn module_of(image: &Image<'_>, kernel_build_id: &[u8]) -> Option<Module> {
+    let loaded = image.loaded_sections().into_iter().map(|section| Section {
+        name: section.name.to_owned(),
+        address: section.address,
+        size: section.size,
+    });
+    image.is_relocatable().then(|| Module {
+        name: image.module_name().unwrap_or_default().to_owned(),
+        kernel_build_id: kernel_build_id.to_vec(),
+        loaded: loaded.collect(),
+    })
 }
 
 /// Takes sites out of a set, and the functions and location prototypes that only they had. `drop` is sorted.

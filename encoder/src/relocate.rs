@@ -24,6 +24,8 @@ pub(crate) struct Layout {
 
 /// The first section's address: not 0, which means "none" in kernel tables.
 const FIRST: u64 = 0x1_0000;
+/// Bytes between sections: an address just past the end of one is not in the next.
+const GAP: u64 = 4096;
 /// Bytes of address space for each undefined symbol.
 const IMPORT: u64 = 16;
 
@@ -42,7 +44,7 @@ impl Layout {
                 let align = header.sh_addralign.get(LittleEndian).clamp(1, 1 << 21).next_power_of_two();
                 let address = layout.end.checked_next_multiple_of(align).unwrap_or(layout.end);
                 layout.addresses[index.0] = address;
-                layout.end = address.saturating_add(header.sh_size.get(LittleEndian));
+                layout.end = address.saturating_add(header.sh_size.get(LittleEndian)).saturating_add(GAP);
             }
             if header.sh_type(LittleEndian) == elf::SHT_RELA {
                 let target = header.sh_info(LittleEndian) as usize;

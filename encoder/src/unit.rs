@@ -347,7 +347,8 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let name_tells = matches!(role, Role::Body)
             && !changed
             && image.symbols_named(name).nth(1).is_none()
-            && base_function(shared.base, name, &origin).is_some();
+            // A module's name is looked up in its own BTF alone.
+            && base_function(shared.base, name, &origin).is_some_and(|func| func >= shared.base.btf().first_id());
         if name_tells {
             return None;
         }

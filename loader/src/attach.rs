@@ -42,6 +42,7 @@ use crate::section::{Kind, SectionError, Wanted};
 use crate::target::Target;
 use arm::{Arm, is_refusal, place};
 use libbpf_sys as sys;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use trampoline::{Loader, Unloaded};
 
@@ -190,12 +191,7 @@ impl<'t> Attach<'t> {
     fn notes(&self) -> Vec<String> {
         let symbols = self.target.symbols();
         let mut notes = symbols.unavailable().to_vec();
-        let modules = symbols.modules().len();
-        if modules > 0 {
-            notes.push(format!(
-                "inlined copies in the {modules} loaded modules are not covered: modules are not supported yet"
-            ));
-        }
+        notes.extend(self.target.modules().note_of_missing());
         notes
     }
 }
@@ -253,6 +249,7 @@ fn carry_out(
         sleepable: options.form.sleepable,
         can_do_without: options.form.kind == Kind::KprobeMaybeInline,
         btf: None,
+        modules: HashMap::new(),
     };
     let mut bar = |site: &PlannedSite, mechanism, reason| barred.add(site.site.address, mechanism, reason);
     let mut again = false;

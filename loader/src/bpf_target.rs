@@ -279,6 +279,7 @@ impl BpfProgram {
         let subprogram = self.functions.first().is_none_or(|main| main.func != found.func);
         let extension = self.extensions.iter().find(|extension| extension.func == found.func);
         let candidate = Candidate {
+            module: None,
             index: None,
             kind: SiteKind::Body,
             address: found.address,

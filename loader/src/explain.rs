@@ -24,7 +24,6 @@ use crate::plan::{self, Decision, Plan, PlanError, PlanOptions, Policy};
 use crate::program::{self, UserProgram};
 use crate::section::{Form, Kind, Wanted};
 use crate::target::Target;
-use siteseer_sites::btf::{self, Btf};
 
 /// What is explained.
 #[derive(Debug, Clone)]
@@ -160,8 +159,6 @@ fn explanation(
     verdicts: Vec<Verdict>,
     several: bool,
 ) -> Explanation {
-    let func = function.prototypes.first().and_then(|prototype| prototype.func);
-    let result = target.data().read(&[function.name.as_str()], |file| result_type(file.btf(), func?));
     let mut notes = Vec::new();
     if several {
         notes.push(format!(
@@ -171,12 +168,7 @@ fn explanation(
             function.name, function.name
         ));
     }
-    let modules = target.symbols().modules().len();
-    if modules > 0 {
-        notes.push(format!(
-            "Copies that were inlined in the {modules} loaded modules are not known: modules are not supported yet."
-        ));
-    }
+    notes.extend(target.modules().note_of_missing().map(|note| format!("{note}.")));
     notes.extend(target.symbols().unavailable().iter().cloned());
     if program.is_some() {
         notes.push(
@@ -185,17 +177,13 @@ fn explanation(
                 .to_owned(),
         );
     }
-    let result = result.ok().flatten().unwrap_or_default();
+    let result = match function.prototypes.first() {
+        Some(Prototype { func: Some(_), result, .. }) => {
+            result.as_ref().map_or_else(|| "void".to_owned(), |result| result.type_name.clone())
+        }
+        _ => String::new(),
+    };
     Explanation { function, result, program, kernel: target.describe(), verdicts, notes }
-}
-
-/// The type that a FUNC returns, as C text.
-fn result_type(btf: &Btf<'_>, func: btf::TypeId) -> Option<String> {
-    let proto = btf.ty(btf.ty(func)?.target()?)?;
-    Some(match proto.target() {
-        None | Some(0) => "void".to_owned(),
-        Some(ty) => btf::type_name(btf, ty),
-    })
 }
 
 #[cfg(test)]
@@ -205,6 +193,7 @@ mod tests {
     #[test]
     fn the_reader_reads_everything() {
         let mut prototype = Prototype {
+            module: None,
             func: Some(1),
             text: String::new(),
             parameters: Vec::new(),
@@ -223,6 +212,7 @@ mod tests {
             composite: size > 8,
             slots: size.div_ceil(8),
             pointee: None,
+            foreign: false,
         };
         prototype.parameters = vec![parameter(4), parameter(16)];
         let uses = program::analyse(&reader(&prototype, false)).unwrap();

@@ -13,12 +13,16 @@
 //! `foo.cold` (a continuation) and `foo.part.N` (what is left of foo after its head was inlined) are not places where foo
 //! starts. Either may be named explicitly; then it is a function of its own.
 //!
+//! That is done for the kernel's image and for each loaded module by itself: each has site data, BTF and symbols of its own.
+//! [`Function::merged`] takes the functions of a name together.
+//!
 //! Everything that any of the sources knows becomes a [`Candidate`]. What stands against one, whatever the program, is
 //! found here ([`Candidate::obstacle`]); what a program adds to that is the plan's business. No candidate is left out.
 
 use crate::bpf_target::BpfSite;
 use crate::declared::Signature;
 use crate::livepatch::Concern;
+use crate::placement::Placement;
 use crate::reason::Reason;
 use crate::symbols::{Symbol, Symbols};
 use siteseer_sites::Machine;
@@ -27,6 +31,7 @@ use siteseer_sites::btf::{self, Btf, Kind, Type, TypeId};
 use siteseer_sites::location::{Argument, Missing};
 use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 mod select;
 
@@ -94,13 +99,17 @@ pub struct Parameter {
     pub composite: bool,
     /// How many 8-byte slots of the context it takes.
     pub slots: u32,
-    /// The structure or union that it points to, if it is such a pointer and the kernel's own BTF has the type.
+    /// The structure or union that it points to, if it is such a pointer and the BTF of the kernel's image has the type.
     pub pointee: Option<TypeId>,
+    /// Whether it points to a structure or union that the BTF of the kernel's image does not have: a module's own.
+    pub foreign: bool,
 }
 
 /// A prototype that functions of the name have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prototype {
+    /// The module whose BTF its types are numbers of; `None` for that of the kernel's image.
+    pub module: Option<Arc<str>>,
     /// BTF FUNC; `None` for an out-of-line copy of which no prototype is known.
     pub func: Option<TypeId>,
     /// As C text.
@@ -125,8 +134,8 @@ impl Prototype {
         self.parameters.iter().map(|parameter| parameter.slots).sum()
     }
 
-    /// Whether functions of both are called alike, as far as the type information goes.
-    fn is_like(&self, other: &Prototype) -> bool {
+    /// Whether functions of both are called alike, as far as the type information goes, wherever the types are from.
+    pub fn is_like(&self, other: &Prototype) -> bool {
         let shapes = |prototype: &Prototype| -> Vec<_> {
             prototype.parameters.iter().map(|parameter| (parameter.size, parameter.slots)).collect()
         };
@@ -136,7 +145,7 @@ impl Prototype {
             && shapes(self) == shapes(other)
     }
 
-    /// The prototype of a BTF FUNC.
+    /// The prototype of a BTF FUNC. `kernel_types` is the first number of a type that the kernel's image does not have.
     pub fn of(btf: &Btf<'_>, func: TypeId, kernel_types: TypeId) -> Option<Prototype> {
         let function = btf.ty(func).filter(|ty| ty.kind() == Kind::Func)?;
         let proto = btf.ty(function.target()?).filter(|ty| ty.kind() == Kind::FuncProto)?;
@@ -151,10 +160,12 @@ impl Prototype {
                 composite: btf.resolve(ty).is_some_and(|ty| matches!(ty.kind(), Kind::Struct | Kind::Union)),
                 slots: size.div_ceil(8).max(1),
                 pointee: pointee(btf, ty).filter(|&id| id < kernel_types),
+                foreign: pointee(btf, ty).is_some_and(|id| id >= kernel_types),
             }
         };
         let parameters = proto.params().map(|param| parameter(param.name, param.ty));
         Some(Prototype {
+            module: None,
             func: Some(func),
             text: btf::declaration(btf, proto.id(), function.name()),
             parameters: parameters.collect(),
@@ -169,6 +180,7 @@ impl Prototype {
     /// The prototype of a copy of which none is known.
     fn unknown(name: &str) -> Prototype {
         Prototype {
+            module: None,
             func: None,
             text: format!("{name}(?)"),
             parameters: Vec::new(),
@@ -213,7 +225,9 @@ fn pointee(btf: &Btf<'_>, ty: TypeId) -> Option<TypeId> {
 /// One place where a body of the function may start executing.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// The site's number in the site data, if it is from there.
+    /// The module that it is in; `None` for the kernel's image.
+    pub module: Option<Arc<str>>,
+    /// The site's number in the site data of the image or module, if it is from there.
     pub index: Option<u32>,
     /// What it is.
     pub kind: SiteKind,
@@ -245,8 +259,9 @@ pub struct Candidate {
     pub traceable: Option<bool>,
     /// Whether the site data describes it; if not, its arguments are the ABI's, or not known.
     pub described: bool,
-    /// The kernel's own FUNC for a body that the kernel finds by that FUNC's name, and cannot take for another: what
-    /// fentry goes by (`kallsyms_lookup_name()` in `bpf_check_attach_target()`, kernel/bpf/verifier.c).
+    /// The FUNC of the kernel's or the module's BTF for a body that the kernel finds by that FUNC's name, and cannot take for
+    /// another: what fentry goes by (`kallsyms_lookup_name()`, or for a module `find_kallsyms_symbol_value()`, in
+    /// `bpf_check_attach_target()`, kernel/bpf/verifier.c).
     pub exact: Option<TypeId>,
     /// What it is in a BPF program; `exact` is then a FUNC of that program's BTF. `None` for the kernel's own code.
     pub bpf: Option<BpfSite>,
@@ -277,23 +292,28 @@ pub struct Function {
     pub candidates: Vec<Candidate>,
     /// Functions of the name that are not meant: see [`Function::select`].
     pub left_out: Vec<LeftOut>,
-    /// What is added to a link-time address to get the run-time one.
+    /// What is added to the address constants of its locations to get run-time addresses. Those of sites in modules
+    /// have been settled, and are plain constants.
     pub displacement: u64,
 }
 
 /// What a function is put together from.
 #[derive(Debug, Clone, Copy)]
 pub struct Sources<'a> {
+    /// The module; `None` for the kernel's image.
+    pub module: Option<&'a Arc<str>>,
     /// The architecture.
     pub machine: Machine,
-    /// The kernel's BTF, and the site data's over it.
+    /// The kernel's BTF, a module's over it, and the site data's over that.
     pub btf: &'a Btf<'a>,
-    /// The first type number that is not the running kernel's.
+    /// The first type number that the BTF of the kernel's image does not have.
     pub kernel_types: TypeId,
+    /// The first type number that the running kernel does not have at all: neither its image nor the module.
+    pub running_types: TypeId,
     /// The kernel's tables.
     pub symbols: &'a Symbols,
-    /// What is added to a link-time address to get the run-time one.
-    pub displacement: u64,
+    /// Where it lies.
+    pub placement: &'a Placement,
     /// What the site data know of out-of-line symbols that bear the name or are made from it: link-time address, and why its
     /// first byte cannot be probed.
     pub outlines: &'a [(u64, Option<Unprobeable>)],
@@ -307,16 +327,34 @@ pub fn is_fragment(symbol: &str) -> bool {
         || symbol.starts_with("__cfi_")
 }
 
+impl<'a> Sources<'a> {
+    /// Whether a symbol is of the image, or the module.
+    fn owns(&self, symbol: &Symbol<'_>) -> bool {
+        symbol.module == self.module.map(|module| &**module)
+    }
+
+    fn prototype(&self, func: TypeId) -> Option<Prototype> {
+        let prototype = Prototype::of(self.btf, func, self.kernel_types)?;
+        Some(Prototype { module: self.module.cloned(), ..prototype })
+    }
+
+    /// The prototype of a copy of which none is known.
+    fn no_prototype(&self, name: &str) -> Prototype {
+        Prototype { module: self.module.cloned(), ..Prototype::unknown(name) }
+    }
+}
+
 impl Function {
-    /// Joins what is known of the functions of a name. `funcs` are the FUNCs of exactly that name in the kernel's BTF.
-    /// `None` if nothing is known: there is no such function.
+    /// Joins what is known of the functions of a name in the image, or in one module. `funcs` are the FUNCs of exactly that name
+    /// in its own BTF. `None` if nothing is known: there is no such function. For the image, symbols in modules are taken for
+    /// bodies of which nothing is known.
     pub fn join(name: &str, data: Vec<DataSite>, funcs: &[TypeId], sources: Sources<'_>) -> Option<Function> {
         let mut function = Function {
             name: name.to_owned(),
             prototypes: Vec::new(),
             candidates: Vec::new(),
             left_out: Vec::new(),
-            displacement: sources.displacement,
+            displacement: sources.placement.displacement(),
         };
         // Prototypes by FUNC: a function may have thousands of sites.
         let mut read: HashMap<TypeId, usize> = HashMap::new();
@@ -324,12 +362,12 @@ impl Function {
         for site in data {
             if site.kind != SiteKind::Inline {
                 let symbol = site.holder.as_ref().map_or(site.address - u64::from(site.moved), |holder| holder.address);
-                described.insert(symbol.wrapping_add(sources.displacement));
+                described.extend(sources.placement.run_time(symbol));
             }
             function.add_described(site, &mut read, sources);
         }
         // By name alone a body is told only where the name is one body's and one FUNC's: else the FUNC might be another's.
-        let bodies = sources.symbols.named(name).filter(|symbol| !symbol.is_generated() && symbol.module.is_none());
+        let bodies = sources.symbols.named(name).filter(|symbol| sources.owns(symbol));
         let undescribed: HashSet<u64> =
             bodies.map(|symbol| symbol.address).filter(|address| !described.contains(address)).collect();
         let plain = match funcs {
@@ -337,35 +375,81 @@ impl Function {
             _ => None,
         };
         for symbol in sources.symbols.named(name).filter(|symbol| !symbol.is_generated()) {
-            if let Some(module) = symbol.module {
-                function.add_module(symbol.address, module, sources);
-            } else if !described.contains(&symbol.address) {
-                function.add_plain(symbol.address, plain, sources);
+            match symbol.module {
+                _ if sources.owns(&symbol) => {
+                    if !described.contains(&symbol.address) {
+                        function.add_plain(symbol.address, plain, sources);
+                    }
+                }
+                Some(module) if sources.module.is_none() => function.add_module(symbol.address, module, sources),
+                _ => {}
             }
         }
         for symbol in sources.symbols.suffixed(name).filter(|symbol| !is_fragment(symbol.name)) {
-            if let Some(module) = symbol.module {
-                if !symbol.is_generated() {
+            match symbol.module {
+                _ if sources.owns(&symbol) => {
+                    if !described.contains(&symbol.address) {
+                        function.add_unknown_clone(symbol.address, symbol.name, sources);
+                    }
+                }
+                Some(module) if sources.module.is_none() && !symbol.is_generated() => {
                     function.add_module(symbol.address, module, sources);
                 }
-            } else if !described.contains(&symbol.address) {
-                function.add_unknown_clone(symbol.address, symbol.name, sources);
+                _ => {}
             }
         }
         if function.candidates.is_empty() {
             return None;
         }
         function.mark_exact(funcs, sources);
-        function.candidates.sort_by_key(|candidate| (candidate.kind, candidate.address, candidate.index));
+        function.sort();
         Some(function)
     }
 
-    /// Finds the body that the kernel's only FUNC of the name, and its only symbol of the name, both mean.
+    fn sort(&mut self) {
+        self.candidates.sort_by(|a, b| {
+            let order = |c: &Candidate| (c.kind, c.address);
+            order(a).cmp(&order(b)).then_with(|| a.module.cmp(&b.module)).then_with(|| a.index.cmp(&b.index))
+        });
+    }
+
+    /// Takes functions of one name, in the image and in modules, together. `None` if there are none.
+    pub fn merged(functions: impl IntoIterator<Item = Function>) -> Option<Function> {
+        let mut functions = functions.into_iter();
+        let mut all = functions.next()?;
+        for function in functions {
+            let first = all.prototypes.len();
+            all.prototypes.extend(function.prototypes);
+            all.left_out.extend(function.left_out);
+            // One of a module has settled its addresses, and does not displace them.
+            if all.candidates.iter().all(|candidate| candidate.module.is_some()) {
+                all.displacement = function.displacement;
+            }
+            let moved = function.candidates.into_iter();
+            all.candidates.extend(moved.map(|site| Candidate { prototype: first + site.prototype, ..site }));
+        }
+        all.sort();
+        Some(all)
+    }
+
+    /// Finds the body that the only FUNC of the name, and the only symbol of the name, both mean.
     fn mark_exact(&mut self, funcs: &[TypeId], sources: Sources<'_>) {
-        let &[func] = funcs else { return };
-        let mut named = sources.symbols.named(&self.name).filter(Symbol::in_kernel);
+        let func = match funcs {
+            &[func] => func,
+            // A module's BTF does not repeat a FUNC that its kernel has, name and prototype.
+            &[] if sources.module.is_some() => {
+                let bodies = self.candidates.iter().filter(|site| site.kind == SiteKind::Body && site.described);
+                let funcs = bodies.filter_map(|site| self.prototypes.get(site.prototype)?.func);
+                let mut funcs: Vec<TypeId> = funcs.filter(|&func| func < sources.running_types).collect();
+                funcs.dedup();
+                let &[func] = funcs.as_slice() else { return };
+                func
+            }
+            _ => return,
+        };
+        let mut named = sources.symbols.named(&self.name).filter(|symbol| sources.owns(symbol));
         let (Some(symbol), None) = (named.next(), named.next()) else { return };
-        let Some(own) = Prototype::of(sources.btf, func, sources.kernel_types) else { return };
+        let Some(own) = sources.prototype(func) else { return };
         let Function { prototypes, candidates, .. } = self;
         for candidate in candidates {
             let alike = prototypes.get(candidate.prototype).is_some_and(|prototype| prototype.is_like(&own));
@@ -387,8 +471,8 @@ impl Function {
 
     fn add_described(&mut self, site: DataSite, read: &mut HashMap<TypeId, usize>, sources: Sources<'_>) {
         let prototype = *read.entry(site.func).or_insert_with(|| {
-            let prototype = Prototype::of(sources.btf, site.func, sources.kernel_types);
-            self.prototype(prototype.unwrap_or_else(|| Prototype::unknown(&self.name)))
+            let prototype = sources.prototype(site.func);
+            self.prototype(prototype.unwrap_or_else(|| sources.no_prototype(&self.name)))
         });
         let mut count = 0;
         if let Some(prototype) = self.prototypes.get_mut(prototype) {
@@ -399,13 +483,17 @@ impl Function {
                 prototype.declared.push(place.clone());
             }
         }
-        let address = site.address.wrapping_add(sources.displacement);
-        let containing = sources.symbols.containing(address);
         let mut obstacle = site.unprobeable.map(Reason::Unprobeable);
+        let placed = sources.placement.run_time(site.address);
+        if placed.is_none() && obstacle.is_none() {
+            obstacle = Some(Reason::SymbolMismatch);
+        }
+        let address = placed.unwrap_or(0);
+        let containing = sources.symbols.containing(address);
         let mut symbol = containing.map(|found| (found.symbol.name.to_owned(), found.symbol.address, found.size));
         if let Some(holder) = site.holder {
-            let at = holder.address.wrapping_add(sources.displacement);
-            let known = sources.symbols.at(at).any(|found| found.name == holder.name);
+            let at = sources.placement.run_time(holder.address).unwrap_or(0);
+            let known = sources.symbols.at(at).any(|found| found.name == holder.name && sources.owns(&found));
             if !known && obstacle.is_none() {
                 obstacle = Some(Reason::SymbolMismatch);
             }
@@ -413,9 +501,11 @@ impl Function {
             symbol = Some((holder.name, at, size));
         }
         let (symbol, symbol_address, symbol_size) = symbol.unwrap_or_else(|| (self.name.clone(), address, 0));
-        let mut arguments = site.arguments;
+        let mut arguments: Vec<Argument> =
+            site.arguments.into_iter().map(|argument| sources.placement.settle(argument)).collect();
         arguments.resize(count, Err(Missing::NotMentioned));
         self.candidates.push(Candidate {
+            module: sources.module.cloned(),
             index: Some(site.index),
             kind: site.kind,
             address,
@@ -449,10 +539,11 @@ impl Function {
         sources: Sources<'_>,
     ) {
         let size = sources.symbols.containing(address).map_or(0, |found| found.size);
-        let link_address = address.wrapping_sub(sources.displacement);
+        let link_address = sources.placement.link_time(address).unwrap_or(address);
         let outline = sources.outlines.iter().find(|(at, _)| *at == link_address);
         let unprobeable = outline.and_then(|(_, why)| *why).map(Reason::Unprobeable);
         self.candidates.push(Candidate {
+            module: sources.module.cloned(),
             index: None,
             kind,
             address,
@@ -477,7 +568,7 @@ impl Function {
 
     /// A body that needs no description: the ABI says where its arguments are.
     fn add_plain(&mut self, address: u64, plain: Option<TypeId>, sources: Sources<'_>) {
-        let found = plain.and_then(|func| Prototype::of(sources.btf, func, sources.kernel_types));
+        let found = plain.and_then(|func| sources.prototype(func));
         let name = self.name.clone();
         let (prototype, arguments) = match found {
             Some(prototype) => {
@@ -489,13 +580,13 @@ impl Function {
                 let arguments = abi_arguments(sources.machine, &shapes.collect::<Vec<_>>());
                 (self.prototype(prototype), arguments)
             }
-            None => (self.prototype(Prototype::unknown(&name)), Vec::new()),
+            None => (self.prototype(sources.no_prototype(&name)), Vec::new()),
         };
         self.add_symbol(SiteKind::Body, address, &name, prototype, arguments, sources);
     }
 
     fn add_unknown_clone(&mut self, address: u64, symbol: &str, sources: Sources<'_>) {
-        let prototype = self.prototype(Prototype::unknown(&self.name.clone()));
+        let prototype = self.prototype(sources.no_prototype(&self.name.clone()));
         self.add_symbol(SiteKind::Clone, address, symbol, prototype, Vec::new(), sources);
     }
 
@@ -504,6 +595,7 @@ impl Function {
         let prototype = self.prototype(Prototype::unknown(&name));
         self.add_symbol(SiteKind::Body, address, &name, prototype, Vec::new(), sources);
         if let Some(candidate) = self.candidates.last_mut() {
+            candidate.module = Some(module.into());
             candidate.obstacle = Some(Reason::InModule(module.to_owned()));
         }
     }

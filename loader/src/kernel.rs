@@ -46,7 +46,7 @@ pub enum KernelError {
 }
 
 /// A GNU build id; printed in hexadecimal.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct BuildId(pub Vec<u8>);
 
 impl fmt::Display for BuildId {

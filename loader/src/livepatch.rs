@@ -121,8 +121,9 @@ impl LivePatches {
         }
         for site in candidates.iter_mut().filter(|site| !matches!(site.obstacle, Some(Reason::InModule(_)))) {
             // Positions count the symbols of a name by address; a cold part goes with the only function of its name.
+            let module = site.module.clone();
             let named = |name: &str| {
-                let named = symbols.named(name).filter(|symbol| symbol.in_kernel());
+                let named = symbols.named(name).filter(|symbol| symbol.module == module.as_deref());
                 let mut addresses: Vec<u64> = named.map(|symbol| symbol.address).collect();
                 addresses.sort_unstable();
                 addresses
@@ -132,7 +133,8 @@ impl LivePatches {
                 None => named(&site.symbol).iter().position(|&at| at == site.symbol_address).map(|nth| nth + 1),
             };
             let position = position.and_then(|position| u32::try_from(position).ok());
-            let concern = self.concern(&site.symbol, position, site.offset(), site.is_entry());
+            let object = site.module.as_deref().unwrap_or("vmlinux");
+            let concern = self.concern(object, &site.symbol, position, site.offset(), site.is_entry());
             match concern {
                 // An inlined copy there does not run; a body is called, and what is behind its entry does not see it.
                 Some(Concern::OldBody { patch, .. }) if site.kind != SiteKind::Inline => {
@@ -143,13 +145,13 @@ impl LivePatches {
         }
     }
 
-    /// How a patch concerns a probe at `offset` into the symbol `symbol` of the image. `position` is the symbol's among those of its
-    /// name, from 1; `None` where that is not known.
-    pub fn concern(&self, symbol: &str, position: Option<u32>, offset: u64, is_entry: bool) -> Option<Concern> {
+    /// How a patch concerns a probe at `offset` into the symbol `symbol` of an object: `vmlinux`, or a module. `position` is the symbol's
+    /// among those of its name there, from 1; `None` where that is not known.
+    pub fn concern(&self, object: &str, symbol: &str, position: Option<u32>, offset: u64, is_entry: bool) -> Option<Concern> {
         // A cold part is the old body's too: nothing but its function jumps there.
         let function = symbol.strip_suffix(".cold").unwrap_or(symbol);
         let mut named =
-            self.functions.iter().filter(|patched| patched.object == "vmlinux" && patched.function == function);
+            self.functions.iter().filter(|patched| patched.object == object && patched.function == function);
         let patched = match position.filter(|_| function == symbol) {
             Some(position) => named.find(|patched| patched.position == position)?,
             None => named.next()?,
@@ -250,15 +252,15 @@ mod tests {
         };
         assert_eq!(patches, LivePatches { functions: vec![patched], transition: false });
         let patch = || "fix".to_owned();
-        assert_eq!(patches.concern("do_thing", Some(1), 0, true), Some(Concern::Entry { patch: patch() }));
+        assert_eq!(patches.concern("vmlinux", "do_thing", Some(1), 0, true), Some(Concern::Entry { patch: patch() }));
         let dead = Concern::OldBody { patch: patch(), dead: true };
-        assert_eq!(patches.concern("do_thing", Some(1), 0x12, false), Some(dead.clone()));
-        assert_eq!(patches.concern("do_thing", Some(1), 4, true), Some(dead.clone()));
-        assert_eq!(patches.concern("do_thing.cold", Some(1), 0, false), Some(dead));
+        assert_eq!(patches.concern("vmlinux", "do_thing", Some(1), 0x12, false), Some(dead.clone()));
+        assert_eq!(patches.concern("vmlinux", "do_thing", Some(1), 4, true), Some(dead.clone()));
+        assert_eq!(patches.concern("vmlinux", "do_thing.cold", Some(1), 0, false), Some(dead));
         // Another of that name, a piece that others call, a function that nobody replaced.
-        assert_eq!(patches.concern("do_thing", Some(2), 0x12, false), None);
-        assert_eq!(patches.concern("do_thing.part.0", Some(1), 0x12, false), None);
-        assert_eq!(patches.concern("do_other", Some(1), 0x12, false), None);
+        assert_eq!(patches.concern("vmlinux", "do_thing", Some(2), 0x12, false), None);
+        assert_eq!(patches.concern("vmlinux", "do_thing.part.0", Some(1), 0x12, false), None);
+        assert_eq!(patches.concern("vmlinux", "do_other", Some(1), 0x12, false), None);
     }
 
     #[test]
@@ -267,9 +269,9 @@ mod tests {
         root.patch("fix", true, false, &["vmlinux/do_thing,1"]);
         let alive = Some(Concern::OldBody { patch: "fix".to_owned(), dead: false });
         let patches = LivePatches::read(&root.0).unwrap();
-        assert_eq!(patches.concern("do_thing", None, 0x12, false), alive);
+        assert_eq!(patches.concern("vmlinux", "do_thing", None, 0x12, false), alive);
         root.patch("revert", false, true, &["vmlinux/do_thing,1"]);
         let patches = LivePatches::read(&root.0).unwrap();
-        assert_eq!(patches.concern("do_thing", Some(1), 0x12, false), alive);
+        assert_eq!(patches.concern("vmlinux", "do_thing", Some(1), 0x12, false), alive);
     }
 }

@@ -11,7 +11,7 @@ use libbpf_sys as sys;
 use std::ffi::CStr;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 
 /// Why a program cannot be taken over from libbpf.
@@ -253,14 +253,35 @@ pub(crate) fn btf_data(id: u32) -> io::Result<Vec<u8>> {
     Ok(data)
 }
 
+/// The BTF object of a module in the kernel.
+pub(crate) fn btf_of(module: &str) -> io::Result<OwnedFd> {
+    let mut id = 0;
+    loop {
+        // SAFETY: the kernel writes the number; it says ENOENT behind the last one.
+        check(unsafe { sys::bpf_btf_get_next_id(id, &mut id) })?;
+        // SAFETY: plain call. An object may be gone by now.
+        let Ok(fd) = opened(unsafe { sys::bpf_btf_get_fd_by_id(id) }) else { continue };
+        let (name, is_kernels) = btf_info(fd.as_fd())?;
+        if is_kernels && name == module {
+            return Ok(fd);
+        }
+    }
+}
+
 /// The name of a BTF object in the kernel: `vmlinux`, or a module's.
 pub(crate) fn btf_name(id: u32) -> io::Result<String> {
     // SAFETY: plain call.
     let fd = opened(unsafe { sys::bpf_btf_get_fd_by_id(id) })?;
+    btf_info(fd.as_fd()).map(|(name, _)| name)
+}
+
+/// A BTF object's name, and whether it is the kernel's own or a module's (programs load theirs under any name).
+fn btf_info(fd: BorrowedFd<'_>) -> io::Result<(String, bool)> {
     let mut name = [0u8; 64];
     let mut info = sys::bpf_btf_info { name: name.as_mut_ptr() as u64, name_len: 64, ..Default::default() };
     let mut len = size_of_val(&info) as u32;
     // SAFETY: the kernel writes at most `name_len` bytes to the buffer, and the structure lives through the call.
     check(unsafe { sys::bpf_btf_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut len) })?;
-    Ok(name.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte)).collect())
+    let name = name.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte)).collect();
+    Ok((name, info.kernel_btf != 0))
 }

@@ -29,13 +29,14 @@ use crate::mechanism::{Barred, Mechanism};
 use crate::program::{UserProgram, Uses};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
-use crate::report::Report;
+use crate::report::{InModule, Report};
 use crate::section::{Form, Kind};
 use crate::trampoline::{self, KernelIds, SavedMap, Spec};
 use planner::Planner;
 use siteseer_sites::btf::TypeId;
 use siteseer_sites::site::SiteKind;
 use std::fmt;
+use std::sync::Arc;
 
 /// What to do when not every site can be attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -116,8 +117,10 @@ pub struct PlannedTrampoline {
     pub parameters: Vec<trampoline::Parameter>,
     /// The return value, for a program that runs at the return.
     pub ret: Option<trampoline::Parameter>,
-    /// The kernel's FUNC that the program is loaded for, if it is loaded for one.
+    /// The FUNC that the program is loaded for, if it is loaded for one.
     pub func: Option<TypeId>,
+    /// The module whose BTF has its FUNCs; `None` for that of the kernel's image.
+    pub module: Option<Arc<str>>,
     /// The BPF program whose FUNC that is, by id, if it is not the kernel's.
     pub program: Option<u32>,
     /// The map that keeps arguments from the entry to the return, if it needs one.
@@ -206,6 +209,8 @@ impl Plan {
 /// A site that is in the way.
 #[derive(Debug, Clone)]
 pub struct InTheWay {
+    /// The module that it is in; `None` for the kernel's image.
+    pub module: Option<Arc<str>>,
     /// What the site is.
     pub kind: SiteKind,
     /// The symbol that holds it, and the distance from it.
@@ -222,6 +227,7 @@ impl InTheWay {
     /// The description of a site that is not attached for a reason.
     pub(crate) fn new(site: &Candidate, reason: &Reason) -> InTheWay {
         InTheWay {
+            module: site.module.clone(),
             kind: site.kind,
             symbol: site.symbol.clone(),
             offset: site.offset(),
@@ -233,7 +239,7 @@ impl InTheWay {
 
 impl fmt::Display for InTheWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}+{:#x}", self.kind, self.symbol, self.offset)?;
+        write!(f, "{} {}+{:#x}{}", self.kind, self.symbol, self.offset, InModule(self.module.as_deref()))?;
         if let Some(place) = &self.source {
             write!(f, " ({}:{})", place.file, place.line)?;
         }

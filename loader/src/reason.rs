@@ -46,7 +46,7 @@ pub enum Reason {
     FileUnknown,
     /// The kernel's symbol is not where the site data has it.
     SymbolMismatch,
-    /// The site is in a module, whose sites cannot be described yet.
+    /// The site is in a module of which there are no site data.
     InModule(String),
     /// The kernel has no mechanism that could reach the site.
     NoMechanism,
@@ -207,7 +207,7 @@ impl fmt::Display for Reason {
                 "where it is declared is not known: it may be another function of this name than the one in the file",
             ),
             Reason::SymbolMismatch => f.write_str("the kernel has another symbol there than the site data"),
-            Reason::InModule(module) => write!(f, "in module {module}: modules are not supported yet"),
+            Reason::InModule(module) => write!(f, "in module {module}, of which there are no site data"),
             Reason::NoMechanism => f.write_str("this kernel has no kprobes"),
             Reason::ExitOfInline => f.write_str("an inlined copy has no return that a probe could be put on"),
             Reason::NoExit(why) => write!(f, "no probe can be put on its return: {why}"),

@@ -69,6 +69,21 @@ pub enum Refusal {
         /// Why it has none.
         reason: Missing,
     },
+    /// The program follows a pointer to a structure of a module's own.
+    #[error(
+        "the program dereferences parameter {parameter} directly, and its type is a module's own, which bpf_rdonly_cast does not \
+         know: use BPF_CORE_READ or bpf_probe_read_kernel instead"
+    )]
+    ForeignType {
+        /// Index of the parameter.
+        parameter: usize,
+    },
+    /// The program follows a returned pointer to a structure of a module's own.
+    #[error(
+        "the program dereferences the return value directly, and its type is a module's own, which bpf_rdonly_cast does not know: \
+         use BPF_CORE_READ or bpf_probe_read_kernel instead"
+    )]
+    ForeignTypeOfReturn,
     /// The program runs at a probe at the return, where nothing tells what the arguments were.
     #[error("the program reads parameter {parameter}, and a return probe has the return value only")]
     ArgumentGone {

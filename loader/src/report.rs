@@ -14,6 +14,7 @@ use siteseer_sites::location::Argument;
 use siteseer_sites::site::{Marks, SiteKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 /// What became of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct SiteReport {
     pub id: u32,
     /// The site's number in the site data, if it is from there.
     pub index: Option<u32>,
+    /// The module that it is in; `None` for the kernel's image.
+    pub module: Option<Arc<str>>,
     /// What it is.
     pub kind: SiteKind,
     /// Run-time address of the probe.
@@ -108,6 +111,7 @@ impl Report {
             let report = SiteReport {
                 id,
                 index: site.index,
+                module: site.module.clone(),
                 kind: site.kind,
                 address: site.address,
                 link_address: site.link_address,
@@ -170,7 +174,7 @@ impl SiteReport {
 
 impl fmt::Display for SiteReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:6} {}+{:#x}", self.kind.word(), self.symbol, self.offset)?;
+        write!(f, "{:6} {}+{:#x}{}", self.kind.word(), self.symbol, self.offset, InModule(self.module.as_deref()))?;
         if let Some(place) = &self.source {
             write!(f, " ({}:{})", place.file, place.line)?;
         }
@@ -281,6 +285,15 @@ impl fmt::Display for Report {
             function.others(f)?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}
+
+/// ` [module]`, as the kernel writes it; nothing for the image.
+pub(crate) struct InModule<'a>(pub(crate) Option<&'a str>);
+
+impl fmt::Display for InModule<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |module| write!(f, " [{module}]"))
     }
 }
 

@@ -11,6 +11,8 @@
 //!
 //! A failed search lists every place that was tried, and why it did not serve.
 
+mod module;
+
 use crate::kernel::{BuildId, Kernel};
 use memmap2::Mmap;
 use object::{Object, ObjectSection};
@@ -27,6 +29,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use module::{BaseTypes, ModuleFinder};
+pub(crate) use module::Over;
+
 /// The kernel's own site data.
 const KERNEL_INLINE: &str = "/sys/kernel/btf/vmlinux.inline";
 
@@ -38,11 +43,14 @@ pub struct SourceOptions {
     /// Whether a debug vmlinux without encoded sites may be read (slower: its DWARF is walked). Without effect unless the
     /// crate's feature `dwarf` is on.
     pub dwarf: bool,
+    /// Site files of modules, or modules with debug information, to be tried before the usual places. Each is used for the module
+    /// that has its build id.
+    pub modules: Vec<PathBuf>,
 }
 
 impl Default for SourceOptions {
     fn default() -> SourceOptions {
-        SourceOptions { file: None, dwarf: true }
+        SourceOptions { file: None, dwarf: true, modules: Vec::new() }
     }
 }
 
@@ -89,6 +97,42 @@ pub enum SourceError {
         build_id: BuildId,
         /// All places, in order.
         tried: Vec<Tried>,
+    },
+    /// Nothing was found for a module.
+    #[error(
+        "no site data for module {module} (build id {build_id}); tried:{}\nmake them from the module's file with debug \
+         information: siteseer encode {module}.ko --base VMLINUX",
+        list(tried)
+    )]
+    ModuleNotFound {
+        /// The module.
+        module: String,
+        /// Its build id.
+        build_id: BuildId,
+        /// All places, in order.
+        tried: Vec<Tried>,
+    },
+    /// A module was built without a build id.
+    #[error("module {module} has no build id, by which its site data could be known")]
+    NoModuleBuildId {
+        /// The module.
+        module: String,
+    },
+    /// The file is of a kernel's image, not of a module.
+    #[error("{} is of a kernel's image, not of a module", path.display())]
+    NotModule {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A module's types are over those of another kernel.
+    #[error("{origin} is for another kernel: its types are over those of build id {theirs}, the kernel's is {ours}")]
+    OtherKernel {
+        /// The file.
+        origin: Origin,
+        /// The build id of the kernel that it is for.
+        theirs: BuildId,
+        /// The kernel's.
+        ours: BuildId,
     },
     /// A file could not be read.
     #[error("{}: {error}", path.display())]
@@ -246,7 +290,13 @@ impl SiteData {
             }
             return Ok(SiteData::new(origin, Bytes::Encoded(bytes)));
         }
-        let why = if !section(".debug_info") {
+        SiteData::of_dwarf(path, bytes, dwarf)
+    }
+
+    /// A file without encoded sites, if its DWARF will do.
+    fn of_dwarf(path: &Path, bytes: Mmap, dwarf: bool) -> Result<SiteData, SourceError> {
+        let has_dwarf = Elf::parse(&*bytes).is_ok_and(|elf| elf.section_by_name(".debug_info").is_some());
+        let why = if !has_dwarf {
             "no DWARF either"
         } else if !cfg!(feature = "dwarf") {
             "its DWARF cannot be read: this siteseer was built without the feature `dwarf`"
@@ -363,36 +413,43 @@ impl SiteData {
                 let base = Btf::parse(btf).map_err(SourceError::KernelBtf)?;
                 read(SiteFile::from_inline(inline, &base, image.clone()))
             }
-            Bytes::Dwarf(image) => read(SiteFile::parse(&self.encoded(image, functions)?)),
+            Bytes::Dwarf(image) => read(SiteFile::parse(&self.encoded(image, functions, None)?)),
         }
     }
 
-    fn encoded(&self, image: &[u8], functions: &[&str]) -> Result<Arc<Vec<u8>>, SourceError> {
+    /// What the encoder makes of DWARF; `base` is the kernel that a module is for.
+    fn encoded(
+        &self,
+        image: &[u8],
+        functions: &[&str],
+        base: Option<&BaseTypes>,
+    ) -> Result<Arc<Vec<u8>>, SourceError> {
         let mut last = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(encoded) = last.as_ref().filter(|encoded| encoded.has(functions)) {
             return Ok(Arc::clone(&encoded.bytes));
         }
-        let bytes = Arc::new(self.encode(image, functions)?);
+        let bytes = Arc::new(self.encode(image, functions, base)?);
         let names = (!functions.is_empty()).then(|| functions.iter().map(|&name| name.to_owned()).collect());
         *last = Some(Encoded { names, bytes: Arc::clone(&bytes) });
         Ok(bytes)
     }
 
     #[cfg(feature = "dwarf")]
-    fn encode(&self, image: &[u8], functions: &[&str]) -> Result<Vec<u8>, SourceError> {
+    fn encode(&self, image: &[u8], functions: &[&str], base: Option<&BaseTypes>) -> Result<Vec<u8>, SourceError> {
         let Origin::Dwarf(path) = &self.origin else { return Ok(Vec::new()) };
-        let failed = |message: String| SourceError::Encode { path: path.clone(), message };
+        let failed = |error: &dyn std::error::Error| SourceError::Encode { path: path.clone(), message: chain(error) };
         let functions = functions.iter().map(|&name| name.to_owned()).collect::<Vec<String>>();
         let options = siteseer_encoder::Options {
             functions: (!functions.is_empty()).then_some(functions),
+            kernel: base.map(|base| siteseer_encoder::BaseKernel { btf: &base.btf, build_id: &base.build_id.0 }),
             ..siteseer_encoder::Options::default()
         };
-        let (set, _) = siteseer_encoder::encode(image, &options).map_err(|error| failed(chain(&error)))?;
-        siteseer_sites::file::write(&set).map_err(|error| failed(chain(&error)))
+        let (set, _) = siteseer_encoder::encode(image, &options).map_err(|error| failed(&error))?;
+        siteseer_sites::file::write(&set).map_err(|error| failed(&error))
     }
 
     #[cfg(not(feature = "dwarf"))]
-    fn encode(&self, _: &[u8], _: &[&str]) -> Result<Vec<u8>, SourceError> {
+    fn encode(&self, _: &[u8], _: &[&str], _: Option<&BaseTypes>) -> Result<Vec<u8>, SourceError> {
         let Origin::Dwarf(path) = &self.origin else { return Ok(Vec::new()) };
         Err(SourceError::NoSites { path: path.clone(), why: "this siteseer was built without the feature `dwarf`" })
     }
@@ -416,7 +473,7 @@ fn reason(error: &SourceError) -> String {
         SourceError::Read { error, .. } if error.kind() == io::ErrorKind::NotFound => "not there".into(),
         SourceError::Read { error, .. } => error.to_string().into(),
         SourceError::Foreign { theirs, .. } if theirs.0.is_empty() => "it has no build id".into(),
-        SourceError::Foreign { theirs, .. } => format!("of another kernel (build id {theirs})").into(),
+        SourceError::Foreign { theirs, .. } => format!("of another build (build id {theirs})").into(),
         SourceError::OtherTypes { .. } => "its .BTF is not the kernel's, though the build id is".into(),
         SourceError::NoSites { why, .. } => format!("no encoded sites, and {why}").into(),
         SourceError::Malformed { error, .. } => error.to_string().into(),
@@ -432,11 +489,16 @@ pub fn user_cache() -> Option<PathBuf> {
     Some(cache.or_else(home)?.join("siteseer"))
 }
 
+/// Where the site file of an image or module with that build id is looked for.
+fn caches(id: &BuildId) -> Vec<PathBuf> {
+    let folders = user_cache().into_iter().chain(["/var/cache/siteseer".into(), "/usr/lib/siteseer".into()]);
+    folders.map(|folder| folder.join(format!("{id}.sites"))).collect()
+}
+
 /// Where site files and debug images are looked for.
 fn places(kernel: &Kernel) -> Vec<PathBuf> {
+    let mut places = caches(&kernel.build_id);
     let id = kernel.build_id.to_string();
-    let caches = user_cache().into_iter().chain(["/var/cache/siteseer".into(), "/usr/lib/siteseer".into()]);
-    let mut places: Vec<PathBuf> = caches.map(|folder| folder.join(format!("{id}.sites"))).collect();
     if let Some((folder, rest)) = id.split_at_checked(2) {
         places.push(format!("/usr/lib/debug/.build-id/{folder}/{rest}.debug").into());
     }

@@ -88,7 +88,7 @@ pub enum Ftrace {
     Unknown,
     /// The addresses of the patch sites, sorted.
     Addresses(Vec<u64>),
-    /// Names alone (before Linux 6.5).
+    /// Names alone (before Linux 6.5): `foo`, and `foo [module]` for one in a module.
     Names(HashSet<String>),
 }
 
@@ -171,7 +171,12 @@ impl Symbols {
 
     /// The tables of a kernel that is not running, from its image's text symbols: (link-time address, name).
     pub fn from_image<'n>(symbols: impl IntoIterator<Item = (u64, &'n str)>) -> Symbols {
-        Symbols { table: Table::of_image(symbols), ..Symbols::default() }
+        Symbols::of_files(symbols, None)
+    }
+
+    /// The same, or those of a module.
+    pub(crate) fn of_files<'n>(symbols: impl IntoIterator<Item = (u64, &'n str)>, module: Option<&str>) -> Symbols {
+        Symbols { table: Table::of_image(symbols, module), ..Symbols::default() }
     }
 
     /// The tables of a kernel that is not running, from its ELF image: the symbols of its executable sections, at their
@@ -292,12 +297,17 @@ impl Symbols {
                 Some(addresses.get(from).is_some_and(|&patch| patch - address < size))
             }
             Ftrace::Names(names) => {
-                // A name that several functions bear says nothing about one of them.
-                let name = self.at(address).map(|symbol| symbol.name).find(|name| names.contains(*name));
-                match name {
+                // A name that several functions of the image, or of a module, bear says nothing about one of them.
+                let listed = |symbol: &Symbol<'_>| match symbol.module {
+                    None => names.contains(symbol.name),
+                    Some(module) => names.contains(&format!("{} [{module}]", symbol.name)),
+                };
+                match self.at(address).find(listed) {
                     None => Some(false),
-                    Some(name) if self.named(name).nth(1).is_none() => Some(true),
-                    Some(_) => None,
+                    Some(found) => {
+                        let mut same = self.named(found.name).filter(|symbol| symbol.module == found.module);
+                        if same.nth(1).is_none() { Some(true) } else { None }
+                    }
                 }
             }
         }
@@ -311,8 +321,9 @@ impl Symbols {
             return Some(false);
         }
         let Some((plain, _)) = holder.symbol.name.split_once('.') else { return Some(true) };
-        // kprobe_lookup_name() takes the first symbol of the name.
-        let Some(plain) = self.named(plain).next() else { return Some(true) };
+        // kprobe_lookup_name() takes the first symbol of the name, the image's before those of modules.
+        let of_image = self.named(plain).find(Symbol::in_kernel);
+        let Some(plain) = of_image.or_else(|| self.named(plain).next()) else { return Some(true) };
         let Some(holder) = self.containing(plain.address) else { return Some(true) };
         self.traceable(holder.symbol.address, holder.size).map(|traceable| !traceable)
     }
@@ -374,8 +385,12 @@ impl Ftrace {
 
     /// Parses `available_filter_functions`: lines of `name [module]`.
     pub fn parse_names(text: &str) -> Ftrace {
-        let names = text.lines().filter_map(|line| line.split_ascii_whitespace().next());
-        Ftrace::Names(names.map(str::to_owned).collect())
+        let names = text.lines().filter_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let name = words.next()?;
+            Some(words.next().map_or_else(|| name.to_owned(), |module| format!("{name} {module}")))
+        });
+        Ftrace::Names(names.collect())
     }
 }
 
@@ -391,14 +406,16 @@ pub fn parse_blacklist(text: &str) -> Vec<Range<u64>> {
         .collect()
 }
 
-/// Parses `/proc/modules`: lines of `name size references users state address`.
+/// Parses `/proc/modules`: lines of `name size references users state address`. Modules that are on their way out are
+/// left out.
 pub fn parse_modules(text: &str) -> Vec<Module> {
     text.lines()
         .filter_map(|line| {
             let mut words = line.split_ascii_whitespace();
             let name = words.next()?.to_owned();
             let size = words.next()?.parse().ok()?;
-            let address = words.nth(3)?;
+            let state = words.nth(2)?;
+            let address = words.next().filter(|_| state != "Unloading")?;
             let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).ok()?;
             Some(Module { name, address, size })
         })
@@ -543,6 +560,9 @@ ffffffffc0000100 t bpf_prog_1\t[bpf]
         assert_eq!(symbols.traceable(0xffff_ffff_8100_0010, 0x30), None);
         assert_eq!(symbols.traceable(0xffff_ffff_8100_0080, 0x20), Some(true));
         assert_eq!(symbols.traceable(0xffff_ffff_8100_0040, 0x20), Some(false));
+        assert_eq!(symbols.traceable(0xffff_ffff_c000_0000, 0x20), Some(true));
+        let symbols = self::symbols().with_ftrace(Ftrace::parse_names("probe_me\n"));
+        assert_eq!(symbols.traceable(0xffff_ffff_c000_0000, 0x20), Some(false), "the image's, not the module's");
     }
 
     #[test]

@@ -4,21 +4,26 @@
 //! Site data carry link-time addresses. The kernel lies elsewhere (KASLR), all of it displaced by one number, which follows
 //! from the symbol `_text`. That the number is right is checked twice: against `_stext`, and, site by site, by the
 //! symbol that the site data say is there ([`crate::Reason::SymbolMismatch`]).
+//!
+//! A name stands for the functions that bear it in the image and in all loaded modules, each with site data of its own
+//! ([`crate::modules`]), unless a module is named.
 
 use crate::error::Error;
 use crate::function::{DataSite, Function, Holder, Place, Sources, is_fragment};
 use crate::kernel::{BuildId, Kernel};
 use crate::livepatch::LivePatches;
+use crate::modules::{ModuleData, Modules, Types, kernel_name};
+use crate::placement::Placement;
 use crate::reason::Reason;
 use crate::section::Wanted;
-use crate::source::{Origin, RunTime, SiteData, SourceOptions};
+use crate::source::{BaseTypes, ModuleFinder, Origin, Over, RunTime, SiteData, SourceError, SourceOptions};
 use crate::symbols::{self, Symbols};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::TypeId;
 use siteseer_sites::file::{FileError, SiteFile, SiteRef, Source};
 use siteseer_sites::site::{SiteKind, Unprobeable};
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 /// Why a function cannot be looked up.
@@ -32,13 +37,33 @@ pub enum TargetError {
         /// Names like it that there are.
         nearest: Vec<String>,
     },
-    /// A module was named.
-    #[error("{module}:{function}: functions of modules are not supported yet")]
-    Module {
+    /// There is no function of that name in the module.
+    #[error("there is no function {name} in module {module}{}", nearest_text(nearest))]
+    UnknownInModule {
+        /// The module.
+        module: String,
+        /// The name.
+        name: String,
+        /// Names like it that there are.
+        nearest: Vec<String>,
+    },
+    /// A module was named that is not loaded.
+    #[error("{module}:{function}: module {module} is not loaded")]
+    NotLoaded {
         /// The module.
         module: String,
         /// The function.
         function: String,
+    },
+    /// A module was named of which there are no site data that can be used.
+    #[error("{module}:{function}: {why}")]
+    NoModuleData {
+        /// The module.
+        module: String,
+        /// The function.
+        function: String,
+        /// Why not.
+        why: String,
     },
     /// The kernel's symbols do not say where its image lies.
     #[error("the kernel's symbols have no {0}: where its image lies is not known")]
@@ -79,8 +104,15 @@ pub struct Target {
     /// Whether the symbols are those of the site data, taken for each function when it is looked up.
     own_symbols: bool,
     live_patches: LivePatches,
+    modules: Modules,
+    /// Where the modules' site data are looked for.
+    options: SourceOptions,
+    /// The types that the modules' are over.
+    base: OnceLock<Option<BaseTypes>>,
 }
 
+/// What the kernel's image is called where a module may be named.
+const IMAGE: &str = "vmlinux";
 /// How many names an error suggests.
 const SUGGESTIONS: usize = 5;
 
@@ -101,7 +133,9 @@ impl Target {
         let data = SiteData::find(options, &kernel, at)?;
         // Where they cannot be read, no code is taken for dead.
         let live_patches = LivePatches::running().unwrap_or_default();
-        Ok(Target::new(symbols, kernel, data).with_live_patches(live_patches))
+        let modules = Modules::running(symbols.modules().iter().map(|module| module.name.as_str()));
+        let target = Target::new(symbols, kernel, data).with_live_patches(live_patches);
+        Ok(Target { modules, options: options.clone(), ..target })
     }
 
     /// A kernel of which everything is given; plans for it can be computed without it running.
@@ -114,6 +148,9 @@ impl Target {
             data,
             own_symbols: false,
             live_patches: LivePatches::default(),
+            modules: Modules::default(),
+            options: SourceOptions::default(),
+            base: OnceLock::new(),
         }
     }
 
@@ -139,7 +176,27 @@ impl Target {
             data,
             own_symbols: true,
             live_patches: LivePatches::default(),
+            modules: Modules::default(),
+            options: SourceOptions::default(),
+            base: OnceLock::new(),
         })
+    }
+
+    /// Adds the site data of modules that need not be loaded anywhere, to [`Target::image`].
+    ///
+    /// # Errors
+    /// [`Error::Source`] if they cannot be read, or are not for this kernel.
+    pub fn with_modules(mut self, modules: Vec<SiteData>) -> Result<Target, Error> {
+        let types = self.base_types();
+        let named = self.data.read(&["vmlinux"], |file| -> Result<Vec<String>, SourceError> {
+            let name = |data: &SiteData| match types {
+                Some(types) => data.module_name(Over { btf: file.base_btf(), types }),
+                None => Ok(String::new()),
+            };
+            modules.iter().map(name).collect()
+        })??;
+        self.modules = Modules::files(named.into_iter().zip(modules));
+        Ok(self)
     }
 
     /// Its symbols.
@@ -176,36 +233,21 @@ impl Target {
         }
     }
 
-    /// Looks up the functions of several names at once, in their order.
+    /// Looks up the functions of several names at once, in their order: of the kernel's image and of all loaded modules, or of the one
+    /// that is named (`vmlinux` is the image). A module of which there are no site data is passed over unless it is named
+    /// ([`Modules::without_data`]).
     ///
     /// # Errors
-    /// [`Error::Target`] if a name is not known or in a module, [`Error::Source`] if the site data cannot be read.
+    /// [`Error::Target`] if a name is not known, or a module that is named not loaded or without site data; [`Error::Source`] if the
+    /// site data cannot be read.
     pub fn functions(&self, wanted: &[Wanted]) -> Result<Vec<Function>, Error> {
-        let mut names = Vec::with_capacity(wanted.len());
-        for wanted in wanted {
-            let name = wanted.function.as_deref().unwrap_or_default();
-            if let Some(module) = wanted.module.as_deref().filter(|&module| module != "vmlinux") {
-                let (module, function) = (module.to_owned(), name.to_owned());
-                return Err(TargetError::Module { module, function }.into());
-            }
-            names.push(name);
-        }
-        let found = self.data.read(&names, |file| -> Result<Vec<Function>, TargetError> {
-            if self.own_symbols {
-                let lookup = |name: &&str| {
-                    let symbols = image_symbols(file, name).map_err(|error| self.damaged(error))?;
-                    self.lookup(file, name, 0, &symbols)
-                };
-                return names.iter().map(lookup).collect();
-            }
-            let displacement = self.displacement(file)?;
-            names.iter().map(|name| self.lookup(file, name, displacement, &self.symbols)).collect()
-        })?;
+        let names: Vec<&str> = wanted.iter().map(|wanted| wanted.function.as_deref().unwrap_or_default()).collect();
+        let found = self.data.read(&names, |file| self.look_up(file, wanted))?;
         let found = found.map_err(|error| match error {
             // What was read of debug information is the functions asked for; other names take reading all.
-            TargetError::Unknown { name, nearest } if nearest.is_empty() && self.data.reads_dwarf() => {
-                let nearest = self.data.read(&[], |file| self.nearest(file, &name)).unwrap_or_default();
-                TargetError::Unknown { name, nearest }
+            Error::Target(TargetError::Unknown { name, nearest }) if nearest.is_empty() && self.data.reads_dwarf() => {
+                let nearest = self.data.read(&[], |file| self.nearest(file, &self.symbols, &name)).unwrap_or_default();
+                TargetError::Unknown { name, nearest }.into()
             }
             other => other,
         });
@@ -213,13 +255,140 @@ impl Target {
         for function in &mut functions {
             self.live_patches.mark(&mut function.candidates, &self.symbols);
         }
-        for (function, wanted) in functions.iter_mut().zip(wanted) {
-            if wanted.module.is_some() {
-                // vmlinux:foo leaves the modules' functions of that name out, rather than not reaching them.
-                function.candidates.retain(|c| !matches!(c.obstacle, Some(crate::Reason::InModule(_))));
+        Ok(functions)
+    }
+
+    /// [`Target::functions`] with the image's site data.
+    fn look_up(&self, file: &SiteFile<'_>, wanted: &[Wanted]) -> Result<Vec<Function>, Error> {
+        let mut parts: Vec<Vec<Function>> = Vec::with_capacity(wanted.len());
+        for wanted in wanted {
+            let mut found = Vec::new();
+            if matches!(wanted.module.as_deref(), None | Some(IMAGE)) {
+                found.extend(self.in_image(file, wanted.function.as_deref().unwrap_or_default())?);
+            }
+            parts.push(found);
+        }
+        let mut covered = BTreeSet::new();
+        for module in self.modules.names() {
+            let here: Vec<usize> =
+                (0..wanted.len()).filter(|&nth| wanted[nth].module.as_ref().is_none_or(|named| kernel_name(named) == **module)).collect();
+            if here.is_empty() {
+                continue;
+            }
+            let names: Vec<&str> = here.iter().map(|&nth| wanted[nth].function.as_deref().unwrap_or_default()).collect();
+            match self.in_module(module, &names, file) {
+                Ok(functions) => {
+                    covered.insert(&**module);
+                    for (nth, function) in here.into_iter().zip(functions) {
+                        parts[nth].extend(function);
+                    }
+                }
+                // A module that nobody asked for by name is noted.
+                Err(why) => {
+                    if let Some(&nth) = here.iter().find(|&&nth| wanted[nth].module.is_some()) {
+                        let function = wanted[nth].function.clone().unwrap_or_default();
+                        return Err(TargetError::NoModuleData { module: module.to_string(), function, why }.into());
+                    }
+                }
+            }
+        }
+        let mut functions = Vec::with_capacity(wanted.len());
+        for (parts, wanted) in parts.into_iter().zip(wanted) {
+            let name = wanted.function.clone().unwrap_or_default();
+            let mut function = Function::merged(parts);
+            if let Some(function) = &mut function {
+                // A symbol in a module whose site data tell of it has a candidate of theirs; vmlinux:foo leaves all of them out.
+                let only_image = wanted.module.is_some();
+                function.candidates.retain(|site| match &site.obstacle {
+                    Some(Reason::InModule(module)) => !only_image && !covered.contains(module.as_str()),
+                    _ => true,
+                });
+            }
+            match function.filter(|function| !function.candidates.is_empty()) {
+                Some(function) => functions.push(function),
+                None => return Err(self.unknown(file, name, wanted.module.as_deref()).into()),
             }
         }
         Ok(functions)
+    }
+
+    /// What a name that nothing bears is refused with.
+    fn unknown(&self, file: &SiteFile<'_>, name: String, module: Option<&str>) -> TargetError {
+        let Some(module) = module.filter(|&module| module != IMAGE).map(kernel_name) else {
+            let nearest = self.nearest(file, &self.symbols, &name);
+            return TargetError::Unknown { name, nearest };
+        };
+        if !self.modules.names().any(|known| **known == *module) {
+            return TargetError::NotLoaded { module, function: name };
+        }
+        let nearest = self.with_module(&module, &[], file, |file, _| {
+            let symbols = Symbols::default();
+            self.nearest(file, &symbols, &name)
+        });
+        TargetError::UnknownInModule { module, name, nearest: nearest.unwrap_or_default() }
+    }
+
+    fn in_image(&self, file: &SiteFile<'_>, name: &str) -> Result<Option<Function>, TargetError> {
+        if self.own_symbols {
+            let symbols = image_symbols(file, name, None).map_err(|error| self.damaged(error))?;
+            return self.lookup(file, name, None, &Placement::Whole(0), &symbols).map_err(|error| self.damaged(error));
+        }
+        let placement = Placement::Whole(self.displacement(file)?);
+        self.lookup(file, name, None, &placement, &self.symbols).map_err(|error| self.damaged(error))
+    }
+
+    /// The functions of several names in a module; the error says why there are no site data of it.
+    fn in_module(&self, module: &Arc<str>, names: &[&str], image: &SiteFile<'_>) -> Result<Vec<Option<Function>>, String> {
+        let found = self.with_module(module, names, image, |file, data| -> Result<Vec<Option<Function>>, String> {
+            let placement = data.placement(file);
+            let one = |name: &&str| {
+                let own = if self.own_symbols { image_symbols(file, name, Some(module)).map(Some) } else { Ok(None) };
+                let own = own.map_err(|error| error.to_string())?;
+                let symbols = own.as_ref().unwrap_or(&self.symbols);
+                let mut function =
+                    self.lookup(file, name, Some(module), &placement, symbols).map_err(|error| error.to_string())?;
+                if let Some(function) = &mut function {
+                    match data.types(file.base_btf_bytes()) {
+                        Types::Same => {}
+                        // Nothing that goes by a FUNC can be attached.
+                        Types::None => function.candidates.iter_mut().for_each(|site| site.exact = None),
+                        Types::Other => return Err(format!("{}: its .BTF is not the module's, though the build id is", data.data.origin())),
+                    }
+                }
+                Ok(function)
+            };
+            names.iter().map(one).collect()
+        });
+        found.and_then(|functions| functions).inspect_err(|why| self.modules.note(module, why))
+    }
+
+    /// Opens the site data of a module, over the types of the image's.
+    fn with_module<R>(
+        &self,
+        module: &str,
+        names: &[&str],
+        image: &SiteFile<'_>,
+        with: impl FnOnce(&SiteFile<'_>, &ModuleData) -> R,
+    ) -> Result<R, String> {
+        let finder = ModuleFinder { options: &self.options, kernel: self.kernel() };
+        let data = self.modules.get(module, &finder).unwrap_or(Err("it is not loaded"))?;
+        let types = self.base_types().ok_or("the kernel has no BTF, which the module's types refer to")?;
+        let over = Over { btf: image.base_btf(), types };
+        data.data.read_over(over, names, |file| with(file, data)).map_err(|error| error.to_string())
+    }
+
+    /// The types of the kernel's image, for modules over them.
+    fn base_types(&self) -> Option<&BaseTypes> {
+        let found = self.base.get_or_init(|| {
+            let btf = self.kernel.get().and_then(|kernel| kernel.btf.clone()).or_else(|| self.data.base_btf())?;
+            Some(BaseTypes { btf, build_id: self.build_id.clone() })
+        });
+        found.as_ref()
+    }
+
+    /// The loaded modules, and what is known of their site data.
+    pub fn modules(&self) -> &Modules {
+        &self.modules
     }
 
     /// Looks up the functions of one name.
@@ -248,37 +417,45 @@ impl Target {
         Ok(by_text)
     }
 
+    /// The functions of a name in the image, or in a module.
     fn lookup(
         &self,
         file: &SiteFile<'_>,
         name: &str,
-        displacement: u64,
+        module: Option<&Arc<str>>,
+        placement: &Placement,
         symbols: &Symbols,
-    ) -> Result<Function, TargetError> {
-        let damaged = |error| self.damaged(error);
+    ) -> Result<Option<Function>, FileError> {
+        if name.starts_with("__pfx_") || name.starts_with("__cfi_") {
+            return Ok(None);
+        }
         let mut sites = Vec::new();
-        for function in file.functions(name).map_err(damaged)? {
+        for function in file.functions(name)? {
             for site in function.sites() {
-                let site = site.map_err(damaged)?;
-                sites.push(self.data_site(name, site, displacement).map_err(damaged)?);
+                sites.push(data_site(name, site?, placement, symbols)?);
             }
         }
-        let has_plain_body = symbols.named(name).any(|symbol| symbol.in_kernel());
-        let plain: Vec<TypeId> = if has_plain_body { file.base_functions(name).map_err(damaged)? } else { Vec::new() };
-        let holders = file.containers_of(name).map_err(damaged)?;
+        let has_plain_body = symbols.named(name).any(|symbol| symbol.module == module.map(|module| &**module));
+        let plain: Vec<TypeId> = if has_plain_body { file.base_functions(name)? } else { Vec::new() };
+        let holders = file.containers_of(name)?;
         let outlines: Vec<_> = holders.iter().map(|symbol| (symbol.address, symbol.unprobeable)).collect();
+        let own = file.base_btf();
         let sources = Sources {
+            module,
             outlines: &outlines,
             machine: file.machine(),
             btf: file.btf(),
-            kernel_types: file.base_btf().end_id(),
+            kernel_types: if module.is_some() { own.first_id() } else { own.end_id() },
+            running_types: own.end_id(),
             symbols,
-            displacement,
+            placement,
         };
-        let fragment = name.starts_with("__pfx_") || name.starts_with("__cfi_");
-        let mut found = if fragment { None } else { Function::join(name, sites, &plain, sources) };
+        let mut found = Function::join(name, sites, &plain, sources);
         // What the image says of symbols that no site tells of.
         for candidate in found.iter_mut().flat_map(|function| &mut function.candidates) {
+            if candidate.module.as_ref() != module {
+                continue;
+            }
             let holder = holders
                 .iter()
                 .find(|holder| holder.address == candidate.link_address && holder.name == candidate.symbol);
@@ -289,46 +466,16 @@ impl Target {
                 candidate.obstacle = holder.and_then(|holder| holder.unprobeable).map(Reason::Unprobeable);
             }
         }
-        found.ok_or_else(|| TargetError::Unknown { name: name.to_owned(), nearest: self.nearest(file, name) })
+        Ok(found)
     }
 
     fn damaged(&self, error: FileError) -> TargetError {
         TargetError::Damaged { origin: self.data.origin().clone(), error }
     }
 
-    fn data_site(&self, name: &str, site: SiteRef<'_, '_>, displacement: u64) -> Result<DataSite, FileError> {
-        let place = |source: Source<'_>| Place { file: source.file.to_owned(), line: source.line };
-        let holder = site.container();
-        // Where the data do not say what a site is, the symbols do.
-        let kind = site.kind().unwrap_or_else(|| {
-            let made_from = |symbol: &str| symbol.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
-            let address = site.address().wrapping_add(displacement);
-            if self.symbols.at(address).any(|symbol| symbol.name == name) {
-                SiteKind::Body
-            } else if self.symbols.at(address).any(|symbol| made_from(symbol.name)) {
-                SiteKind::Clone
-            } else {
-                SiteKind::Inline
-            }
-        });
-        Ok(DataSite {
-            index: site.index(),
-            func: site.func(),
-            kind,
-            address: site.address(),
-            moved: site.moved(),
-            arguments: site.arguments()?,
-            holder: holder.map(|holder| Holder { name: holder.name.to_owned(), address: holder.address }),
-            source: site.source().map(place),
-            declared: site.declared()?.map(place),
-            marks: site.marks(),
-            unprobeable: site.unprobeable(),
-        })
-    }
-
     /// Names like one that is not there, of functions with sites and of symbols.
-    fn nearest(&self, file: &SiteFile<'_>, name: &str) -> Vec<String> {
-        let symbols = self.symbols.iter().filter(|s| s.in_kernel()).map(|s| s.name);
+    fn nearest(&self, file: &SiteFile<'_>, symbols: &Symbols, name: &str) -> Vec<String> {
+        let symbols = symbols.iter().filter(|s| s.in_kernel()).map(|s| s.name);
         let holders = file.containers().map(|holder| holder.name);
         let made: BTreeSet<&str> = symbols.chain(holders).filter(|symbol| !is_fragment(symbol)).collect();
         let all: BTreeSet<&str> = file.function_names().chain(made).collect();
@@ -336,8 +483,39 @@ impl Target {
     }
 }
 
+/// One site as the data have it.
+fn data_site(name: &str, site: SiteRef<'_, '_>, placement: &Placement, symbols: &Symbols) -> Result<DataSite, FileError> {
+    let place = |source: Source<'_>| Place { file: source.file.to_owned(), line: source.line };
+    let holder = site.container();
+    // Where the data do not say what a site is, the symbols do.
+    let kind = site.kind().unwrap_or_else(|| {
+        let made_from = |symbol: &str| symbol.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        let address = placement.run_time(site.address()).unwrap_or(0);
+        if symbols.at(address).any(|symbol| symbol.name == name) {
+            SiteKind::Body
+        } else if symbols.at(address).any(|symbol| made_from(symbol.name)) {
+            SiteKind::Clone
+        } else {
+            SiteKind::Inline
+        }
+    });
+    Ok(DataSite {
+        index: site.index(),
+        func: site.func(),
+        kind,
+        address: site.address(),
+        moved: site.moved(),
+        arguments: site.arguments()?,
+        holder: holder.map(|holder| Holder { name: holder.name.to_owned(), address: holder.address }),
+        source: site.source().map(place),
+        declared: site.declared()?.map(place),
+        marks: site.marks(),
+        unprobeable: site.unprobeable(),
+    })
+}
+
 /// The image's symbols that have to do with a function: those of its name, those made from it, and those that hold its sites.
-fn image_symbols(file: &SiteFile<'_>, name: &str) -> Result<Symbols, FileError> {
+fn image_symbols(file: &SiteFile<'_>, name: &str, module: Option<&str>) -> Result<Symbols, FileError> {
     let mut holders: BTreeSet<(u64, &str)> = BTreeSet::new();
     for function in file.functions(name)? {
         for site in function.sites() {
@@ -345,7 +523,7 @@ fn image_symbols(file: &SiteFile<'_>, name: &str) -> Result<Symbols, FileError> 
         }
     }
     holders.extend(file.containers_of(name)?.iter().map(|holder| (holder.address, holder.name)));
-    Ok(Symbols::from_image(holders))
+    Ok(Symbols::of_files(holders, module))
 }
 
 /// The address of a symbol that marks a place in the image.

@@ -186,6 +186,7 @@ mod tests {
             unprobeable: None,
         };
         let set = SiteSet {
+            module: None,
             machine: Machine::X86_64,
             build_id: vec![],
             base: 0x1000,

@@ -31,6 +31,20 @@ pub struct SiteSet {
     pub files: Vec<String>,
     /// The sites.
     pub sites: Vec<Site>,
+    /// What only a module has; `None` for the kernel's image.
+    pub module: Option<Module>,
+}
+
+/// What only a module has. The kernel places each of its sections by itself, so what is told of places is told of all of
+/// them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module {
+    /// Name, as the kernel has it: with underscores.
+    pub name: String,
+    /// The GNU build id of the kernel whose BTF the module's is split over; empty if it is not known.
+    pub kernel_build_id: Vec<u8>,
+    /// All sections that are loaded, at the addresses that everything else here is relative to. They do not overlap.
+    pub loaded: Vec<Section>,
 }
 
 /// An executable section of the image.
@@ -38,7 +52,7 @@ pub struct SiteSet {
 pub struct Section {
     /// Name, such as `.text`.
     pub name: String,
-    /// Link-time address. In a relocatable module 0.
+    /// Link-time address. A module's sections have none: the encoder gives each a range of its own.
     pub address: u64,
     /// Bytes.
     pub size: u64,

@@ -16,6 +16,7 @@ fn one_site() -> SiteSet {
     let (name, func) = functions[1].clone();
     let at = Location::Register(5);
     SiteSet {
+        module: None,
         machine: Machine::X86_64,
         build_id: vec![1; 20],
         base: BASE,

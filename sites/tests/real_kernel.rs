@@ -86,6 +86,7 @@ fn a_file_over_the_kernels_types() {
     let types = SplitBtf::new(&base);
     let before = types.to_bytes().len();
     let set = SiteSet {
+        module: None,
         machine: Machine::X86_64,
         build_id: vec![1; 20],
         base: 0x1000,

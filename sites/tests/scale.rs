@@ -136,6 +136,7 @@ fn site_set(base_btf: Vec<u8>) -> SiteSet {
         })
         .collect();
     SiteSet {
+        module: None,
         machine: Machine::X86_64,
         build_id: vec![7; 20],
         base: BASE,

@@ -21,6 +21,7 @@ pub mod namesakes;
 pub mod reach;
 pub mod refusals;
 pub mod startup;
+pub mod suite;
 pub mod tools;
 pub mod trampolines;
 pub mod truth;

@@ -21,6 +21,7 @@
 mod rows;
 
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     fs::{self, File},
     io,
@@ -35,8 +36,26 @@ use crate::{
     kernels::{self, GetError},
 };
 
-/// Places in a root where a build's folders are mounted.
-pub(crate) const MOUNT_POINTS: [&str; 2] = ["/build/workspace", "/build/target"];
+/// A folder of the host that a command inside a root sees, at a place of its choice below `/build`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mount<'a> {
+    pub(crate) host: &'a Path,
+    pub(crate) inside: &'a str,
+    pub(crate) is_writable: bool,
+}
+
+impl<'a> Mount<'a> {
+    pub(crate) fn read_only(host: &'a Path, inside: &'a str) -> Mount<'a> {
+        Mount { host, inside, is_writable: false }
+    }
+
+    pub(crate) fn writable(host: &'a Path, inside: &'a str) -> Mount<'a> {
+        Mount { host, inside, is_writable: true }
+    }
+}
+
+/// Where a root has the folders of the host.
+const MOUNTS: &str = "build";
 
 /// Why there is no build root.
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +134,7 @@ pub fn workspace_rows() -> Result<Rows, BuildRootError> {
 #[derive(Debug)]
 pub struct BuildRoot {
     directory: PathBuf,
+    names: Vec<String>,
     _in_use: File,
 }
 
@@ -153,12 +173,21 @@ impl BuildRoot {
             }
             refresh = false;
         }
-        Ok(BuildRoot { directory: entry.join("root"), _in_use: lock })
+        let names = row.recipe.packages.into_iter().flat_map(|packages| packages.names).collect();
+        Ok(BuildRoot { directory: entry.join("root"), names, _in_use: lock })
     }
 
     /// The folder that is its `/`.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// The versions of the packages that its recipe names, those of other architectures with theirs after a colon.
+    pub(crate) fn versions(&self) -> Result<BTreeMap<String, String>, BuildRootError> {
+        let path = self.directory.join("var/lib/dpkg/status");
+        let status =
+            fs::read_to_string(&path).map_err(BuildRootError::io(format!("cannot read {}", path.display())))?;
+        Ok(installed(&status, &self.names))
     }
 
     /// What tells this root from those of other recipes.
@@ -167,24 +196,50 @@ impl BuildRoot {
         entry.and_then(OsStr::to_str).unwrap_or_default()
     }
 
-    /// A command that runs `program` inside, with an empty environment but `PATH`, and with folders of the host mounted:
-    /// the first read-only at [`MOUNT_POINTS`]`[0]`, the second at `[1]`.
-    pub(crate) fn command(&self, folders: [&Path; 2], environment: &[(String, String)], program: &[&OsStr]) -> Command {
+    /// A command that runs `program` inside, with an empty environment but `PATH`, and with folders of the host mounted.
+    pub(crate) fn command(
+        &self,
+        mounts: &[Mount<'_>],
+        environment: &[(String, String)],
+        program: &[&OsStr],
+    ) -> Command {
         const ENTER: &str = r#"
             root=$1
+            shift
             mount --rbind /proc "$root/proc"
             mount --rbind /dev "$root/dev"
-            mount --bind -o ro "$2" "$root/build/workspace"
-            mount --bind "$3" "$root/build/target"
-            shift 3
+            mount -t tmpfs tmpfs "$root/build"
+            while [ "$1" != -- ]; do
+                mkdir -p "$root$3"
+                mount --bind -o "$1" "$2" "$root$3"
+                shift 3
+            done
+            shift
             exec chroot "$root" /usr/bin/env -i "$@"
         "#;
         let mut command = in_mount_namespace();
-        command.args(["sh", "-ec", ENTER, "sh"]).arg(&self.directory).args(folders);
-        command.arg("PATH=/usr/bin:/bin").args(environment.iter().map(|(name, value)| format!("{name}={value}")));
+        command.args(["sh", "-ec", ENTER, "sh"]).arg(&self.directory);
+        for Mount { host, inside, is_writable } in mounts {
+            command.arg(if *is_writable { "rw" } else { "ro" }).arg(host).arg(inside);
+        }
+        command.args(["--", "PATH=/usr/bin:/bin"]);
+        command.args(environment.iter().map(|(name, value)| format!("{name}={value}")));
         command.args(program);
         command
     }
+}
+
+/// Names and versions out of dpkg's status file.
+fn installed(status: &str, names: &[String]) -> BTreeMap<String, String> {
+    let package = |paragraph: &str| {
+        let field =
+            |name: &str| paragraph.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+        let (name, version) = (field("Package")?, field("Version")?);
+        let qualified = format!("{name}:{}", field("Architecture")?);
+        let name = names.iter().find(|wanted| *wanted == name || **wanted == qualified)?;
+        Some((name.clone(), version.to_owned()))
+    };
+    status.split("\n\n").filter_map(package).collect()
 }
 
 /// Runs what follows with mounts of its own. No process is forked, so that killing the command kills what it became.
@@ -224,10 +279,8 @@ fn make(row: &Row, recipe: &[u8], place: &Path, entry: &Path) -> Result<(), Buil
         let said = crate::console::last_lines(&log, 20);
         return Err(BuildRootError::Failed { name: row.name.clone(), status: status.to_string(), said });
     }
-    for point in MOUNT_POINTS {
-        let path = root.join(point.trim_start_matches('/'));
-        fs::create_dir_all(&path).map_err(BuildRootError::io(format!("cannot make {}", path.display())))?;
-    }
+    let point = root.join(MOUNTS);
+    fs::create_dir_all(&point).map_err(BuildRootError::io(format!("cannot make {}", point.display())))?;
     fs::write(partial.join("recipe.json"), recipe)
         .map_err(BuildRootError::io(format!("cannot write to {}", partial.display())))?;
     if entry.exists() {
@@ -263,4 +316,19 @@ fn mmdebstrap(row: &Row, root: &Path) -> Result<Command, BuildRootError> {
         command.arg(kernels::source_line(&packages.suite)?.trim_end());
     }
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_those_of_the_named_packages() {
+        let status = "Package: gcc-14\nStatus: install ok installed\nArchitecture: amd64\nVersion: 14.2.0-19\n\n\
+                      Package: other\nArchitecture: amd64\nVersion: 1\n\n\
+                      Package: zlib1g-dev\nArchitecture: arm64\nVersion: 1:1.3\n";
+        let found = installed(status, &["gcc-14".to_owned(), "zlib1g-dev:arm64".to_owned(), "absent".to_owned()]);
+        let wanted = [("gcc-14", "14.2.0-19"), ("zlib1g-dev:arm64", "1:1.3")];
+        assert_eq!(found, wanted.map(|(name, version)| (name.to_owned(), version.to_owned())).into());
+    }
 }

@@ -23,11 +23,15 @@ use serde::Deserialize;
 
 use crate::{
     arch::Arch,
-    buildroot::{self, BuildRoot, BuildRootError, MOUNT_POINTS},
+    buildroot::{self, BuildRoot, BuildRootError, Mount},
 };
 
 /// What links a static program that is always at the same address.
 const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static";
+
+/// Where a build root has the workspace and the target directory.
+const WORKSPACE: &str = "/build/workspace";
+const TARGET: &str = "/build/target";
 
 /// Why a guest program could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -125,29 +129,29 @@ fn build_in_root(arch: Arch, metadata: &Metadata, build: &[&str]) -> Result<Path
     fs::create_dir_all(&target).map_err(prepare(&target))?;
     vendor(workspace, &target)?;
 
-    let [workspace_inside, target_inside] = MOUNT_POINTS;
     let triple = arch.triple();
     let gnu = arch.gnu_triple();
     let (lower, upper) = (triple.replace('-', "_"), triple.replace('-', "_").to_uppercase());
     let flags = format!("{} {STATIC}", env::var("RUSTFLAGS").unwrap_or_default());
     let environment = [
-        ("HOME", target_inside.to_owned()),
-        ("CARGO_HOME", format!("{target_inside}/cargo")),
-        ("CARGO_TARGET_DIR", target_inside.to_owned()),
+        ("HOME", TARGET.to_owned()),
+        ("CARGO_HOME", format!("{TARGET}/cargo")),
+        ("CARGO_TARGET_DIR", TARGET.to_owned()),
         ("RUSTFLAGS", flags.trim_start().to_owned()),
         (&format!("CARGO_TARGET_{upper}_LINKER"), format!("{gnu}-gcc")),
         (&format!("CC_{lower}"), format!("{gnu}-gcc")),
         (&format!("AR_{lower}"), format!("{gnu}-ar")),
     ]
     .map(|(name, value)| (name.to_owned(), value));
-    let vendored = format!("source.vendored.directory=\"{target_inside}/{VENDOR}\"");
-    let manifest = format!("{workspace_inside}/Cargo.toml");
+    let vendored = format!("source.vendored.directory=\"{TARGET}/{VENDOR}\"");
+    let manifest = format!("{WORKSPACE}/Cargo.toml");
     let mut program = vec!["cargo"];
     program.extend_from_slice(build);
     program.extend(["--locked", "--offline", "--manifest-path", &manifest]);
     program.extend(["--config", "source.crates-io.replace-with=\"vendored\"", "--config", &vendored]);
     let words: Vec<&OsStr> = program.iter().map(OsStr::new).collect();
-    let mut command = root.command([workspace, &target], &environment, &words);
+    let mounts = [Mount::read_only(workspace, WORKSPACE), Mount::writable(&target, TARGET)];
+    let mut command = root.command(&mounts, &environment, &words);
     let output = command.output().map_err(|error| BuildError::Start { program: "unshare".into(), error })?;
     check(&output, &program)?;
     Ok(target)

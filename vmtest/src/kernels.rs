@@ -10,6 +10,8 @@
 //! ${XDG_CACHE_HOME:-$HOME/.cache}/siteseer/kernels/NAME/
 //!     current -> VERSION     the entry in use, replaced in one step
 //!     VERSION/               vmlinuz, vmlinux, kernel.json: complete or absent
+//!     VERSION/headers/       what modules for it are built with, when it was first asked for (`headers.rs`)
+//!     VERSION/modules/       modules that were built for it ([`crate::modules`])
 //!     checked                when the suite was last asked whether there is a newer one (its modification time)
 //!     lock                   held by who changes any of this
 //!     apt/, download/        apt's state; packages on their way
@@ -22,8 +24,11 @@ mod apt;
 mod debian_version;
 mod download;
 mod get;
+mod headers;
+mod lock;
 mod matrix;
 mod sources;
+mod suite;
 mod unpack;
 
 use std::{
@@ -121,6 +126,22 @@ pub(crate) fn source_line(suite: &str) -> Result<String, GetError> {
 /// How the host's apt reaches servers: its `Acquire` settings.
 pub(crate) fn acquire_settings() -> Result<Vec<String>, GetError> {
     Ok(apt::acquire_settings(&apt::dump()?))
+}
+
+/// What modules for a kernel are built with, as kbuild is told of it.
+#[derive(Debug)]
+pub(crate) struct ModuleTree {
+    /// Folders of the host, and where the build root must have them.
+    pub(crate) mounts: Vec<(PathBuf, &'static str)>,
+    /// Words for make.
+    pub(crate) arguments: Vec<String>,
+    /// Tells it from others.
+    pub(crate) made_of: String,
+}
+
+/// What modules for this kernel are built with; it is fetched if it is not in the cache.
+pub(crate) fn module_tree(kernel: &KernelPaths, progress: impl Fn(&str)) -> Result<ModuleTree, GetError> {
+    headers::module_tree(kernel, progress)
 }
 
 /// A row's name as one path component, or none if it could lead elsewhere.

@@ -68,6 +68,8 @@ pub mod initramfs;
 #[cfg(feature = "host")]
 pub mod kernels;
 #[cfg(feature = "host")]
+pub mod modules;
+#[cfg(feature = "host")]
 mod outcome;
 #[cfg(feature = "host")]
 mod qemu;

@@ -7,7 +7,7 @@ use siteseer_sites::machine::Register;
 
 use super::pieces::{Piece, Place};
 use super::symbolic::{Term, Terms};
-use super::{BaseType, Environment};
+use super::{BaseType, Environment, Meaning};
 use crate::Slice;
 
 /// The most operations that are executed: a backward branch may loop.
@@ -501,9 +501,12 @@ impl<'a, E: Environment> Machine<'_, 'a, E> {
     }
 
     fn push_address(&mut self, address: u64) {
-        let term =
-            if self.env.is_image_address(address) { self.terms.address(address) } else { self.terms.constant(address) };
-        self.push(Value::generic(term));
+        let value = match self.env.meaning(address) {
+            Meaning::Image => Value::generic(self.terms.address(address)),
+            Meaning::Absolute => Value::generic(self.terms.constant(address)),
+            Meaning::Elsewhere => Value::missing(Missing::Unsupported),
+        };
+        self.push(value);
     }
 
     fn push_frame(&mut self, base: Result<(Register, i64), Missing>, offset: i64) {

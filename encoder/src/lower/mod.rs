@@ -95,8 +95,19 @@ pub trait Environment {
     fn address(&self, index: gimli::DebugAddrIndex) -> Option<u64>;
     /// The register that at the probe provably holds what the given one held where the enclosing function was entered.
     fn entry_value(&self, register: Register) -> Option<Register>;
-    /// Whether a link-time address moves with the image.
-    fn is_image_address(&self, address: u64) -> bool;
+    /// What a link-time address stands for.
+    fn meaning(&self, address: u64) -> Meaning;
+}
+
+/// What a link-time address stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// A place in the image, which moves with it.
+    Image,
+    /// The number itself.
+    Absolute,
+    /// Something that only the kernel's loader of modules knows: in another image, or in each CPU's own memory.
+    Elsewhere,
 }
 
 /// Where the value of a parameter is, given the expression that describes it at the probe.
@@ -146,7 +157,10 @@ pub fn lower_const(value: &AttributeValue<Slice<'_>>, ty: &ParamType, env: &impl
     }
     let mut terms = Terms::default();
     let place = match *value {
-        AttributeValue::Addr(address) if env.is_image_address(address) => Place::Value(terms.address(address)),
+        AttributeValue::Addr(address) if env.meaning(address) == Meaning::Image => Place::Value(terms.address(address)),
+        AttributeValue::Addr(address) if env.meaning(address) == Meaning::Elsewhere => {
+            return Err(Missing::Unsupported);
+        }
         AttributeValue::Addr(value) | AttributeValue::Data8(value) | AttributeValue::Udata(value) => {
             Place::Value(terms.constant(value))
         }

@@ -221,7 +221,9 @@ impl<'a> BaseIndex<'a> {
         }
         let ret = ret.base_id()?;
         let params: Vec<TypeId> = params.iter().map(TypeRef::base_id).collect::<Option<_>>()?;
-        candidates.iter().copied().find(|func| {
+        // The image's own first: a module may have a FUNC that its kernel has too.
+        let (kernels, own) = candidates.split_at(candidates.partition_point(|&func| func < self.btf.first_id()));
+        own.iter().chain(kernels).copied().find(|func| {
             let prototype = self.btf.ty(*func).and_then(|func| self.btf.ty(func.target()?));
             prototype.is_some_and(|prototype| is_prototype(&prototype, ret, &params, variadic))
         })

@@ -3,7 +3,7 @@
 
 use crate::image::{self, Build};
 use crate::{arguments, encoded, sites_of};
-use siteseer_encoder::{Options, encode};
+use siteseer_encoder::{BaseKernel, Options, encode};
 use siteseer_sites::location::{Argument, Location};
 use siteseer_sites::site::{Marks, Site};
 use siteseer_sites::{Machine, SiteSet};
@@ -116,7 +116,7 @@ fn clang_changes_signatures_on_arm64() {
         return;
     };
     let (module, kernel) = image::arm64_module(&clang, &["-O3"], CHANGED);
-    let options = Options { kernel_btf: Some(&kernel), ..Options::default() };
+    let options = Options { kernel: Some(BaseKernel { btf: &kernel, build_id: &[] }), ..Options::default() };
     let (set, _) = encode(&module, &options).expect("a freshly compiled module is encoded");
     assert_eq!(set.machine, Machine::Aarch64);
     check(&set, [0, 1]);

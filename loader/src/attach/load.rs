@@ -71,8 +71,10 @@ pub(super) fn insn(insn: &sys::bpf_insn) -> Insn {
 pub(crate) struct Kind {
     program_type: sys::bpf_prog_type,
     attach_type: sys::bpf_attach_type,
-    /// The kernel's FUNC that it is for; 0 for none.
+    /// The FUNC that it is for; 0 for none.
     func: TypeId,
+    /// Descriptor of the module's BTF that has it; 0 for that of the kernel's image.
+    module: u32,
     /// The BPF program whose FUNC that is, by id, if it is not the kernel's.
     program: Option<u32>,
     flags: u32,
@@ -80,7 +82,13 @@ pub(crate) struct Kind {
 
 impl Kind {
     /// What a mechanism takes.
-    pub(crate) fn of(mechanism: Mechanism, func: Option<TypeId>, program: Option<u32>, sleepable: bool) -> Kind {
+    pub(crate) fn of(
+        mechanism: Mechanism,
+        func: Option<TypeId>,
+        module: Option<BorrowedFd<'_>>,
+        program: Option<u32>,
+        sleepable: bool,
+    ) -> Kind {
         let attach_type = match mechanism {
             Mechanism::Fentry => sys::BPF_TRACE_FENTRY,
             Mechanism::Fexit => sys::BPF_TRACE_FEXIT,
@@ -95,6 +103,7 @@ impl Kind {
             program_type: if tracing { sys::BPF_PROG_TYPE_TRACING } else { sys::BPF_PROG_TYPE_KPROBE },
             attach_type,
             func: func.unwrap_or(0),
+            module: module.map_or(0, |btf| btf.as_raw_fd() as u32),
             program,
             flags: if sleepable { sys::BPF_F_SLEEPABLE } else { 0 },
         }
@@ -138,6 +147,7 @@ impl Request<'_> {
             sz: size_of::<sys::bpf_prog_load_opts>() as sys::size_t,
             expected_attach_type: self.kind.attach_type,
             attach_btf_id: self.kind.func,
+            attach_btf_obj_fd: self.kind.module,
             attach_prog_fd: target.as_ref().map_or(0, |target| target.as_raw_fd() as u32),
             prog_flags: self.kind.flags,
             ..Default::default()

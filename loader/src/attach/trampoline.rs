@@ -12,8 +12,13 @@ use crate::link::Link;
 use crate::plan::{Maps, Plan, PlannedTrampoline};
 use crate::program::{UserProgram, Uses};
 use crate::reason::Reason;
+use crate::object::btf_of;
 use crate::trampoline;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// Why a program was not loaded.
 pub(super) enum Unloaded {
@@ -41,6 +46,8 @@ pub(super) struct Loader<'a> {
     pub(super) can_do_without: bool,
     /// The BTF that was loaded last: mostly that of the next one, too.
     pub(super) btf: Option<(Vec<u8>, OwnedFd)>,
+    /// The kernel's BTF objects of modules, by name.
+    pub(super) modules: HashMap<Arc<str>, OwnedFd>,
 }
 
 impl Loader<'_> {
@@ -72,7 +79,13 @@ impl Loader<'_> {
             })?;
             self.btf = Some((data.clone(), fd));
         }
-        let kind = load::Kind::of(planned.mechanism, planned.func, planned.program, self.sleepable);
+        let module = planned.module.as_ref().map(|module| module_btf(&mut self.modules, module)).transpose();
+        let module = module.map_err(|error| {
+            let said = Some(format!("the kernel's BTF of the module cannot be had: {error}"));
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            Unloaded::There(Reason::Kernel { errno, mechanism: planned.mechanism.word(), said })
+        })?;
+        let kind = load::Kind::of(planned.mechanism, planned.func, module, planned.program, self.sleepable);
         let request = load::Request {
             name: &self.user.name,
             gpl: self.gpl,
@@ -111,6 +124,15 @@ impl Loader<'_> {
             None => Err(verifier(refused).into()),
         }
     }
+}
+
+/// Opens the kernel's BTF object of a module, while `modules` keeps it open.
+fn module_btf<'m>(modules: &'m mut HashMap<Arc<str>, OwnedFd>, module: &Arc<str>) -> io::Result<BorrowedFd<'m>> {
+    let known: &'m OwnedFd = match modules.entry(Arc::clone(module)) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(slot) => slot.insert(btf_of(module)?),
+    };
+    Ok(known.as_fd())
 }
 
 /// The last line of a verifier's log that is about the program or its target.

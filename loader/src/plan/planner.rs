@@ -14,9 +14,10 @@ use siteseer_sites::btf::TypeId;
 use siteseer_sites::location::Missing;
 use siteseer_sites::site::{Marks, SiteKind};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What distinguishes programs that are loaded.
-type ImageKey = (Mechanism, bool, Option<(Option<u32>, TypeId)>, trampoline::Key);
+type ImageKey = (Mechanism, bool, Option<(Option<u32>, TypeId)>, Option<Arc<str>>, trampoline::Key);
 
 /// Decides site by site.
 pub(super) struct Planner<'a> {
@@ -132,12 +133,13 @@ impl<'a> Planner<'a> {
             size: parameter.size,
             argument: if mechanism.lacks_arguments() { Err(Missing::OptimisedOut) } else { argument.clone() },
             typed: parameter.pointee,
+            foreign: parameter.foreign,
         });
         let result = prototype.and_then(|prototype| prototype.result.as_ref());
         let ret = result.filter(|_| mechanism.probe().is_exit()).map(|result| {
             let shape = ParamShape { size: result.size, signed: result.signed, composite: result.composite };
             let argument = abi_return(machine, shape);
-            trampoline::Parameter { size: result.size, argument, typed: result.pointee }
+            trampoline::Parameter { size: result.size, argument, typed: result.pointee, foreign: result.foreign }
         });
         PlannedTrampoline {
             mechanism,
@@ -145,6 +147,7 @@ impl<'a> Planner<'a> {
             parameters: parameters.collect(),
             ret,
             func: site.exact.filter(|_| mechanism.is_for_one()),
+            module: site.module.clone().filter(|_| mechanism.probe().is_tracing()),
             program: site.bpf.as_ref().map(|bpf| bpf.program),
             saved: None,
             displacement: function.displacement,
@@ -155,7 +158,8 @@ impl<'a> Planner<'a> {
 
     fn key(&self, planned: &PlannedTrampoline) -> Result<ImageKey, Refusal> {
         let key = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET).key(self.uses)?;
-        Ok((planned.mechanism, planned.inline, planned.func.map(|func| (planned.program, func)), key))
+        let func = planned.func.map(|func| (planned.program, func));
+        Ok((planned.mechanism, planned.inline, func, planned.module.clone(), key))
     }
 
     /// What a site would share with others through a tracing-multi link.

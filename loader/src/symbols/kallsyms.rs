@@ -41,10 +41,11 @@ impl Table {
         table.sorted()
     }
 
-    /// The symbols of an image: (link-time address, name).
-    pub(super) fn of_image<'n>(symbols: impl IntoIterator<Item = (u64, &'n str)>) -> Table {
+    /// The symbols of an image or module: (link-time address, name).
+    pub(super) fn of_image<'n>(symbols: impl IntoIterator<Item = (u64, &'n str)>, module: Option<&str>) -> Table {
         let mut table = Table::default();
-        symbols.into_iter().for_each(|(address, name)| table.add(address, name, 0));
+        let module = module.and_then(|module| table.module(module)).unwrap_or(0);
+        symbols.into_iter().for_each(|(address, name)| table.add(address, name, module));
         table.sorted()
     }
 
@@ -76,6 +77,11 @@ impl Table {
         let module = module.strip_prefix(b"[").unwrap_or(module);
         let module = module.strip_suffix(b"]").unwrap_or(module);
         let Some(module) = std::str::from_utf8(module).ok().and_then(|module| self.module(module)) else { return };
+        // Marks of code and data within a module's functions, which the kernel passes over (`is_mapping_symbol()`,
+        // include/linux/module_symbol.h).
+        if module != 0 && (name.starts_with('$') || name.starts_with(".L") || name.starts_with("L0")) {
+            return;
+        }
         self.add(address, name, module);
     }
 

@@ -302,6 +302,12 @@ impl Layout {
         slot: u32,
         asked_for: bool,
     ) -> Result<Option<Typed>, Refusal> {
+        if parameter.foreign && uses.dereferences(slot) {
+            return Err(match number {
+                Some(parameter) => Refusal::ForeignType { parameter: parameter as usize },
+                None => Refusal::ForeignTypeOfReturn,
+            });
+        }
         let Some(type_id) = parameter.typed.filter(|_| parameter.size == 8) else { return Ok(None) };
         let as_number = uses.arithmetic.contains(slot) && !uses.dereferences(slot);
         if !uses.slots.contains(slot) || uses.narrow.contains(slot) || as_number {

@@ -148,6 +148,8 @@ pub struct Parameter {
     pub argument: Argument,
     /// For a pointer to a structure or union: that type's id in vmlinux's BTF.
     pub typed: Option<u32>,
+    /// Whether it points to a structure or union that vmlinux's BTF does not have, so that no trampoline can give it its type.
+    pub foreign: bool,
 }
 
 impl Parameter {

@@ -15,11 +15,11 @@ use crate::program::analyse;
 use siteseer_sites::location::{Located, Location, Missing, Op};
 
 fn located(size: u32, signed: bool, at: Location) -> Parameter {
-    Parameter { size, argument: Ok(Located { size, signed, at }), typed: None }
+    Parameter { size, argument: Ok(Located { size, signed, at }), typed: None, foreign: false }
 }
 
 fn missing(size: u32) -> Parameter {
-    Parameter { size, argument: Err(Missing::OptimisedOut), typed: None }
+    Parameter { size, argument: Err(Missing::OptimisedOut), typed: None, foreign: false }
 }
 
 fn typed(at: Location, type_id: u32) -> Parameter {

@@ -31,10 +31,12 @@ pub(super) enum Table {
     ContainerNames,
     BaseFunctions,
     Sums,
+    Loaded,
+    Module,
 }
 
 impl Table {
-    pub(super) const COUNT: usize = Table::Sums as usize + 1;
+    pub(super) const COUNT: usize = Table::Module as usize + 1;
 
     fn name(self) -> &'static str {
         match self {
@@ -54,6 +56,8 @@ impl Table {
             Table::ContainerNames => "container name",
             Table::BaseFunctions => "base function",
             Table::Sums => "checksum",
+            Table::Loaded => "loaded section",
+            Table::Module => "module",
         }
     }
 }
@@ -75,6 +79,7 @@ records! {
     RawDeclaration { file: U32, line: U32 }
     RawSite { details: U32, container: U32, parent: U32, line: [u8; 3], file: [u8; 3], declaration: U16 }
     RawDetails { prototype: U32, kind: u8, marks: u8, unprobeable: u8, moved: u8 }
+    RawLoaded { name: U32, address_low: U32, address_high: U32, size_low: U32, size_high: U32 }
     RawContainer { name: U32, address_low: U32, address_high: U32, size: [u8; 3], unprobeable: u8 }
 }
 
@@ -124,6 +129,10 @@ pub(super) struct Ext<'a> {
     pub(super) container_names: &'a [U32],
     /// FUNCs of the base, by name.
     pub(super) base_functions: &'a [U32],
+    /// A module's sections.
+    pub(super) loaded: &'a [RawLoaded],
+    /// A module's name, then the build id of its kernel; empty for an image.
+    pub(super) module: &'a [u8],
     /// All before the tables.
     header: &'a [u8],
     /// The tables that the checksums are of: all but their own.
@@ -142,6 +151,11 @@ impl<'a> Tables<'a> {
     fn get<T: FromBytes + Immutable + KnownLayout>(&self, table: Table) -> Result<&'a [T], FileError> {
         let bytes = self.body.get(self.range(table)?).ok_or(FileError::Table(table.name()))?;
         <[T]>::ref_from_bytes(bytes).map_err(|_| FileError::Table(table.name()))
+    }
+
+    /// A table that files before it had was thought of lack: then it is empty.
+    fn get_later<T: FromBytes + Immutable + KnownLayout>(&self, table: Table) -> Result<&'a [T], FileError> {
+        if self.list.len() > table as usize { self.get(table) } else { Ok(&[]) }
     }
 
     fn range(&self, table: Table) -> Result<Range<usize>, FileError> {
@@ -194,6 +208,8 @@ impl<'a> Ext<'a> {
             split_checkpoints: t.get(Table::SplitTypes)?,
             container_names: t.get(Table::ContainerNames)?,
             base_functions: t.get(Table::BaseFunctions)?,
+            loaded: t.get_later(Table::Loaded)?,
+            module: t.get_later(Table::Module)?,
             header: data.get(..header_len).unwrap_or_default(),
             tables: body.get(..sums.start).unwrap_or_default(),
             sums: t.get(Table::Sums)?,
@@ -236,8 +252,8 @@ impl Around<'_> {
     }
 }
 
-/// The companion section: a header, the tables but for the last, and that: the checksums. `base_address` is the image's,
-/// and the tables are in the order of the header.
+/// The companion section: a header, the tables, and behind them the checksums. `base_address` is the image's, and the
+/// tables are in the order of the header, without that of the checksums.
 pub(super) fn assemble(
     base_address: u64,
     base_types: u32,
@@ -262,12 +278,15 @@ pub(super) fn assemble(
     };
     let mut out = Vec::with_capacity(header_len + body + sums_len);
     out.extend_from_slice(header.as_bytes());
+    // The checksums lie last, whatever tables came after theirs in the header.
+    let mut entries = Vec::with_capacity(Table::COUNT);
     let mut offset = 0u32;
     for len in tables.iter().map(|table| table.len()).chain([sums_len]) {
-        let entry = RawTable { offset: offset.into(), len: (len as u32).into() };
-        out.extend_from_slice(entry.as_bytes());
+        entries.push(RawTable { offset: offset.into(), len: (len as u32).into() });
         offset += len.next_multiple_of(4) as u32;
     }
+    entries[Table::Sums as usize..].rotate_right(1);
+    out.extend_from_slice(entries.as_bytes());
     for table in tables {
         out.extend_from_slice(table);
         out.resize(out.len().next_multiple_of(4), 0);

@@ -36,7 +36,9 @@
 //! | 11, 12 | offset in the type section of every 8th type of `.BTF` and `.BTF.inline` |
 //! | 13 container names | indices of containers, sorted by name |
 //! | 14 base functions | FUNCs of `.BTF`, sorted by name |
-//! | 15 checksums | of each 4096 bytes of both BTFs and of the tables before; it lies last |
+//! | 15 checksums | of each 4096 bytes of both BTFs and of the other tables; it lies last |
+//! | 16 loaded sections | of a module: {name, u64 address, u64 size}, sorted by address |
+//! | 17 module | of a module: its name, then the bytes of its kernel's build id |
 //!
 //! Names are offsets of strings. They continue those of the split part, as its continue the base's: the file names of
 //! functions and symbols that are in BTF already are not stored again.
@@ -64,6 +66,6 @@ mod write;
 
 pub use function::{FunctionRef, Prototype};
 pub use nearest::nearest;
-pub use read::{FileError, Image, SiteFile, Sizes, TextSection, section_names};
+pub use read::{FileError, Image, LoadedSection, ModuleRef, SiteFile, Sizes, TextSection, module_kernel, section_names};
 pub use site::{ContainerRef, PrototypeKey, SiteRef, Source};
 pub use write::{WriteError, write, write_raw};

@@ -104,6 +104,26 @@ impl TextSection<'_> {
     }
 }
 
+/// What a file says of the module that it is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModuleRef<'a> {
+    /// Name, as the kernel has it.
+    pub name: &'a str,
+    /// The GNU build id of the kernel whose BTF the module's is split over; empty if it is not known.
+    pub kernel_build_id: &'a [u8],
+}
+
+/// A section of a module, which the kernel places by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadedSection<'a> {
+    /// Name, as in `/sys/module/MODULE/sections`.
+    pub name: &'a str,
+    /// Where it is taken to be by the addresses in the file.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
 /// Bytes of the parts of site data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sizes {
@@ -149,6 +169,7 @@ pub struct SiteFile<'a> {
     pub(super) ext: Option<Ext<'a>>,
     sums: Option<Arc<Sums<'a>>>,
     sizes: Sizes,
+    base_bytes: Option<&'a [u8]>,
 }
 
 /// The name of the text section that a LOCSEC is about: both `.text` and `inline.text` are in use for `.text`.
@@ -171,6 +192,17 @@ pub fn section_names<'a>(inline: &'a [u8], base: &Btf<'a>) -> Result<Vec<&'a str
     names.sort_unstable();
     names.dedup();
     Ok(names)
+}
+
+/// The build id of the kernel that a module's site file is for, found without that kernel's types. `None` if the file is a kernel
+/// image's.
+///
+/// # Errors
+/// If a section is not there or malformed.
+pub fn module_kernel(data: &[u8]) -> Result<Option<&[u8]>, FileError> {
+    let sections = Sections::find(data)?;
+    let Some(ext) = sections.ext else { return Ok(None) };
+    Ok(Ext::parse(ext)?.module.split_first_chunk::<4>().map(|(_, kernel)| kernel))
 }
 
 impl<'a> SiteFile<'a> {
@@ -270,6 +302,7 @@ impl<'a> SiteFile<'a> {
             ext: Some(ext),
             sums: Some(sums),
             sizes: Sizes { btf: sections.btf.len(), inline: sections.inline.len(), ext: ext_data.len() },
+            base_bytes: Some(sections.btf),
         };
         file.whole()?;
         Ok(file)
@@ -306,6 +339,7 @@ impl<'a> SiteFile<'a> {
             ext: None,
             sums: None,
             sizes: Sizes { btf: 0, inline: inline.len(), ext: 0 },
+            base_bytes: None,
         })
     }
 
@@ -324,6 +358,13 @@ impl<'a> SiteFile<'a> {
         &self.base
     }
 
+    /// The bytes of the image's own BTF, if the file has a copy.
+    pub fn base_btf_bytes(&self) -> Option<&'a [u8]> {
+        let bytes = self.base_bytes?;
+        self.touch(bytes);
+        Some(bytes)
+    }
+
     /// The split BTF with the sites; types of the base are found through it too.
     pub fn btf(&self) -> &Btf<'a> {
         &self.btf
@@ -332,6 +373,27 @@ impl<'a> SiteFile<'a> {
     /// Link-time address of the image's base (`_text`).
     pub fn base_address(&self) -> u64 {
         self.base_address
+    }
+
+    /// What the file says of the module that it is about; `None` if it is about the kernel's image.
+    pub fn module(&self) -> Option<ModuleRef<'a>> {
+        let bytes = self.ext.as_ref()?.module;
+        let (name, kernel_build_id) = bytes.split_first_chunk::<4>()?;
+        self.touch(bytes);
+        Some(ModuleRef { name: self.string(u32::from_le_bytes(*name))?, kernel_build_id })
+    }
+
+    /// A module's sections that are loaded, those without instructions too, by address. None for the kernel's image.
+    pub fn loaded_sections(&self) -> impl Iterator<Item = LoadedSection<'a>> + '_ {
+        let table = self.ext.as_ref().map_or(&[][..], |ext| ext.loaded);
+        (0..table.len()).filter_map(|nth| {
+            let raw = self.row(table, nth)?;
+            Some(LoadedSection {
+                name: self.string(raw.name.get())?,
+                address: wide(raw.address_low, raw.address_high),
+                size: wide(raw.size_low, raw.size_high),
+            })
+        })
     }
 
     /// Text sections that have sites.

@@ -9,7 +9,7 @@
 
 use super::elf;
 use super::ext::{
-    Around, NONE16, NONE24, RawContainer, RawDeclaration, RawDetails, RawFunction, RawRun, RawSection, RawSite,
+    Around, NONE16, NONE24, RawContainer, RawDeclaration, RawDetails, RawFunction, RawLoaded, RawRun, RawSection, RawSite,
     assemble, halves, to24,
 };
 use super::program;
@@ -325,6 +325,7 @@ fn companion(
     let sections: Vec<RawSection> = section_table(set, upstream, &mut |name| strings.add(name));
     let (prototypes, prototype_of) = prototype_table(&upstream.details);
     let container_table = container_table(set, &orders.containers, &mut |name| strings.add(name));
+    let (loaded, module) = module_tables(set, &mut |name| strings.add(name));
     let files: Vec<U32> = set.files.iter().map(|name| strings.add(name).into()).collect();
 
     let rows = function_rows(upstream, &orders.functions);
@@ -393,6 +394,8 @@ fn companion(
         split_checkpoints.as_bytes(),
         orders.container_names.as_bytes(),
         orders.base_functions.as_bytes(),
+        loaded.as_bytes(),
+        &module,
     ];
     let total: usize = tables.iter().map(|t| t.len()).sum();
     // The checksums take a thousandth of what they are of, which is no more than three sections of 4 GB.
@@ -426,6 +429,20 @@ fn section_table(set: &SiteSet, upstream: &Upstream, name: &mut dyn FnMut(&str) 
         });
     }
     table
+}
+
+/// What only a module has: its sections, and its name with the build id of its kernel behind.
+fn module_tables(set: &SiteSet, name: &mut dyn FnMut(&str) -> u32) -> (Vec<RawLoaded>, Vec<u8>) {
+    let Some(module) = &set.module else { return (Vec::new(), Vec::new()) };
+    let loaded = module.loaded.iter().map(|section| {
+        let (address_low, address_high) = halves(section.address);
+        let (size_low, size_high) = halves(section.size);
+        RawLoaded { name: name(&section.name).into(), address_low, address_high, size_low, size_high }
+    });
+    let loaded = loaded.collect();
+    let mut about = name(&module.name).to_le_bytes().to_vec();
+    about.extend_from_slice(&module.kernel_build_id);
+    (loaded, about)
 }
 
 /// The distinct tuples of words, and for each prototype of the set the place of its own.

@@ -184,6 +184,7 @@ pub(crate) fn site_set() -> impl Strategy<Value = SiteSet> {
             })
             .collect();
         SiteSet {
+            module: None,
             machine: Machine::X86_64,
             build_id: (0..20).collect(),
             base: BASE,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest cost [WHAT...]`, `siteseer-guest demo`,
+//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest suite`, `siteseer-guest cost [WHAT...]`, `siteseer-guest demo`,
 //! `siteseer-guest reach`, or `siteseer-guest startup ROUNDS`; `siteseer-guest plain` is what the first starts of its own.
 
-use siteseer_conformance::{case, cost, demo, reach, startup, tools};
+use siteseer_conformance::{case, cost, demo, reach, startup, suite, tools};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -19,8 +19,11 @@ fn run() -> Result<(), case::Failure> {
             case::run(&names, |verdict| {
                 // A harness that no longer listens sees a case without a verdict, which is a failure there.
                 let _ = serde_json::to_string(&verdict).map(|line| writeln!(results, "{line}"));
-            })
+            })?;
+            // Those of the conformance suite that the host has put here.
+            suite::guest::run(&mut results)
         }
+        Some("suite") => suite::guest::run(&mut results),
         Some("cost") => {
             let names: Vec<String> = arguments.collect();
             cost::run(&names, &mut results)
@@ -33,7 +36,7 @@ fn run() -> Result<(), case::Failure> {
             Ok(())
         }
         Some("startup") => startup::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
-        other => Err(format!("expected test, cost, demo, reach or startup, not {other:?}").into()),
+        other => Err(format!("expected test, suite, cost, demo, reach or startup, not {other:?}").into()),
     }
 }
 

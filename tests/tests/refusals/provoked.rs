@@ -62,6 +62,7 @@ fn site_data(more: usize) -> Vec<u8> {
         unprobeable: None,
     };
     let set = SiteSet {
+        module: None,
         machine: Machine::X86_64,
         build_id: BUILD_ID.to_vec(),
         base: BASE,

@@ -3,14 +3,17 @@
 //! The guest program of this package's own tests (tests/boot.rs): does one thing per word, good or bad.
 
 use std::{
+    ffi::CString,
     fs,
     io::{self, Write},
+    path::Path,
     process::{Command, ExitCode},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
+use nix::kmod::{DeleteModuleFlags, ModuleInitFlags, delete_module, finit_module};
 use siteseer_vmtest::guest;
 
 fn main() -> ExitCode {
@@ -47,6 +50,14 @@ fn act(word: &str) -> io::Result<ExitCode> {
             let address = text.lines().find(|line| line.ends_with(" T _stext")).map(|line| line.split(' ').next());
             writeln!(results, "stext {}", address.flatten().unwrap_or_default())?;
             Ok(ExitCode::from(7))
+        }
+        // Loads modules, each given by its file and its parameters, and says what the kernel then has of them.
+        "load" => {
+            let arguments: Vec<String> = std::env::args().skip(2).collect();
+            for module in arguments.chunks_exact(2) {
+                load(&module[0], &module[1], &mut results)?;
+            }
+            Ok(ExitCode::SUCCESS)
         }
         // Results and console output at once, and a child that writes results too.
         "flood" => {
@@ -115,4 +126,25 @@ fn act(word: &str) -> io::Result<ExitCode> {
         }
         other => Err(io::Error::other(format!("no such word: {other}"))),
     }
+}
+
+fn load(file: &str, parameters: &str, results: &mut impl Write) -> io::Result<()> {
+    let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let parameters = CString::new(parameters)?;
+    finit_module(fs::File::open(file)?, &parameters, ModuleInitFlags::empty())?;
+    let folder = Path::new("/sys/module").join(&name);
+    let doubled = fs::read_to_string(folder.join("parameters/doubled"))?;
+    let btf = fs::metadata(Path::new("/sys/kernel/btf").join(&name)).map_or("no BTF", |_| "BTF");
+    let text = if folder.join("sections/.text").exists() && has_functions(&name)? { ", text" } else { "" };
+    writeln!(results, "{name}: doubled {}, {btf}{text}", doubled.trim())?;
+    delete_module(&CString::new(name.as_str())?, DeleteModuleFlags::O_NONBLOCK)?;
+    let gone = if folder.join("sections").exists() { "still there" } else { "gone" };
+    writeln!(results, "{name}: {gone}")
+}
+
+/// Whether the module has a function of its own among the kernel's symbols.
+fn has_functions(module: &str) -> io::Result<bool> {
+    let (owner, name) = (format!("[{module}]"), format!(" t {module}_"));
+    let symbols = fs::read_to_string("/proc/kallsyms")?;
+    Ok(symbols.lines().any(|line| line.ends_with(&owner) && line.to_lowercase().contains(&name)))
 }

@@ -12,7 +12,9 @@ use std::{
 use super::{
     DebianRow, How, KernelPaths, KernelRecord, Matrix, MatrixError, PackageRecord, Row,
     apt::{Apt, Package},
-    cache_directory, debian_version, download, entry, file_name, sources, unpack,
+    cache_directory, debian_version, download, entry, file_name,
+    lock::lock,
+    sources, unpack,
 };
 use crate::image::{ImageError, check_pair};
 
@@ -116,6 +118,26 @@ pub enum GetError {
         /// What the unpacking programs said.
         said: String,
     },
+    /// A package could not be unpacked.
+    #[error("cannot unpack {package}: {said}", package = package.display())]
+    Unpack {
+        /// The package's file.
+        package: PathBuf,
+        /// What the unpacking programs said.
+        said: String,
+    },
+    /// A package is no longer in the suite, or not in the version that is needed.
+    #[error("{suite} has no {package}{}; it has {}", of_version(version.as_deref()), listed(found))]
+    NoPackage {
+        /// The suite.
+        suite: String,
+        /// The package.
+        package: String,
+        /// The version needed, if it must be a certain one.
+        version: Option<String>,
+        /// The versions that are there.
+        found: Vec<String>,
+    },
     /// Image and vmlinux are unusable or not of one build.
     #[error("what was fetched is wrong: {0}")]
     Image(#[from] ImageError),
@@ -130,14 +152,23 @@ pub enum GetError {
     },
 }
 
+/// The end of an error's words about a version.
+fn of_version(version: Option<&str>) -> String {
+    version.map(|version| format!(" {version}")).unwrap_or_default()
+}
+
+fn listed(versions: &[String]) -> String {
+    if versions.is_empty() { "none".to_owned() } else { versions.join(", ") }
+}
+
 impl GetError {
-    pub(super) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> GetError {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> GetError {
         let what = what.into();
         move |error| GetError::Io { what, error }
     }
 
     /// An error of writing to `path`.
-    pub(super) fn disk(path: &Path, what: String, error: io::Error) -> GetError {
+    pub(crate) fn disk(path: &Path, what: String, error: io::Error) -> GetError {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 GetError::DiskFull { path: path.to_owned(), needed: 0 }
@@ -198,13 +229,8 @@ impl<'a> Getter<'a> {
             return Ok(paths);
         }
         fs::create_dir_all(&place).map_err(GetError::io(format!("cannot make {}", place.display())))?;
-        let lock = place.join("lock");
-        let lock_error = || GetError::io(format!("cannot lock {}", lock.display()));
-        let file = fs::File::create(&lock).map_err(lock_error())?;
-        if file.try_lock().is_err() {
-            self.say(&format!("{name}: waiting for another run that gets it"));
-            file.lock().map_err(lock_error())?;
-        }
+        let lock_path = place.join("lock");
+        let _lock = lock(&lock_path, || self.say(&format!("{name}: waiting for another run that gets it")))?;
         // Whoever held the lock may have done it.
         if let Some(paths) = self.fresh(&place) {
             return Ok(paths);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 
-//! Takes one file out of a package. The debug packages hold gigabytes of modules' debug information beside the one file
-//! that is wanted, so nothing is unpacked to be looked through later.
+//! Takes one file out of a package, or all of them. The debug packages hold gigabytes of modules' debug information beside the
+//! one file that is wanted, so nothing of them is unpacked to be looked through later.
 
 use std::{
     fs::File,
     io::{self, Read},
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use super::get::GetError;
@@ -15,6 +15,38 @@ use crate::child::die_with_parent;
 
 /// Writes the file `inside` of `package` to `target`.
 pub(super) fn unpack(package: &Path, inside: &str, target: &Path) -> Result<(), GetError> {
+    let options = ["--to-stdout", "--", &format!("./{inside}")];
+    let (mut unpacker, mut tar) = start(package, &options)?;
+    let copied = tar.stdout.take().map_or(Ok(0), |mut content| {
+        let mut file = File::create(target)?;
+        let copied = io::copy(&mut content, &mut file)?;
+        file.sync_all()?;
+        Ok(copied)
+    });
+    // Both are done or get a broken pipe now.
+    let ended = end(&mut unpacker, &mut tar)?;
+    let size = copied.map_err(|error| GetError::disk(target, format!("cannot write {}", target.display()), error))?;
+    let not_in_package =
+        |said: String| GetError::NotInPackage { package: package.to_owned(), file: inside.to_owned(), said };
+    match ended {
+        Err(said) => Err(not_in_package(said)),
+        Ok(()) if size == 0 => Err(not_in_package("it is empty, or a link".to_owned())),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Unpacks all files of `package` into the folder `target`.
+pub(super) fn unpack_all(package: &Path, target: &Path) -> Result<(), GetError> {
+    // An archive's owners and times are of no use here.
+    let folder = target.to_string_lossy();
+    let (mut unpacker, mut tar) = start(package, &["--no-same-owner", "--touch", "--directory", &folder])?;
+    // tar writes nothing to it.
+    drop(tar.stdout.take());
+    end(&mut unpacker, &mut tar)?.map_err(|said| GetError::Unpack { package: package.to_owned(), said })
+}
+
+/// Starts the two programs that unpack, the second with these options.
+fn start(package: &Path, options: &[&str]) -> Result<(Child, Child), GetError> {
     let start = |command: &mut Command, package| {
         let program = command.get_program().to_string_lossy().into_owned();
         die_with_parent(command).spawn().map_err(|error| match error.kind() {
@@ -34,48 +66,36 @@ pub(super) fn unpack(package: &Path, inside: &str, target: &Path) -> Result<(), 
     let archive = unpacker.stdout.take().map_or_else(Stdio::null, Stdio::from);
     let tar = start(
         Command::new("tar")
-            .args(["--extract", "--to-stdout", "--file", "-", "--", &format!("./{inside}")])
+            .args(["--extract", "--file", "-"])
+            .args(options)
             // It could stop reading at the first match; then dpkg-deb would complain of a broken pipe.
             .stdin(archive)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped()),
         "tar",
     );
-    let mut tar = match tar {
-        Ok(tar) => tar,
+    match tar {
+        Ok(tar) => Ok((unpacker, tar)),
         Err(error) => {
             let _ = unpacker.kill();
             let _ = unpacker.wait();
-            return Err(error);
+            Err(error)
         }
-    };
-    let copied = tar.stdout.take().map_or(Ok(0), |mut content| {
-        let mut file = File::create(target)?;
-        let copied = io::copy(&mut content, &mut file)?;
-        file.sync_all()?;
-        Ok(copied)
-    });
-    // Both are done or get a broken pipe now; their words are short enough for the pipe's buffer.
+    }
+}
+
+/// Waits for both; if one failed, what they said.
+fn end(unpacker: &mut Child, tar: &mut Child) -> Result<Result<(), String>, GetError> {
+    // Their words are short enough for a pipe's buffer.
     let mut said = String::new();
-    for child in [&mut tar, &mut unpacker] {
+    let mut has_failed = false;
+    for child in [tar, unpacker] {
         if let Some(mut errors) = child.stderr.take() {
             let _ = errors.read_to_string(&mut said);
         }
+        has_failed |= !child.wait().map_err(GetError::io("cannot wait for a child process"))?.success();
     }
-    let wait = |child: &mut std::process::Child| child.wait().map_err(GetError::io("cannot wait for a child process"));
-    let (tar_status, unpacker_status) = (wait(&mut tar)?, wait(&mut unpacker)?);
-    let size = copied.map_err(|error| GetError::disk(target, format!("cannot write {}", target.display()), error))?;
-    if !tar_status.success() || !unpacker_status.success() || size == 0 {
-        return Err(GetError::NotInPackage {
-            package: package.to_owned(),
-            file: inside.to_owned(),
-            said: match said.trim() {
-                "" => "it is empty, or a link".to_owned(),
-                said => said.to_owned(),
-            },
-        });
-    }
-    Ok(())
+    Ok(if has_failed { Err(said.trim().to_owned()) } else { Ok(()) })
 }
 
 #[cfg(test)]

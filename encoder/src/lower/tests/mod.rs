@@ -64,8 +64,8 @@ impl Environment for Probe {
         // rdi has been moved to rbx; the other registers are lost.
         (register == 5).then_some(3)
     }
-    fn is_image_address(&self, address: u64) -> bool {
-        address >= IMAGE
+    fn meaning(&self, address: u64) -> Meaning {
+        if address >= IMAGE { Meaning::Image } else { Meaning::Absolute }
     }
 }
 

@@ -34,7 +34,7 @@ impl State {
         (0..u64::from(size)).rev().fold(0, |value, i| value << 8 | u64::from(self.byte(address.wrapping_add(i))))
     }
     fn linked(&self, address: u64) -> u64 {
-        if PROBE.is_image_address(address) { address.wrapping_add(self.displacement) } else { address }
+        if PROBE.meaning(address) == Meaning::Image { address.wrapping_add(self.displacement) } else { address }
     }
 }
 

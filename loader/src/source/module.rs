@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Site data of modules.
+//!
+//! In order: the files that the caller names, if one has the module's build id; a site file in a cache folder, by that build id;
+//! the module's file with debug information in the usual places: by its build id, and by the path that `modules.dep` has for
+//! its name. Of DWARF only the functions asked for are encoded.
+//!
+//! A module's types continue its kernel's. A site file says which kernel that is, and is of no use with another. That
+//! the types are those that the running kernel knows the module by is checked against `/sys/kernel/btf/MODULE`, byte by byte.
+
+use super::{
+    Bytes, Elf, Origin, SiteData, SourceError, SourceOptions, Tried, caches, elf_build_id, map, read_error, reason,
+};
+use crate::kernel::{BuildId, Kernel, build_id};
+use crate::modules::{Loaded, kernel_name, known};
+use object::{Object, ObjectSection};
+use siteseer_sites::btf::{Btf, MAGIC};
+use siteseer_sites::file::{FileError, SiteFile, module_kernel};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A kernel's types, for modules over them.
+#[derive(Debug, Clone)]
+pub struct BaseTypes {
+    /// Its BTF.
+    pub btf: Arc<[u8]>,
+    /// The build id of its image; empty if it is not known.
+    pub build_id: BuildId,
+}
+
+impl BaseTypes {
+    /// The running kernel's.
+    ///
+    /// # Errors
+    /// [`SourceError::Read`] if it does not show them.
+    pub fn running() -> Result<BaseTypes, SourceError> {
+        let path = Path::new("/sys/kernel/btf/vmlinux");
+        let btf = fs::read(path).map_err(read_error(path))?.into();
+        let notes = Path::new("/sys/kernel/notes");
+        let id = build_id(&fs::read(notes).map_err(read_error(notes))?);
+        Ok(BaseTypes { btf, build_id: id.unwrap_or_default() })
+    }
+
+    /// Those in a file: an ELF file with a `.BTF` section, such as a vmlinux or its site file, or BTF itself.
+    ///
+    /// # Errors
+    /// [`SourceError`] if it cannot be read, or has no BTF.
+    pub fn open(path: &Path) -> Result<BaseTypes, SourceError> {
+        let bytes = map(path)?;
+        if bytes.starts_with(&MAGIC.to_le_bytes()) {
+            return Ok(BaseTypes { btf: Arc::from(&*bytes), build_id: BuildId::default() });
+        }
+        let malformed = |error| SourceError::Malformed { origin: Origin::Encoded(path.to_owned()), error };
+        let elf = Elf::parse(&*bytes).map_err(|error| malformed(FileError::Elf(error)))?;
+        let section = elf.section_by_name(".BTF").ok_or_else(|| malformed(FileError::NoSection(".BTF")))?;
+        let data = section.uncompressed_data().map_err(|error| malformed(FileError::Elf(error)))?;
+        Ok(BaseTypes { btf: Arc::from(&*data), build_id: elf_build_id(&elf) })
+    }
+}
+
+/// A kernel's types, read.
+#[derive(Clone, Copy)]
+pub(crate) struct Over<'k, 'a> {
+    pub(crate) btf: &'k Btf<'a>,
+    /// The same, and the kernel's build id.
+    pub(crate) types: &'k BaseTypes,
+}
+
+/// Finds the site data of loaded modules.
+#[derive(Debug, Clone, Copy)]
+pub struct ModuleFinder<'t> {
+    pub(crate) options: &'t SourceOptions,
+    pub(crate) kernel: &'t Kernel,
+}
+
+impl ModuleFinder<'_> {
+    /// Finds the site data of a loaded module.
+    ///
+    /// # Errors
+    /// [`SourceError`]; a search that finds nothing says where it looked.
+    pub(crate) fn find(&self, module: &Loaded) -> Result<SiteData, SourceError> {
+        let Some(id) = known(&module.build_id) else {
+            return Err(SourceError::NoModuleBuildId { module: module.name.clone() });
+        };
+        let mut tried = Vec::new();
+        let own = self.options.modules.iter().cloned();
+        for path in own.chain(places(id, &module.name, &self.kernel.release)) {
+            match SiteData::open_module(&path, Some(id), self.options.dwarf) {
+                Ok(data) => match data.kernel_of_module() {
+                    Some(theirs) if theirs != self.kernel.build_id => {
+                        let why = format!("its types are over those of another kernel (build id {theirs})");
+                        tried.push(Tried { path, why });
+                    }
+                    _ => return Ok(data),
+                },
+                Err(error) => tried.push(Tried { path, why: reason(&error) }),
+            }
+        }
+        Err(SourceError::ModuleNotFound { module: module.name.clone(), build_id: id.clone(), tried })
+    }
+}
+
+impl SiteData {
+    /// Opens a file that may hold a module's site data or DWARF. `build_id` is the module's, if it is loaded.
+    ///
+    /// # Errors
+    /// [`SourceError`] if it cannot be read, is of another module, or has no sites.
+    pub fn open_module(path: &Path, build_id: Option<&BuildId>, dwarf: bool) -> Result<SiteData, SourceError> {
+        let bytes = map(path)?;
+        let malformed = |error| SourceError::Malformed { origin: Origin::Encoded(path.to_owned()), error };
+        let elf = Elf::parse(&*bytes).map_err(|error| malformed(FileError::Elf(error)))?;
+        if let Some(ours) = build_id {
+            let theirs = elf_build_id(&elf);
+            if theirs != *ours {
+                return Err(SourceError::Foreign { path: path.to_owned(), theirs, ours: ours.clone() });
+            }
+        }
+        if elf.section_by_name(".BTF.inline").is_some() {
+            return match module_kernel(&bytes) {
+                Err(error) => Err(malformed(error)),
+                Ok(None) => Err(SourceError::NotModule { path: path.to_owned() }),
+                Ok(Some(_)) => Ok(SiteData::new(Origin::Encoded(path.to_owned()), Bytes::Encoded(bytes))),
+            };
+        }
+        SiteData::of_dwarf(path, bytes, dwarf)
+    }
+
+    /// The build id of the kernel that a module's encoded data are for, if they say.
+    fn kernel_of_module(&self) -> Option<BuildId> {
+        let Bytes::Encoded(bytes) = &self.bytes else { return None };
+        let id = BuildId(module_kernel(bytes).ok()??.to_vec());
+        (!id.0.is_empty()).then_some(id)
+    }
+
+    /// The name of the module that they are about, as the kernel has it.
+    ///
+    /// # Errors
+    /// [`SourceError`] if they are malformed.
+    pub(crate) fn module_name(&self, over: Over<'_, '_>) -> Result<String, SourceError> {
+        let named = match &self.bytes {
+            // What encoding would find out is in the file.
+            Bytes::Dwarf(bytes) => modinfo_name(bytes),
+            _ => self.read_over(over, &[], |file| file.module().map(|module| module.name.to_owned()))?,
+        };
+        let stem = || match &self.origin {
+            Origin::Encoded(path) | Origin::Dwarf(path) => path.file_name()?.to_str()?.split('.').next(),
+            Origin::Kernel => None,
+        };
+        let name = named.filter(|name| !name.is_empty());
+        Ok(kernel_name(&name.or_else(|| stem().map(str::to_owned)).unwrap_or_default()))
+    }
+
+    /// Reads a module's, as [`SiteData::read`] does an image's.
+    ///
+    /// # Errors
+    /// [`SourceError`] if they are malformed, or are not over the types of this kernel.
+    pub(crate) fn read_over<R>(
+        &self,
+        over: Over<'_, '_>,
+        functions: &[&str],
+        with: impl FnOnce(&SiteFile<'_>) -> R,
+    ) -> Result<R, SourceError> {
+        let malformed = |error| SourceError::Malformed { origin: self.origin.clone(), error };
+        let read = |file: Result<SiteFile<'_>, FileError>| {
+            let file = file.map_err(malformed)?;
+            let result = with(&file);
+            file.whole().map_err(malformed)?;
+            Ok(result)
+        };
+        match &self.bytes {
+            Bytes::Encoded(bytes) => {
+                if let (Some(theirs), Some(ours)) = (self.kernel_of_module(), known(&over.types.build_id))
+                    && theirs != *ours
+                {
+                    return Err(SourceError::OtherKernel { origin: self.origin.clone(), theirs, ours: ours.clone() });
+                }
+                read(SiteFile::parse_module(bytes, over.btf))
+            }
+            Bytes::Dwarf(image) => {
+                let bytes = self.encoded(image, functions, Some(over.types))?;
+                read(SiteFile::parse_module(&bytes, over.btf))
+            }
+            Bytes::Kernel { inline, btf, image } => {
+                let own = Btf::parse_split(btf, over.btf).map_err(SourceError::KernelBtf)?;
+                read(SiteFile::from_inline(inline, &own, image.clone()))
+            }
+        }
+    }
+}
+
+/// The module's name in its `.modinfo` section.
+fn modinfo_name(image: &[u8]) -> Option<String> {
+    let elf = Elf::parse(image).ok()?;
+    let section = elf.section_by_name(".modinfo")?.data().ok()?;
+    let name = section.split(|&byte| byte == 0).find_map(|field| field.strip_prefix(b"name="))?;
+    std::str::from_utf8(name).ok().map(str::to_owned)
+}
+
+/// Where a module's site file, and its file with debug information, are looked for.
+fn places(id: &BuildId, name: &str, release: &str) -> Vec<PathBuf> {
+    let mut places = caches(id);
+    let text = id.to_string();
+    if let Some((folder, rest)) = text.split_at_checked(2) {
+        places.push(format!("/usr/lib/debug/.build-id/{folder}/{rest}.debug").into());
+    }
+    let folder = Path::new("/lib/modules").join(release);
+    let listed = fs::read_to_string(folder.join("modules.dep")).unwrap_or_default();
+    // Of a compressed module the debug file beside it is not.
+    let paths = module_paths(&listed, name).map(|path| path.trim_end_matches(".xz").trim_end_matches(".zst").trim_end_matches(".gz"));
+    for path in paths {
+        let debug = Path::new("/usr/lib/debug/lib/modules").join(release);
+        places.extend([debug.join(path), debug.join(format!("{path}.debug")), folder.join(path)]);
+    }
+    places
+}
+
+/// The paths that `modules.dep` has of a module: lines of `path: dependencies`.
+fn module_paths<'l>(listing: &'l str, name: &'l str) -> impl Iterator<Item = &'l str> {
+    listing.lines().filter_map(|line| line.split_once(':')).map(|(path, _)| path).filter(move |path| {
+        let file = path.rsplit('/').next().unwrap_or(path);
+        file.split_once(".ko").is_some_and(|(stem, _)| kernel_name(stem) == name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_a_module() {
+        let listing = "kernel/net/8021q/8021q.ko.xz: kernel/net/802/mrp.ko.xz\n\
+                       kernel/drivers/block/loop.ko.zst:\n\
+                       updates/dkms/snd-loop.ko: kernel/loop.ko\n\
+                       rubbish\n";
+        assert_eq!(module_paths(listing, "loop").collect::<Vec<_>>(), ["kernel/drivers/block/loop.ko.zst"]);
+        assert_eq!(module_paths(listing, "snd_loop").collect::<Vec<_>>(), ["updates/dkms/snd-loop.ko"]);
+        assert_eq!(module_paths(listing, "none").count(), 0);
+    }
+}

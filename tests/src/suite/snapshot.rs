@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Snapshots of a case's plans, one per compiler, link mode and architecture: a change of what is attached, or of where
+//! arguments are found, is seen even where the values come out right.
+//!
+//! They hold neither addresses nor offsets, nor the hashes that ThinLTO puts into names. Which mechanism reaches a site is the
+//! kernel's, and of kernels that one compiler made it may differ: they hold whether it is attached.
+
+use super::case_file::{CaseFile, Expect};
+use super::family::Family;
+use super::job::{Attempted, SiteLine};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The plans of a case as text.
+pub fn text(expectations: &[&Expect], attempts: &[Attempted]) -> String {
+    let mut text = String::new();
+    for (expect, attempted) in expectations.iter().zip(attempts) {
+        match attempted {
+            Attempted::Attached(seen) => {
+                let _ = writeln!(text, "{}:", expect.label());
+                // Those of one function, in the order of what they are rather than of addresses.
+                let mut lines: Vec<&SiteLine> = seen.plan.iter().collect();
+                lines.sort();
+                lines.into_iter().for_each(|line| site(&mut text, line));
+            }
+            Attempted::Refused(refused) => {
+                let keys: BTreeSet<&str> = refused.reasons.iter().map(|reason| reason.key.as_str()).collect();
+                let keys = keys.into_iter().collect::<Vec<_>>().join(", ");
+                let _ = writeln!(text, "{}: refused ({keys})", expect.label());
+            }
+            Attempted::Error(_) => {
+                let _ = writeln!(text, "{}: an error", expect.label());
+            }
+        }
+    }
+    text
+}
+
+fn site(text: &mut String, line: &SiteLine) {
+    let is_attached = !line.outcome.starts_with("not attached");
+    let outcome = if is_attached { "attached" } else { &line.outcome };
+    let symbol = without_hash(&line.symbol);
+    let _ = writeln!(text, "  {} {} in {symbol} ({}): {outcome}", line.kind, line.function, line.source);
+    for argument in &line.arguments {
+        let _ = writeln!(text, "    {argument}");
+    }
+}
+
+/// `foo.llvm.1234567` with the hash replaced.
+fn without_hash(symbol: &str) -> String {
+    const MARK: &str = ".llvm.";
+    let Some((name, rest)) = symbol.split_once(MARK) else { return symbol.to_owned() };
+    format!("{name}{MARK}HASH{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()))
+}
+
+/// Compares a case's plans with the snapshot for a kernel's compiler. `INSTA_UPDATE` says what becomes of a difference.
+///
+/// # Errors
+/// A sentence, if they differ or there is none.
+pub fn check(case: &CaseFile, family: &Family, text: &str) -> Result<(), String> {
+    let mut settings = insta::Settings::new();
+    settings.set_snapshot_path(case.folder.join("snapshots"));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    let compared = settings.bind(|| catch_unwind(AssertUnwindSafe(|| insta::assert_snapshot!(family.name(), text))));
+    compared.map_err(|_| {
+        format!(
+            "the plans are not those of snapshots/{}.snap (INSTA_UPDATE=always ci/matrix accepts them):\n{text}",
+            family.name()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_left_out() {
+        assert_eq!(without_hash("foo.llvm.8123456789"), "foo.llvm.HASH");
+        assert_eq!(without_hash("foo.llvm.812.cold"), "foo.llvm.HASH.cold");
+        assert_eq!(without_hash("foo.isra.0"), "foo.isra.0");
+    }
+
+    #[test]
+    fn neither_addresses_nor_mechanisms() {
+        let line = |symbol: &str, outcome: &str| SiteLine {
+            function: "foo".to_owned(),
+            kind: "inline".to_owned(),
+            symbol: symbol.to_owned(),
+            source: "calls.c:7".to_owned(),
+            outcome: outcome.to_owned(),
+            arguments: vec!["a = rdi".to_owned()],
+        };
+        let mut text = String::new();
+        site(&mut text, &line("bar.llvm.77", "kprobe"));
+        site(&mut text, &line("bar", "not attached: why"));
+        assert_eq!(
+            text,
+            "  inline foo in bar.llvm.HASH (calls.c:7): attached\n    a = rdi\n  inline foo in bar (calls.c:7): not \
+             attached: why\n    a = rdi\n"
+        );
+    }
+}
