@@ -21,7 +21,7 @@ use crate::image::Image;
 use crate::loclist::{self, Choice, ListEntry, Point};
 use crate::lower::{self, BaseType, Environment, Meaning, ParamType};
 use crate::origin::{Origin, OriginParameter};
-use crate::text::FunctionText;
+use crate::text::{FunctionText, only_ftrace_between};
 use crate::types;
 use crate::walk::{RawParameter, RawValue};
 use gimli::{AttributeValue, DebugAddrIndex, Expression, Operation, UnitOffset};
@@ -140,6 +140,9 @@ fn changes_in_place(list: &[ListEntry<'_>]) -> bool {
     })
 }
 
+/// How far behind a function's entry the call to ftrace ends at most: a landing pad, no-ops and the call.
+const FTRACE_REACH: u64 = 32;
+
 /// What was found for one argument.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
@@ -238,6 +241,10 @@ impl<'s, 'a, 'd> At<'s, 'a, 'd> {
             Given::List(range) => {
                 let list = gathered.list(range);
                 let point = Point { address: self.address, view };
+                if let Some(first) = self.bound_before_ftrace(list) {
+                    let usable = list.iter().any(|entry| entry.covers(self.address));
+                    return Found { argument: self.lower(first.expression, parameter), usable, late: false };
+                }
                 match loclist::choose(list, point) {
                     Choice::Nothing => return Found::missing(Missing::NotAtEntry),
                     Choice::Holds(entry) => (list[entry].expression, false),
@@ -256,6 +263,22 @@ impl<'s, 'a, 'd> At<'s, 'a, 'd> {
             return Found::missing(Missing::Empty);
         }
         Found { argument: self.lower(expression, parameter), usable: is_direct(expression, self), late }
+    }
+
+    /// The first entry of a list that begins in front of the call to ftrace and does not hold behind it, if only that call is
+    /// between the function's entry and this address. GCC emits the call where it begins the function, behind the notes of what
+    /// the first copies are called with and what these assign to their parameters: an entry that holds behind the call is
+    /// what was assigned.
+    fn bound_before_ftrace<'l>(&self, list: &'l [ListEntry<'a>]) -> Option<&'l ListEntry<'a>> {
+        let entry = self.surroundings.entry;
+        let distance = self.address.checked_sub(entry)?;
+        if distance == 0 || distance > FTRACE_REACH {
+            return None;
+        }
+        let first = list.iter().min_by_key(|entry| entry.begin)?;
+        let is_before = (entry..self.address).contains(&first.begin.address) && !first.covers(self.address);
+        (is_before && !first.is_empty() && only_ftrace_between(self.surroundings.image, entry, self.address))
+            .then_some(first)
     }
 
     /// Lowers an expression for a parameter.

@@ -7,6 +7,7 @@
 
 use crate::arguments::{At, Found, Gathered, Surroundings};
 use crate::cfi::{Cursor, Frames};
+use crate::clang::{self, Passed};
 use crate::dwarf::{DebugInfo, DebugUnit};
 use crate::entry::{self, Moved};
 use crate::filter::Filter;
@@ -249,7 +250,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         if split::is_rest(self.unit, &mut self.origins, function, raw, &origin) {
             self.out.rests.push(site);
         }
-        if entry.uncertain {
+        if entry.uncertain || split::may_be_merged(self.unit, function, raw) {
             marks |= Marks::ENTRY_UNCERTAIN;
         }
         if text.reentered_from(entry.address, body) {
@@ -318,6 +319,9 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             let found = at.find(&self.gathered, index, parameter, 0);
             self.found.push(found);
         }
+        if self.unit.clang().is_some() {
+            clang::look_behind_prologue(&at, &self.gathered, &origin, &mut self.found);
+        }
         let shapes: Vec<ParamShape> = origin
             .parameters
             .iter()
@@ -329,21 +333,25 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let abi = abi_arguments(image.machine(), &shapes);
         // A parameter without size leaves open where the later ones are.
         let abi_known = abi.iter().all(|argument| *argument != Err(Missing::NoType));
-        let displaced = self.found.iter().zip(&abi).any(|(found, abi)| match (&found.argument, abi) {
-            (Ok(located), Ok(abi)) => !found.late && located.at != abi.at,
-            _ => false,
-        });
         let renamed = matches!(role, Role::Part(_) | Role::Clone { changed: true });
-        let missing = origin.parameters.iter().zip(&self.found).filter(|(_, found)| found.argument.is_err());
-        let unmarked = outofline::may_be_unmarked(
-            self.unit.clang(),
-            missing.map(|(parameter, _)| {
-                let kind = resolved_kind(shared.base, &parameter.type_ref);
-                matches!(kind, None | Some(Kind::Ptr | Kind::Struct | Kind::Union))
+        let by_clang = self.unit.clang();
+        let unmarked = match by_clang {
+            Some(version) => {
+                let parameters = origin.parameters.iter().zip(&self.found).zip(&abi);
+                let passed = parameters.map(|((parameter, found), abi)| {
+                    let kind = resolved_kind(shared.base, &parameter.type_ref);
+                    let is_memory = matches!(kind, None | Some(Kind::Ptr | Kind::Struct | Kind::Union));
+                    Passed::new(&found.argument, abi, is_memory)
+                });
+                clang::may_be_unmarked(version, passed)
+            }
+            None => self.found.iter().zip(&abi).any(|(found, abi)| match (&found.argument, abi) {
+                (Ok(located), Ok(abi)) => !found.late && located.at != abi.at,
+                _ => false,
             }),
-        );
+        };
         // Other languages have calling conventions of their own.
-        let changed = renamed || function.nocall || displaced || unmarked || !self.unit.is_c;
+        let changed = renamed || function.nocall || unmarked || !self.unit.is_c;
         let name_tells = matches!(role, Role::Body)
             && !changed
             && image.symbols_named(name).nth(1).is_none()
@@ -355,12 +363,16 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         self.arguments.clear();
         let arguments = self.found.drain(..).zip(abi).map(|(found, abi)| match found.argument {
             Err(_) if !changed && abi_known => abi,
+            Ok(_) if !changed && abi_known && by_clang.is_some() => abi,
             // A late view of an out-of-line function's entry is after something that the function did.
             Ok(_) if found.late => Err(Missing::AfterEntry),
             Err(Missing::NotMentioned) if renamed || function.nocall => Err(Missing::Removed),
             argument => argument,
         });
         self.arguments.extend(arguments);
+        if by_clang.is_some() && (changed || !abi_known) {
+            clang::keep_what_was_passed(image.machine(), &mut self.arguments);
+        }
         let mut marks = Marks::default();
         if changed {
             marks |= Marks::SIGNATURE_CHANGED;
@@ -405,7 +417,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             return Returned::Nothing;
         }
         let kept = match self.unit.clang() {
-            Some(version) => version >= outofline::CLANG_MARKS_DEAD && !nocall,
+            Some(version) => version >= clang::MARKS_DEAD && !nocall,
             None => {
                 self.unit.is_gcc()
                     && self.shared.image.symbol_at(address).iter().all(|symbol| {

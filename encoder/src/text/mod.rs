@@ -146,6 +146,42 @@ const FALLS: u8 = 1;
 /// Per instruction: a no-op, which may be padding that nothing reaches.
 const NOP: u8 = 2;
 
+/// Whether the instructions from `from` to `to` run one after the other, and none writes a register. The call to ftrace
+/// does not.
+pub(crate) fn line_preserves(image: &Image<'_>, from: u64, to: u64, register: Register) -> bool {
+    let tables = image.tables();
+    let mut effects = Effects::new(image.machine());
+    let mut at = from;
+    while at < to {
+        let Some(effect) = effects.at(image, at) else { return false };
+        let is_ftrace = tables.ftrace.binary_search(&at).is_ok();
+        if tables.in_alternative(at) || tables.jump_label_at(at).is_some() || tables.may_fault(at) {
+            return false;
+        }
+        if !is_ftrace && (!effect.straight || effect.writes.contains(register)) {
+            return false;
+        }
+        at = effect.next;
+    }
+    at == to
+}
+
+/// Whether there is nothing between two addresses but what ftrace patches and instructions without effect.
+pub(crate) fn only_ftrace_between(image: &Image<'_>, from: u64, to: u64) -> bool {
+    let tables = image.tables();
+    let mut effects = Effects::new(image.machine());
+    let mut at = from;
+    while at < to {
+        let Some(effect) = effects.at(image, at) else { return false };
+        let is_idle = effect.straight && !effect.stores && effect.writes.is_empty();
+        if !is_idle && tables.ftrace.binary_search(&at).is_err() {
+            return false;
+        }
+        at = effect.next;
+    }
+    at == to
+}
+
 /// The decoded text of one function, hot and cold parts.
 pub struct FunctionText<'i, 'a> {
     image: &'i Image<'a>,
@@ -247,21 +283,7 @@ impl<'i, 'a> FunctionText<'i, 'a> {
         if !self.edges_between(from, to).is_empty() {
             return false;
         }
-        let tables = self.image.tables();
-        let mut effects = Effects::new(self.image.machine());
-        let mut at = from;
-        while at < to {
-            let Some(effect) = effects.at(self.image, at) else { return false };
-            let is_ftrace = tables.ftrace.binary_search(&at).is_ok();
-            if tables.in_alternative(at) || tables.jump_label_at(at).is_some() || tables.may_fault(at) {
-                return false;
-            }
-            if !is_ftrace && (!effect.straight || effect.writes.contains(register)) {
-                return false;
-            }
-            at = effect.next;
-        }
-        at == to
+        line_preserves(self.image, from, to, register)
     }
 
     fn decode_piece(&mut self, range: &Range<u64>, function: &[Range<u64>], known: &Known<'_>, pads: &mut Vec<u64>) {
