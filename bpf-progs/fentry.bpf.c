@@ -93,6 +93,26 @@ int BPF_PROG(fcntl_returned, int fd, unsigned int cmd, unsigned long arg, struct
 	return RECORD(ctx, (__s64)fd, cmd, arg, filp->f_flags, (__u64)ret);
 }
 
+/* Nothing that has a type is followed. */
+SEC("fentry/do_fcntl")
+int BPF_PROG(fcntl_entered, int fd, unsigned int cmd, unsigned long arg)
+{
+	return RECORD(ctx, (__s64)fd, cmd, arg);
+}
+
+SEC("fexit/do_fcntl")
+int BPF_PROG(fcntl_answered, int fd, unsigned int cmd, unsigned long arg, void *filp, long ret)
+{
+	return RECORD(ctx, (__s64)fd, (__u64)ret);
+}
+
+/* One argument of two. */
+SEC("fentry/ns_capable")
+int BPF_PROG(capability_asked, void *ns, int cap)
+{
+	return RECORD(ctx, (__s64)cap);
+}
+
 /* A clone: the return value alone, and with arguments of the entry. */
 SEC("fexit/kill_something_info")
 int BPF_PROG(kill_returned, int sig, void *info, int pid, int ret)
@@ -106,7 +126,25 @@ int BPF_PROG(kill_done, int sig, void *info, int pid, int ret)
 	return RECORD(ctx, (__s64)sig, (__s64)pid, (__s64)ret);
 }
 
-/* A clone whose return value nobody may use. */
+SEC("fexit/ksys_msgctl")
+int BPF_PROG(msgctl_returned, int msqid, int cmd, void *buf, int version, int ret)
+{
+	return RECORD(ctx, (__s64)ret);
+}
+
+SEC("fexit/ksys_msgctl")
+int BPF_PROG(msgctl_done, int msqid, int cmd, void *buf, int version, int ret)
+{
+	return RECORD(ctx, (__s64)cmd, (__s64)msqid, (__s64)ret);
+}
+
+/* Clones whose return value nobody may use. */
+SEC("fexit/uid_hash_find")
+int BPF_PROG(uid_found, __u64 uid, void *hashent, void *ret)
+{
+	return RECORD(ctx, (__u64)ret);
+}
+
 SEC("fexit/apply_mlockall_flags")
 int BPF_PROG(mlockall_returned, int flags, int ret)
 {
@@ -133,7 +171,7 @@ int entered(void *ctx)
 	return RECORD(ctx, 0);
 }
 
-SEC("fentry.s/do_getpgid")
+SEC("fentry.s")
 int sleeps(void *ctx)
 {
 	return RECORD(ctx, 0);
@@ -150,5 +188,12 @@ int locks(void *ctx)
 	bpf_spin_lock(&counted->lock);
 	counted->count++;
 	bpf_spin_unlock(&counted->lock);
+	return 0;
+}
+
+/* Runs by BPF_PROG_TEST_RUN, for which the kernel calls its own functions for tests of fentry. */
+SEC("?oracle/bpf_fentry_test1")
+int tested(void *ctx)
+{
 	return 0;
 }

@@ -125,6 +125,20 @@ int BPF_PROG(ns_capable, struct user_namespace *ns, int cap)
 	return 0;
 }
 
+SEC("kprobe_maybe_inline/ksys_shmget")
+int BPF_PROG(shmget, int key, __u64 size, int flags)
+{
+	struct truth_record *record = begin(ctx, TRUTH_ANY);
+
+	if (!record)
+		return 0;
+	put(record, 0, (__s64)key);
+	put(record, 1, size);
+	put(record, 2, (__s64)flags);
+	bpf_ringbuf_submit(record, 0);
+	return 0;
+}
+
 SEC("kprobe_maybe_inline/jhash")
 int BPF_PROG(jhash, const void *key, u32 length, u32 initval)
 {

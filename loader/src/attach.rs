@@ -21,7 +21,7 @@ mod owner;
 mod reap;
 mod site_map;
 mod tracefs;
-mod tracing_multi;
+pub(crate) mod tracing_multi;
 mod trampoline;
 mod user;
 

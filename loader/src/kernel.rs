@@ -5,22 +5,23 @@
 //! like), so each is asked for where it shows: the kprobe event source in sysfs, the kfuncs and the attach types in the
 //! kernel's BTF, and, for kprobe.multi, an attachment that cannot succeed, whose error tells whether the kernel has heard of it.
 //! Whether fentry works shows only when a program is attached: an architecture may load it and have no BPF trampolines, or no
-//! ftrace direct calls to reach them (arm64 before 6.4). So an empty program is attached to a function that exists for
-//! nothing else, and detached again.
+//! ftrace direct calls to reach them (arm64 before 6.4), or none that many functions can share, as tracing-multi links need
+//! (arm64). So an empty program is attached to a function that exists for nothing else, and detached again.
 //!
 //! A [`Kernel`] is plain data: plans for other kernels, and tests, make one themselves.
 
+use crate::attach::tracing_multi::{self, FENTRY_MULTI};
 use crate::insn::{Insn, Width};
 use crate::object::opened;
 use crate::trampoline::Kfunc;
 use libbpf_sys as sys;
 use siteseer_sites::Machine;
-use siteseer_sites::btf::{Btf, Kind, NameIndex};
+use siteseer_sites::btf::{Btf, Kind, NameIndex, TypeId};
 use std::ffi::CStr;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// Why the running kernel cannot be used.
@@ -151,7 +152,8 @@ impl Kernel {
             kprobe_multi,
             cookies: attach_type("BPF_PERF_EVENT"),
             fentry,
-            tracing_multi: fentry && attach_type("BPF_TRACE_FENTRY_MULTI"),
+            tracing_multi: attach_type("BPF_TRACE_FENTRY_MULTI")
+                && parsed.as_ref().is_some_and(|btf| fentry && tracing_multi_attaches(btf)),
             kprobe_session: kprobe_session.and_then(session),
             kretprobe: kretprobe.as_deref().and_then(config_bit),
             private_stack: has_private_stack(),
@@ -179,12 +181,14 @@ impl Kernel {
             "register_ftrace_direct",
             "bpf_trampoline_link_prog",
             "bpf_jit_supports_private_stack",
+            "bpf_trampoline_multi_attach",
         ];
         let index = NameIndex::new(&parsed, &[Kind::Func]);
-        let [rdonly_cast, kprobes, kretprobes, fprobe, direct, trampolines, private_stack] =
+        let [rdonly_cast, kprobes, kretprobes, fprobe, direct, trampolines, private_stack, multi] =
             names.map(|name| index.get(Kind::Func, name).next());
         let attach_type = |name: &str| has_enumerator(&parsed, "bpf_attach_type", name);
-        // CONFIG_FPROBE, CONFIG_KPROBE_EVENTS, CONFIG_KRETPROBES, CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, CONFIG_BPF_JIT.
+        // CONFIG_FPROBE, CONFIG_KPROBE_EVENTS, CONFIG_KRETPROBES, CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, CONFIG_BPF_JIT,
+        // CONFIG_HAVE_SINGLE_FTRACE_DIRECT_OPS.
         let kprobe_multi = attach_type("BPF_TRACE_KPROBE_MULTI") && fprobe.is_some();
         let fentry = attach_type("BPF_TRACE_FENTRY") && direct.is_some() && trampolines.is_some();
         let kprobe_session = (kprobe_multi && attach_type("BPF_TRACE_KPROBE_SESSION")).then(|| session(&parsed));
@@ -194,7 +198,7 @@ impl Kernel {
             kprobe_multi,
             cookies: attach_type("BPF_PERF_EVENT"),
             fentry,
-            tracing_multi: fentry && attach_type("BPF_TRACE_FENTRY_MULTI"),
+            tracing_multi: fentry && multi.is_some() && attach_type("BPF_TRACE_FENTRY_MULTI"),
             kprobe_session: kprobe_session.flatten(),
             kretprobe: kretprobes.map(|_| 0),
             // arm64 has it since Linux 6.18 only, which the image does not tell.
@@ -328,13 +332,25 @@ fn has_private_stack() -> bool {
     load(sys::BPF_PROG_TYPE_KPROBE, sys::bpf_prog_load_opts::default(), &insns).is_ok()
 }
 
+/// The first of the functions that a TRACING program can be loaded for.
+fn anchor(btf: &Btf<'_>) -> Option<TypeId> {
+    ANCHORS.iter().find_map(|name| btf.find(Kind::Func, name.to_str().ok()?)).map(|func| func.id())
+}
+
+/// Whether an empty fentry program can be attached to several functions by one link.
+fn tracing_multi_attaches(btf: &Btf<'_>) -> bool {
+    let Some(anchor) = anchor(btf) else { return false };
+    let opts = sys::bpf_prog_load_opts { expected_attach_type: FENTRY_MULTI, ..Default::default() };
+    let program = load(sys::BPF_PROG_TYPE_TRACING, opts, &EMPTY);
+    program.is_ok_and(|program| tracing_multi::attach(program.as_fd(), FENTRY_MULTI, &[anchor], 0).is_ok())
+}
+
 /// Whether an empty fentry program can be attached.
 fn fentry_attaches(btf: &Btf<'_>) -> bool {
-    let anchor = ANCHORS.iter().find_map(|name| btf.find(Kind::Func, name.to_str().ok()?));
-    let Some(anchor) = anchor else { return false };
+    let Some(anchor) = anchor(btf) else { return false };
     let opts = sys::bpf_prog_load_opts {
         expected_attach_type: sys::BPF_TRACE_FENTRY,
-        attach_btf_id: anchor.id(),
+        attach_btf_id: anchor,
         ..Default::default()
     };
     let Ok(program) = load(sys::BPF_PROG_TYPE_TRACING, opts, &EMPTY) else { return false };

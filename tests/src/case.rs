@@ -3,12 +3,16 @@
 //!
 //! A case states what must come out on every kernel. What a kernel cannot do, or what its compiler did not do to the function,
 //! it cannot show there: then the case is *not exercised*, with a [`Lack`] that says why, and never passed. The harness
-//! (`tests/vm.rs`) decides whether the kernel that it booted may lack that.
+//! (`tests/vm.rs`) does not take that for granted ([`Lack::holds`]): a release that has the capability may not lack it, and what
+//! the compiler did not do is looked for in the image that was booted.
 
+use crate::shape::Shape;
 use serde::{Deserialize, Serialize};
 use siteseer::{SourceOptions, Target};
+use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, Kind, Type};
 use std::fmt;
+use std::time::Instant;
 
 /// What a case fails with; a [`Lack`] among them says that it was not exercised.
 pub type Failure = Box<dyn std::error::Error>;
@@ -47,24 +51,31 @@ pub enum Capability {
     RdonlyCast,
     /// Calls for which the kernel does not run a kprobe's program are counted (`recursion_misses`).
     MissCounts,
-    /// BPF trampolines, and direct calls to reach them (arm64 since 6.4).
+    /// BPF trampolines, and direct calls to reach them.
     Fentry,
+    /// kprobe.multi: fprobes, which have come to arm64 with those on the function graph tracer.
+    KprobeMulti,
     /// Kprobe sessions that skip the return of a call whose entry was missed.
     KprobeSession,
-    /// The tracing-multi link.
+    /// The tracing-multi link. arm64 has no single direct call for all functions (HAVE_SINGLE_FTRACE_DIRECT_OPS), which it rests on.
     TracingMulti,
+    /// Stacks of their own for the functions of a program.
+    PrivateStack,
 }
 
 impl Capability {
-    /// The first Linux release that has it: a kernel as new as that may not lack it.
-    pub fn since(self) -> (u32, u32) {
-        match self {
-            Capability::RdonlyCast => (6, 2),
-            Capability::MissCounts => (6, 7),
-            Capability::Fentry => (6, 4),
-            Capability::KprobeSession => (6, 14),
-            Capability::TracingMulti => (7, 3),
-        }
+    /// The first Linux release that has it on a machine: a kernel as new as that may not lack it. `None` if none has it yet.
+    pub fn since(self, machine: Machine) -> Option<(u32, u32)> {
+        let (x86_64, aarch64) = match self {
+            Capability::RdonlyCast => ((6, 2), Some((6, 2))),
+            Capability::MissCounts => ((6, 7), Some((6, 7))),
+            Capability::Fentry => ((5, 5), Some((6, 4))),
+            Capability::KprobeMulti => ((5, 18), Some((6, 14))),
+            Capability::KprobeSession => ((6, 14), Some((6, 14))),
+            Capability::TracingMulti => ((7, 3), None),
+            Capability::PrivateStack => ((6, 13), Some((6, 18))),
+        };
+        if machine == Machine::X86_64 { Some(x86_64) } else { aarch64 }
     }
 
     /// Whether the running kernel has it.
@@ -72,8 +83,10 @@ impl Capability {
         match self {
             Capability::RdonlyCast => target.kernel().rdonly_cast.is_some(),
             Capability::Fentry => target.kernel().fentry,
+            Capability::KprobeMulti => target.kernel().kprobe_multi,
             Capability::KprobeSession => target.kernel().kprobe_session.is_some(),
             Capability::TracingMulti => target.kernel().tracing_multi,
+            Capability::PrivateStack => target.kernel().private_stack,
             // The same series made links tell the count: a member `missed` in one of bpf_link_info's structures.
             Capability::MissCounts => target.kernel().btf.as_deref().is_some_and(|data| {
                 Btf::parse(data).is_ok_and(|btf| {
@@ -98,8 +111,10 @@ impl fmt::Display for Capability {
             Capability::RdonlyCast => "the kernel has no bpf_rdonly_cast()",
             Capability::MissCounts => "the kernel does not count the calls that it runs no program for",
             Capability::Fentry => "the kernel has no fentry",
+            Capability::KprobeMulti => "the kernel has no kprobe.multi",
             Capability::KprobeSession => "the kernel has no kprobe sessions that can be relied on",
             Capability::TracingMulti => "the kernel has no tracing-multi links",
+            Capability::PrivateStack => "the functions of a program share a stack of 512 bytes",
         })
     }
 }
@@ -109,32 +124,51 @@ impl fmt::Display for Capability {
 pub enum Lack {
     /// The kernel cannot do what the case is about.
     Capability(Capability),
-    /// The kernel's site data show that its compiler did not do what the case is about; what it did instead.
-    Sites(String),
+    /// The compiler did not do what the case is about: no function of the kernel's has any of these shapes.
+    Shapes(Vec<Shape>),
 }
 
 impl Lack {
-    /// Whether a kernel of this release (`uname -r`) may lack it: a capability only if it came with a later one.
+    /// Whether a kernel lacks it: a capability only if it came with a later release (`release` is `uname -r`), a shape only if the
+    /// image has none of it.
     ///
     /// # Errors
-    /// A sentence, if it must have it.
-    pub fn may_be_on(&self, release: &str) -> Result<(), String> {
-        let Lack::Capability(capability) = self else { return Ok(()) };
-        let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
-        let version = numbers.next().zip(numbers.next()).ok_or_else(|| format!("{release:?} is no kernel release"))?;
-        let since @ (major, minor) = capability.since();
-        if version < since {
-            return Ok(());
+    /// A sentence, if the kernel has it, or must have it.
+    pub fn holds(&self, release: &str, image: &Target) -> Result<(), String> {
+        match self {
+            Lack::Capability(capability) => may_lack(*capability, release, image.machine()),
+            Lack::Shapes(shapes) if shapes.is_empty() => Err("not exercised for want of nothing".to_owned()),
+            Lack::Shapes(shapes) => shapes.iter().try_for_each(|shape| match shape.is_had(image) {
+                Ok(false) => Ok(()),
+                Ok(true) => Err(format!("not exercised on {release}: {self}; but the kernel's image has {shape}")),
+                Err(error) => Err(format!("not exercised on {release}: {self}; the image cannot be asked: {error}")),
+            }),
         }
-        Err(format!("not exercised on {release}: {self}, and Linux can since {major}.{minor}"))
     }
+}
+
+/// Whether a kernel of this release (`uname -r`) may lack a capability.
+fn may_lack(capability: Capability, release: &str, machine: Machine) -> Result<(), String> {
+    let Some(since @ (major, minor)) = capability.since(machine) else { return Ok(()) };
+    let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
+    let version = numbers.next().zip(numbers.next()).ok_or_else(|| format!("{release:?} is no kernel release"))?;
+    if version < since {
+        return Ok(());
+    }
+    Err(format!("not exercised on {release}: {capability}, and Linux can since {major}.{minor}"))
 }
 
 impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Lack::Capability(capability) => capability.fmt(f),
-            Lack::Sites(found) => f.write_str(found),
+            Lack::Shapes(shapes) => {
+                f.write_str("the compiler made none of these: ")?;
+                shapes
+                    .iter()
+                    .enumerate()
+                    .try_for_each(|(nth, shape)| write!(f, "{}{shape}", if nth == 0 { "" } else { "; " }))
+            }
         }
     }
 }
@@ -147,6 +181,22 @@ impl std::error::Error for Lack {}
 /// [`Lack::Capability`].
 pub fn need(target: &Target, capability: Capability) -> Result<(), Lack> {
     if capability.is_had(target) { Ok(()) } else { Err(Lack::Capability(capability)) }
+}
+
+/// The first of what a case can be shown by that the running kernel has, by its shape.
+///
+/// # Errors
+/// [`Lack::Shapes`] if it has none, and if it cannot be asked.
+pub fn choose<'c, C>(target: &Target, choices: &'c [C], shape: impl Fn(&C) -> Shape) -> Result<&'c C, Failure> {
+    let mut shapes = Vec::new();
+    for choice in choices {
+        let shape = shape(choice);
+        if shape.is_had(target)? {
+            return Ok(choice);
+        }
+        shapes.push(shape);
+    }
+    Err(Lack::Shapes(shapes).into())
 }
 
 /// How a case ended.
@@ -172,6 +222,8 @@ pub struct Verdict {
     pub ending: Ending,
     /// What it showed, or why it failed or was not exercised.
     pub detail: String,
+    /// How long it took, in milliseconds of the guest's clock.
+    pub milliseconds: u64,
 }
 
 /// All cases, in the order in which they run.
@@ -192,6 +244,25 @@ pub fn cases() -> Vec<Case> {
     all
 }
 
+/// Cases that run on one kernel alone, the one that the harness names as the reference, and why that is enough: names, or the
+/// groups before the colons. All others run on every kernel.
+pub const ON_THE_REFERENCE: [(&str, &str); 3] = [
+    ("tools", "what each call leads to is known of that kernel's source; truth:: has other compilers' copies"),
+    ("reach", "counts all functions of the BTF, by the mechanisms that the other groups try on every kernel"),
+    (
+        "killed::at_any_moment",
+        "200 processes; what a killed process leaves is the kernel's closing of descriptors, and the definitions that \
+         killed::a_child_keeps_what_its_parent_attached removes everywhere",
+    ),
+];
+
+/// Whether a case runs on a kernel.
+pub fn runs_on(name: &str, is_reference: bool) -> bool {
+    let alone =
+        |(of, _): &(&str, &str)| name == *of || name.strip_prefix(of).is_some_and(|rest| rest.starts_with("::"));
+    is_reference || !ON_THE_REFERENCE.iter().any(alone)
+}
+
 /// A case of a group whose results are text alone.
 pub(crate) fn case(group: &str, name: &str, run: fn(&Target) -> Result<String, Failure>) -> Case {
     Case { name: format!("{group}::{name}"), run: Box::new(move |target| run(target).map(Shown::from)) }
@@ -208,6 +279,7 @@ pub fn run(names: &[String], mut report: impl FnMut(Verdict)) -> Result<(), Fail
         if !names.is_empty() && !names.contains(&case.name) {
             continue;
         }
+        let begin = Instant::now();
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (case.run)(&target)));
         let (ending, detail) = match result {
             Ok(Ok(shown)) => (Ending::Passed { differences: shown.differences }, shown.text),
@@ -217,7 +289,8 @@ pub fn run(names: &[String], mut report: impl FnMut(Verdict)) -> Result<(), Fail
             },
             Err(_) => (Ending::Failed, "it panicked; the console has the message".to_owned()),
         };
-        report(Verdict { name: case.name, ending, detail });
+        let milliseconds = begin.elapsed().as_millis() as u64;
+        report(Verdict { name: case.name, ending, detail, milliseconds });
     }
     Ok(())
 }
@@ -228,13 +301,31 @@ mod tests {
 
     #[test]
     fn a_kernel_that_is_new_enough_may_not_lack_a_capability() {
-        let lack = Lack::Capability(Capability::RdonlyCast);
-        assert_eq!(lack.may_be_on("6.1.0-50-cloud-amd64"), Ok(()));
+        let lacks = |release, machine| may_lack(Capability::RdonlyCast, release, machine);
+        assert_eq!(lacks("6.1.0-50-cloud-amd64", Machine::X86_64), Ok(()));
         for release in ["6.2.0", "6.12.107+deb13-cloud-arm64", "7.0"] {
-            let why = lack.may_be_on(release).unwrap_err();
+            let why = lacks(release, Machine::Aarch64).unwrap_err();
             assert!(why.contains(release) && why.contains("bpf_rdonly_cast") && why.contains("6.2"), "{why}");
         }
-        assert!(lack.may_be_on("unknown").is_err());
-        assert_eq!(Lack::Sites("no copy".to_owned()).may_be_on("7.3.4"), Ok(()));
+        assert!(lacks("unknown", Machine::X86_64).is_err());
+    }
+
+    #[test]
+    fn every_line_of_the_table_is_of_some_case() {
+        for (of, _) in ON_THE_REFERENCE {
+            let kept = |case: &Case| !runs_on(&case.name, false);
+            assert!(cases().iter().any(|case| case.name.starts_with(of) && kept(case)), "{of}");
+        }
+        assert!(cases().iter().all(|case| runs_on(&case.name, true)));
+        assert!(runs_on("killed::a_child_keeps_what_its_parent_attached", false));
+    }
+
+    #[test]
+    fn machines_come_to_it_at_different_times() {
+        let old = "6.12.107+deb13-cloud";
+        assert_eq!(may_lack(Capability::KprobeMulti, old, Machine::Aarch64), Ok(()));
+        assert!(may_lack(Capability::KprobeMulti, old, Machine::X86_64).is_err());
+        assert_eq!(may_lack(Capability::TracingMulti, "7.3.4", Machine::Aarch64), Ok(()));
+        assert!(may_lack(Capability::TracingMulti, "7.3.4", Machine::X86_64).is_err());
     }
 }

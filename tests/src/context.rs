@@ -2,12 +2,15 @@
 //! Helpers that take the context answer as under real fentry: plain libbpf's program and siteseer's, on the same calls.
 
 use crate::calls::syscall;
-use crate::case::{Capability, Case, Failure, Shown, need};
+use crate::case::{Capability, Case, Failure, Shown, choose, need};
+use crate::shape::{Place, Shape, site};
 use crate::typed::program_of;
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramType};
-use siteseer::{Attach, Target};
+use siteseer::{Attach, Policy, Target};
 use siteseer_bpf_progs::{CONTEXT, set_constant};
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// All cases of this group.
@@ -88,27 +91,72 @@ fn kernel_frames<'t>(target: &'t Target, frames: &[u64], from: &str) -> Vec<(&'t
         .collect()
 }
 
+/// A function whose body is called.
+struct Body {
+    function: &'static str,
+    shape: fn() -> Shape,
+    /// How many it has.
+    arguments: u64,
+    /// Makes a call, and tells its first argument.
+    call: fn() -> io::Result<i64>,
+}
+
+const BODIES: &[Body] = &[
+    // On x86-64 getpgrp() has an inlined copy.
+    #[cfg(target_arch = "x86_64")]
+    Body {
+        function: "do_getpgid",
+        shape: || {
+            let elsewhere = site(Place::Inline).called_by("__do_sys_getpgid").attachable_or_not();
+            let sites = [site(Place::Body).with(0), site(Place::Inline).called_by("__do_sys_getpgrp").with(0)];
+            Shape::new("do_getpgid", sites).and_no(elsewhere)
+        },
+        arguments: 1,
+        call: || {
+            let pid = std::process::id();
+            syscall(libc::SYS_getpgid, [u64::from(pid), 0, 0, 0, 0, 0]).map(|_| i64::from(pid))
+        },
+    },
+    Body {
+        function: "do_fcntl",
+        shape: || {
+            let elsewhere = site(Place::Inline).called_by("__do_sys_fcntl").attachable_or_not();
+            Shape::new("do_fcntl", [site(Place::Body).with(0)]).and_no(elsewhere)
+        },
+        arguments: 4,
+        call: || {
+            let file = File::open("/")?;
+            syscall(libc::SYS_fcntl, [file.as_raw_fd() as u64, libc::F_GETFD as u64, 0, 0, 0, 0])?;
+            Ok(i64::from(file.as_raw_fd()))
+        },
+    },
+];
+
 fn as_under_real_fentry(target: &Target) -> Result<String, Failure> {
     need(target, Capability::Fentry)?;
+    let Body { function, arguments, call, .. } = choose(target, BODIES, |body| (body.shape)())?;
     let mut open = ObjectBuilder::default().open_memory(CONTEXT)?;
     set_constant(&mut open, CONTEXT, "only_tgid", std::process::id())?;
     for mut program in open.progs_mut().filter(|program| program.name() == "plain") {
         program.set_prog_type(ProgramType::Tracing);
         program.set_attach_type(ProgramAttachType::TraceFentry);
-        program.set_attach_target(0, Some("do_getpgid".to_owned()))?;
+        program.set_attach_target(0, Some((*function).to_owned()))?;
     }
     let object = open.load()?;
     let _plain = attach_plain(&object)?;
-    let _ours = Attach::new(target).cookie(COOKIE).attach(&program_of(&object, "ours")?)?;
+    let _ours = Attach::new(target)
+        .function(*function)
+        .policy(Policy::Complete)
+        .cookie(COOKIE)
+        .attach(&program_of(&object, "ours")?)?;
     // The symbol: real fentry sees this one.
-    let pid = u64::from(std::process::id());
-    syscall(libc::SYS_getpgid, [pid, 0, 0, 0, 0, 0])?;
+    let first = call()?;
     let (ours, plain) = (answer(&object, OURS)?, answer(&object, PLAIN)?);
     let told = |answer: &Answer| (answer.calls, answer.function, answer.cookie, answer.arguments, answer.first);
-    if told(&ours) != told(&plain) || told(&ours) != (1, ours.function, COOKIE, 1, pid as i64) {
+    if told(&ours) != told(&plain) || told(&ours) != (1, ours.function, COOKIE, *arguments, first) {
         return Err(format!("at the body: ours {ours:x?}, plain {plain:x?}").into());
     }
-    let in_kernel = |frames: &[u64]| kernel_frames(target, frames, "do_getpgid");
+    let in_kernel = |frames: &[u64]| kernel_frames(target, frames, function);
     let (our_frames, plain_frames) = (in_kernel(&ours.frames), in_kernel(&plain.frames));
     if our_frames.len() < 2 || our_frames != plain_frames {
         return Err(format!("stacks at the body: ours {our_frames:x?}, plain {plain_frames:x?}").into());
@@ -123,7 +171,7 @@ fn as_under_real_fentry(target: &Target) -> Result<String, Failure> {
 
     // An inlined copy: real fentry sees nothing, ours the same answers, and the stack begins in the caller.
     #[cfg(target_arch = "x86_64")]
-    {
+    if *function == "do_getpgid" {
         syscall(libc::SYS_getpgrp, [0; 6])?;
         let (copy, unchanged) = (answer(&object, OURS)?, answer(&object, PLAIN)?);
         if unchanged != plain {

@@ -51,10 +51,10 @@ fn program_that_siteseer_did_not_load(target: &Target) -> Result<String, Failure
     for mut program in open.progs_mut().filter(|program| program.name() == "plain") {
         program.set_prog_type(ProgramType::Tracing);
         program.set_attach_type(ProgramAttachType::TraceFentry);
-        program.set_attach_target(0, Some("do_getpgid".to_owned()))?;
+        program.set_attach_target(0, Some("do_fcntl".to_owned()))?;
     }
     let object = open.load()?;
-    let attach = Attach::new(target).function("do_getpgid");
+    let attach = Attach::new(target).function("do_fcntl");
     refused(attach.attach(&program_of(&object, "plain")?), |error| {
         matches!(error, Error::Object(ObjectError::NotGuarded { .. }))
     })

@@ -20,6 +20,7 @@ pub mod killed;
 pub mod namesakes;
 pub mod reach;
 pub mod refusals;
+pub mod shape;
 pub mod startup;
 pub mod suite;
 pub mod tools;

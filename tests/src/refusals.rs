@@ -2,12 +2,15 @@
 //! What cannot be attached is refused with what, where and why; nothing is left behind.
 
 use crate::calls::{in_child, syscall};
-use crate::case::{Case, Failure, Lack, case};
+use crate::case::{Case, Failure, case, choose};
+use crate::shape::{Place, Shape, site};
 use crate::typed::{load, program_of};
 use libbpf_rs::ObjectBuilder;
+use siteseer::function::Candidate;
 use siteseer::source::SiteData;
-use siteseer::{Attach, SourceOptions, Target};
+use siteseer::{Attach, Reason, SourceOptions, Target};
 use siteseer_bpf_progs::BAD;
+use siteseer_sites::site::{SiteKind, Unprobeable};
 use std::fs;
 
 /// All cases of this group.
@@ -45,16 +48,39 @@ fn unknown_function(target: &Target) -> Result<String, Failure> {
     refused(attach.attach(&program_of(&object, "count")?), &["ns_capabel", "ns_capable"])
 }
 
+/// A function that has sites, all of them in code that the kernel lets no kprobe event into: which one is the compiler's choice.
+fn in_notrace_code_alone(target: &Target) -> Result<String, Failure> {
+    let names = target.data().read(&[], |file| -> Result<Vec<String>, Failure> {
+        let mut names = Vec::new();
+        for function in file.all_functions() {
+            let function = function?;
+            let mut sites = function.sites().peekable();
+            let mut notrace = sites.peek().is_some();
+            for site in sites {
+                notrace &= site?.unprobeable() == Some(Unprobeable::Notrace);
+            }
+            if notrace {
+                names.push(function.name().to_owned());
+            }
+        }
+        Ok(names)
+    })??;
+    // Another function of the name, or a symbol that the site data do not describe, may be reached.
+    let is = |name: &&String| {
+        let sites = target.function(name).map(|function| function.candidates).unwrap_or_default();
+        let notrace = |reason: &Option<Reason>| {
+            matches!(reason, Some(Reason::Notrace | Reason::Unprobeable(Unprobeable::Notrace)))
+        };
+        !sites.is_empty() && sites.iter().all(|site| notrace(&site.obstacle))
+    };
+    names.iter().find(is).cloned().ok_or_else(|| "every function has a site that is not in notrace code".into())
+}
+
 fn no_probeable_site(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
-    let attach = Attach::new(target).function("copy_siginfo");
-    match attach.attach(&program_of(&object, "count")?) {
-        Ok(link) if link.report().attached().next().is_some() => {
-            let site = link.report().attached().next().map(|site| site.symbol.clone()).unwrap_or_default();
-            Err(Lack::Sites(format!("copy_siginfo() has a site that can be probed, in {site}()")).into())
-        }
-        result => refused(result, &["copy_siginfo", "notrace"]),
-    }
+    let name = in_notrace_code_alone(target)?;
+    let attach = Attach::new(target).function(&name);
+    refused(attach.attach(&program_of(&object, "count")?), &[&name, "notrace"])
 }
 
 fn parameter_that_the_function_lacks(target: &Target) -> Result<String, Failure> {
@@ -95,24 +121,34 @@ fn armed() -> Result<usize, Failure> {
 }
 
 fn every_site_lacks_an_argument(target: &Target) -> Result<String, Failure> {
-    let object = load(0)?;
     // jhash()'s bodies cannot be probed, and no inlined copy that can be has all three arguments in reach, or it is
     // attached: then what is refused is only what lacks one.
+    let lacking = |nth: &usize| Shape::new("jhash", [site(Place::Inline).without(*nth)]);
+    let nth = *choose(target, &[2, 1, 0], lacking)?;
+    let function = target.function("jhash")?;
+    let lacks = |site: &&Candidate| {
+        site.kind == SiteKind::Inline && site.obstacle.is_none() && matches!(site.arguments.get(nth), Some(Err(_)))
+    };
+    let copy = function.candidates.iter().find(lacks).ok_or("no copy that lacks the argument")?;
+    let parameters = function.prototypes.get(copy.prototype).map(|prototype| prototype.parameters.as_slice());
+    let parameter = parameters.and_then(|all| all.get(nth)).ok_or("no such parameter")?;
+    let words = ["jhash", &format!("{}+{:#x}", copy.symbol, copy.offset()), &parameter.name];
+    let object = load(0)?;
     match Attach::new(target).attach(&program_of(&object, "jhash")?) {
         Ok(link) => {
-            let lacking = link.report().skipped().filter(|(_, reason)| reason.key() == "missing_arguments").count();
-            if lacking == 0 {
-                return Err(Lack::Sites("no copy of jhash() lacks an argument".to_owned()).into());
+            let is_it = |site: &siteseer::report::SiteReport, reason: &Reason| {
+                site.address == copy.address && reason.key() == "missing_arguments"
+            };
+            if !link.report().skipped().any(|(site, reason)| is_it(site, reason)) {
+                return Err(format!("{} is not skipped:\n{}", words[1], link.report().long()).into());
             }
         }
         // Every copy that can be probed lacks one.
-        Err(error) => {
-            refused::<()>(Err(error), &["jhash", "hash+0x", "initval"])?;
-        }
+        Err(error) => _ = refused::<()>(Err(error), &words)?,
     }
     // Under `complete`, that is in the way of all.
     let attach = Attach::new(target).policy(siteseer::Policy::Complete);
-    refused(attach.attach(&program_of(&object, "jhash")?), &["jhash", "hash+0x"])
+    refused(attach.attach(&program_of(&object, "jhash")?), &words)
 }
 
 /// A process that gave its capabilities up, in a child: they do not come back.

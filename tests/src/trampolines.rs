@@ -29,7 +29,10 @@ pub fn cases() -> Vec<Case> {
         case("kretprobe_multi", |target| shown(target, Probe::Kretprobe, tasks)),
         case("typed_return_of_a_session", |target| shown(target, Probe::Session, tasks)),
         case("typed_return_of_tracing_multi", |target| shown(target, Probe::TracingMultiExit, tasks)),
-        case("more_stack_than_512_with_private_stacks", |target| shown(target, Probe::Session, private_stack)),
+        case("more_stack_than_512_with_private_stacks", |target| {
+            need(target, Capability::PrivateStack)?;
+            shown(target, Probe::Session, private_stack)
+        }),
     ]
 }
 
@@ -78,29 +81,27 @@ impl Facts {
     fn ids(&self) -> Result<KernelIds, Failure> {
         Ok(KernelIds {
             rdonly_cast: Some(self.func("bpf_rdonly_cast")?),
-            session_is_return: Some(self.kfunc("bpf_session_is_return")?),
-            session_cookie: Some(self.kfunc("bpf_session_cookie")?),
+            session_is_return: self.kfunc("bpf_session_is_return").ok(),
+            session_cookie: self.kfunc("bpf_session_cookie").ok(),
             private_stack: false,
         })
     }
 }
 
-/// What a program of this probe shows; on arm64 the kernel has no tracing-multi links, and must say so.
+/// What a program of this probe shows, where the kernel has what it takes.
 fn shown(target: &Target, probe: Probe, show: fn(&Facts, Probe) -> Result<String, Failure>) -> Result<String, Failure> {
-    let facts = Facts::read()?;
-    // The same release gave arm64 fprobes, which all of them but fexit rest on.
-    need(target, Capability::KprobeSession)?;
-    let multi = matches!(probe, Probe::TracingMulti | Probe::TracingMultiExit);
-    if multi {
-        need(target, Capability::TracingMulti)?;
-    }
-    match show(&facts, probe) {
-        Err(failure) if multi && MACHINE == Machine::Aarch64 && failure.to_string().contains("os error 95") => {
-            Ok(failure.to_string())
-        }
-        Ok(detail) if multi && MACHINE == Machine::Aarch64 => Err(detail.into()),
-        other => other,
-    }
+    // Their programs follow typed pointers.
+    need(target, Capability::RdonlyCast)?;
+    need(
+        target,
+        match probe {
+            Probe::Fexit => Capability::Fentry,
+            Probe::Kretprobe => Capability::KprobeMulti,
+            Probe::TracingMulti | Probe::TracingMultiExit => Capability::TracingMulti,
+            _ => Capability::KprobeSession,
+        },
+    )?;
+    show(&Facts::read()?, probe)
 }
 
 fn opened(fd: i32) -> io::Result<OwnedFd> {
@@ -264,7 +265,7 @@ fn registers() -> ([u16; 3], u16) {
 }
 
 fn parameter(size: u32, signed: bool, register: u16, typed: Option<u32>) -> Parameter {
-    Parameter { size, argument: Ok(Located { size, signed, at: Location::Register(register) }), typed }
+    Parameter { size, argument: Ok(Located { size, signed, at: Location::Register(register) }), typed, foreign: false }
 }
 
 fn getpgid(pid: u32) -> Result<(), Failure> {

@@ -3,7 +3,8 @@
 //! policies, and what is left after a link is dropped.
 
 use crate::calls::{chmod, in_child, open, syscall};
-use crate::case::{Capability, Case, Failure, Lack, case, need};
+use crate::case::{Capability, Case, Failure, case, choose, need};
+use crate::shape::{Place, Shape, site};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, RingBufferBuilder};
 use siteseer::{Attach, Link, Policy, Target};
 use siteseer_bpf_progs::truth::{Record, program};
@@ -100,7 +101,20 @@ fn need_rdonly_cast(target: &Target, program: &ProgramMut<'_>) -> Result<(), Fai
     }
 }
 
+/// What chroot() and the reading of a secret file call: ns_capable() itself, and its copy in capable_wrt_inode_uidgid().
+fn body_and_copy() -> Shape {
+    let copy = site(Place::Inline).within("capable_wrt_inode_uidgid").with(0).with(1);
+    let elsewhere = site(Place::Inline).called_by("__do_sys_chroot").attachable_or_not();
+    Shape::new("ns_capable", [site(Place::Body).with(0).with(1), copy]).and_no(elsewhere)
+}
+
+/// Leaves the case if the kernel's ns_capable() is otherwise.
+fn need_body_and_copy(target: &Target) -> Result<(), Failure> {
+    choose(target, &[body_and_copy], |shape| shape()).map(drop)
+}
+
 fn pointers_at_an_inline_site(target: &Target) -> Result<String, Failure> {
+    need_body_and_copy(target)?;
     let object = load(0)?;
     need_rdonly_cast(target, &program_of(&object, "ns_capable")?)?;
     let link = Attach::new(target).attach(&program_of(&object, "ns_capable")?)?;
@@ -147,6 +161,7 @@ fn read_secret(path: &CString) -> io::Result<()> {
 }
 
 fn subprogram_follows_a_pointer(target: &Target) -> Result<String, Failure> {
+    need_body_and_copy(target)?;
     let object = load(std::process::id())?;
     need_rdonly_cast(target, &program_of(&object, "subprogram")?)?;
     let _link = Attach::new(target).attach(&program_of(&object, "subprogram")?)?;
@@ -163,6 +178,7 @@ fn subprogram_follows_a_pointer(target: &Target) -> Result<String, Failure> {
 }
 
 fn helpers_that_take_the_context(target: &Target) -> Result<String, Failure> {
+    need_body_and_copy(target)?;
     let object = load(std::process::id())?;
     let link = Attach::new(target).function("ns_capable").attach(&program_of(&object, "context")?)?;
     let path = secret()?;
@@ -190,6 +206,7 @@ fn helpers_that_take_the_context(target: &Target) -> Result<String, Failure> {
 
 fn cookie_and_site(target: &Target) -> Result<String, Failure> {
     const COOKIE: u64 = 0x1122_3344_5566_7788;
+    need_body_and_copy(target)?;
     let object = load(std::process::id())?;
     let link = Attach::new(target).function("ns_capable").cookie(COOKIE).attach(&program_of(&object, "count")?)?;
     let path = secret()?;
@@ -217,22 +234,25 @@ fn nothing_fires_after_the_link(target: &Target) -> Result<String, Failure> {
     Ok("one hit with the link, none without".to_owned())
 }
 
+/// Functions all of whose sites may have all arguments, with programs that read them all.
+const ALL: [(&str, &str, usize); 2] = [("___bpf_copy_key", "copy_key_struct", 2), ("ksys_shmget", "shmget", 3)];
+
 fn complete_attaches_all(target: &Target) -> Result<String, Failure> {
-    let object = load(std::process::id())?;
-    let program = program_of(&object, "copy_key_struct")?;
-    let link = match Attach::new(target).policy(Policy::Complete).attach(&program) {
-        // The compiler of another kernel may have left no trace of the structure; then this is the right answer.
-        Err(error) if error.to_string().contains("ukey: optimised out") => {
-            return Err(Lack::Sites("no copy of ___bpf_copy_key() has a location for the structure".to_owned()).into());
-        }
-        other => other?,
+    let everything = |(function, _, parameters): &(&str, &str, usize)| {
+        let all = Shape::new(function, [site(Place::Inline)]);
+        (0..*parameters).fold(all, |all, nth| all.and_no(site(Place::Anywhere).without(nth).attachable_or_not()))
     };
-    let (attached, all) = (link.report().attached().count(), link.report().sites().count());
+    let (function, program, _) = choose(target, &ALL, everything)?;
+    let object = load(std::process::id())?;
+    let link = Attach::new(target).policy(Policy::Complete).attach(&program_of(&object, program)?)?;
+    let (attached, all) = (link.report().attached().count(), target.function(function)?.candidates.len());
     expect("attached", &attached, &all)?;
-    Ok(format!("{attached} of {all} sites"))
+    Ok(format!("{attached} of {all} sites of {function}()"))
 }
 
 fn complete_refuses_with_the_list(target: &Target) -> Result<String, Failure> {
+    let lacking = Shape::new("ns_capable", [site(Place::Inline).within("capable").without(0)]);
+    choose(target, &[lacking], Shape::clone)?;
     let object = load(std::process::id())?;
     let program = program_of(&object, "ns_capable")?;
     let refused = Attach::new(target).policy(Policy::Complete).attach(&program);
@@ -248,12 +268,11 @@ fn complete_refuses_with_the_list(target: &Target) -> Result<String, Failure> {
 }
 
 fn what_the_kernel_does_not_run_is_counted(target: &Target) -> Result<String, Failure> {
+    need(target, Capability::MissCounts)?;
+    let hashed = Shape::new("jhash", [site(Place::Inline).within("hash")]);
+    choose(target, &[hashed], Shape::clone)?;
     let object = load(std::process::id())?;
     let link = Attach::new(target).function("jhash").attach(&program_of(&object, "count")?)?;
-    need(target, Capability::MissCounts)?;
-    if !link.report().attached().any(|site| site.symbol == "hash") {
-        return Err(Lack::Sites("jhash() has no copy in hash() that could be attached".to_owned()).into());
-    }
     let bloom = ObjectBuilder::default().open_memory(BLOOM)?.load()?;
     let filter = bloom.maps().find(|map| MapCore::name(map) == "filter7").ok_or("no map filter7")?;
     let before = link.missed()?;

@@ -6,17 +6,29 @@
 //! says what to do.
 //!
 //! # Which kernels
-//! `SITESEER_KERNELS`, a list of rows of kernels/matrix.toml with spaces or commas between, or `all`, as `ci/test` sets it;
-//! without it, the [`REFERENCE`] alone.
+//! `SITESEER_KERNELS`: rows of kernels/matrix.toml with spaces or commas between; `all`; or `default`, which it also is when it is
+//! not set: the five of Debian, and the [`BUILT`] one if it is in the cache (`ci/test` gets it). All cases run on each, but for
+//! those of which the [table](siteseer_conformance::case::ON_THE_REFERENCE) says why one kernel is enough.
 //!
 //! # What may differ
-//! The cases are written for the reference kernel, and hold there to the letter. Other compilers inline otherwise and
-//! lose other arguments; there a case follows the kernel's own site data, and prints what it found different. A case that
-//! is not exercised says what the kernel lacks; it fails where the kernel's release must have it.
+//! The cases state what must come out on the [`REFERENCE`] kernel, and hold there to the letter. Other compilers inline otherwise
+//! and lose other arguments; there a case follows the kernel's own site data by a stated rule, and prints what it found different.
+//!
+//! The conformance suite's cases (tests/cases) run in the same boot, as `KERNEL::suite::NAME`: what they must show on which kernel is
+//! in their own tables.
+//!
+//! A case that is not exercised says what the kernel lacks, and is not believed: it fails where the kernel's release must have
+//! the capability, or the image that was booted has a function of the shape that the case looked for.
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use siteseer_conformance::case::{Ending, Verdict, cases};
+use siteseer::Target;
+use siteseer::source::SiteData;
+use siteseer_conformance::case::{Ending, Verdict, cases, runs_on};
+use siteseer_conformance::suite::case_file::{self, CaseFile};
+use siteseer_conformance::suite::judge::{self, Status};
+use siteseer_conformance::suite::prepare::Prepared;
 use siteseer_sites::file;
+use siteseer_vmtest::kernels::KernelPaths;
 use siteseer_vmtest::{Vm, build_guest_for, kernels};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,14 +40,10 @@ use std::time::{Duration, Instant};
 const REFERENCE: &str = "deb-7.3-x86_64";
 /// Names the kernels to test.
 const KERNELS_VARIABLE: &str = "SITESEER_KERNELS";
-/// Cases that fail on a kernel for a reason that is known and not mended: the kernel, the case, what is wrong. Such a case must
-/// fail; when it passes, its line here has to go.
-const KNOWN: [(&str, &str, &str); 1] = [(
-    "deb-7.3-arm64",
-    "truth::__bpf_copy_key",
-    "GCC duplicated the copy in map_lookup_elem() for two ways that lead into it; its DWARF has one entry, and calls by the \
-     other way are missed",
-)];
+/// A kernel whose link is optimised as a whole, which none of Debian's is.
+const BUILT: &str = "fulllto-7.3-x86_64";
+/// Begins the names of Debian's kernels.
+const DEBIAN: &str = "deb-";
 /// Emulated machines are slow, and so are loaded ones; a guest that hangs is stopped then.
 const TIME_LIMIT: Duration = Duration::from_secs(2400);
 
@@ -56,8 +64,12 @@ impl Boot {
 /// What one boot brought back.
 struct Run {
     verdicts: BTreeMap<String, Verdict>,
+    /// Those of the conformance suite.
+    suite: BTreeMap<String, judge::Verdict>,
     /// `uname -r`; empty if the kernel is not there.
     release: String,
+    /// The image that was booted: what a case says that it lacks is looked for there.
+    image: Option<Target>,
     /// What went wrong with the run as a whole.
     failure: Option<String>,
 }
@@ -79,11 +91,18 @@ fn main() -> ExitCode {
     // machine on each, instead of waiting for the same one.
     let mut trials = Vec::new();
     for case in cases() {
-        for boot in &boots {
+        for boot in boots.iter().filter(|boot| runs_on(&case.name, boot.kernel == REFERENCE)) {
             let (boot, name) = (boot.clone(), case.name.clone());
             trials.push(Trial::test(format!("{}::{name}", boot.kernel), move || {
                 verdict(&boot.kernel, boot.run(), &name)
             }));
+        }
+    }
+    for name in suite_names() {
+        for boot in &boots {
+            let (boot, name) = (boot.clone(), name.clone());
+            trials
+                .push(Trial::test(format!("{}::{SUITE}{name}", boot.kernel), move || suite_verdict(boot.run(), &name)));
         }
     }
     for boot in boots {
@@ -99,17 +118,25 @@ fn main() -> ExitCode {
 fn chosen() -> Result<Vec<String>, String> {
     let matrix = kernels::workspace_matrix().map_err(|error| error.to_string())?;
     let wanted = std::env::var(KERNELS_VARIABLE).unwrap_or_default();
-    let wanted: Vec<&str> = wanted.split([' ', ',', '\n']).filter(|name| !name.is_empty()).collect();
-    if let Some(unknown) = wanted.iter().find(|&&name| name != "all" && matrix.row(name).is_err()) {
+    let mut wanted: Vec<&str> = wanted.split([' ', ',', '\n']).filter(|name| !name.is_empty()).collect();
+    if wanted.is_empty() {
+        wanted.push("default");
+    }
+    let is_word = |name: &str| matches!(name, "all" | "default");
+    if let Some(unknown) = wanted.iter().find(|&&name| !is_word(name) && matrix.row(name).is_err()) {
         let names: Vec<&str> = matrix.names().collect();
         return Err(format!(
             "{KERNELS_VARIABLE}: no kernel {unknown:?} in the matrix; there are: {}",
             names.join(", ")
         ));
     }
-    let is_chosen = |name: &str| match wanted.as_slice() {
-        [] => name == REFERENCE,
-        some => some.contains(&"all") || some.contains(&name),
+    let by_default = |name: &str| name.starts_with(DEBIAN) || name == BUILT && kernels::cached(BUILT).is_some();
+    let is_chosen = |name: &str| {
+        wanted.iter().any(|&word| match word {
+            "all" => true,
+            "default" => by_default(name),
+            this => this == name,
+        })
     };
     Ok(matrix.names().filter(|name| is_chosen(name)).map(str::to_owned).collect())
 }
@@ -117,8 +144,12 @@ fn chosen() -> Result<Vec<String>, String> {
 /// The cases of a kernel that the command line's filters leave.
 fn selection(arguments: &Arguments, kernel: &str) -> Vec<String> {
     let names = cases().into_iter().map(|case| case.name);
+    let names = names.chain(suite_names().into_iter().map(|name| format!("{SUITE}{name}")));
     names
         .filter(|name| {
+            if !runs_on(name, kernel == REFERENCE) {
+                return false;
+            }
             let full = format!("{kernel}::{name}");
             let hit = |filter: &String| if arguments.exact { full == *filter } else { full.contains(filter.as_str()) };
             arguments.filter.as_ref().is_none_or(hit) && !arguments.skip.iter().any(hit)
@@ -130,12 +161,7 @@ fn verdict(kernel: &str, run: &Run, name: &str) -> Result<(), Failed> {
     let Some(verdict) = run.verdicts.get(name) else {
         return Err(run.failure.clone().unwrap_or_else(|| "the guest said nothing of this case".to_owned()).into());
     };
-    let known = KNOWN.iter().find(|(of, case, _)| (*of, *case) == (kernel, name));
     match &verdict.ending {
-        Ending::Failed if known.is_some() => Ok(()),
-        _ if let Some((_, _, why)) = known => {
-            Err(format!("does not fail, although it is known to: take its line out of KNOWN ({why})").into())
-        }
         Ending::Failed => Err(verdict.detail.clone().into()),
         Ending::Passed { differences } if kernel == REFERENCE && !differences.is_empty() => {
             Err(format!("not as the case was written for this kernel:\n{}", differences.join("\n")).into())
@@ -144,33 +170,86 @@ fn verdict(kernel: &str, run: &Run, name: &str) -> Result<(), Failed> {
         Ending::NotExercised(lack) if kernel == REFERENCE => {
             Err(format!("not exercised on the kernel that it is written for: {lack}").into())
         }
-        Ending::NotExercised(lack) => lack.may_be_on(&run.release).map_err(Failed::from),
+        Ending::NotExercised(lack) => match &run.image {
+            Some(image) => lack.holds(&run.release, image).map_err(Failed::from),
+            None => Err(format!("not exercised, and there is no image to look into: {lack}").into()),
+        },
     }
 }
 
+/// What names of the suite's cases begin with.
+const SUITE: &str = "suite::";
+
+/// The cases of the conformance suite. A folder that cannot be read has none; a test of the suite's own says so.
+fn suite_names() -> Vec<String> {
+    case_file::all(&case_file::folder()).unwrap_or_default().into_iter().map(|(name, _)| name).collect()
+}
+
+fn suite_verdict(run: &Run, name: &str) -> Result<(), Failed> {
+    match run.suite.get(name) {
+        Some(verdict) if verdict.status == Status::Fail => Err(verdict.detail.clone().into()),
+        Some(_) => Ok(()),
+        None => Err(run.failure.clone().unwrap_or_else(|| "the case cannot be read".to_owned()).into()),
+    }
+}
+
+/// The suite's cases among those that are selected.
+fn suite_cases(selected: &[String]) -> Vec<CaseFile> {
+    let all = case_file::all(&case_file::folder()).unwrap_or_default();
+    let chosen = |name: &str| selected.iter().any(|selected| selected.strip_prefix(SUITE) == Some(name));
+    all.into_iter().filter(|(name, _)| chosen(name)).filter_map(|(_, case)| case.ok()).collect()
+}
+
+/// What the guest gets besides its program: files of this machine, and where they are in the guest.
+struct Carried {
+    files: Vec<(PathBuf, String)>,
+    /// The image whose site data are among them.
+    image: Target,
+}
+
+fn carried(kernel: &KernelPaths) -> Result<Carried, String> {
+    let sites = site_file(&kernel.vmlinux)?;
+    let data = SiteData::open(&sites, None, false).map_err(|error| error.to_string())?;
+    let image = Target::image(data).map_err(|error| error.to_string())?;
+    let id = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(Carried { files: vec![(sites, format!("/var/cache/siteseer/{id}"))], image })
+}
+
 fn boot(kernel: &str, selected: &[String]) -> Run {
-    let failed = |failure: String| Run { verdicts: BTreeMap::new(), release: String::new(), failure: Some(failure) };
+    let failed = |failure: String| Run {
+        verdicts: BTreeMap::new(),
+        suite: BTreeMap::new(),
+        release: String::new(),
+        image: None,
+        failure: Some(failure),
+    };
     let Some(paths) = kernels::cached(kernel) else {
         return failed(format!("kernel {kernel} has not been fetched: run ci/kernel {kernel}"));
     };
-    let sites = match site_file(&paths.vmlinux) {
-        Ok(sites) => sites,
-        Err(why) => return failed(format!("site data of {kernel}: {why}")),
+    let Carried { files, image } = match carried(&paths) {
+        Ok(carried) => carried,
+        Err(why) => return failed(format!("what {kernel} gets: {why}")),
+    };
+    let prepared = match Prepared::new(&paths, &suite_cases(selected)) {
+        Ok(prepared) => prepared,
+        Err(why) => return failed(format!("the conformance suite's modules for {kernel}: {why}")),
     };
     let arch = paths.record.arch;
     let guest = match build_guest_for(arch, "siteseer-conformance", "siteseer-guest", "release") {
         Ok(guest) => guest,
         Err(why) => return failed(why.to_string()),
     };
-    let id = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let mut vm = Vm::new(arch, &paths.vmlinuz)
         .init(&guest)
         .arg("test")
         .args(selected.iter().cloned())
-        .file(&sites, format!("/var/cache/siteseer/{id}"))
         .memory(2048)
         .cpus(2)
         .time_limit(TIME_LIMIT);
+    for (path, inside) in files {
+        vm = vm.file(&path, inside);
+    }
+    vm = prepared.install(vm);
     if std::env::var_os("SITESEER_CONSOLE").is_some() {
         vm = vm.console(std::io::stderr());
     }
@@ -193,7 +272,10 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
                     tail(&outcome.console)
                 )
             });
-            Run { verdicts, release: paths.record.release, failure }
+            let lines = lines.iter().map(String::as_str);
+            let suite = prepared.judge(lines, false, failure.as_deref().unwrap_or("it ended without a word"));
+            print_suite(kernel, &suite);
+            Run { verdicts, suite, release: paths.record.release, image: Some(image), failure }
         }
         Err(error) => failed(error.to_string()),
     }
@@ -219,12 +301,7 @@ fn print_table(kernel: &str, release: &str, time: Duration, verdicts: &BTreeMap<
                 }
             }
             Ending::NotExercised(lack) => println!("  not exercised: {}: {lack}", verdict.name),
-            Ending::Failed => {
-                let known = KNOWN.iter().find(|(of, case, _)| *of == kernel && *case == verdict.name);
-                if let Some((_, case, why)) = known {
-                    println!("  fails, as is known: {case}: {why}");
-                }
-            }
+            Ending::Failed => {}
         }
     }
     let passed = |verdict: &&Verdict| matches!(verdict.ending, Ending::Passed { .. });
@@ -235,7 +312,42 @@ fn print_table(kernel: &str, release: &str, time: Duration, verdicts: &BTreeMap<
             println!("\n{}", verdict.detail);
         }
     }
+    print_times(kernel, verdicts);
     println!();
+}
+
+/// What became of the suite's cases that did not pass.
+fn print_suite(kernel: &str, verdicts: &BTreeMap<String, judge::Verdict>) {
+    println!("Conformance suite on {kernel}, {} cases:", verdicts.len());
+    for (name, verdict) in verdicts.iter().filter(|(_, verdict)| verdict.status != Status::Pass) {
+        println!("  {}: {name}: {}", verdict.status, verdict.detail.lines().next().unwrap_or_default());
+    }
+    println!();
+}
+
+/// What the groups of cases took, the longest first.
+fn print_times(kernel: &str, verdicts: &BTreeMap<String, Verdict>) {
+    let mut groups: BTreeMap<&str, (u64, Vec<&Verdict>)> = BTreeMap::new();
+    for verdict in verdicts.values() {
+        let group = groups.entry(verdict.name.split("::").next().unwrap_or_default()).or_default();
+        group.0 += verdict.milliseconds;
+        group.1.push(verdict);
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, (sum, _))| std::cmp::Reverse(*sum));
+    println!("\nTime on {kernel}, in seconds of the guest's clock:");
+    for (group, (sum, mut cases)) in groups {
+        cases.sort_by_key(|verdict| std::cmp::Reverse(verdict.milliseconds));
+        let longest: Vec<String> = cases
+            .iter()
+            .take(6)
+            .map(|verdict| {
+                let name = verdict.name.split_once("::").map_or(verdict.name.as_str(), |(_, name)| name);
+                format!("{name} {:.1}", verdict.milliseconds as f64 / 1000.0)
+            })
+            .collect();
+        println!("  {:>6.1}  {group}, {} cases: {}", sum as f64 / 1000.0, cases.len(), longest.join(", "));
+    }
 }
 
 /// The encoded site data of an image, made anew: encoding takes seconds.

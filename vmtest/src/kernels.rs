@@ -4,13 +4,15 @@
 //!
 //! `kernels/matrix.toml` describes the rows ([`Matrix`]). A row is resolved to the newest packages of its suite by apt
 //! itself, with private state and private configuration, so that any suite and architecture can be read from any host
-//! and nothing of the host is touched (`apt.rs`). What is fetched, is checked and unpacked into a cache ([`Getter`]):
+//! and nothing of the host is touched (`apt.rs`). What is fetched, is checked and unpacked into a cache ([`Getter`]): a
+//! kernel that Debian built (`debian.rs`), or sources, of which one is built in a build root (`built.rs`).
 //!
 //! ```text
 //! ${XDG_CACHE_HOME:-$HOME/.cache}/siteseer/kernels/NAME/
 //!     current -> VERSION     the entry in use, replaced in one step
 //!     VERSION/               vmlinuz, vmlinux, kernel.json: complete or absent
-//!     VERSION/headers/       what modules for it are built with, when it was first asked for (`headers.rs`)
+//!     VERSION/tree/          of a kernel that was built here, what modules for it are built with
+//!     VERSION/headers/       the same of one that Debian built, when it was first asked for (`headers.rs`)
 //!     VERSION/modules/       modules that were built for it ([`crate::modules`])
 //!     checked                when the suite was last asked whether there is a newer one (its modification time)
 //!     lock                   held by who changes any of this
@@ -21,17 +23,25 @@
 //! (the one before it is removed then).
 
 mod apt;
+mod built;
+mod config;
+mod debian;
 mod debian_version;
 mod download;
+mod error;
 mod get;
 mod headers;
 mod lock;
 mod matrix;
+mod partial;
+mod source;
 mod sources;
 mod suite;
+mod tree;
 mod unpack;
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
 };
@@ -39,8 +49,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    config::{ConfigError, Lost},
     get::{GetError, Getter},
-    matrix::{DebianRow, How, Matrix, MatrixError, PackageFile, Row},
+    matrix::{BuiltRow, DebianRow, How, Matrix, MatrixError, PackageFile, Row},
 };
 use crate::{arch::Arch, host_cache};
 
@@ -74,6 +85,35 @@ pub struct KernelRecord {
     pub suite: String,
     /// The packages.
     pub packages: Vec<PackageRecord>,
+    /// How it was built, if it was built here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<BuildRecord>,
+}
+
+/// How a kernel was built here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuildRecord {
+    /// All that went into it.
+    pub recipe: BuildRecipe,
+    /// How long it took, in seconds.
+    pub seconds: u64,
+}
+
+/// All that goes into a kernel that is built here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuildRecipe {
+    /// The package of sources.
+    pub source: PackageRecord,
+    /// The archive in it.
+    pub archive: String,
+    /// The fragments of the configuration: name and text.
+    pub config: Vec<(String, String)>,
+    /// Words for make.
+    pub make: Vec<String>,
+    /// Versions of the packages whose programs shape the result.
+    pub tools: BTreeMap<String, String>,
+    /// The version of the procedure.
+    pub procedure: u32,
 }
 
 /// One package that a kernel came from.
@@ -141,7 +181,10 @@ pub(crate) struct ModuleTree {
 
 /// What modules for this kernel are built with; it is fetched if it is not in the cache.
 pub(crate) fn module_tree(kernel: &KernelPaths, progress: impl Fn(&str)) -> Result<ModuleTree, GetError> {
-    headers::module_tree(kernel, progress)
+    match &kernel.record.build {
+        Some(build) => built::module_tree(kernel, build, progress),
+        None => headers::module_tree(kernel, progress),
+    }
 }
 
 /// A row's name as one path component, or none if it could lead elsewhere.

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// `BPF_TRACE_FENTRY_MULTI` of include/uapi/linux/bpf.h.
-pub(super) const FENTRY_MULTI: sys::bpf_attach_type = 59;
+pub(crate) const FENTRY_MULTI: sys::bpf_attach_type = 59;
 /// `BPF_TRACE_FEXIT_MULTI`.
 pub(super) const FEXIT_MULTI: sys::bpf_attach_type = 60;
 
@@ -31,7 +31,7 @@ struct LinkCreate {
 const _: () = assert!(size_of::<LinkCreate>() == 64);
 
 /// Links a program, loaded with the attach type, to functions; `cookie` is for each of them.
-pub(super) fn attach(
+pub(crate) fn attach(
     program: BorrowedFd<'_>,
     attach_type: sys::bpf_attach_type,
     functions: &[TypeId],

@@ -412,8 +412,7 @@ fn exercised(mut table: toml::Table) -> Result<Exercised, String> {
         Some(on) => on.try_into().map_err(|error| format!("exercised: on: {error}"))?,
         None => Vec::new(),
     };
-    let conditions: Conditions =
-        toml::Value::Table(table).try_into().map_err(|error| format!("exercised: {error}"))?;
+    let conditions: Conditions = toml::Value::Table(table).try_into().map_err(|error| format!("exercised: {error}"))?;
     if conditions == Conditions::default() {
         return Err("exercised: without a condition it shows nothing".to_owned());
     }
@@ -469,6 +468,9 @@ fn expect(table: ExpectTable) -> Result<Expect, String> {
         if let Some(ours) = unsupported.reasons.iter().find(|reason| !limits::can_be_a_limit(reason)) {
             return Err(of(&format!("unsupported: {ours:?} is no limit of the kernel or of the debug information")));
         }
+    }
+    if matches!(outcome, Outcome::Refused(_)) && (table.sites.is_some() || table.skipped.is_some()) {
+        return Err(of("where it is refused there are no sites to count"));
     }
     let refused = match &outcome {
         Outcome::Refused(reasons) => &reasons[..],
@@ -578,6 +580,7 @@ mod tests {
             ("[[expect]]\nprograms = ['p', 'q']\nevents = [[1]]", "which program"),
             ("[[expect]]\nprogram = 'p'\nevents = [{ program = 'q', values = [] }]", "not among"),
             ("[[expect]]\nprogram = 'p'\nevents = []\nsites = { inlined = 1 }", "no kind"),
+            ("[[expect]]\nprogram = 'p'\nrefused = ['notrace']\nsites = { body = 1 }", "no sites to count"),
             ("[[expect]]\nprogram = 'p'\nevents = []\non = ['icc']", "no condition"),
             ("[[expect]]\nprogram = 'p'\nevents = []\n[[not_for]]\non = []\nbecause = 'x'", "anywhere"),
             ("[[expect]]\nprogram = 'p'\nevents = []\n[[exercised]]\non = ['gcc']", "shows nothing"),

@@ -86,6 +86,8 @@ const REASONS: &[(&str, Option<Limit>)] = &[
     ("kernel", Some(Kernel)),
     ("refused.no_rdonly_cast", Some(Kernel)),
     ("refused.no_rdonly_cast_of_return", Some(Kernel)),
+    ("refused.foreign_type", Some(Kernel)),
+    ("refused.foreign_type_of_return", Some(Kernel)),
     ("refused.no_session", Some(Kernel)),
     ("refused.helper_not_allowed", Some(Kernel)),
     // Of the program as a whole.
@@ -174,7 +176,9 @@ pub fn of_error(error: &Error) -> Option<Vec<InWay>> {
         Error::Plan(PlanError::Prototype { refusal, .. }) => whole(format!("prototype.{}", name_of(refusal))),
         Error::Select(_) => whole("not_selected".to_owned()),
         Error::Attach(AttachError::Verifier { .. }) => whole("verifier".to_owned()),
-        Error::Target(TargetError::Unknown { .. }) => whole("unknown_function".to_owned()),
+        Error::Target(TargetError::Unknown { .. } | TargetError::UnknownInModule { .. }) => {
+            whole("unknown_function".to_owned())
+        }
         _ => None,
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The result of a run over kernels: what the page, the chart and the JSON file are made from.
 
-use super::family::Family;
 use super::judge::{Status, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -40,13 +39,6 @@ impl KernelRun {
             problem: Some(problem.into()),
             seconds: 0,
         }
-    }
-
-    /// The same, made with.
-    #[must_use]
-    pub fn of(mut self, family: &Family) -> KernelRun {
-        self.made_with = family.to_string();
-        self
     }
 }
 

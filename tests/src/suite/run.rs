@@ -2,11 +2,12 @@
 //! Runs the suite on kernels, one boot each, several at a time.
 
 use super::case_file::CaseFile;
-use super::family::Family;
 use super::judge::{Status, Verdict};
 use super::prepare::Prepared;
 use super::results::{KernelRun, Results, Row};
 use crate::case::{self, Ending};
+use siteseer::Target;
+use siteseer::source::SiteData;
 use siteseer_sites::file;
 use siteseer_vmtest::kernels::{self, KernelPaths};
 use siteseer_vmtest::{Outcome, Vm, VmError, build_guest_for};
@@ -99,7 +100,7 @@ fn kernel(name: &str, wanted: &Wanted, making: &Mutex<()>, progress: &(dyn Fn(&s
         progress(&format!("{name}: {release}: preparing"));
         ready(&paths, wanted)
     };
-    let Ready { prepared, sites, guest, family } = match ready {
+    let Ready { prepared, sites, image, guest } = match ready {
         Ok(ready) => ready,
         Err(why) => {
             let run = KernelRun::failed(name, release, why.to_string());
@@ -123,11 +124,11 @@ fn kernel(name: &str, wanted: &Wanted, making: &Mutex<()>, progress: &(dyn Fn(&s
     let lines = known.map(Outcome::result_lines).unwrap_or_default();
     let otherwise = problem.as_deref().unwrap_or("it ended without a word");
     let mut verdicts = prepared.judge(lines.iter().map(String::as_str), wanted.planted, otherwise);
-    verdicts.extend(truth(&lines, &wanted.truth, release));
+    verdicts.extend(truth(&lines, &wanted.truth, release, &image));
     let run = KernelRun {
         name: name.to_owned(),
         release: release.clone(),
-        made_with: family.to_string(),
+        made_with: prepared.family.to_string(),
         problem,
         seconds,
     };
@@ -137,9 +138,11 @@ fn kernel(name: &str, wanted: &Wanted, making: &Mutex<()>, progress: &(dyn Fn(&s
 
 struct Ready {
     prepared: Prepared,
+    /// The kernel's encoded site data.
     sites: tempfile::NamedTempFile,
+    /// The same, to be asked.
+    image: Target,
     guest: PathBuf,
-    family: Family,
 }
 
 fn ready(paths: &KernelPaths, wanted: &Wanted) -> Result<Ready, Box<dyn std::error::Error + Send + Sync>> {
@@ -149,8 +152,9 @@ fn ready(paths: &KernelPaths, wanted: &Wanted) -> Result<Ready, Box<dyn std::err
     let (set, _) = siteseer_encoder::encode(&image, &siteseer_encoder::Options::default())?;
     let sites = tempfile::Builder::new().prefix("sites-").tempfile()?;
     std::fs::write(sites.path(), file::write(&set)?)?;
-    let family = prepared.family.clone();
-    Ok(Ready { prepared, sites, guest, family })
+    let data = SiteData::open(sites.path(), None, false).map_err(|error| error.to_string())?;
+    let image = Target::image(data).map_err(|error| error.to_string())?;
+    Ok(Ready { prepared, sites, image, guest })
 }
 
 fn boot(
@@ -187,7 +191,7 @@ fn complaint(outcome: &Outcome) -> Option<String> {
 }
 
 /// The verdicts on functions of the kernel itself.
-fn truth(lines: &[String], names: &[String], release: &str) -> BTreeMap<String, Verdict> {
+fn truth(lines: &[String], names: &[String], release: &str, image: &Target) -> BTreeMap<String, Verdict> {
     let mut seen: BTreeMap<String, case::Verdict> = BTreeMap::new();
     for verdict in lines.iter().filter_map(|line| serde_json::from_str::<case::Verdict>(line).ok()) {
         seen.insert(verdict.name.clone(), verdict);
@@ -197,7 +201,7 @@ fn truth(lines: &[String], names: &[String], release: &str) -> BTreeMap<String, 
         Some(verdict) => match &verdict.ending {
             Ending::Passed { .. } => Verdict::new(Status::Pass, verdict.detail.clone()),
             Ending::Failed => Verdict::new(Status::Fail, verdict.detail.clone()),
-            Ending::NotExercised(lack) => match lack.may_be_on(release) {
+            Ending::NotExercised(lack) => match lack.holds(release, image) {
                 Ok(()) => Verdict::new(Status::NotExercised, lack.to_string()),
                 Err(why) => Verdict::new(Status::Fail, why),
             },

@@ -11,8 +11,8 @@
 //! a copy may be passed by (the compiler duplicated it), and for nothing else, the tool is attached by best effort, and calls may
 //! be missed: that was said.
 //!
-//! What a call leads to is known of one kernel, the [reference](is_reference). On another a function may not be there, be called
-//! otherwise, or have a copy that lacks an argument; there no more calls may be seen than were made, and the rest is printed.
+//! What a call leads to is known of the source of one kernel, the reference; there alone they run
+//! ([`ON_THE_REFERENCE`](crate::case::ON_THE_REFERENCE)).
 
 mod files;
 pub mod plain;
@@ -24,7 +24,7 @@ use crate::calls::syscall;
 use crate::case::{Case, Failure, Shown};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use siteseer::plan::PlanError;
-use siteseer::{Attach, Error, Link, Machine, Policy, Reason, Target};
+use siteseer::{Attach, Error, Link, Policy, Reason, Target};
 use siteseer_bpf_progs::set_constant;
 use siteseer_bpf_progs::tools::{Count, MAX};
 use siteseer_sites::SiteKind;
@@ -138,8 +138,7 @@ fn compare(group: &Group, target: &Target) -> Result<String, Failure> {
     let mut plain = plain::Process::start(group.name)?;
     let object = open(group, std::process::id())?.load()?;
     let mut links: Vec<(&str, String, Link)> = Vec::new();
-    let (mut wrong, mut different) = (String::new(), String::new());
-    let reference = is_reference(target);
+    let mut wrong = String::new();
     for program in object.progs() {
         let name = program.name().to_string_lossy().into_owned();
         let name = group.programs().find(|known| *known == name).ok_or_else(|| format!("{name} is in no list"))?;
@@ -151,11 +150,7 @@ fn compare(group: &Group, target: &Target) -> Result<String, Failure> {
         }
         match attached {
             Ok(link) => links.push((name, function, link)),
-            Err(error) if reference => writeln!(wrong, "{name}: not attached: {error}")?,
-            Err(error) => {
-                let why = error.to_string();
-                writeln!(different, "    {name} is not attached here: {}", why.lines().next().unwrap_or_default())?;
-            }
+            Err(error) => writeln!(wrong, "{name}: not attached: {error}")?,
         }
     }
     let mut rows = Vec::new();
@@ -166,8 +161,7 @@ fn compare(group: &Group, target: &Target) -> Result<String, Failure> {
         let driven = (tool.drive)(&mut tally);
         let after = (counts(&object)?, plain.counts()?);
         if let Err(error) = driven {
-            let text = if reference { &mut wrong } else { &mut different };
-            writeln!(text, "    {}: the calls could not be made: {error}", tool.program)?;
+            writeln!(wrong, "{}: the calls could not be made: {error}", tool.program)?;
             continue;
         }
         rows.push(Row {
@@ -190,10 +184,9 @@ fn compare(group: &Group, target: &Target) -> Result<String, Failure> {
     }
     drop(links);
     for row in &rows {
-        let why = if reference { row.wrong() } else { row.impossible() };
-        wrong.extend(why.map(|why| format!("{}: {why}\n", row.program)));
+        wrong.extend(row.wrong().map(|why| format!("{}: {why}\n", row.program)));
     }
-    let table = format!("{}{different}", table(&rows, &plain));
+    let table = table(&rows, &plain);
     if wrong.is_empty() { Ok(table) } else { Err(format!("{wrong}{table}").into()) }
 }
 
@@ -203,14 +196,8 @@ fn says_that_it_may_miss(error: &Error) -> bool {
         if sites.iter().all(|site| matches!(site.reason, Reason::MayMiss)))
 }
 
-/// Whether the kernel is the one that the calls are known of.
-fn is_reference(target: &Target) -> bool {
-    let kernel = target.kernel();
-    kernel.machine == Machine::X86_64 && kernel.release.starts_with("7.3.")
-}
-
 impl Row {
-    /// What must not be on any kernel.
+    /// What must not be, even where calls may be missed.
     fn impossible(&self) -> Option<String> {
         let plain = self.plain.map_or(0, |plain| plain.calls);
         (self.siteseer.calls > self.known.calls || plain > self.known.calls).then(|| {

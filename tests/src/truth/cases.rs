@@ -23,39 +23,58 @@ use siteseer_bpf_progs::oracle::Oracle::{FcntlFile, Pipe, PollEndTime, SeqFile, 
 
 /// All cases.
 pub(super) const TRUTHS: &[Truth] = &[
-    Truth { function: "__bpf_copy_key", shows: "fully inlined; registers, computed", calls: bpf_copy_key },
+    Truth { function: "__bpf_copy_key", shows: "fully inlined; registers, computed", asks: false, calls: bpf_copy_key },
     Truth {
         function: "___bpf_copy_key",
         shows: "fully inlined; structure by value in pieces",
+        asks: false,
         calls: bpf_copy_key_struct,
     },
-    Truth { function: "ns_capable", shows: "body and inlined copies", calls: ns_capable },
-    Truth { function: "jhash", shows: "bodies and clones that cannot be probed, inlined copies", calls: jhash },
-    Truth { function: "ksys_shmget", shows: "body and two inlined copies; memory", calls: ksys_shmget },
-    Truth { function: "ksys_semget", shows: "body and two inlined copies; registers", calls: ksys_semget },
-    Truth { function: "ksys_msgget", shows: "body and two inlined copies; registers", calls: ksys_msgget },
-    Truth { function: "kill_something_info", shows: ".constprop clone; constant", calls: kill_something_info },
-    Truth { function: "ksys_semctl", shows: ".constprop clone; constant", calls: ksys_semctl },
-    Truth { function: "apply_mlockall_flags", shows: ".isra clone", calls: apply_mlockall_flags },
-    Truth { function: "c_start", shows: "three bodies of one name", calls: c_start },
-    Truth { function: "setfl", shows: "fully inlined; registers", calls: setfl },
-    Truth { function: "pipe_set_size", shows: "fully inlined; registers", calls: pipe_set_size },
-    Truth { function: "do_getpgid", shows: "body and inlined copy; constant", calls: do_getpgid },
-    Truth { function: "timespec64_to_ktime", shows: "fully inlined; register pairs", calls: timespec64_to_ktime },
+    Truth { function: "ns_capable", shows: "body and inlined copies", asks: false, calls: ns_capable },
+    Truth {
+        function: "jhash",
+        shows: "bodies and clones that cannot be probed, inlined copies",
+        asks: false,
+        calls: jhash,
+    },
+    Truth { function: "ksys_shmget", shows: "body and two inlined copies; memory", asks: false, calls: ksys_shmget },
+    Truth { function: "ksys_semget", shows: "body and two inlined copies; registers", asks: false, calls: ksys_semget },
+    Truth { function: "ksys_msgget", shows: "body and two inlined copies; registers", asks: false, calls: ksys_msgget },
+    Truth {
+        function: "kill_something_info",
+        shows: ".constprop clone; constant",
+        asks: false,
+        calls: kill_something_info,
+    },
+    Truth { function: "ksys_semctl", shows: ".constprop clone; constant", asks: false, calls: ksys_semctl },
+    Truth { function: "apply_mlockall_flags", shows: ".isra clone", asks: false, calls: apply_mlockall_flags },
+    Truth { function: "c_start", shows: "three bodies of one name", asks: true, calls: c_start },
+    Truth { function: "setfl", shows: "fully inlined; registers", asks: true, calls: setfl },
+    Truth { function: "pipe_set_size", shows: "fully inlined; registers", asks: true, calls: pipe_set_size },
+    Truth { function: "do_getpgid", shows: "body and inlined copy; constant", asks: false, calls: do_getpgid },
+    Truth {
+        function: "timespec64_to_ktime",
+        shows: "fully inlined; register pairs",
+        asks: false,
+        calls: timespec64_to_ktime,
+    },
     Truth {
         function: "shmem_kernel_file_setup",
         shows: "inlined copy; address constant",
+        asks: false,
         calls: shmem_kernel_file_setup,
     },
     Truth {
         function: "poll_select_set_timeout",
         shows: "inlined copies; register plus offset",
+        asks: true,
         calls: poll_select_set_timeout,
     },
-    Truth { function: "uid_hash_find", shows: ".isra clone that lost a parameter", calls: uid_hash_find },
+    Truth { function: "uid_hash_find", shows: ".isra clone that lost a parameter", asks: false, calls: uid_hash_find },
     Truth {
         function: "do_execveat_common",
         shows: ".isra clone that lost two structures; stack",
+        asks: false,
         calls: do_execveat_common,
     },
 ];
@@ -108,9 +127,11 @@ fn bpf_copy_key(calls: &mut Calls<'_>) -> io::Result<()> {
         // The map is empty: ENOENT.
         let _ = map_element(BPF_MAP_LOOKUP_ELEM, &map, key.as_ptr(), &raw mut value);
         let mut next = vec![0u8; key_size as usize];
-        calls.expect(Inline, "__sys_bpf", vec![Is(key.as_ptr() as u64), Is(u64::from(key_size))]);
+        let by_next = vec![Is(key.as_ptr() as u64), Is(u64::from(key_size))];
+        calls.expect(Inline, "__sys_bpf", by_next).called_by("map_get_next_key");
         let _ = map_element(BPF_MAP_GET_NEXT_KEY, &map, key.as_ptr(), next.as_mut_ptr().cast());
-        calls.expect(Inline, "__sys_bpf", vec![Is(key.as_ptr() as u64), Is(u64::from(key_size))]);
+        let by_both = vec![Is(key.as_ptr() as u64), Is(u64::from(key_size))];
+        calls.expect(Inline, "__sys_bpf", by_both).called_by("map_lookup_and_delete_elem");
         let _ = map_element(BPF_MAP_LOOKUP_AND_DELETE_ELEM, &map, key.as_ptr(), &raw mut value);
     }
     Ok(())
@@ -150,7 +171,9 @@ fn ns_capable(calls: &mut Calls<'_>) -> io::Result<()> {
     chmod(&secret, 0)?;
     for _ in 0..TIMES {
         // fs/open.c is another file than kernel/capability.c: a real call.
-        calls.expect(Body, "ns_capable", vec![Address("init_user_ns"), Is(CAP_SYS_CHROOT)]);
+        calls
+            .expect(Body, "ns_capable", vec![Address("init_user_ns"), Is(CAP_SYS_CHROOT)])
+            .called_by("__do_sys_chroot");
         syscall(libc::SYS_chroot, [root.as_ptr() as u64, 0, 0, 0, 0, 0])?;
         // capable() is ns_capable(&init_user_ns, cap) in the same file; of the constant this copy has no trace.
         calls.expect(Inline, "capable", vec![missing(Address("init_user_ns")), Is(CAP_SYS_ADMIN)]);
@@ -203,12 +226,12 @@ fn ksys_shmget(calls: &mut Calls<'_>) -> io::Result<()> {
     for n in 0..TIMES {
         let (key, size) = (KEY + n, 4096 * (n + 1));
         let arguments = || vec![Is(key), Is(size), Is(flags)];
-        calls.expect(Inline, entry!("shmget"), arguments());
+        calls.expect(Inline, entry!("shmget"), arguments()).called_by("__do_sys_shmget");
         let id = syscall(libc::SYS_shmget, [key, size, flags, 0, 0, 0])?;
         if HAS_COMPAT {
-            calls.expect(Inline, "__ia32_sys_shmget", arguments());
+            calls.expect(Inline, "__ia32_sys_shmget", arguments()).called_by("__do_sys_shmget");
             syscall32(SHMGET_32, [key as u32, size as u32, flags as u32, 0, 0])?;
-            calls.expect(Body, "ksys_shmget", arguments());
+            calls.expect(Body, "ksys_shmget", arguments()).called_by("ksys_ipc");
             syscall32(IPC_32, [IPC_SHMGET, key as u32, size as u32, flags as u32, 0])?;
         }
         syscall(libc::SYS_shmctl, [id as u64, libc::IPC_RMID as u64, 0, 0, 0, 0])?;
@@ -221,12 +244,12 @@ fn ksys_semget(calls: &mut Calls<'_>) -> io::Result<()> {
     for n in 0..TIMES {
         let (key, count) = (KEY + n, n + 1);
         let arguments = || vec![Is(key), Is(count), Is(flags)];
-        calls.expect(Inline, entry!("semget"), arguments());
+        calls.expect(Inline, entry!("semget"), arguments()).called_by("__do_sys_semget");
         let id = syscall(libc::SYS_semget, [key, count, flags, 0, 0, 0])?;
         if HAS_COMPAT {
-            calls.expect(Inline, "__ia32_sys_semget", arguments());
+            calls.expect(Inline, "__ia32_sys_semget", arguments()).called_by("__do_sys_semget");
             syscall32(SEMGET_32, [key as u32, count as u32, flags as u32, 0, 0])?;
-            calls.expect(Body, "ksys_semget", arguments());
+            calls.expect(Body, "ksys_semget", arguments()).called_by("ksys_ipc");
             syscall32(IPC_32, [IPC_SEMGET, key as u32, count as u32, flags as u32, 0])?;
         }
         syscall(libc::SYS_semctl, [id as u64, 0, libc::IPC_RMID as u64, 0, 0, 0])?;
@@ -239,12 +262,12 @@ fn ksys_msgget(calls: &mut Calls<'_>) -> io::Result<()> {
     for n in 0..TIMES {
         let key = KEY + n;
         let arguments = || vec![Is(key), Is(flags)];
-        calls.expect(Inline, entry!("msgget"), arguments());
+        calls.expect(Inline, entry!("msgget"), arguments()).called_by("__do_sys_msgget");
         let id = syscall(libc::SYS_msgget, [key, flags, 0, 0, 0, 0])?;
         if HAS_COMPAT {
-            calls.expect(Inline, "__ia32_sys_msgget", arguments());
+            calls.expect(Inline, "__ia32_sys_msgget", arguments()).called_by("__do_sys_msgget");
             syscall32(MSGGET_32, [key as u32, flags as u32, 0, 0, 0])?;
-            calls.expect(Body, "ksys_msgget", arguments());
+            calls.expect(Body, "ksys_msgget", arguments()).called_by("ksys_ipc");
             syscall32(IPC_32, [IPC_MSGGET, key as u32, flags as u32, 0, 0])?;
         }
         syscall(libc::SYS_msgctl, [id as u64, libc::IPC_RMID as u64, 0, 0, 0, 0])?;
@@ -256,11 +279,11 @@ fn kill_something_info(calls: &mut Calls<'_>) -> io::Result<()> {
     let me = u64::from(std::process::id());
     for signal in [0, libc::SIGWINCH as u64, libc::SIGURG as u64] {
         // Both signals are ignored by default; 0 only asks. SEND_SIG_NOINFO is a null pointer, and the reason for the clone;
-        // older kernels pass a kernel_siginfo, which begins with the signal's number.
+        // kernels before that pass a kernel_siginfo, which begins with the signal's number.
         let siginfo = Value::Memory(signal.to_le_bytes()[..usize::from(signal != 0)].to_vec());
-        let has_clone = calls.has_site(Clone, "kill_something_info.constprop.0");
-        let info = if has_clone { Is(0) } else { Value::OneOf(vec![Is(0), siginfo]) };
-        calls.expect(Clone, "kill_something_info.constprop.0", vec![Is(signal), info, Is(me)]);
+        let info = if calls.is_always(1, 0) { Is(0) } else { siginfo };
+        let arguments = vec![Is(signal), info, Is(me)];
+        calls.expect(Clone, "kill_something_info.constprop.0", arguments).called_by("__do_sys_kill");
         syscall(libc::SYS_kill, [me, signal, 0, 0, 0, 0])?;
     }
     Ok(())
@@ -268,10 +291,10 @@ fn kill_something_info(calls: &mut Calls<'_>) -> io::Result<()> {
 
 fn apply_mlockall_flags(calls: &mut Calls<'_>) -> io::Result<()> {
     for flags in [libc::MCL_FUTURE as u64, (libc::MCL_FUTURE | libc::MCL_ONFAULT) as u64] {
-        calls.expect(Clone, "apply_mlockall_flags.isra.0", vec![Is(flags)]);
+        calls.expect(Clone, "apply_mlockall_flags.isra.0", vec![Is(flags)]).called_by("__do_sys_mlockall");
         syscall(libc::SYS_mlockall, [flags, 0, 0, 0, 0, 0])?;
         // munlockall() is the same function with no flags.
-        calls.expect(Clone, "apply_mlockall_flags.isra.0", vec![Is(0)]);
+        calls.expect(Clone, "apply_mlockall_flags.isra.0", vec![Is(0)]).called_by("__do_sys_munlockall");
         syscall(libc::SYS_munlockall, [0; 6])?;
     }
     Ok(())
@@ -285,11 +308,12 @@ fn ksys_semctl(calls: &mut Calls<'_>) -> io::Result<()> {
     for (number, value) in [(0u64, 17u64), (3, 91)] {
         let command = libc::SETVAL as u64;
         let arguments = vec![Is(id), Is(number), Is(command), Is(value), Is(IPC_64)];
-        calls.expect(Clone, "ksys_semctl.constprop.0", arguments);
+        calls.expect(Clone, "ksys_semctl.constprop.0", arguments).called_by("__do_sys_semctl");
         syscall(libc::SYS_semctl, [id, number, command, value, 0, 0])?;
     }
     let command = libc::IPC_RMID as u64;
-    calls.expect(Clone, "ksys_semctl.constprop.0", vec![Is(id), Is(0), Is(command), Is(0), Is(IPC_64)]);
+    let arguments = vec![Is(id), Is(0), Is(command), Is(0), Is(IPC_64)];
+    calls.expect(Clone, "ksys_semctl.constprop.0", arguments).called_by("__do_sys_semctl");
     syscall(libc::SYS_semctl, [id, 0, command, 0, 0, 0])?;
     Ok(())
 }
@@ -347,7 +371,7 @@ fn do_getpgid(calls: &mut Calls<'_>) -> io::Result<()> {
     let me = u64::from(std::process::id());
     for _ in 0..TIMES {
         for pid in [0, me, 1] {
-            calls.expect(Body, "do_getpgid", vec![Is(pid)]);
+            calls.expect(Body, "do_getpgid", vec![Is(pid)]).called_by("__do_sys_getpgid");
             syscall(libc::SYS_getpgid, [pid, 0, 0, 0, 0, 0])?;
         }
         // getpgrp() is do_getpgid(0).
@@ -392,7 +416,8 @@ fn shmem_kernel_file_setup(calls: &mut Calls<'_>) -> io::Result<()> {
 fn poll_select_set_timeout(calls: &mut Calls<'_>) -> io::Result<()> {
     for n in 0..TIMES {
         let timeout: [u64; 2] = [0, 1000 + n];
-        calls.expect(Inline, entry!("ppoll"), vec![Oracle(PollEndTime), Is(timeout[0]), Is(timeout[1])]);
+        let arguments = vec![Oracle(PollEndTime), Is(timeout[0]), Is(timeout[1])];
+        calls.expect(Inline, entry!("ppoll"), arguments).called_by("__do_sys_ppoll");
         syscall(libc::SYS_ppoll, [0, 0, timeout.as_ptr() as u64, 0, 8, 0])?;
         calls.settle()?;
     }
@@ -407,7 +432,7 @@ fn any() -> Value {
 fn uid_hash_find(calls: &mut Calls<'_>) -> io::Result<()> {
     for uid in [1234u64, 4321, 99] {
         // find_user(): the compiler put the table's address, the second parameter, into the clone.
-        calls.expect(Clone, "uid_hash_find.isra.0", vec![Is(uid), missing(any())]);
+        calls.expect(Clone, "uid_hash_find.isra.0", vec![Is(uid), missing(any())]).called_by("find_user");
         match syscall(libc::SYS_getpriority, [u64::from(libc::PRIO_USER), uid, 0, 0, 0, 0]) {
             // There is no such user.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}

@@ -20,6 +20,7 @@ use super::{
     KernelPaths, ModuleTree, PackageRecord,
     get::GetError,
     lock::lock,
+    partial::Partial,
     suite::{self, Suite},
 };
 use crate::arch::Arch;
@@ -77,16 +78,13 @@ fn fetch(kernel: &KernelPaths, place: &Path, directory: &Path) -> Result<Headers
     })?;
     let version = record.packages.first().map(|package| package.version.as_str());
     let suite = Suite::read(place, &record.suite, record.arch)?;
-    let temporary = tempfile::Builder::new()
-        .prefix(".new-")
-        .tempdir_in(place)
-        .map_err(|error| GetError::disk(place, format!("cannot make a folder in {}", place.display()), error))?;
+    let partial = Partial::new(place)?;
     let mut packages = Vec::new();
 
     let name = format!("linux-headers-{}", record.release);
     let package = suite.find(&name, version)?;
     let depends = suite::dependencies(&suite.fetch(&package)?)?;
-    suite.unpack(&package, temporary.path())?;
+    suite.unpack(&package, partial.path())?;
     packages.push(suite::record(&package));
 
     let depends_on = |prefix: &str, suffix: &str| {
@@ -98,7 +96,7 @@ fn fetch(kernel: &KernelPaths, place: &Path, directory: &Path) -> Result<Headers
     };
     let common = depends_on("linux-headers-", "-common")?;
     let package = suite.find(common, version)?;
-    suite.unpack(&package, temporary.path())?;
+    suite.unpack(&package, partial.path())?;
     packages.push(suite::record(&package));
 
     // Programs that run on this machine.
@@ -111,7 +109,7 @@ fn fetch(kernel: &KernelPaths, place: &Path, directory: &Path) -> Result<Headers
         &foreign
     };
     let package = suite.find(kbuild, version)?;
-    suite.unpack(&package, temporary.path())?;
+    suite.unpack(&package, partial.path())?;
     packages.push(suite::record(&package));
     suite.discard_downloads();
 
@@ -121,23 +119,16 @@ fn fetch(kernel: &KernelPaths, place: &Path, directory: &Path) -> Result<Headers
         objects: Path::new(FOLDER).join(sources).join(&name),
         packages,
     };
-    let complete = || {
-        let vmlinux = temporary.path().join(sources).join(&name).join("vmlinux");
+    let vmlinux = partial.path().join(sources).join(&name).join("vmlinux");
+    let link = || {
         match fs::remove_file(&vmlinux) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         // From headers/usr/src/NAME.
-        symlink("../../../../vmlinux", vmlinux)?;
-        fs::write(temporary.path().join("headers.json"), serde_json::to_string_pretty(&headers)? + "\n")?;
-        fs::set_permissions(temporary.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-        match fs::remove_dir_all(directory) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        fs::rename(temporary.path(), directory)
+        symlink("../../../../vmlinux", &vmlinux)
     };
-    complete().map_err(|error| GetError::disk(place, format!("cannot complete {}", directory.display()), error))?;
-    let _ = temporary.keep();
+    link().map_err(GetError::io(format!("cannot set {}", vmlinux.display())))?;
+    partial.complete(&headers, "headers.json", directory)?;
     Ok(headers)
 }

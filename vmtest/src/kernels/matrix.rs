@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::arch::Arch;
 
 /// The ways to have a kernel that this program knows.
-const KNOWN: &[&str] = &["debian"];
+const KNOWN: &[&str] = &["debian", "built"];
 
 /// Why the matrix cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +81,8 @@ pub struct Row {
 pub enum How {
     /// As Debian packages.
     Debian(DebianRow),
+    /// Built here, from a package of sources.
+    Built(BuiltRow),
 }
 
 /// `how = "debian"`.
@@ -95,6 +97,20 @@ pub struct DebianRow {
     pub image: PackageFile,
     /// Where the vmlinux is.
     pub debug: PackageFile,
+}
+
+/// `how = "built"`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BuiltRow {
+    /// The suite.
+    pub suite: String,
+    /// Where the archive of sources is.
+    pub source: PackageFile,
+    /// Words for make that say which compiler to take.
+    pub make: Vec<String>,
+    /// The fragments of the configuration: files beside the matrix, once it has read the row.
+    pub config: Vec<PathBuf>,
 }
 
 /// A file in a package. Both names may hold `{release}`.
@@ -161,6 +177,14 @@ impl Matrix {
         let arch = text("arch")?.parse().map_err(|error: crate::UnknownArch| wrong(error.to_string()))?;
         let how = match text("how")?.as_str() {
             "debian" => How::Debian(DebianRow::deserialize(table).map_err(|error| wrong(error.message().to_owned()))?),
+            "built" => {
+                let mut built = BuiltRow::deserialize(table).map_err(|error| wrong(error.message().to_owned()))?;
+                for name in &mut built.config {
+                    let file = self.path.with_file_name("config").join(&name).with_extension("config");
+                    *name = file;
+                }
+                How::Built(built)
+            }
             other => {
                 return Err(wrong(format!(
                     "how = {other:?} is not something this version can do (it knows: {})",
@@ -186,8 +210,16 @@ mod tests {
         for name in matrix.names() {
             let row = matrix.row(name).unwrap();
             assert!(name.ends_with(&row.arch.to_string()), "{name}");
-            let How::Debian(debian) = row.how;
-            assert!(debian.release.contains('*') && debian.release.ends_with(row.arch.debian()), "{name}");
+            match row.how {
+                How::Debian(debian) => {
+                    assert!(debian.release.contains('*') && debian.release.ends_with(row.arch.debian()), "{name}");
+                }
+                How::Built(built) => {
+                    assert!(built.config.iter().all(|path| path.is_file()), "{name}: {:?}", built.config);
+                    let own = format!("{}.config", row.arch);
+                    assert!(built.config.iter().any(|path| path.ends_with(&own)), "{name}");
+                }
+            }
         }
         assert!(matrix.names().any(|name| name == "deb-7.3-x86_64"));
     }
@@ -243,14 +275,26 @@ mod tests {
     #[test]
     fn a_kind_that_is_not_known_is_an_error_of_its_row_alone() {
         let matrix = parse(
-            "[kernel.built]\narch = \"arm64\"\nhow = \"build\"\nlto = \"thin\"\n\
+            "[kernel.built]\narch = \"arm64\"\nhow = \"found\"\nlto = \"thin\"\n\
              [kernel.other]\narch = \"x86_64\"\nhow = \"debian\"\nsuite = \"sid\"\nrelease = \"*\"\n\
              image = { package = \"a-{release}\", file = \"b/{release}\" }\ndebug = { package = \"c\", file = \"d\" }\n",
         );
         let error = matrix.row("built").unwrap_err().to_string();
-        assert!(error.contains("\"build\"") && error.contains("debian"), "{error}");
-        let Row { how: How::Debian(debian), .. } = matrix.row("other").unwrap();
+        assert!(error.contains("\"found\"") && error.contains("debian, built"), "{error}");
+        let How::Debian(debian) = matrix.row("other").unwrap().how else { panic!("it is Debian's") };
         assert_eq!(debian.image.of("1.2"), PackageFile { package: "a-1.2".to_owned(), file: "b/1.2".to_owned() });
+    }
+
+    #[test]
+    fn fragments_are_beside_the_matrix() {
+        let text = "[kernel.x]\narch = \"arm64\"\nhow = \"built\"\nsuite = \"s\"\nmake = [\"LLVM=-22\"]\n\
+                    source = { package = \"linux-source\", file = \"usr/src/x.tar.xz\" }\nconfig = [\"vm\", \"arm64\"]\n";
+        let matrix = Matrix::parse(Path::new("kernels/matrix.toml"), text).unwrap();
+        let How::Built(built) = matrix.row("x").unwrap().how else { panic!("it is built") };
+        assert_eq!(built.config, ["kernels/config/vm.config", "kernels/config/arm64.config"].map(PathBuf::from));
+        assert_eq!((built.suite.as_str(), built.make.as_slice()), ("s", &["LLVM=-22".to_owned()][..]));
+        let error = parse(&text.replace("make =", "maek =")).row("x").unwrap_err().to_string();
+        assert!(error.contains("maek"), "{error}");
     }
 
     #[test]

@@ -34,6 +34,11 @@ impl Suite {
         Ok(Suite { name: name.to_owned(), mirror: mirror.uri, apt, downloads: directory.join("download") })
     }
 
+    /// The packages whose name `wanted` accepts.
+    pub(super) fn packages(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Package>, GetError> {
+        self.apt.packages(wanted)
+    }
+
     /// The package of this name, of this version or else the newest.
     pub(super) fn find(&self, name: &str, version: Option<&str>) -> Result<Package, GetError> {
         let packages = self.apt.packages(|package| package == name)?;
@@ -95,6 +100,11 @@ fn names(depends: &str) -> Vec<String> {
         clause[..end].to_owned()
     };
     depends.split(',').map(|clause| name(clause.trim())).filter(|name| !name.is_empty()).collect()
+}
+
+/// A package in words.
+pub(super) fn describe(package: &Package) -> String {
+    format!("{} {} ({} MB)", package.name, package.version, package.size.div_ceil(1_000_000))
 }
 
 /// What the record says of a package.

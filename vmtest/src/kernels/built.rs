@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+
+//! A kernel that is built here, by a compiler and with a configuration that no distribution has.
+//!
+//! The sources are a package of the row's suite, unpacked once for all rows (`source.rs`). The configuration is what
+//! Kconfig makes of nothing but the row's fragments (`allnoconfig`), and it is looked at before anything is compiled
+//! (`config.rs`). kbuild runs in the build root `kernel`, with its output in a folder of its own, so that the sources are
+//! shared and stay as they are. What modules need of that output stays in the cache as `tree`.
+//!
+//! All that went into a kernel is its [`BuildRecipe`]. The folder's name has a checksum of it, `kernel.json` the whole; a kernel
+//! whose recipe is still what the row says is not built again.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use super::{
+    BuildRecipe, BuildRecord, BuiltRow, KernelPaths, KernelRecord, ModuleTree, Row, config,
+    get::{GetError, folder_name},
+    partial::{Partial, check_space},
+    source,
+    suite::{self, Suite},
+    tree,
+};
+use crate::{
+    arch::Arch,
+    buildroot::{self, BuildRoot, BuildRootError, Mount},
+    console::last_lines,
+    image::check_pair,
+    modules::BUILD_ROOT,
+};
+
+/// Where the build root has the sources and the output. They stay as they are: both are in the kernel's debug information
+/// and in the makefiles of its tree.
+const SOURCE: &str = "/build/workspace";
+const OUTPUT: &str = "/build/target";
+
+/// The folder in the kernel's that holds what modules are built with.
+const TREE: &str = "tree";
+
+/// Counts changes of the procedure below that change what comes out.
+const PROCEDURE: u32 = 1;
+
+/// The packages of the build root whose programs shape a kernel.
+const TOOLS: &[&str] = &["clang-22", "lld-22", "llvm-22", "dwarves"];
+
+/// What a build takes at most, in bytes: full LTO's intermediate files, and the result.
+const SPACE: u64 = 6_000_000_000;
+
+/// How much of a log an error shows.
+const SHOWN_LINES: usize = 30;
+
+/// Sees to it that the kernel of the newest sources is in `place`, and returns its folder.
+pub(super) fn renew(row: &Row, built: &BuiltRow, place: &Path, say: &mut dyn FnMut(&str)) -> Result<PathBuf, GetError> {
+    let fragments = read_fragments(built)?;
+    let joined = config::joined(&fragments)?;
+    let root_error = |error: BuildRootError| GetError::BuildRoot(Box::new(error));
+    let root_row = buildroot::workspace_rows().and_then(|rows| rows.row(BUILD_ROOT)).map_err(root_error)?;
+    let root = BuildRoot::get(root_row, false, &mut *say).map_err(root_error)?;
+    let tools = root.versions().map_err(root_error)?;
+
+    say(&format!("{}: reading the index of {}", row.name, built.suite));
+    let host = Arch::host().unwrap_or(row.arch);
+    let suite = Suite::read(place, &built.suite, host)?;
+    let package = suite.find(&built.source.package, None)?;
+    let recipe = BuildRecipe {
+        source: suite::record(&package),
+        archive: built.source.file.clone(),
+        config: fragments,
+        make: built.make.clone(),
+        tools: tools.into_iter().filter(|(name, _)| TOOLS.contains(&name.as_str())).collect(),
+        procedure: PROCEDURE,
+    };
+    let directory = place.join(entry_name(&recipe)?);
+    let is_there =
+        super::entry(&directory).is_some_and(|paths| paths.record.build.is_some_and(|build| build.recipe == recipe));
+    if is_there {
+        return Ok(directory);
+    }
+    let source = source::get(&suite, &package, &built.source.file, say)?;
+    check_space(place, SPACE)?;
+    let partial = Partial::new(place)?;
+    let output = partial.path().join(TREE);
+    fs::create_dir(&output).map_err(GetError::io(format!("cannot make {}", output.display())))?;
+
+    let start = Instant::now();
+    let make = Make { row, built, root: &root, source: &source, output: &output, log: place.join("build.log") };
+    File::create(&make.log).map_err(GetError::io(format!("cannot write {}", make.log.display())))?;
+    let wanted = output.join("wanted.config");
+    fs::write(&wanted, joined).map_err(GetError::io(format!("cannot write {}", wanted.display())))?;
+    make.run(&[&format!("KCONFIG_ALLCONFIG={OUTPUT}/wanted.config"), "allnoconfig"])?;
+    config::check(&recipe.config, &read(&output.join(".config"))?)?;
+    say(&format!("{}: building {}; what make says is in {}", row.name, package.version, make.log.display()));
+    make.run(&[image_target(row.arch), "modules"])?;
+    let seconds = start.elapsed().as_secs();
+
+    let (vmlinuz, vmlinux) = (partial.path().join("vmlinuz"), partial.path().join("vmlinux"));
+    let image = output.join(image_file(row.arch));
+    for (from, to) in [(&image, &vmlinuz), (&output.join("vmlinux"), &vmlinux)] {
+        fs::rename(from, to).map_err(GetError::io(format!("cannot take {}", from.display())))?;
+    }
+    let build_id = check_pair(&vmlinuz, &vmlinux)?;
+    let record = KernelRecord {
+        name: row.name.clone(),
+        arch: row.arch,
+        release: read(&output.join("include/config/kernel.release"))?.trim().to_owned(),
+        build_id,
+        suite: built.suite.clone(),
+        packages: vec![recipe.source.clone()],
+        build: Some(BuildRecord { recipe, seconds }),
+    };
+    tree::prune(&output, &vmlinux).map_err(GetError::io(format!("cannot prune {}", output.display())))?;
+    partial.complete(&record, "kernel.json", &directory)?;
+    say(&format!("{}: built in {} min {} s", row.name, seconds / 60, seconds % 60));
+    suite.discard_downloads();
+    source::remove_unused(place.parent().unwrap_or(place));
+    // Of a build that succeeded, there is nothing to look up.
+    let _ = fs::remove_file(&make.log);
+    Ok(directory)
+}
+
+/// Whether a kernel in the cache is what the row describes today, as far as can be told without asking the suite.
+pub(super) fn is_of(built: &BuiltRow, record: &KernelRecord) -> bool {
+    let (Some(build), Ok(fragments)) = (&record.build, read_fragments(built)) else { return false };
+    let BuildRecipe { source, archive, config, make, tools: _, procedure } = &build.recipe;
+    let is_of_source = source.name == built.source.package && *archive == built.source.file;
+    is_of_source && *config == fragments && *make == built.make && *procedure == PROCEDURE
+}
+
+/// What modules for a kernel of ours are built with: its tree and its sources.
+pub(super) fn module_tree(
+    kernel: &KernelPaths,
+    build: &BuildRecord,
+    mut progress: impl FnMut(&str),
+) -> Result<ModuleTree, GetError> {
+    let BuildRecipe { source, make, .. } = &build.recipe;
+    let sources = match source::cached(source) {
+        Some(path) => path,
+        None => {
+            let place = kernel.directory.parent().unwrap_or(&kernel.directory);
+            let suite = Suite::read(place, &kernel.record.suite, Arch::host().unwrap_or(kernel.record.arch))?;
+            let package = suite.find(&source.name, Some(&source.version))?;
+            source::get(&suite, &package, &build.recipe.archive, &mut progress)?
+        }
+    };
+    let mut arguments = vec!["-C".to_owned(), SOURCE.to_owned()];
+    arguments.extend(words(kernel.record.arch, make));
+    Ok(ModuleTree {
+        mounts: vec![(sources, SOURCE), (kernel.directory.join(TREE), OUTPUT)],
+        arguments,
+        // The kernel's build id, which each recipe has, tells its configuration and compiler.
+        made_of: format!("{} {}", source.name, source.sha256),
+    })
+}
+
+/// The words for make that are the same for the kernel and its modules.
+fn words(arch: Arch, make: &[String]) -> Vec<String> {
+    let mut words = vec![format!("O={OUTPUT}"), format!("ARCH={arch}")];
+    words.extend_from_slice(make);
+    words
+}
+
+/// make, for one kernel.
+struct Make<'a> {
+    row: &'a Row,
+    built: &'a BuiltRow,
+    root: &'a BuildRoot,
+    source: &'a Path,
+    output: &'a Path,
+    log: PathBuf,
+}
+
+impl Make<'_> {
+    fn run(&self, targets: &[&str]) -> Result<(), GetError> {
+        let log_error = || GetError::io(format!("cannot write {}", self.log.display()));
+        let log = File::options().append(true).open(&self.log).map_err(log_error())?;
+        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut words = vec!["make".to_owned(), "-C".to_owned(), SOURCE.to_owned(), format!("-j{jobs}")];
+        words.extend(self::words(self.row.arch, &self.built.make));
+        words.extend(["KBUILD_BUILD_USER=siteseer".to_owned(), "KBUILD_BUILD_HOST=siteseer".to_owned()]);
+        words.extend(targets.iter().map(|&target| target.to_owned()));
+        let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
+        let mounts = [Mount::read_only(self.source, SOURCE), Mount::writable(self.output, OUTPUT)];
+        let environment = [("LC_ALL".to_owned(), "C".to_owned())];
+        let status = self
+            .root
+            .command(&mounts, &environment, &words)
+            .stdout(log.try_clone().map_err(log_error())?)
+            .stderr(log)
+            .status()
+            .map_err(GetError::io("cannot run unshare"))?;
+        if status.success() {
+            return Ok(());
+        }
+        let said = fs::read(&self.log).unwrap_or_default();
+        Err(GetError::Build {
+            name: self.row.name.clone(),
+            target: targets.join(" "),
+            status: status.to_string(),
+            log: self.log.clone(),
+            said: last_lines(&String::from_utf8_lossy(&said), SHOWN_LINES),
+        })
+    }
+}
+
+/// The fragments and their names.
+fn read_fragments(built: &BuiltRow) -> Result<Vec<(String, String)>, GetError> {
+    let read = |path: &PathBuf| {
+        let text = fs::read_to_string(path).map_err(|error| GetError::Fragment { path: path.clone(), error })?;
+        Ok((path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), text))
+    };
+    built.config.iter().map(read).collect()
+}
+
+fn read(path: &Path) -> Result<String, GetError> {
+    fs::read_to_string(path).map_err(GetError::io(format!("cannot read {}", path.display())))
+}
+
+/// The sources' version and a checksum of the whole.
+fn entry_name(recipe: &BuildRecipe) -> Result<String, GetError> {
+    let bytes = serde_json::to_vec(recipe)
+        .map_err(|error: serde_json::Error| GetError::io("cannot write the recipe")(io::Error::from(error)))?;
+    Ok(format!("{}-{:08x}", folder_name(&recipe.source.version), crc32fast::hash(&bytes)))
+}
+
+/// What make calls the bootable image, and where it is then.
+fn image_target(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 => "bzImage",
+        Arch::Arm64 => "Image.gz",
+    }
+}
+
+fn image_file(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 => "arch/x86/boot/bzImage",
+        Arch::Arm64 => "arch/arm64/boot/Image.gz",
+    }
+}
