@@ -17,7 +17,7 @@ use crate::outofline::{self, Role};
 use crate::probeable::Prober;
 use crate::returns::{self, Pending};
 use crate::split;
-use crate::text::{FunctionText, Known, behind_fentry};
+use crate::text::{FunctionText, Known, behind_fentry, idle_prefix};
 use crate::types::{BaseIndex, NewType, TypeRef};
 use crate::walk::{RawCall, RawFunction, RawParameter, RawSite, Visitor};
 use hashbrown::HashMap;
@@ -235,6 +235,17 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             self.out.tally.located_of_usable += u64::from(found.usable && found.argument.is_ok());
             self.found.push(found);
         }
+        if let Some((index, located)) =
+            entry::behind_branch(&surroundings, text, entry, body, &origin, &self.gathered, &self.found)
+        {
+            self.out.provisional.push(Provisional {
+                site,
+                parameter: u16::try_from(index).unwrap_or(u16::MAX),
+                otherwise: Missing::NotAtEntry,
+                usable: false,
+            });
+            self.found[index].argument = Ok(located);
+        }
         let mut address = entry.address;
         let mut moved = 0;
         let point = Point { address, view: raw.view };
@@ -326,6 +337,9 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         for (index, parameter) in origin.parameters.iter().enumerate() {
             let found = at.find(&self.gathered, index, parameter, 0);
             self.found.push(found);
+        }
+        if self.unit.clang().is_some() {
+            look_behind_patch_site(&surroundings, &origin, &self.gathered, &mut self.found);
         }
         let shapes: Vec<ParamShape> = origin
             .parameters
@@ -543,6 +557,28 @@ impl<'a> Visitor<'a> for UnitEncoder<'a, '_, '_> {
         if !self.unit.is_assembler {
             let offset = self.unit.offset.saturating_add(function.die);
             self.out_of_line_site(function, offset);
+        }
+    }
+}
+
+/// Finds the arguments that clang locates only from behind the instruction that ftrace patches on: nothing happens before
+/// it, so that they are there at the entry too.
+fn look_behind_patch_site<'a>(
+    surroundings: &Surroundings<'_, 'a, '_>,
+    origin: &Origin<'a>,
+    gathered: &Gathered<'a>,
+    found: &mut [Found],
+) {
+    let is_missing = |found: &Found| found.argument == Err(Missing::NotAtEntry);
+    if !found.iter().any(is_missing) {
+        return;
+    }
+    for place in idle_prefix(surroundings.image, surroundings.entry) {
+        let at = At::new(surroundings, place);
+        for (index, parameter) in origin.parameters.iter().enumerate() {
+            if is_missing(&found[index]) {
+                found[index] = at.find(gathered, index, parameter, 0);
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ mod patch_site;
 mod paths;
 mod result;
 mod x86;
+mod zero;
 
 #[cfg(test)]
 mod tests;
@@ -135,6 +136,28 @@ struct Effect {
 struct Edge {
     target: u64,
     source: u64,
+}
+
+/// The places after a function's entry that control comes to before the function has done anything: behind landing pads, no-ops, and
+/// the instruction that ftrace patches, where tracers restore all registers.
+pub(crate) fn idle_prefix<'i>(image: &'i Image<'_>, entry: u64) -> impl Iterator<Item = u64> + 'i {
+    /// A landing pad, two no-ops of the arm64 patch area, and one to spare.
+    const LONGEST: usize = 4;
+    let tables = image.tables();
+    let mut effects = Effects::new(image.machine());
+    let mut at = entry;
+    std::iter::from_fn(move || {
+        let effect = effects.at(image, at)?;
+        let is_ftrace = tables.ftrace.binary_search(&at).is_ok();
+        let is_idle = effect.straight && !effect.stores && effect.writes.is_empty();
+        let is_replaced = tables.in_alternative(at) || tables.jump_label_at(at).is_some() || tables.may_fault(at);
+        if is_replaced || !(is_ftrace || is_idle) {
+            return None;
+        }
+        at = effect.next;
+        Some(at)
+    })
+    .take(LONGEST)
 }
 
 /// A contiguous part of the function. Instructions are indices into the function's vectors.

@@ -83,7 +83,14 @@ fn print(results: &Results) {
         let counts = results.counts(&kernel.name);
         let count = |status| counts.get(&status).copied().unwrap_or(0);
         let counts: Vec<String> = Status::ALL.iter().map(|&status| format!("{} {status}", count(status))).collect();
-        println!("{:22} {} ({}), {} s: {}", kernel.name, kernel.release, kernel.made_with, kernel.seconds, counts.join(", "));
+        println!(
+            "{:22} {} ({}), {} s: {}",
+            kernel.name,
+            kernel.release,
+            kernel.made_with,
+            kernel.seconds,
+            counts.join(", ")
+        );
         if let Some(problem) = &kernel.problem {
             println!("  {}", problem.replace('\n', "\n  "));
         }

@@ -412,8 +412,7 @@ fn exercised(mut table: toml::Table) -> Result<Exercised, String> {
         Some(on) => on.try_into().map_err(|error| format!("exercised: on: {error}"))?,
         None => Vec::new(),
     };
-    let conditions: Conditions =
-        toml::Value::Table(table).try_into().map_err(|error| format!("exercised: {error}"))?;
+    let conditions: Conditions = toml::Value::Table(table).try_into().map_err(|error| format!("exercised: {error}"))?;
     if conditions == Conditions::default() {
         return Err("exercised: without a condition it shows nothing".to_owned());
     }

@@ -114,7 +114,8 @@ mod tests {
         let svg = chart(&example());
         // Four cells, and four squares in the legend.
         assert_eq!(svg.matches("rx=\"3\"").count(), 4 + 4);
-        for text in ["fail (1)", "pass (1)", "good: two: fail: wrong", "The &lt;gone&gt;", "prefers-color-scheme: dark"] {
+        for text in ["fail (1)", "pass (1)", "good: two: fail: wrong", "The &lt;gone&gt;", "prefers-color-scheme: dark"]
+        {
             assert!(svg.contains(text), "{text}\n{svg}");
         }
     }

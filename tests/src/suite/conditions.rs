@@ -100,7 +100,8 @@ fn missing(conditions: &Conditions, evidence: &Evidence) -> Vec<String> {
         unless(met, format!("no copy of {function} in {} has {what} {name}", parameter.within));
     }
     for same in &conditions.same_entry {
-        let met = entries(evidence, &same.into).values().any(|at| same.functions.iter().all(|name| at.contains(&**name)));
+        let met =
+            entries(evidence, &same.into).values().any(|at| same.functions.iter().all(|name| at.contains(&**name)));
         unless(met, format!("{} do not begin at one address in {}", same.functions.join(" and "), same.into));
     }
     for function in &conditions.changed {
@@ -229,9 +230,6 @@ mod tests {
         case.exercised[0].on = super::super::family::On::parse(&["clang".to_owned()]).unwrap();
         let why = applies(&case, &gcc14()).unwrap_err();
         assert!(why.contains("gcc 14"), "{why}");
-        assert_eq!(
-            evidence().describe("foo"),
-            "foo has foo.isra.0, and inlined copies: 2 in bar"
-        );
+        assert_eq!(evidence().describe("foo"), "foo has foo.isra.0, and inlined copies: 2 in bar");
     }
 }

@@ -158,9 +158,9 @@ impl Relocate for &Relocations {
     }
 
     fn relocate_offset(&self, offset: usize, value: usize) -> gimli::Result<usize> {
-        self.0.get(&offset).map_or(Ok(value), |&value| {
-            usize::try_from(value).map_err(|_| gimli::Error::UnsupportedOffset)
-        })
+        self.0
+            .get(&offset)
+            .map_or(Ok(value), |&value| usize::try_from(value).map_err(|_| gimli::Error::UnsupportedOffset))
     }
 }
 

@@ -231,8 +231,7 @@ impl On {
 
     /// Whether it holds for a kernel.
     pub fn holds(&self, family: &Family) -> bool {
-        self.0.is_empty()
-            || self.0.iter().any(|words| words.iter().all(|(wanted, word)| word.holds(family) == *wanted))
+        self.0.is_empty() || self.0.iter().any(|words| words.iter().all(|(wanted, word)| word.holds(family) == *wanted))
     }
 }
 
@@ -247,7 +246,8 @@ pub(crate) mod tests {
 
     #[test]
     fn banners_name_the_compiler() {
-        let debian = b"Linux version 7.3.4+deb13-cloud-amd64 (debian-kernel@lists.debian.org) (x86_64-linux-gnu-gcc-14 \
+        let debian =
+            b"Linux version 7.3.4+deb13-cloud-amd64 (debian-kernel@lists.debian.org) (x86_64-linux-gnu-gcc-14 \
             (Debian 14.2.0-19) 14.2.0, GNU ld (GNU Binutils for Debian) 2.44) #1 SMP\n";
         assert_eq!(parse_banner(debian), Some((Compiler::Gcc, 14, (7, 3))));
         let old = b"Linux version 6.1.0-50-cloud-amd64 (x@y) (gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0, GNU ld (GNU \

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Inside the virtual machine: runs the cases that the host has put there, one module at a time, and writes down what is seen.
 
-use super::job::{Attached, Attempt, Attempted, FOLDER, JOB, Job, MODULE, OBJECT, Observation, Refused, Sent, SiteLine};
+use super::job::{
+    Attached, Attempt, Attempted, FOLDER, JOB, Job, MODULE, OBJECT, Observation, Refused, Sent, SiteLine,
+};
 use super::limits;
 use crate::calls::syscall;
 use crate::case::Failure;

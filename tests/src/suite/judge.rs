@@ -169,11 +169,9 @@ pub fn hold(wanted: &Wanted, attempted: &Attempted, any_process: bool) -> Held {
     let result = match (attempted, &wanted.outcome) {
         (Attempted::Error(why), _) => Err(why.clone()),
         (Attempted::Attached(seen), Ok(events)) => attached(wanted, events, seen, any_process),
-        (Attempted::Attached(seen), Err(reasons)) => Err(format!(
-            "attached, and should be refused ({}); seen: {}",
-            list(reasons),
-            events_text(&seen.events)
-        )),
+        (Attempted::Attached(seen), Err(reasons)) => {
+            Err(format!("attached, and should be refused ({}); seen: {}", list(reasons), events_text(&seen.events)))
+        }
         (Attempted::Refused(refused), Err(reasons)) => refused_as(reasons, refused),
         (Attempted::Refused(refused), Ok(_)) => match unsupported(wanted.unsupported.as_ref(), refused) {
             Ok(why) => return Held::Unsupported(why),
@@ -210,7 +208,8 @@ fn same_events(wanted: &[Sent], seen: &[Sent]) -> Result<(), String> {
         return Ok(());
     }
     let at = wanted.iter().zip(seen).take_while(|(wanted, seen)| wanted == seen).count();
-    let of = |events: &[Sent]| events.get(at).map_or("nothing".to_owned(), |event| events_text(std::slice::from_ref(event)));
+    let of =
+        |events: &[Sent]| events.get(at).map_or("nothing".to_owned(), |event| events_text(std::slice::from_ref(event)));
     Err(format!(
         "{} calls expected, {} seen; call {}: expected {}, seen {}; all that was seen: {}",
         wanted.len(),
@@ -264,9 +263,8 @@ pub fn events_text(events: &[Sent]) -> String {
             if (-0xffff..=0xffff_ffff).contains(&signed) { format!("{signed}") } else { format!("{number:#x}") }
         }
     };
-    let event = |event: &Sent| {
-        format!("{}({})", event.program, event.values.iter().map(value).collect::<Vec<_>>().join(", "))
-    };
+    let event =
+        |event: &Sent| format!("{}({})", event.program, event.values.iter().map(value).collect::<Vec<_>>().join(", "));
     if events.is_empty() {
         return "nothing".to_owned();
     }
@@ -325,7 +323,11 @@ pub(crate) mod tests {
         let want = wanted(Ok(vec![sent(&[1, 2]), sent(&[3, 4])]));
         let attached = |events| Attempted::Attached(seen(events));
         assert_eq!(hold(&want, &attached(vec![sent(&[1, 2]), sent(&[3, 4])]), false), Held::Holds);
-        fails(&want, &attached(vec![sent(&[1, 2])]), "2 calls expected, 1 seen; call 2: expected p(3, 4), seen nothing");
+        fails(
+            &want,
+            &attached(vec![sent(&[1, 2])]),
+            "2 calls expected, 1 seen; call 2: expected p(3, 4), seen nothing",
+        );
         fails(&want, &attached(vec![sent(&[3, 4]), sent(&[1, 2])]), "call 1");
         fails(&want, &attached(vec![sent(&[1, 2]), sent(&[3, u64::MAX])]), "p(3, -1)");
         fails(&want, &attached(vec![sent(&[1, 2]), sent(&[3, 4]), sent(&[5, 6])]), "3 seen");
@@ -346,9 +348,21 @@ pub(crate) mod tests {
         assert_eq!(hold(&want, &with(|seen| seen.missed = 1), true), Held::Holds);
         want.sites = Some([("body".to_owned(), 1), ("clone".to_owned(), 0)].into());
         assert_eq!(hold(&want, &with(|_| ()), false), Held::Holds);
-        fails(&want, &with(|seen| drop(seen.sites.insert("inline".to_owned(), 1))), "sites attached");
+        fails(
+            &want,
+            &with(|seen| {
+                seen.sites.insert("inline".to_owned(), 1);
+            }),
+            "sites attached",
+        );
         want.skipped = Some(BTreeMap::new());
-        fails(&want, &with(|seen| drop(seen.skipped.insert("notrace".to_owned(), 1))), "sites skipped");
+        fails(
+            &want,
+            &with(|seen| {
+                seen.skipped.insert("notrace".to_owned(), 1);
+            }),
+            "sites skipped",
+        );
         fails(&want, &Attempted::Error("ENOMEM".to_owned()), "ENOMEM");
     }
 
@@ -375,5 +389,46 @@ pub(crate) mod tests {
         }
         fails(&want, &refused(&[("missing_arguments", false)]), "no limit of others");
         fails(&want, &refused(&[("missing_arguments", true), ("notrace", true)]), "not expected");
+    }
+
+    /// What the guest tells of the case `complete_inlining` if all is well.
+    fn complete_inlining() -> (CaseFile, Observation) {
+        let case = CaseFile::read(&super::super::case_file::folder().join("complete_inlining")).unwrap();
+        let attempt = |expect: &Expect| match &expect.outcome {
+            Outcome::Events(_) => {
+                let wanted = Wanted::of(expect, &BTreeMap::new()).unwrap();
+                let mut seen = seen(wanted.outcome.unwrap());
+                seen.sites = expect.sites.clone().unwrap_or_default();
+                Attempted::Attached(seen)
+            }
+            Outcome::Refused(keys) => refused(&keys.iter().map(|key| (key.as_str(), true)).collect::<Vec<_>>()),
+        };
+        let attempts = case.expect.iter().map(attempt).collect();
+        let suite = case.name.clone();
+        (case, Observation { suite, broken: None, addresses: BTreeMap::new(), attempts, milliseconds: 1 })
+    }
+
+    #[test]
+    fn a_planted_expectation_turns_a_case_red() {
+        let family = super::super::family::tests::gcc14();
+        let (case, observation) = complete_inlining();
+        let verdict = judge(&case, &family, &observation, false);
+        assert_eq!(verdict.status, Status::Pass, "{}", verdict.detail);
+        let planted = judge(&case, &family, &observation, true);
+        assert_eq!(planted.status, Status::Fail, "{}", planted.detail);
+    }
+
+    #[test]
+    fn what_is_missing_is_no_pass() {
+        let family = super::super::family::tests::gcc14();
+        let (mut case, observation) = complete_inlining();
+        let fewer = Observation { attempts: observation.attempts[1..].to_vec(), ..observation.clone() };
+        assert_eq!(judge(&case, &family, &fewer, false).status, Status::Fail);
+        let broken = Observation { broken: Some("ENOEXEC".to_owned()), ..observation.clone() };
+        assert_eq!(judge(&case, &family, &broken, false), Verdict::new(Status::Fail, "ENOEXEC"));
+        for expect in &mut case.expect {
+            expect.on = super::super::family::On::parse(&["clang".to_owned()]).unwrap();
+        }
+        assert_eq!(judge(&case, &family, &observation, false).status, Status::Fail);
     }
 }

@@ -176,7 +176,9 @@ pub fn of_error(error: &Error) -> Option<Vec<InWay>> {
         Error::Plan(PlanError::Prototype { refusal, .. }) => whole(format!("prototype.{}", name_of(refusal))),
         Error::Select(_) => whole("not_selected".to_owned()),
         Error::Attach(AttachError::Verifier { .. }) => whole("verifier".to_owned()),
-        Error::Target(TargetError::Unknown { .. } | TargetError::UnknownInModule { .. }) => whole("unknown_function".to_owned()),
+        Error::Target(TargetError::Unknown { .. } | TargetError::UnknownInModule { .. }) => {
+            whole("unknown_function".to_owned())
+        }
         _ => None,
     }
 }

@@ -40,7 +40,9 @@ pub fn page(results: &Results) -> String {
         let _ = writeln!(text, "| {} {status} | {meaning} |", mark(status));
     }
     text.push_str("\n![Cases by kernels](conformance.svg)\n\n## Kernels\n\n");
-    text.push_str("| kernel | release | made with | pass | not exercised | unsupported | fail |\n|---|---|---|---|---|---|---|\n");
+    text.push_str(
+        "| kernel | release | made with | pass | not exercised | unsupported | fail |\n|---|---|---|---|---|---|---|\n",
+    );
     for kernel in &results.kernels {
         let counts = results.counts(&kernel.name);
         let count = |status| counts.get(&status).copied().unwrap_or(0);

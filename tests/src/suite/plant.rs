@@ -87,14 +87,16 @@ fn wrong(wanted: &Wanted) -> Vec<Wrong> {
         }
     }
     if let Some(counts) = &wanted.sites {
-        all.extend(counted(counts).map(|counts| {
-            (format!("sites {counts:?}"), Wanted { sites: Some(counts), ..wanted.clone() })
-        }));
+        all.extend(
+            counted(counts)
+                .map(|counts| (format!("sites {counts:?}"), Wanted { sites: Some(counts), ..wanted.clone() })),
+        );
     }
     if let Some(counts) = &wanted.skipped {
-        all.extend(counted(counts).map(|counts| {
-            (format!("skipped {counts:?}"), Wanted { skipped: Some(counts), ..wanted.clone() })
-        }));
+        all.extend(
+            counted(counts)
+                .map(|counts| (format!("skipped {counts:?}"), Wanted { skipped: Some(counts), ..wanted.clone() })),
+        );
     }
     all
 }
@@ -141,8 +143,7 @@ mod tests {
         let mut lenient = wanted(Err(&["notrace"]));
         lenient.sites = Some([("body".to_owned(), 1)].into());
         let reason = super::super::limits::InWay { key: "notrace".to_owned(), is_limit: true, text: String::new() };
-        let refused =
-            super::super::job::Refused { reasons: vec![reason], text: String::new(), after: Vec::new() };
+        let refused = super::super::job::Refused { reasons: vec![reason], text: String::new(), after: Vec::new() };
         let attempted = Attempted::Refused(refused);
         let held = hold(&lenient, &attempted, false);
         assert!(accepted(&lenient, &attempted, false, &held).is_some());

@@ -152,7 +152,8 @@ fn ready(paths: &KernelPaths, wanted: &Wanted) -> Result<Ready, Box<dyn std::err
     let (set, _) = siteseer_encoder::encode(&image, &siteseer_encoder::Options::default())?;
     let sites = tempfile::Builder::new().prefix("sites-").tempfile()?;
     std::fs::write(sites.path(), file::write(&set)?)?;
-    let image = Target::image(SiteData::open(sites.path(), None, false)?)?;
+    let data = SiteData::open(sites.path(), None, false).map_err(|error| error.to_string())?;
+    let image = Target::image(data).map_err(|error| error.to_string())?;
     Ok(Ready { prepared, sites, image, guest })
 }
 

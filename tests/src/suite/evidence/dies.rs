@@ -11,7 +11,7 @@ pub(super) const NEAR: u64 = 16;
 /// How many origins are followed: an abstract instance, its declaration, and room to spare.
 const ORIGINS: usize = 8;
 
-type Die<'r, 'a> = DebuggingInformationEntry<Reader<'a>>;
+type Die<'a> = DebuggingInformationEntry<Reader<'a>>;
 
 /// Looks at all units.
 pub(super) fn collect<'a>(dwarf: &Dwarf<Reader<'a>>, evidence: &mut Evidence) -> Result<(), gimli::Error> {
@@ -80,7 +80,7 @@ impl<'a> Walk<'_, 'a> {
     fn function(
         &self,
         unit: &Unit<Reader<'a>>,
-        entry: &Die<'_, 'a>,
+        entry: &Die<'a>,
         evidence: &mut Evidence,
     ) -> Result<Scope, gimli::Error> {
         let Some(function) = self.name(unit, entry)? else { return Ok(Scope::Other) };
@@ -104,7 +104,7 @@ impl<'a> Walk<'_, 'a> {
     fn parameter(
         &self,
         unit: &Unit<Reader<'a>>,
-        entry: &Die<'_, 'a>,
+        entry: &Die<'a>,
         instance: usize,
         evidence: &mut Evidence,
     ) -> Result<(), gimli::Error> {
@@ -116,7 +116,7 @@ impl<'a> Walk<'_, 'a> {
         Ok(())
     }
 
-    fn call(&self, unit: &Unit<Reader<'a>>, entry: &Die<'_, 'a>, evidence: &mut Evidence) -> Result<(), gimli::Error> {
+    fn call(&self, unit: &Unit<Reader<'a>>, entry: &Die<'a>, evidence: &mut Evidence) -> Result<(), gimli::Error> {
         let origin = [dw::DW_AT_call_origin, dw::DW_AT_abstract_origin];
         let Some(origin) = origin.into_iter().find_map(|name| entry.attr_value(name)) else { return Ok(()) };
         let Some(function) = self.name_of(unit, origin, ORIGINS)? else { return Ok(()) };
@@ -134,7 +134,7 @@ impl<'a> Walk<'_, 'a> {
     }
 
     /// Where what a DIE describes begins.
-    fn entry_address(&self, unit: &Unit<Reader<'a>>, entry: &Die<'_, 'a>) -> Result<Option<u64>, gimli::Error> {
+    fn entry_address(&self, unit: &Unit<Reader<'a>>, entry: &Die<'a>) -> Result<Option<u64>, gimli::Error> {
         let low = match entry.attr_value(dw::DW_AT_low_pc) {
             Some(low) => self.dwarf.attr_address(unit, low)?,
             None => None,
@@ -154,14 +154,14 @@ impl<'a> Walk<'_, 'a> {
     }
 
     /// The name of a DIE, or of what it comes from.
-    fn name(&self, unit: &Unit<Reader<'a>>, entry: &Die<'_, 'a>) -> Result<Option<String>, gimli::Error> {
+    fn name(&self, unit: &Unit<Reader<'a>>, entry: &Die<'a>) -> Result<Option<String>, gimli::Error> {
         self.name_within(unit, entry, ORIGINS)
     }
 
     fn name_within(
         &self,
         unit: &Unit<Reader<'a>>,
-        entry: &Die<'_, 'a>,
+        entry: &Die<'a>,
         left: usize,
     ) -> Result<Option<String>, gimli::Error> {
         if let Some(name) = entry.attr_value(dw::DW_AT_name) {
@@ -199,7 +199,7 @@ impl<'a> Walk<'_, 'a> {
     }
 
     /// Whether a parameter has a constant or a location where its function's copy begins.
-    fn presence(&self, unit: &Unit<Reader<'a>>, entry: &Die<'_, 'a>, pc: u64) -> Result<Presence, gimli::Error> {
+    fn presence(&self, unit: &Unit<Reader<'a>>, entry: &Die<'a>, pc: u64) -> Result<Presence, gimli::Error> {
         const EVERYWHERE: Presence = Presence { at_entry: true, near: true };
         if entry.attr_value(dw::DW_AT_const_value).is_some() {
             return Ok(EVERYWHERE);
