@@ -85,12 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Encodes one image, and writes it where it is to go.
-fn encode(
-    arguments: &Arguments,
-    path: &Path,
-    base: &mut Option<BaseTypes>,
-    several: bool,
-) -> Result<Census, Failure> {
+fn encode(arguments: &Arguments, path: &Path, base: &mut Option<BaseTypes>, several: bool) -> Result<Census, Failure> {
     let unreadable = |error: io::Error| format!("cannot read {}: {error}", path.display());
     let image = File::open(path).map_err(unreadable)?;
     if !image.metadata().map_err(unreadable)?.is_file() {
@@ -141,12 +136,7 @@ fn encode(
 }
 
 /// The file to write, if any.
-fn destination(
-    arguments: &Arguments,
-    path: &Path,
-    set: &SiteSet,
-    several: bool,
-) -> Result<Option<PathBuf>, Failure> {
+fn destination(arguments: &Arguments, path: &Path, set: &SiteSet, several: bool) -> Result<Option<PathBuf>, Failure> {
     let folder = match &arguments.output {
         Some(output) if !several => return Ok(Some(output.clone())),
         Some(folder) => folder.clone(),

@@ -2,13 +2,13 @@
 //! `siteseer explain`: what would be attached to a function, by what, and what not and why.
 
 use crate::Failure;
+use crate::target::About;
 use clap::Args;
+use siteseer::Plan;
 use siteseer::explain::{self, Explanation, Verdict};
 use siteseer::object_file::{self, FileProgram};
 use siteseer::plan::Decision;
 use siteseer::section::Wanted;
-use siteseer::source::{SiteData, SourceOptions};
-use siteseer::{Plan, Target};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -27,12 +27,8 @@ pub(crate) struct Arguments {
     /// Only this program of the object
     #[arg(long, value_name = "NAME", requires = "object")]
     program: Option<String>,
-    /// A kernel image with debug information
-    #[arg(long, value_name = "FILE")]
-    vmlinux: Option<PathBuf>,
-    /// Site data made by `siteseer encode`
-    #[arg(long, value_name = "FILE", conflicts_with = "vmlinux")]
-    sites: Option<PathBuf>,
+    #[command(flatten)]
+    about: About,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -40,10 +36,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let programs = arguments.object.as_ref().map(|path| programs(path, arguments.program.as_deref())).transpose()?;
-    let target = match arguments.sites.as_ref().or(arguments.vmlinux.as_ref()) {
-        Some(path) => Target::image(SiteData::open(path, None, true)?)?,
-        None => Target::running(&SourceOptions::default())?,
-    };
+    let target = arguments.about.target()?;
     let mut explanations = Vec::new();
     match (programs, &arguments.function) {
         (Some(programs), function) => {
@@ -118,6 +111,7 @@ fn sites(plan: &Plan) -> Vec<serde_json::Value> {
         let site = &planned.site;
         serde_json::json!({
             "kind": site.kind.word(),
+            "module": site.module.as_deref(),
             "symbol": site.symbol,
             "offset": site.offset(),
             "address": format!("{:#x}", site.link_address),

@@ -7,6 +7,7 @@ mod explain;
 mod filter;
 mod output;
 mod sites;
+mod target;
 mod trace;
 
 use clap::{Parser, Subcommand};

@@ -2,39 +2,32 @@
 //! `siteseer sites`: every site of a function.
 
 use crate::Failure;
+use crate::target::{self, About};
 use clap::Args;
+use siteseer::Machine;
 use siteseer::function::{Candidate, Function};
-use siteseer::source::{SiteData, SourceOptions};
-use siteseer::{Machine, Target};
 use siteseer_sites::site::SiteKind;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 /// Print every site of a function: where its body starts, and where its arguments are there
 ///
-/// Without --vmlinux and --sites it is about the running kernel. Addresses are those of the image (link time).
+/// Without --vmlinux and --sites it is about the running kernel and its loaded modules. Addresses are those of the image (link
+/// time); those in a module are made up, section by section.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The function's name in the source
+    /// The function's name in the source; module:FUNC is that of one module, vmlinux:FUNC that of the image
     function: String,
-    /// A kernel image with debug information
-    #[arg(long, value_name = "FILE")]
-    vmlinux: Option<PathBuf>,
-    /// Site data made by `siteseer encode`
-    #[arg(long, value_name = "FILE", conflicts_with = "vmlinux")]
-    sites: Option<PathBuf>,
+    #[command(flatten)]
+    about: About,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let target = match arguments.sites.as_ref().or(arguments.vmlinux.as_ref()) {
-        Some(path) => Target::image(SiteData::open(path, None, true)?)?,
-        None => Target::running(&SourceOptions::default())?,
-    };
-    let function = target.function(&arguments.function)?;
+    let target = arguments.about.target()?;
+    let function = target::function(&target, &arguments.function)?;
     let machine = target.machine();
     let mut stdout = io::stdout().lock();
     if arguments.json {
@@ -65,8 +58,9 @@ fn line(function: &Function, site: &Candidate, machine: Machine) -> String {
         parameters.push("...".to_owned());
     }
     let mut text = format!(
-        "{:016x} [{}+{:#x}] {}({})  {}",
+        "{:016x} {}[{}+{:#x}] {}({})  {}",
         site.link_address,
+        site.module.as_ref().map(|module| format!("[{module}] ")).unwrap_or_default(),
         site.symbol,
         site.offset(),
         function.name,
@@ -131,11 +125,19 @@ fn counts(function: &Function) -> String {
     for (reason, count) in reasons {
         text.push_str(&format!("  {count} cannot be probed: {reason}\n"));
     }
-    if function.prototypes.len() > 1 {
+    // One that the image and modules have is one function, as far as anybody can tell.
+    let mut different: Vec<(&str, usize)> = Vec::new();
+    for (nth, prototype) in function.prototypes.iter().enumerate() {
+        let count = function.candidates.iter().filter(|site| site.prototype == nth).count();
+        match different.iter_mut().find(|(text, _)| *text == prototype.text) {
+            Some((_, known)) => *known += count,
+            None => different.push((&prototype.text, count)),
+        }
+    }
+    if different.len() > 1 {
         text.push_str("  different functions of this name:\n");
-        for (nth, prototype) in function.prototypes.iter().enumerate() {
-            let count = function.candidates.iter().filter(|site| site.prototype == nth).count();
-            text.push_str(&format!("    {}  ({})\n", prototype.text, plural(count, "site", "sites")));
+        for (prototype, count) in different {
+            text.push_str(&format!("    {prototype}  ({})\n", plural(count, "site", "sites")));
         }
     }
     text
@@ -164,6 +166,7 @@ fn json(function: &Function, machine: Machine) -> serde_json::Value {
                 .collect();
             serde_json::json!({
                 "kind": site.kind.word(),
+                "module": site.module.as_deref(),
                 "address": format!("{:#x}", site.link_address),
                 "symbol": site.symbol,
                 "offset": site.offset(),

@@ -6,15 +6,18 @@
 
 use crate::Failure;
 use crate::filter::Condition;
+use crate::target::Modules;
 use clap::Args;
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, RingBufferBuilder};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use siteseer::function::Parameter;
 use siteseer::report::{FunctionReport, SiteReport};
-use siteseer::{Attach, Link, Policy, SourceOptions, Target};
+use siteseer::target::Types;
+use siteseer::{Attach, Link, Policy, Target, section};
 use siteseer_bpf_progs::trace::{Function as Wanted, PARAMETERS, Record, SLOTS, STRINGS};
 use siteseer_sites::btf::{self, Btf, Kind};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +28,7 @@ use std::time::{Duration, Instant};
 /// Takes root. Says first what is attached and what is not, and why; ends at ctrl-C.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The functions' names in the source
+    /// The functions' names in the source: in the kernel's image and all loaded modules; module:FUNC is in that module only
     #[arg(required = true, value_name = "FUNC")]
     functions: Vec<String>,
     /// Print only calls for which this holds: FIELD OP VALUE, where FIELD is an argument's name or one of kind, in,
@@ -50,6 +53,8 @@ pub(crate) struct Arguments {
     /// Site data, or a debug vmlinux, of the running kernel [default: found by build id]
     #[arg(long, value_name = "FILE")]
     sites: Option<PathBuf>,
+    #[command(flatten)]
+    modules: Modules,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
@@ -77,24 +82,59 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(format!("at most {MAX_FUNCTIONS} functions can be traced at once").into());
     }
     siteseer::register()?;
-    let target = Target::running(&SourceOptions { file: arguments.sites.clone(), ..SourceOptions::default() })?;
+    let target = Target::running(&arguments.modules.options(arguments.sites.clone()))?;
     let object = load(arguments.pid)?;
     let policy = if arguments.complete { Policy::Complete } else { Policy::BestEffort };
-    let program = object.progs().next().ok_or("the embedded program is missing")?;
-    let names: Vec<&str> = arguments.functions.iter().map(String::as_str).collect();
+    let program = object.progs_mut().next().ok_or("the embedded program is missing")?;
+    let wanted = arguments.functions.iter().map(|name| section::Wanted::parse(name)).collect::<Result<Vec<_>, _>>()?;
     stop_on_signals()?;
-    target.data().read(&names, |file| -> Result<(), Failure> {
-        let mut links = Vec::new();
-        for (cookie, name) in (0u64..).zip(&names) {
-            let attach = Attach::new(&target).function(*name).policy(policy).cookie(cookie).all_prototypes(true);
-            want(&object, cookie, &target.function(name)?.prototypes, file.btf(), arguments.strings)?;
-            links.push(attach.attach(&program)?);
+    let functions = target.functions(&wanted)?;
+    let names: Vec<&str> = functions.iter().map(|function| function.name.as_str()).collect();
+    let modules =
+        functions.iter().flat_map(|function| &function.prototypes).filter_map(|prototype| prototype.module.clone());
+    let modules: BTreeSet<_> = modules.collect();
+    target.with_types(&names, modules, |types| -> Result<(), Failure> {
+        let mut traced = Vec::new();
+        for (cookie, (name, function)) in (0u64..).zip(arguments.functions.iter().zip(&functions)) {
+            let attach = Attach::new(&target).function(name).policy(policy).cookie(cookie).all_prototypes(true);
+            want(&object, cookie, &function.prototypes, types, arguments.strings)?;
+            let link = attach.attach(&program)?;
+            traced.push(Traced { attach, link, gone: 0 });
         }
-        for link in &links {
+        for Traced { link, .. } in &traced {
             eprint!("{}", link.report());
         }
-        follow(arguments, &object, &links, file.btf())
+        follow(arguments, &object, &program, traced, types)
     })?
+}
+
+/// A function that is traced.
+struct Traced<'t> {
+    attach: Attach<'t>,
+    link: Link,
+    /// How many modules that were unloaded have been told of.
+    gone: usize,
+}
+
+impl Traced<'_> {
+    /// Says which sites went away with their modules, and attaches in modules that have come.
+    fn keep_up(&mut self, program: &ProgramMut<'_>) -> Result<(), Failure> {
+        let gone = self.link.gone()?;
+        for gone in gone.iter().skip(self.gone) {
+            eprintln!("{gone}");
+        }
+        self.gone = gone.len();
+        if self.link.unseen_modules()?.is_empty() {
+            return Ok(());
+        }
+        match self.attach.refresh(program, &mut self.link) {
+            Ok(0) => {}
+            Ok(_) => eprint!("{}", self.link.report()),
+            // The rest goes on being traced.
+            Err(error) => eprintln!("in modules that were loaded since: {error}"),
+        }
+        Ok(())
+    }
 }
 
 /// How many functions the program's map has room for.
@@ -122,6 +162,14 @@ fn text_parameters(parameters: &[Parameter], btf: &Btf<'_>) -> Wanted {
     wanted
 }
 
+/// The same for all prototypes of a function. Of a module that came later the types are not at hand.
+fn all_text_parameters(prototypes: &[siteseer::function::Prototype], types: &Types<'_>) -> u32 {
+    prototypes.iter().fold(0, |mask, prototype| match types.of(prototype.module.as_deref()) {
+        Some(btf) => mask | text_parameters(&prototype.parameters, btf).kernel_strings,
+        None => mask,
+    })
+}
+
 fn is_text(btf: &Btf<'_>, parameter: &Parameter) -> bool {
     let pointer = btf.resolve(parameter.ty).filter(|ty| ty.kind() == Kind::Ptr);
     let target = pointer.and_then(|pointer| btf.resolve(pointer.target()?));
@@ -132,15 +180,13 @@ fn want(
     object: &Object,
     cookie: u64,
     prototypes: &[siteseer::function::Prototype],
-    btf: &Btf<'_>,
+    types: &Types<'_>,
     strings: bool,
 ) -> Result<(), Failure> {
     let mut wanted = Wanted::default();
     if strings {
         // Functions of one name share an entry; a pointer that is followed in vain gives no text.
-        for prototype in prototypes {
-            wanted.kernel_strings |= text_parameters(&prototype.parameters, btf).kernel_strings;
-        }
+        wanted.kernel_strings = all_text_parameters(prototypes, types);
     }
     let map = object.maps().find(|map| map.name() == "functions").ok_or("the embedded program lacks a map")?;
     map.update(&(cookie as u32).to_ne_bytes(), &wanted.to_bytes(), MapFlags::ANY)?;
@@ -148,12 +194,18 @@ fn want(
 }
 
 /// Prints records until it is time to stop, then what was lost.
-fn follow(arguments: &Arguments, object: &Object, links: &[Link], btf: &Btf<'_>) -> Result<(), Failure> {
+fn follow(
+    arguments: &Arguments,
+    object: &Object,
+    program: &ProgramMut<'_>,
+    traced: Vec<Traced<'_>>,
+    types: &Types<'_>,
+) -> Result<(), Failure> {
     let begin = monotonic()?;
     let printer = RefCell::new(Printer {
         arguments,
-        links,
-        btf,
+        traced,
+        types,
         begin,
         printed: 0,
         aligned: io::stdout().is_terminal(),
@@ -167,24 +219,32 @@ fn follow(arguments: &Arguments, object: &Object, links: &[Link], btf: &Btf<'_>)
         println!("{:>12} {:>3} {:<22} CALL", "TIME", "CPU", "TASK");
     }
     let deadline = arguments.duration.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let over = |printer: &Printer<'_, '_>| {
+    let over = |printer: &Printer<'_, '_, '_>| {
         STOP.load(Ordering::Relaxed)
             || deadline.is_some_and(|deadline| Instant::now() >= deadline)
             || printer.failure.is_some()
             || printer.is_done()
     };
+    let mut looked = Instant::now();
     while !over(&printer.borrow()) {
         // An interrupted poll is a signal, which the loop's condition sees; the callback's own errors are kept by it.
         let _ = ring.poll(Duration::from_millis(100));
         io::stdout().flush()?;
+        if looked.elapsed() >= MODULES_EVERY {
+            looked = Instant::now();
+            printer.borrow_mut().traced.iter_mut().try_for_each(|traced| traced.keep_up(program))?;
+        }
     }
     drop(ring);
     let printer = printer.into_inner();
     if let Some(failure) = printer.failure {
         return Err(failure.into());
     }
-    losses(object, links, printer.printed)
+    losses(object, &printer.traced, printer.printed)
 }
+
+/// How often modules that come and go are looked for.
+const MODULES_EVERY: Duration = Duration::from_secs(1);
 
 /// CLOCK_MONOTONIC, which is the program's clock too.
 fn monotonic() -> Result<u64, Failure> {
@@ -192,13 +252,13 @@ fn monotonic() -> Result<u64, Failure> {
     Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
-fn losses(object: &Object, links: &[Link], printed: u64) -> Result<(), Failure> {
+fn losses(object: &Object, traced: &[Traced<'_>], printed: u64) -> Result<(), Failure> {
     let map = object.maps().find(|map| map.name() == "dropped").ok_or("the embedded program lacks a map")?;
     let per_cpu = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
     let word = |bytes: &Vec<u8>| bytes.get(..8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
     let dropped: u64 = per_cpu.iter().map(word).sum();
     let (mut faults, mut missed) = (0, 0);
-    for link in links {
+    for Traced { link, .. } in traced {
         faults += link.faults()?;
         missed += link.missed()?;
     }
@@ -212,10 +272,10 @@ fn losses(object: &Object, links: &[Link], printed: u64) -> Result<(), Failure> 
     Ok(())
 }
 
-struct Printer<'p, 'b> {
+struct Printer<'p, 'b, 't> {
     arguments: &'p Arguments,
-    links: &'p [Link],
-    btf: &'p Btf<'b>,
+    traced: Vec<Traced<'t>>,
+    types: &'p Types<'b>,
     begin: u64,
     printed: u64,
     aligned: bool,
@@ -230,7 +290,7 @@ struct Value {
     string: Option<String>,
 }
 
-impl Printer<'_, '_> {
+impl Printer<'_, '_, '_> {
     fn is_done(&self) -> bool {
         self.arguments.count.is_some_and(|count| self.printed >= count)
     }
@@ -241,8 +301,8 @@ impl Printer<'_, '_> {
             return false;
         }
         let Some(record) = Record::parse(data) else { return true };
-        let report = usize::try_from(record.function).ok().and_then(|nth| self.links.get(nth)).map(Link::report);
-        let Some(function) = report.and_then(|report| report.functions.first()) else { return true };
+        let traced = usize::try_from(record.function).ok().and_then(|nth| self.traced.get(nth));
+        let Some(function) = traced.and_then(|traced| traced.link.report().functions.first()) else { return true };
         let site = record.site.and_then(|id| function.sites.iter().find(|site| site.id == id));
         let values = self.values(function, site, &record);
         if !self.arguments.conditions.iter().all(|condition| holds(condition, &record, site, &values)) {
@@ -265,16 +325,17 @@ impl Printer<'_, '_> {
         let prototype = function.prototypes.get(site.map_or(0, |site| site.prototype));
         let Some(prototype) = prototype else { return Vec::new() };
         // Strings come in the order of the parameters that wanted them, which are those of all prototypes together.
-        let wanted = function
-            .prototypes
-            .iter()
-            .fold(0, |mask, other| mask | text_parameters(&other.parameters, self.btf).kernel_strings);
+        let wanted = all_text_parameters(&function.prototypes, self.types);
+        let btf = self.types.of(prototype.module.as_deref());
         let mut values = Vec::new();
         for (nth, parameter) in prototype.parameters.iter().enumerate() {
             let wide = parameter.slots as usize;
             let slots: Option<Vec<u64>> = (0..wide.min(SLOTS)).map(|slot| record.value(nth, slot)).collect();
             let text = slots.map(|slots| {
-                let text = btf::format_value(self.btf, parameter.ty, &slots);
+                let text = match btf {
+                    Some(btf) => btf::format_value(btf, parameter.ty, &slots),
+                    None => slots.iter().map(|slot| format!("{slot:#x}")).collect::<Vec<_>>().join(" "),
+                };
                 if wide > SLOTS { format!("{text}...") } else { text }
             });
             let string = (self.arguments.strings && wanted >> nth.min(31) & 1 == 1)
@@ -326,6 +387,7 @@ impl Printer<'_, '_> {
             "site": site.map(|site| serde_json::json!({
                 "id": site.id,
                 "kind": site.kind.word(),
+                "module": site.module.as_deref(),
                 "address": format!("{:#x}", site.link_address),
                 "symbol": site.symbol,
                 "offset": site.offset,
@@ -339,12 +401,13 @@ impl Printer<'_, '_> {
 /// The site in words: `body`, `clone foo.isra.0`, `inlined in bar+0x12 (file.c:34)`.
 fn place(site: &SiteReport) -> String {
     use siteseer_sites::SiteKind;
+    let module = site.module.as_ref().map(|module| format!(" [{module}]")).unwrap_or_default();
     match site.kind {
-        SiteKind::Body => "body".to_owned(),
-        SiteKind::Clone => format!("clone {}", site.symbol),
+        SiteKind::Body => format!("body{module}"),
+        SiteKind::Clone => format!("clone {}{module}", site.symbol),
         SiteKind::Inline => {
             let source = site.source.as_ref().map(|place| format!(" ({}:{})", place.file, place.line));
-            format!("inlined in {}+{:#x}{}", site.symbol, site.offset, source.unwrap_or_default())
+            format!("inlined in {}+{:#x}{module}{}", site.symbol, site.offset, source.unwrap_or_default())
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::image::Image;
 use crate::loclist::{self, Choice, ListEntry, Point};
 use crate::lower::{self, BaseType, Environment, Meaning, ParamType};
 use crate::origin::{Origin, OriginParameter};
-use crate::text::{FunctionText, only_ftrace_between};
+use crate::text::FunctionText;
 use crate::types;
 use crate::walk::{RawParameter, RawValue};
 use gimli::{AttributeValue, DebugAddrIndex, Expression, Operation, UnitOffset};
@@ -118,6 +118,23 @@ impl<'a> Gathered<'a> {
         &self.entries[range.start as usize..range.end as usize]
     }
 
+    /// Puts what lists say of later views of a function's entry behind its call to ftrace, where those steps are: see
+    /// [`behind_fentry`](crate::text::behind_fentry), which `behind` is to ask.
+    pub(crate) fn settle(&mut self, entry: u64, behind: impl FnOnce() -> Option<u64>) {
+        let is_later = |point: &Point| point.address == entry && point.view > 0;
+        if !self.entries.iter().any(|entry| is_later(&entry.begin) || is_later(&entry.end)) {
+            return;
+        }
+        let Some(behind) = behind() else { return };
+        for entry in &mut self.entries {
+            for point in [&mut entry.begin, &mut entry.end] {
+                if is_later(point) {
+                    point.address = behind;
+                }
+            }
+        }
+    }
+
     /// The parameters whose list changes between two views of one address: the body assigns to them.
     pub(crate) fn assigned(&self) -> impl Iterator<Item = usize> + '_ {
         self.given.iter().enumerate().filter_map(|(index, given)| {
@@ -139,9 +156,6 @@ fn changes_in_place(list: &[ListEntry<'_>]) -> bool {
             && before.expression != after.expression
     })
 }
-
-/// How far behind a function's entry the call to ftrace ends at most: a landing pad, no-ops and the call.
-const FTRACE_REACH: u64 = 32;
 
 /// What was found for one argument.
 #[derive(Debug, Clone)]
@@ -241,10 +255,6 @@ impl<'s, 'a, 'd> At<'s, 'a, 'd> {
             Given::List(range) => {
                 let list = gathered.list(range);
                 let point = Point { address: self.address, view };
-                if let Some(first) = self.bound_before_ftrace(list) {
-                    let usable = list.iter().any(|entry| entry.covers(self.address));
-                    return Found { argument: self.lower(first.expression, parameter), usable, late: false };
-                }
                 match loclist::choose(list, point) {
                     Choice::Nothing => return Found::missing(Missing::NotAtEntry),
                     Choice::Holds(entry) => (list[entry].expression, false),
@@ -265,20 +275,11 @@ impl<'s, 'a, 'd> At<'s, 'a, 'd> {
         Found { argument: self.lower(expression, parameter), usable: is_direct(expression, self), late }
     }
 
-    /// The first entry of a list that begins in front of the call to ftrace and does not hold behind it, if only that call is
-    /// between the function's entry and this address. GCC emits the call where it begins the function, behind the notes of what
-    /// the first copies are called with and what these assign to their parameters: an entry that holds behind the call is
-    /// what was assigned.
-    fn bound_before_ftrace<'l>(&self, list: &'l [ListEntry<'a>]) -> Option<&'l ListEntry<'a>> {
-        let entry = self.surroundings.entry;
-        let distance = self.address.checked_sub(entry)?;
-        if distance == 0 || distance > FTRACE_REACH {
-            return None;
-        }
-        let first = list.iter().min_by_key(|entry| entry.begin)?;
-        let is_before = (entry..self.address).contains(&first.begin.address) && !first.covers(self.address);
-        (is_before && !first.is_empty() && only_ftrace_between(self.surroundings.image, entry, self.address))
-            .then_some(first)
+    /// A frame base in a register, plus an offset. Clang writes them; they hold once the function has set up its frame.
+    fn in_frame(&self, register: Register, offset: i64) -> Result<(Register, i64), Missing> {
+        let frame = self.surroundings.frames.borrow_mut().frame_at(self.address, register).ok_or(Missing::NoFrame)?;
+        let offset = frame.offset.checked_add(offset).ok_or(Missing::NoFrame)?;
+        Ok((frame.register, offset))
     }
 
     /// Lowers an expression for a parameter.
@@ -316,8 +317,8 @@ impl Environment for At<'_, '_, '_> {
         let mut operations = Expression(expression).operations(self.surroundings.unit.unit.encoding());
         let base = match operations.next() {
             Ok(Some(Operation::CallFrameCFA)) => self.cfa()?,
-            Ok(Some(Operation::Register { register })) => (register.0, 0),
-            Ok(Some(Operation::RegisterOffset { register, offset, .. })) => (register.0, offset),
+            Ok(Some(Operation::Register { register })) => self.in_frame(register.0, 0)?,
+            Ok(Some(Operation::RegisterOffset { register, offset, .. })) => self.in_frame(register.0, offset)?,
             _ => return Err(Missing::NoFrame),
         };
         // Anything after that is more than a register and an offset.

@@ -69,7 +69,7 @@ pub struct ArgumentCensus {
     pub located_of_usable: u64,
     /// All that are located.
     pub located: u64,
-    /// Those of them that are located because the probe was moved.
+    /// Those of them that are located because the probe was moved, or behind the branch that the body begins with.
     pub gained_by_moving: u64,
     /// The located ones by kind.
     pub by_location: BTreeMap<LocationKind, u64>,
@@ -230,7 +230,7 @@ impl fmt::Display for Census {
         table.line("usable: any location at the entry", arguments.usable)?;
         table.line("located, of the usable", arguments.located_of_usable)?;
         table.line("located", arguments.located)?;
-        table.line("located by moving the probe", arguments.gained_by_moving)?;
+        table.line("located by moving the probe, or behind a first branch", arguments.gained_by_moving)?;
         table.head("located, by kind", arguments.located)?;
         for (kind, count) in &arguments.by_location {
             table.line(kind.key(), *count)?;

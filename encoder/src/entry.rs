@@ -13,6 +13,12 @@
 //! that compute it. The probe may then move forward, inside the basic block, if no instruction that it passes stores to
 //! memory or may leave the block; what was located at the entry must still be where it was; and what is gained
 //! must be the parameter's first location in the block, since a later one may be what the body made of it.
+//!
+//! *Behind a first branch.* A body that begins with `if (!size) return` is a branch on zero from its first instruction on, and clang
+//! often locates `size` only behind it, where it is needed: in the register that the branch is on. It was there at the entry too, on
+//! both ways. Where the register is not zero, the debug information says so, and the branch changes nothing. Where it is zero, so is
+//! the parameter, as that is what the body's branch asks. Unless the body asks about something else that is in the same
+//! register, so all other arguments must be known, and be elsewhere.
 
 use crate::arguments::{At, Found, Gathered, Given, Surroundings};
 use crate::loclist::{ListEntry, Point};
@@ -117,6 +123,36 @@ pub(crate) fn move_probe<'a>(
         }
     }
     best
+}
+
+/// Finds the argument that the body's first branch is on, if it is located only behind that branch: its index, and where it is at the
+/// entry, too.
+pub(crate) fn behind_branch<'a>(
+    surroundings: &Surroundings<'_, 'a, '_>,
+    text: &FunctionText<'_, '_>,
+    entry: Entry,
+    body: &[Range<u64>],
+    origin: &Origin<'a>,
+    gathered: &Gathered<'a>,
+    found: &[Found],
+) -> Option<(usize, Located)> {
+    let mut missing = found.iter().enumerate().filter(|(_, found)| found.argument.is_err());
+    let (index, Found { argument: Err(Missing::NotAtEntry), .. }) = missing.next()? else { return None };
+    let Given::List(range) = &gathered.given[index] else { return None };
+    if missing.next().is_some() || entry.uncertain || !body.iter().any(|range| range.contains(&entry.address)) {
+        return None;
+    }
+    let branch = text.zero_branch(entry.address)?;
+    let first = gathered.list(range).iter().filter(|entry| !entry.is_empty()).min_by_key(|entry| entry.begin)?;
+    if first.begin.address != branch.not_zero || first.begin.view != 0 {
+        return None;
+    }
+    let at = At::new(surroundings, branch.not_zero);
+    let located = at.lower(first.expression, &origin.parameters[index]).ok()?;
+    let others =
+        found.iter().filter_map(|found| found.argument.as_ref().ok()).fold(RegisterSet::default(), registers_of);
+    let is_tested = located.at == Location::Register(branch.register) && located.size == u32::from(branch.size);
+    (is_tested && !others.contains(branch.register)).then_some((index, located))
 }
 
 /// The entry of a list that begins first after an address, if it says anything.

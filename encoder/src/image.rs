@@ -86,7 +86,9 @@ pub enum ImageError {
     #[error("not a kernel image: no symbol {0}")]
     NotKernel(&'static str),
     /// No DWARF.
-    #[error("no debug information (.debug_info): use the kernel's debug vmlinux, or the module's .ko with debug information")]
+    #[error(
+        "no debug information (.debug_info): use the kernel's debug vmlinux, or the module's .ko with debug information"
+    )]
     NoDebugInfo,
     /// No BTF.
     #[error("no .BTF section: built without CONFIG_DEBUG_INFO_BTF, or (a module) without the kernel's vmlinux at hand")]

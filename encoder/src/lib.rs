@@ -199,11 +199,8 @@ fn base_types<'a>(
     base_btf: &'a [u8],
     options: &Options<'a>,
 ) -> Result<(Btf<'a>, BaseIndex<'a>), EncodeError> {
-    let btf = if image.is_relocatable() {
-        Btf::parse_split(base_btf, &kernel_btf(options)?)
-    } else {
-        Btf::parse(base_btf)
-    };
+    let btf =
+        if image.is_relocatable() { Btf::parse_split(base_btf, &kernel_btf(options)?) } else { Btf::parse(base_btf) };
     let btf = btf.map_err(EncodeError::Btf)?;
     let base = BaseIndex::new(&btf);
     Ok((btf, base))

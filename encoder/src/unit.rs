@@ -18,7 +18,7 @@ use crate::outofline::{self, Role};
 use crate::probeable::Prober;
 use crate::returns::{self, Pending};
 use crate::split;
-use crate::text::{FunctionText, Known};
+use crate::text::{FunctionText, Known, behind_fentry, idle_prefix};
 use crate::types::{BaseIndex, NewType, TypeRef};
 use crate::walk::{RawCall, RawFunction, RawParameter, RawSite, Visitor};
 use hashbrown::HashMap;
@@ -162,7 +162,12 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
 
     fn inline_sites(&mut self, function: &RawFunction<'a>) {
         let shared = self.shared;
-        let known = Known { entry: function.entry, no_jump_tables: self.no_jump_tables, noreturn: None };
+        let known = Known {
+            entry: function.entry,
+            no_jump_tables: self.no_jump_tables,
+            tail_calls: &function.tail_calls,
+            noreturn: None,
+        };
         let text = FunctionText::decode(shared.image, &function.ranges, &known);
         self.targets.clear();
         self.targets.extend(text.branches().map(|(_, target)| target));
@@ -199,6 +204,10 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             return None;
         };
         self.gathered.gather(self.unit, &origin, parameters, |offset| self.origins.root(offset));
+        let start = function.ranges.first().map_or(0, |range| function.entry.unwrap_or(range.start));
+        if self.unit.is_gcc() {
+            self.gathered.settle(start, || behind_fentry(shared.image, start));
+        }
         self.note_assignments(&origin);
         let site = u32::try_from(self.out.sites.len()).ok()?;
         let surroundings = Surroundings {
@@ -207,7 +216,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             frames: &self.frames,
             frame_base: function.frame_base,
             text: Some(text),
-            entry: function.ranges.first().map_or(0, |range| function.entry.unwrap_or(range.start)),
+            entry: start,
         };
         let at = At::new(&surroundings, entry.address);
         let mut marks = Marks::default();
@@ -226,6 +235,17 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             self.out.tally.usable += u64::from(found.usable);
             self.out.tally.located_of_usable += u64::from(found.usable && found.argument.is_ok());
             self.found.push(found);
+        }
+        if let Some((index, located)) =
+            entry::behind_branch(&surroundings, text, entry, body, &origin, &self.gathered, &self.found)
+        {
+            self.out.provisional.push(Provisional {
+                site,
+                parameter: u16::try_from(index).unwrap_or(u16::MAX),
+                otherwise: Missing::NotAtEntry,
+                usable: false,
+            });
+            self.found[index].argument = Ok(located);
         }
         let mut address = entry.address;
         let mut moved = 0;
@@ -320,6 +340,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             self.found.push(found);
         }
         if self.unit.clang().is_some() {
+            look_behind_patch_site(&surroundings, &origin, &self.gathered, &mut self.found);
             clang::look_behind_prologue(&at, &self.gathered, &origin, &mut self.found);
         }
         let shapes: Vec<ParamShape> = origin
@@ -384,7 +405,12 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             let entries = [offset, function.origin.unwrap_or(offset)];
             self.pending.push(Pending { site: self.out.sites.len() as u32, address, entries });
         }
-        let known = Known { entry: function.entry, no_jump_tables: self.no_jump_tables, noreturn: None };
+        let known = Known {
+            entry: function.entry,
+            no_jump_tables: self.no_jump_tables,
+            tail_calls: &function.tail_calls,
+            noreturn: None,
+        };
         let text = FunctionText::decode(image, &function.ranges, &known);
         if text.reentered_from(address, &function.ranges) {
             marks |= Marks::MAY_REPEAT;
@@ -541,6 +567,28 @@ impl<'a> Visitor<'a> for UnitEncoder<'a, '_, '_> {
         if !self.unit.is_assembler {
             let offset = self.unit.offset.saturating_add(function.die);
             self.out_of_line_site(function, offset);
+        }
+    }
+}
+
+/// Finds the arguments that clang locates only from behind the instruction that ftrace patches on: nothing happens before
+/// it, so that they are there at the entry too.
+fn look_behind_patch_site<'a>(
+    surroundings: &Surroundings<'_, 'a, '_>,
+    origin: &Origin<'a>,
+    gathered: &Gathered<'a>,
+    found: &mut [Found],
+) {
+    let is_missing = |found: &Found| found.argument == Err(Missing::NotAtEntry);
+    if !found.iter().any(is_missing) {
+        return;
+    }
+    for place in idle_prefix(surroundings.image, surroundings.entry) {
+        let at = At::new(surroundings, place);
+        for (index, parameter) in origin.parameters.iter().enumerate() {
+            if is_missing(&found[index]) {
+                found[index] = at.find(gathered, index, parameter, 0);
+            }
         }
     }
 }

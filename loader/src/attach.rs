@@ -19,6 +19,7 @@ mod load;
 mod multi;
 mod owner;
 mod reap;
+mod refresh;
 mod site_map;
 mod tracefs;
 pub(crate) mod tracing_multi;
@@ -42,7 +43,7 @@ use crate::section::{Kind, SectionError, Wanted};
 use crate::target::Target;
 use arm::{Arm, is_refusal, place};
 use libbpf_sys as sys;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 use trampoline::{Loader, Unloaded};
 
@@ -132,7 +133,9 @@ impl<'t> Attach<'t> {
     /// [`Error::Object`] if the program did not come through [`crate::register`] or is not loaded, [`Error::Target`] if
     /// there is no such function, [`Error::Plan`] if the program cannot be attached to it.
     pub fn plan<'p>(&self, program: impl Into<Program<'p>>) -> Result<Plan, Error> {
-        Ok(self.prepare(program.into())?.plan(self.target, &Barred::default())?)
+        let fresh = self.target.reread()?;
+        let target = fresh.as_ref().unwrap_or(self.target);
+        Ok(self.prepare(program.into(), target)?.plan(target, &Barred::default())?)
     }
 
     /// Attaches a loaded program. The object it belongs to must stay loaded as long as its maps are wanted; the link
@@ -146,22 +149,36 @@ impl<'t> Attach<'t> {
         if !(privileges.bpf && privileges.perfmon) {
             return Err(AttachError::Privileges.into());
         }
-        let prepared = self.prepare(program)?;
-        let mut barred = Barred::default();
-        loop {
-            let plan = prepared.plan(self.target, &barred)?;
-            // Each attempt that fails has noted something new, of which there is only so much.
-            if let Some(mut link) = carry_out(&prepared, plan, self.target, self.many, &mut barred)? {
-                link.report.notes = self.notes();
-                return Ok(link);
+        // What the target knows of modules may be old, and may grow old while programs are loaded.
+        let mut fresh: Option<Target> = None;
+        for _ in 0..ATTEMPTS {
+            if let Some(newer) = fresh.as_ref().unwrap_or(self.target).reread()? {
+                fresh = Some(newer);
+            }
+            let target = fresh.as_ref().unwrap_or(self.target);
+            let prepared = self.prepare(program, target)?;
+            let mut barred = Barred::default();
+            loop {
+                let plan = prepared.plan(target, &barred)?;
+                match carry_out(&prepared, plan, target, self.many, &mut barred)? {
+                    Carried::Out(mut link) => {
+                        link.report.notes = self.notes(target);
+                        link.known = target.modules().instances();
+                        return Ok(*link);
+                    }
+                    // Each attempt that fails has noted something new, of which there is only so much.
+                    Carried::Again => {}
+                    Carried::Stale => break,
+                }
             }
         }
+        Err(AttachError::ModulesChange.into())
     }
 
-    fn prepare<'p>(&self, program: Program<'p>) -> Result<Prepared, Error> {
+    fn prepare<'p>(&self, program: Program<'p>, target: &Target) -> Result<Prepared, Error> {
         let loaded = program.read()?;
         let (gpl, form, told) = (loaded.gpl, loaded.form, loaded.told);
-        let kernel = self.target.kernel();
+        let kernel = target.kernel();
         let user = user::user_program(loaded, kernel);
         let uses =
             program::analyse(&user).map_err(|refusal| PlanError::Program { program: user.name.clone(), refusal })?;
@@ -178,7 +195,7 @@ impl<'t> Attach<'t> {
         }
         let functions = match bpf_target {
             Some(target) => user::bpf_functions(target, &wanted, kernel.machine)?,
-            None => self.target.functions(&wanted)?,
+            None => target.functions(&wanted)?,
         };
         let stated = user.btf.as_deref().map(|btf| Declared::find(btf, &user.name)).transpose()?.flatten();
         let selection = Selection { file: self.file.clone(), prototype: stated };
@@ -188,10 +205,9 @@ impl<'t> Attach<'t> {
     }
 
     /// What a report should say besides the sites' outcomes.
-    fn notes(&self) -> Vec<String> {
-        let symbols = self.target.symbols();
-        let mut notes = symbols.unavailable().to_vec();
-        notes.extend(self.target.modules().note_of_missing());
+    fn notes(&self, target: &Target) -> Vec<String> {
+        let mut notes = target.symbols().unavailable().to_vec();
+        notes.extend(target.modules().note_of_missing());
         notes
     }
 }
@@ -211,14 +227,27 @@ impl Prepared {
     }
 }
 
-/// Carries a plan out. `None` if the kernel refused something that may be done otherwise: it is noted in `barred`.
+/// How often an attachment is begun anew because modules have come or gone meanwhile.
+const ATTEMPTS: usize = 5;
+
+/// What came of carrying a plan out.
+enum Carried {
+    /// It is attached.
+    Out(Box<Link>),
+    /// The kernel refused something that may be done otherwise: it is noted, and has to be planned again.
+    Again,
+    /// A module that has sites is not the one any more that they were looked up in.
+    Stale,
+}
+
+/// Carries a plan out. What the kernel refuses is noted in `barred`.
 fn carry_out(
     prepared: &Prepared,
     mut plan: Plan,
     target: &Target,
     many: usize,
     barred: &mut Barred,
-) -> Result<Option<Link>, Error> {
+) -> Result<Carried, Error> {
     let kernel = target.kernel();
     let Prepared { user, uses, gpl, options, .. } = prepared;
     let by_others = |site: &&PlannedSite| matches!(site.decision, Decision::Attach { mechanism, .. } if mechanism != Mechanism::Kprobe);
@@ -235,6 +264,10 @@ fn carry_out(
         site_map,
         fault_map,
         report: plan.report(),
+        end_id: plan.first_id.saturating_add(u32::try_from(plan.sites.len()).unwrap_or(u32::MAX)),
+        modules: target.modules().of(&plan),
+        known: BTreeMap::new(),
+        later: Vec::new(),
         loading: Duration::ZERO,
         arming: Duration::ZERO,
     };
@@ -266,9 +299,13 @@ fn carry_out(
         }
     }
     if again {
-        return Ok(None);
+        return Ok(Carried::Again);
     }
     link.loading = begin.elapsed();
+    // An address in a module that is gone is somebody else's.
+    if !link.gone().map_err(AttachError::Modules)?.is_empty() {
+        return Ok(Carried::Stale);
+    }
     let begin = Instant::now();
     let arm = Arm { target, cookie: plan.cookie, many };
     let mut order: Vec<usize> = (0..plan.trampolines.len()).collect();
@@ -297,7 +334,7 @@ fn carry_out(
         }
     }
     if again {
-        return Ok(None);
+        return Ok(Carried::Again);
     }
     for (index, error) in arm.kprobes(&plan, &mut link)? {
         let mechanism = Mechanism::Kprobe;
@@ -309,6 +346,9 @@ fn carry_out(
         refused.push((index, Reason::Kernel { errno, mechanism: mechanism.word(), said: None }));
     }
     link.arming = begin.elapsed();
+    if !link.gone().map_err(AttachError::Modules)?.is_empty() {
+        return Ok(Carried::Stale);
+    }
     if !refused.is_empty() {
         for (index, reason) in refused {
             if let Some(site) = plan.sites.get_mut(index) {
@@ -321,5 +361,5 @@ fn carry_out(
         }
         link.report = plan.report();
     }
-    Ok(Some(link))
+    Ok(Carried::Out(Box::new(link)))
 }

@@ -9,11 +9,16 @@
 
 use crate::attach::{Definition, remove_all};
 use crate::bpf_target::{self, TailSlot};
+use crate::modules::sysfs;
 use crate::object::{check, program_info};
-use crate::report::Report;
+use crate::report::{Report, SiteReport};
 use libbpf_sys as sys;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -37,10 +42,38 @@ pub struct Link {
     /// Counts calls whose arguments could not be read.
     pub(crate) fault_map: OwnedFd,
     pub(crate) report: Report,
+    /// The number after its own sites in the report, to which those of later links are added.
+    pub(crate) end_id: u32,
+    /// The modules that it has sites in, and which loading of each.
+    pub(crate) modules: Vec<(Arc<str>, u64)>,
+    /// The modules that were looked through for sites.
+    pub(crate) known: BTreeMap<String, u64>,
+    /// What was added when modules had been loaded: see [`Attach::refresh`](crate::Attach::refresh).
+    pub(crate) later: Vec<Link>,
     /// How long the programs took to load.
     pub(crate) loading: Duration,
     /// How long the sites took to arm.
     pub(crate) arming: Duration,
+}
+
+/// Sites that went away with their module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gone {
+    /// The module.
+    pub module: Arc<str>,
+    /// Whether a module of that name is loaded again, and the program does not run in it, wherever it lies.
+    pub loaded_again: bool,
+    /// The sites, by their numbers in the report.
+    pub sites: Vec<u32>,
+}
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Gone { module, loaded_again, sites } = self;
+        let count = sites.len();
+        write!(f, "module {module} was unloaded, and {count} site{} with it", if count == 1 { "" } else { "s" })?;
+        if *loaded_again { f.write_str("; it is loaded again, and not attached") } else { Ok(()) }
+    }
 }
 
 /// What a link takes of the machine, and what it took to make.
@@ -66,7 +99,43 @@ impl Link {
 
     /// How many programs were loaded.
     pub fn programs(&self) -> usize {
-        self.programs.len()
+        self.programs.len() + self.later.iter().map(Link::programs).sum::<usize>()
+    }
+
+    /// The sites that are gone, because the modules that held them were unloaded. A module with a site that goes by fentry,
+    /// tracing-multi or (Linux 6.2) kprobe.multi cannot be unloaded; kprobes go with their module. All other sites are as they
+    /// were, and the link is detached as any.
+    ///
+    /// # Errors
+    /// If the kernel does not tell which modules are loaded.
+    pub fn gone(&self) -> io::Result<Vec<Gone>> {
+        let links = || std::iter::once(self).chain(&self.later);
+        let mut all = Vec::new();
+        for link in links() {
+            for (module, instance) in &link.modules {
+                let now = sysfs::instance(Path::new(sysfs::SYSFS), module)?;
+                if now == Some(*instance) {
+                    continue;
+                }
+                // Of the whole report the later links' sites are theirs.
+                let here = |site: &&SiteReport| site.module.as_ref() == Some(module) && site.id < link.end_id;
+                let sites = link.report.attached().filter(here).map(|site| site.id).collect();
+                let covered = |now| links().any(|link| link.modules.contains(&(Arc::clone(module), now)));
+                let loaded_again = now.is_some_and(|now| !covered(now));
+                all.push(Gone { module: Arc::clone(module), loaded_again, sites });
+            }
+        }
+        Ok(all)
+    }
+
+    /// The modules that were loaded since the link was made: whether the function has copies in them is not known before
+    /// [`Attach::refresh`](crate::Attach::refresh).
+    ///
+    /// # Errors
+    /// If the kernel does not tell which modules are loaded.
+    pub fn unseen_modules(&self) -> io::Result<Vec<String>> {
+        let now = sysfs::all()?.into_iter();
+        Ok(now.filter(|(name, instance)| self.known.get(name) != Some(instance)).map(|(name, _)| name).collect())
     }
 
     /// What the link takes of the machine.
@@ -75,7 +144,7 @@ impl Link {
     /// If the kernel does not give information on a program.
     pub fn cost(&self) -> io::Result<Cost> {
         let jited = self.programs.iter().map(|program| Ok(u64::from(program_info(program.as_fd())?.jited_prog_len)));
-        Ok(Cost {
+        let mut cost = Cost {
             programs: self.programs.len(),
             jited: jited.sum::<io::Result<u64>>()?,
             files: self.armed.len()
@@ -85,7 +154,16 @@ impl Link {
                 + 1,
             loading: self.loading,
             arming: self.arming,
-        })
+        };
+        for later in &self.later {
+            let more = later.cost()?;
+            cost.programs += more.programs;
+            cost.jited += more.jited;
+            cost.files += more.files;
+            cost.loading += more.loading;
+            cost.arming += more.arming;
+        }
+        Ok(cost)
     }
 
     /// How many calls the program missed because an argument that it reads lay in memory that could not be read.
@@ -101,7 +179,8 @@ impl Link {
         check(unsafe {
             sys::bpf_map_lookup_elem(self.fault_map.as_raw_fd(), (&raw const key).cast(), counts.as_mut_ptr().cast())
         })?;
-        Ok(counts.iter().sum())
+        let later = self.later.iter().map(Link::faults).sum::<io::Result<u64>>()?;
+        Ok(counts.iter().sum::<u64>() + later)
     }
 
     /// How many hits the kernel did not run the program for: where it switches BPF tracing off (inside of `bpf()` map
@@ -115,7 +194,8 @@ impl Link {
         let misses = |program: &OwnedFd| program_info(program.as_fd()).map(|info| info.recursion_misses);
         let by_programs: u64 = self.programs.iter().map(misses).sum::<io::Result<u64>>()?;
         let by_links: u64 = self.armed.iter().map(missed_by_link).sum::<io::Result<u64>>()?;
-        Ok(by_programs + by_links)
+        let later = self.later.iter().map(Link::missed).sum::<io::Result<u64>>()?;
+        Ok(by_programs + by_links + later)
     }
 
     /// From where the functions of BPF programs that it is attached to are entered by tail call, and not seen: what prog arrays

@@ -147,7 +147,14 @@ impl LivePatches {
 
     /// How a patch concerns a probe at `offset` into the symbol `symbol` of an object: `vmlinux`, or a module. `position` is the symbol's
     /// among those of its name there, from 1; `None` where that is not known.
-    pub fn concern(&self, object: &str, symbol: &str, position: Option<u32>, offset: u64, is_entry: bool) -> Option<Concern> {
+    pub fn concern(
+        &self,
+        object: &str,
+        symbol: &str,
+        position: Option<u32>,
+        offset: u64,
+        is_entry: bool,
+    ) -> Option<Concern> {
         // A cold part is the old body's too: nothing but its function jumps there.
         let function = symbol.strip_suffix(".cold").unwrap_or(symbol);
         let mut named =

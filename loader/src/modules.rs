@@ -14,8 +14,11 @@ pub mod sysfs;
 
 use crate::kernel::BuildId;
 use crate::placement::{Placed, Placement};
+use crate::plan::{Decision, Plan};
 use crate::source::{ModuleFinder, SiteData};
+use crate::symbols::SymbolsError;
 use siteseer_sites::file::SiteFile;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 pub use sysfs::Loaded;
@@ -25,20 +28,22 @@ pub use sysfs::Loaded;
 pub struct Modules {
     /// Where the kernel tells of them; `None` if there is no such kernel, and they are files.
     root: Option<PathBuf>,
-    entries: Vec<Entry>,
+    entries: Vec<Arc<Entry>>,
 }
 
 #[derive(Debug)]
 struct Entry {
     name: Arc<str>,
+    /// Which loading of it this is.
+    instance: Option<u64>,
     found: OnceLock<Result<ModuleData, String>>,
     /// Why what was found is of no use.
     broken: OnceLock<String>,
 }
 
 impl Entry {
-    fn new(name: &str, found: OnceLock<Result<ModuleData, String>>) -> Entry {
-        Entry { name: name.into(), found, broken: OnceLock::new() }
+    fn new(name: &str, instance: Option<u64>, found: OnceLock<Result<ModuleData, String>>) -> Arc<Entry> {
+        Arc::new(Entry { name: name.into(), instance, found, broken: OnceLock::new() })
     }
 
     fn why_not(&self) -> Option<&str> {
@@ -54,16 +59,16 @@ pub struct ModuleData {
     /// Its site data.
     pub data: SiteData,
     /// Whether the running kernel has its BTF, with the types that the site data have.
-    types: OnceLock<Types>,
+    types: OnceLock<Known>,
 }
 
 /// What the running kernel knows of a module's types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Types {
+pub(crate) enum Known {
     /// What the site data say.
     Same,
     /// Nothing: the kernel did not take the module's BTF, or it has none.
-    None,
+    Nothing,
     /// Other types.
     Other,
 }
@@ -91,28 +96,61 @@ impl ModuleData {
     }
 
     /// What the running kernel knows of its types: of a module that is not loaded, what its file has.
-    pub(crate) fn types(&self, own_btf: Option<&[u8]>) -> Types {
+    pub(crate) fn types(&self, own_btf: Option<&[u8]>) -> Known {
         *self.types.get_or_init(|| {
-            let Some(loaded) = &self.loaded else { return Types::Same };
+            let Some(loaded) = &self.loaded else { return Known::Same };
             match std::fs::read(Path::new("/sys/kernel/btf").join(&loaded.name)) {
-                Err(_) => Types::None,
-                Ok(running) if own_btf == Some(&running[..]) => Types::Same,
-                Ok(_) => Types::Other,
+                Err(_) => Known::Nothing,
+                Ok(running) if own_btf == Some(&running[..]) => Known::Same,
+                Ok(_) => Known::Other,
             }
         })
     }
 }
 
 impl Modules {
-    /// Modules that the kernel says are loaded, by name. Nothing is read yet.
-    pub(crate) fn running<'n>(names: impl IntoIterator<Item = &'n str>) -> Modules {
-        let entry = |name: &str| Entry::new(name, OnceLock::new());
-        Modules { root: Some(sysfs::SYSFS.into()), entries: names.into_iter().map(entry).collect() }
+    /// Modules that the kernel says are loaded, by [`sysfs::all`]. Nothing is read yet; what `before` knows of those that are still
+    /// there is kept.
+    pub(crate) fn running(loaded: &BTreeMap<String, u64>, before: &Modules) -> Modules {
+        let entry = |(name, &instance): (&String, &u64)| {
+            let same = |entry: &&Arc<Entry>| *entry.name == **name && entry.instance == Some(instance);
+            let known = before.entries.iter().find(same).cloned();
+            known.unwrap_or_else(|| Entry::new(name, Some(instance), OnceLock::new()))
+        };
+        Modules { root: Some(sysfs::SYSFS.into()), entries: loaded.iter().map(entry).collect() }
+    }
+
+    /// Whether they are those of the running kernel.
+    pub(crate) fn are_running(&self) -> bool {
+        self.root.is_some()
+    }
+
+    /// Whether other modules are loaded now, or other loadings of them.
+    pub(crate) fn have_changed(&self) -> Result<bool, SymbolsError> {
+        let now = sysfs::all().map_err(|error| SymbolsError::Read { path: sysfs::SYSFS.into(), error })?;
+        Ok(now != self.instances())
+    }
+
+    /// The modules that a plan attaches in, and which loading of each.
+    pub(crate) fn of(&self, plan: &Plan) -> Vec<(Arc<str>, u64)> {
+        let attached = plan.sites.iter().filter(|site| matches!(site.decision, Decision::Attach { .. }));
+        let names: BTreeSet<&Arc<str>> = attached.filter_map(|site| site.site.module.as_ref()).collect();
+        let instances = names.into_iter().filter_map(|name| {
+            let entry = self.entries.iter().find(|entry| entry.name == *name)?;
+            Some((Arc::clone(name), entry.instance?))
+        });
+        instances.collect()
+    }
+
+    /// Which loading of each module it is.
+    pub(crate) fn instances(&self) -> BTreeMap<String, u64> {
+        self.entries.iter().filter_map(|entry| Some((entry.name.to_string(), entry.instance?))).collect()
     }
 
     /// Modules that are not loaded anywhere: names and site data.
     pub(crate) fn files(files: impl IntoIterator<Item = (String, SiteData)>) -> Modules {
-        let entry = |(name, data): (String, SiteData)| Entry::new(&name, OnceLock::from(Ok(ModuleData::new(None, data))));
+        let entry =
+            |(name, data): (String, SiteData)| Entry::new(&name, None, OnceLock::from(Ok(ModuleData::new(None, data))));
         Modules { root: None, entries: files.into_iter().map(entry).collect() }
     }
 
@@ -128,11 +166,11 @@ impl Modules {
         let found = entry.found.get_or_init(|| match &self.root {
             None => Err("it has no file".to_owned()),
             Some(root) => match Loaded::read(root, name) {
-                Ok(Some(loaded)) => {
+                Ok(Some(loaded)) if entry.instance == Some(loaded.instance) => {
                     let data = finder.find(&loaded).map_err(|error| error.to_string())?;
                     Ok(ModuleData::new(Some(loaded), data))
                 }
-                Ok(None) => Err("it is not loaded any more".to_owned()),
+                Ok(_) => Err("it is not loaded any more, or was loaded again".to_owned()),
                 Err(error) => Err(format!("{}/{name}: {error}", root.display())),
             },
         });
@@ -147,12 +185,6 @@ impl Modules {
         if let Some(entry) = self.entries.iter().find(|entry| *entry.name == *name) {
             let _ = entry.broken.set(why.to_owned());
         }
-    }
-
-    /// A module's loading, if its site data have been asked for and found.
-    pub(crate) fn loaded(&self, name: &str) -> Option<&Loaded> {
-        let entry = self.entries.iter().find(|entry| &*entry.name == name)?;
-        entry.found.get()?.as_ref().ok()?.loaded.as_ref()
     }
 
     /// What a report should say of modules that were asked for site data in vain.

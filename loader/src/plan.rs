@@ -186,6 +186,8 @@ pub struct Plan {
     pub policy: Policy,
     /// What `bpf_get_attach_cookie()` answers.
     pub cookie: u64,
+    /// The number of the first site in reports, and for `siteseer_site()`.
+    pub first_id: u32,
 }
 
 /// A function of a plan.
@@ -421,6 +423,7 @@ pub(crate) fn decide(
         trampolines: planner.into_trampolines(),
         policy,
         cookie: options.cookie,
+        first_id: 0,
     })
 }
 

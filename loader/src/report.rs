@@ -106,7 +106,7 @@ impl Report {
                 sites: Vec::new(),
             })
             .collect();
-        for (id, planned) in (0u32..).zip(&plan.sites) {
+        for (id, planned) in (plan.first_id..).zip(&plan.sites) {
             let site = &planned.site;
             let report = SiteReport {
                 id,
@@ -166,6 +166,13 @@ impl Report {
 }
 
 impl SiteReport {
+    /// Shifts the number of its trampoline.
+    pub(crate) fn count_trampolines_from(&mut self, first: usize) {
+        if let Outcome::Attached { trampoline, .. } = &mut self.outcome {
+            *trampoline += first;
+        }
+    }
+
     /// Whether the program runs there.
     pub fn is_attached(&self) -> bool {
         matches!(self.outcome, Outcome::Attached { .. })

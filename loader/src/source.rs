@@ -29,8 +29,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use module::{BaseTypes, ModuleFinder};
 pub(crate) use module::Over;
+pub use module::{BaseTypes, ModuleFinder};
 
 /// The kernel's own site data.
 const KERNEL_INLINE: &str = "/sys/kernel/btf/vmlinux.inline";
@@ -418,12 +418,7 @@ impl SiteData {
     }
 
     /// What the encoder makes of DWARF; `base` is the kernel that a module is for.
-    fn encoded(
-        &self,
-        image: &[u8],
-        functions: &[&str],
-        base: Option<&BaseTypes>,
-    ) -> Result<Arc<Vec<u8>>, SourceError> {
+    fn encoded(&self, image: &[u8], functions: &[&str], base: Option<&BaseTypes>) -> Result<Arc<Vec<u8>>, SourceError> {
         let mut last = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(encoded) = last.as_ref().filter(|encoded| encoded.has(functions)) {
             return Ok(Arc::clone(&encoded.bytes));

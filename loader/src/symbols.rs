@@ -53,6 +53,9 @@ pub enum SymbolsError {
         /// The value of `/proc/sys/kernel/kptr_restrict`, if it could be read.
         kptr_restrict: Option<u32>,
     },
+    /// Modules come and go faster than the symbols can be read.
+    #[error("modules are loaded and unloaded all the time: the kernel's symbols cannot be read while nothing changes")]
+    Restless,
     /// The table has no text symbol at all.
     #[error("/proc/kallsyms has no text symbols: the kernel was built without CONFIG_KALLSYMS")]
     NoSymbols,

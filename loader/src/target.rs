@@ -12,17 +12,17 @@ use crate::error::Error;
 use crate::function::{DataSite, Function, Holder, Place, Sources, is_fragment};
 use crate::kernel::{BuildId, Kernel};
 use crate::livepatch::LivePatches;
-use crate::modules::{ModuleData, Modules, Types, kernel_name};
+use crate::modules::{Known, ModuleData, Modules, kernel_name, sysfs};
 use crate::placement::Placement;
 use crate::reason::Reason;
 use crate::section::Wanted;
 use crate::source::{BaseTypes, ModuleFinder, Origin, Over, RunTime, SiteData, SourceError, SourceOptions};
-use crate::symbols::{self, Symbols};
+use crate::symbols::{self, Symbols, SymbolsError};
 use siteseer_sites::Machine;
-use siteseer_sites::btf::TypeId;
+use siteseer_sites::btf::{Btf, BtfError, TypeId};
 use siteseer_sites::file::{FileError, SiteFile, SiteRef, Source};
 use siteseer_sites::site::{SiteKind, Unprobeable};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
@@ -92,6 +92,23 @@ fn nearest_text(nearest: &[String]) -> String {
     if nearest.is_empty() { String::new() } else { format!("; did you mean {}?", nearest.join(", ")) }
 }
 
+/// The types that prototypes are numbers of.
+#[derive(Debug, Clone)]
+pub struct Types<'a> {
+    image: Btf<'a>,
+    modules: Vec<(Arc<str>, Btf<'a>)>,
+}
+
+impl<'a> Types<'a> {
+    /// Those of the image, or of a module that was asked for ([`Prototype::module`](crate::function::Prototype::module)).
+    pub fn of(&self, module: Option<&str>) -> Option<&Btf<'a>> {
+        match module {
+            None => Some(&self.image),
+            Some(module) => self.modules.iter().find(|(name, _)| **name == *module).map(|(_, btf)| btf),
+        }
+    }
+}
+
 /// A kernel to attach to.
 #[derive(Debug)]
 pub struct Target {
@@ -100,7 +117,7 @@ pub struct Target {
     build_id: BuildId,
     /// Of an image, found out when it is asked for: that takes a walk over all types, and a lookup does not need it.
     kernel: OnceLock<Kernel>,
-    data: SiteData,
+    data: Arc<SiteData>,
     /// Whether the symbols are those of the site data, taken for each function when it is looked up.
     own_symbols: bool,
     live_patches: LivePatches,
@@ -124,16 +141,16 @@ impl Target {
     pub fn running(options: &SourceOptions) -> Result<Target, Error> {
         // Each waits for the kernel, which writes tables for the one and checks programs for the other.
         let (kernel, symbols) = thread::scope(|scope| {
-            let symbols = scope.spawn(symbols::running);
+            let symbols = scope.spawn(running_symbols);
             let kernel = Kernel::running();
             (kernel, symbols.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
-        let (kernel, symbols) = (kernel?, symbols?);
+        let (kernel, (symbols, loaded)) = (kernel?, symbols?);
         let at = RunTime { text: text_base(&symbols, "_text")?, stext: text_base(&symbols, "_stext")? };
         let data = SiteData::find(options, &kernel, at)?;
         // Where they cannot be read, no code is taken for dead.
         let live_patches = LivePatches::running().unwrap_or_default();
-        let modules = Modules::running(symbols.modules().iter().map(|module| module.name.as_str()));
+        let modules = Modules::running(&loaded, &Modules::default());
         let target = Target::new(symbols, kernel, data).with_live_patches(live_patches);
         Ok(Target { modules, options: options.clone(), ..target })
     }
@@ -145,7 +162,7 @@ impl Target {
             machine: kernel.machine,
             build_id: kernel.build_id.clone(),
             kernel: OnceLock::from(kernel),
-            data,
+            data: Arc::new(data),
             own_symbols: false,
             live_patches: LivePatches::default(),
             modules: Modules::default(),
@@ -173,7 +190,7 @@ impl Target {
             machine,
             build_id,
             kernel: OnceLock::new(),
-            data,
+            data: Arc::new(data),
             own_symbols: true,
             live_patches: LivePatches::default(),
             modules: Modules::default(),
@@ -270,12 +287,14 @@ impl Target {
         }
         let mut covered = BTreeSet::new();
         for module in self.modules.names() {
-            let here: Vec<usize> =
-                (0..wanted.len()).filter(|&nth| wanted[nth].module.as_ref().is_none_or(|named| kernel_name(named) == **module)).collect();
+            let here: Vec<usize> = (0..wanted.len())
+                .filter(|&nth| wanted[nth].module.as_ref().is_none_or(|named| kernel_name(named) == **module))
+                .collect();
             if here.is_empty() {
                 continue;
             }
-            let names: Vec<&str> = here.iter().map(|&nth| wanted[nth].function.as_deref().unwrap_or_default()).collect();
+            let names: Vec<&str> =
+                here.iter().map(|&nth| wanted[nth].function.as_deref().unwrap_or_default()).collect();
             match self.in_module(module, &names, file) {
                 Ok(functions) => {
                     covered.insert(&**module);
@@ -338,7 +357,12 @@ impl Target {
     }
 
     /// The functions of several names in a module; the error says why there are no site data of it.
-    fn in_module(&self, module: &Arc<str>, names: &[&str], image: &SiteFile<'_>) -> Result<Vec<Option<Function>>, String> {
+    fn in_module(
+        &self,
+        module: &Arc<str>,
+        names: &[&str],
+        image: &SiteFile<'_>,
+    ) -> Result<Vec<Option<Function>>, String> {
         let found = self.with_module(module, names, image, |file, data| -> Result<Vec<Option<Function>>, String> {
             let placement = data.placement(file);
             let one = |name: &&str| {
@@ -349,10 +373,15 @@ impl Target {
                     self.lookup(file, name, Some(module), &placement, symbols).map_err(|error| error.to_string())?;
                 if let Some(function) = &mut function {
                     match data.types(file.base_btf_bytes()) {
-                        Types::Same => {}
+                        Known::Same => {}
                         // Nothing that goes by a FUNC can be attached.
-                        Types::None => function.candidates.iter_mut().for_each(|site| site.exact = None),
-                        Types::Other => return Err(format!("{}: its .BTF is not the module's, though the build id is", data.data.origin())),
+                        Known::Nothing => function.candidates.iter_mut().for_each(|site| site.exact = None),
+                        Known::Other => {
+                            return Err(format!(
+                                "{}: its .BTF is not the module's, though the build id is",
+                                data.data.origin()
+                            ));
+                        }
                     }
                 }
                 Ok(function)
@@ -377,6 +406,53 @@ impl Target {
         data.data.read_over(over, names, |file| with(file, data)).map_err(|error| error.to_string())
     }
 
+    /// Opens the types that prototypes are numbers of: of the image, and of modules. They are those of the functions' names that
+    /// were looked up last, if the site data are read from DWARF.
+    ///
+    /// # Errors
+    /// [`Error::Source`] if the site data cannot be read. A module whose data are not to be had is left out.
+    pub fn with_types<R>(
+        &self,
+        names: &[&str],
+        modules: impl IntoIterator<Item = Arc<str>>,
+        with: impl FnOnce(&Types<'_>) -> R,
+    ) -> Result<R, Error> {
+        let modules: Vec<Arc<str>> = modules.into_iter().collect();
+        let mut with = Some(with);
+        let mut result = None;
+        self.data.read(names, |file| {
+            let types = Types { image: file.btf().clone(), modules: Vec::new() };
+            self.add_types(names, &modules, file, types, &mut |types| {
+                if let Some(with) = with.take() {
+                    result = Some(with(types));
+                }
+            });
+        })?;
+        let nothing = || SourceError::KernelBtf(BtfError::TooDeep);
+        result.ok_or_else(|| nothing().into())
+    }
+
+    /// Opens one module after the other: what is read of each is there as long as the next are open.
+    fn add_types<'a>(
+        &self,
+        names: &[&str],
+        modules: &[Arc<str>],
+        image: &SiteFile<'a>,
+        types: Types<'a>,
+        with: &mut dyn FnMut(&Types<'_>),
+    ) {
+        let Some((module, rest)) = modules.split_first() else { return with(&types) };
+        let known = types.clone();
+        let opened = self.with_module(module, names, image, |file, _| {
+            let mut types = known;
+            types.modules.push((Arc::clone(module), file.btf().clone()));
+            self.add_types(names, rest, image, types, with);
+        });
+        if opened.is_err() {
+            self.add_types(names, rest, image, types, with);
+        }
+    }
+
     /// The types of the kernel's image, for modules over them.
     fn base_types(&self) -> Option<&BaseTypes> {
         let found = self.base.get_or_init(|| {
@@ -384,6 +460,33 @@ impl Target {
             Some(BaseTypes { btf, build_id: self.build_id.clone() })
         });
         found.as_ref()
+    }
+
+    /// The running kernel as it is now, if modules have come or gone since this was made; `None` if all is as it was.
+    ///
+    /// # Errors
+    /// As [`Target::running`].
+    pub fn reread(&self) -> Result<Option<Target>, Error> {
+        let kernel = match self.kernel.get() {
+            Some(kernel) if self.modules.are_running() => kernel.clone(),
+            _ => return Ok(None),
+        };
+        if !self.modules.have_changed()? {
+            return Ok(None);
+        }
+        let (symbols, loaded) = running_symbols()?;
+        Ok(Some(Target {
+            symbols,
+            machine: self.machine,
+            build_id: self.build_id.clone(),
+            kernel: OnceLock::from(kernel),
+            data: Arc::clone(&self.data),
+            own_symbols: self.own_symbols,
+            live_patches: LivePatches::running().unwrap_or_default(),
+            modules: Modules::running(&loaded, &self.modules),
+            options: self.options.clone(),
+            base: OnceLock::new(),
+        }))
     }
 
     /// The loaded modules, and what is known of their site data.
@@ -484,7 +587,12 @@ impl Target {
 }
 
 /// One site as the data have it.
-fn data_site(name: &str, site: SiteRef<'_, '_>, placement: &Placement, symbols: &Symbols) -> Result<DataSite, FileError> {
+fn data_site(
+    name: &str,
+    site: SiteRef<'_, '_>,
+    placement: &Placement,
+    symbols: &Symbols,
+) -> Result<DataSite, FileError> {
     let place = |source: Source<'_>| Place { file: source.file.to_owned(), line: source.line };
     let holder = site.container();
     // Where the data do not say what a site is, the symbols do.
@@ -524,6 +632,22 @@ fn image_symbols(file: &SiteFile<'_>, name: &str, module: Option<&str>) -> Resul
     }
     holders.extend(file.containers_of(name)?.iter().map(|holder| (holder.address, holder.name)));
     Ok(Symbols::of_files(holders, module))
+}
+
+/// The running kernel's symbols, and the modules that were loaded all the while they were read.
+fn running_symbols() -> Result<(Symbols, BTreeMap<String, u64>), SymbolsError> {
+    const ATTEMPTS: usize = 5;
+    let loaded = || sysfs::all().map_err(|error| SymbolsError::Read { path: sysfs::SYSFS.into(), error });
+    let mut before = loaded()?;
+    for _ in 0..ATTEMPTS {
+        let symbols = symbols::running()?;
+        let after = loaded()?;
+        if after == before {
+            return Ok((symbols, before));
+        }
+        before = after;
+    }
+    Err(SymbolsError::Restless)
 }
 
 /// The address of a symbol that marks a place in the image.

@@ -241,6 +241,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::explain::cases());
     all.extend(crate::trampolines::cases());
     all.extend(crate::killed::cases());
+    all.extend(crate::modules::cases());
     all
 }
 

@@ -44,6 +44,7 @@ fn image() -> Target {
     let nested = Site { parent: Some(1), ..site(0, SiteKind::Inline, 0x1130, 1) };
     let clone = Site { marks: Marks::SIGNATURE_CHANGED, ..site(0, SiteKind::Clone, 0x1200, 0) };
     let set = SiteSet {
+        module: None,
         machine: Machine::X86_64,
         build_id: vec![0xab, 0xcd],
         base: BASE,

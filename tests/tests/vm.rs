@@ -22,13 +22,16 @@
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use siteseer::Target;
-use siteseer::source::SiteData;
+use siteseer::source::{BaseTypes, SiteData};
 use siteseer_conformance::case::{Ending, Verdict, cases, runs_on};
+use siteseer_conformance::modules;
 use siteseer_conformance::suite::case_file::{self, CaseFile};
 use siteseer_conformance::suite::judge::{self, Status};
 use siteseer_conformance::suite::prepare::Prepared;
+use siteseer_encoder::{BaseKernel, Options};
 use siteseer_sites::file;
 use siteseer_vmtest::kernels::KernelPaths;
+use siteseer_vmtest::modules::ModuleSource;
 use siteseer_vmtest::{Vm, build_guest_for, kernels};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -207,12 +210,16 @@ struct Carried {
     image: Target,
 }
 
-fn carried(kernel: &KernelPaths) -> Result<Carried, String> {
+fn carried(kernel: &KernelPaths, selected: &[String]) -> Result<Carried, String> {
     let sites = site_file(&kernel.vmlinux)?;
     let data = SiteData::open(&sites, None, false).map_err(|error| error.to_string())?;
     let image = Target::image(data).map_err(|error| error.to_string())?;
     let id = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(Carried { files: vec![(sites, format!("/var/cache/siteseer/{id}"))], image })
+    let mut files = vec![(sites, format!("/var/cache/siteseer/{id}"))];
+    if selected.iter().any(|name| name.starts_with("modules::")) {
+        files.extend(module_files(kernel).map_err(|why| format!("the module: {why}"))?);
+    }
+    Ok(Carried { files, image })
 }
 
 fn boot(kernel: &str, selected: &[String]) -> Run {
@@ -226,7 +233,7 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
     let Some(paths) = kernels::cached(kernel) else {
         return failed(format!("kernel {kernel} has not been fetched: run ci/kernel {kernel}"));
     };
-    let Carried { files, image } = match carried(&paths) {
+    let Carried { files, image } = match carried(&paths, selected) {
         Ok(carried) => carried,
         Err(why) => return failed(format!("what {kernel} gets: {why}")),
     };
@@ -350,11 +357,29 @@ fn print_times(kernel: &str, verdicts: &BTreeMap<String, Verdict>) {
     }
 }
 
+/// The module that the cases load, built for the kernel, and its site data: where they are, and where they go in the guest.
+fn module_files(paths: &KernelPaths) -> Result<Vec<(PathBuf, String)>, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("modules").join(modules::NAME);
+    let source = ModuleSource { name: modules::NAME.to_owned(), folder, flags: Vec::new() };
+    let built = siteseer_vmtest::modules::build(paths, &[source]).map_err(|error| error.to_string())?;
+    let built = built.into_iter().next().ok_or("nothing was built")?;
+    let module = built.map_err(|failure| format!("{}\n{}", failure.reason, failure.log))?;
+    let base = BaseTypes::open(&paths.vmlinux).map_err(|error| error.to_string())?;
+    let kernel = BaseKernel { btf: &base.btf, build_id: &base.build_id.0 };
+    let sites = encoded(&module, &Options { kernel: Some(kernel), ..Options::default() })?;
+    let name = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(vec![(module, modules::FILE.to_owned()), (sites, format!("/var/cache/siteseer/{name}"))])
+}
+
 /// The encoded site data of an image, made anew: encoding takes seconds.
 fn site_file(vmlinux: &Path) -> Result<PathBuf, String> {
-    let image = std::fs::read(vmlinux).map_err(|error| format!("{}: {error}", vmlinux.display()))?;
-    let (set, _) = siteseer_encoder::encode(&image, &siteseer_encoder::Options::default())
-        .map_err(|error| format!("{}: {error}", vmlinux.display()))?;
+    encoded(vmlinux, &Options::default())
+}
+
+fn encoded(image: &Path, options: &Options<'_>) -> Result<PathBuf, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", image.display());
+    let bytes = std::fs::read(image).map_err(|error| failed(&error))?;
+    let (set, _) = siteseer_encoder::encode(&bytes, options).map_err(|error| failed(&error))?;
     let bytes = file::write(&set).map_err(|error| error.to_string())?;
     let id: String = set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));

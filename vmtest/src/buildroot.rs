@@ -84,7 +84,7 @@ pub enum BuildRootError {
     #[error("build roots take root: they are mounted and entered by chroot")]
     NotRoot,
     /// A program is missing.
-    #[error("{program} is not installed (Debian package {package}): run ci/setup --arm64")]
+    #[error("{program} is not installed (Debian package {package}): run ci/setup")]
     NoProgram {
         /// The program.
         program: &'static str,

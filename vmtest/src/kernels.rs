@@ -175,6 +175,8 @@ pub(crate) struct ModuleTree {
     pub(crate) mounts: Vec<(PathBuf, &'static str)>,
     /// Words for make.
     pub(crate) arguments: Vec<String>,
+    /// Whether there is a program that fills in the BTF ids that a module's code refers to (`.BTF_ids`).
+    pub(crate) resolves_btf_ids: bool,
     /// Tells it from others.
     pub(crate) made_of: String,
 }

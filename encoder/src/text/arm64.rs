@@ -3,11 +3,12 @@
 //! encodings: Arm Architecture Reference Manual, C4.1.66 "Branches, Exception Generating and System instructions".
 
 use super::result::Result;
+use super::zero::ZeroBranch;
 use super::{Effect, Flow, RegisterSet};
 use crate::image::Image;
 use siteseer_sites::Unprobeable;
 use yaxpeax_arch::{Decoder as _, U8Reader};
-use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand};
+use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand, SizeCode};
 
 const NOP: u32 = 0xd503_201f;
 const PACIASP: u32 = 0xd503_233f;
@@ -182,6 +183,21 @@ pub(super) fn result_at(image: &Image<'_>, address: u64) -> Result {
         return if sources > 1 { Result::Over } else { Result::Read };
     }
     if writes.contains(0) { Result::Over } else { Result::Untouched(address.wrapping_add(4)) }
+}
+
+/// A `cbz` or `cbnz`.
+pub(super) fn zero_branch(image: &Image<'_>, address: u64) -> Option<ZeroBranch> {
+    let word = word_at(image, address)?;
+    let Flow::Conditional(target) = flow(word, address) else { return None };
+    let instruction = decode_word(word)?;
+    let not_zero = match instruction.opcode {
+        Opcode::CBZ => address.wrapping_add(4),
+        Opcode::CBNZ => target,
+        _ => return None,
+    };
+    let Operand::Register(size, register) = instruction.operands[0] else { return None };
+    // Register 31 is the zero register.
+    (register < 31).then_some(ZeroBranch { register, size: if size == SizeCode::X { 8 } else { 4 }, not_zero })
 }
 
 /// Whom the `bl` before an address calls.

@@ -21,9 +21,11 @@
 
 mod arm64;
 mod noreturn;
+mod patch_site;
 mod paths;
 mod result;
 mod x86;
+mod zero;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +33,7 @@ mod tests;
 use crate::image::Image;
 use crate::tables::within;
 pub(crate) use noreturn::is_noreturn;
+pub(crate) use patch_site::behind_fentry;
 pub(crate) use result::{call_target, uses_result};
 use siteseer_sites::machine::Register;
 use siteseer_sites::{Machine, Unprobeable};
@@ -90,6 +93,8 @@ pub struct Known<'k> {
     /// Compiled with `-fno-jump-tables` (as DW_AT_producer says): an indirect jump is a tail call. Retpolines imply
     /// it and need not be told.
     pub no_jump_tables: bool,
+    /// The jumps that are tail calls (as DW_AT_call_pc says), sorted.
+    pub tail_calls: &'k [u64],
     /// Tells functions that never return by their address (as DW_AT_noreturn says), beside those known by name.
     pub noreturn: Option<&'k (dyn Fn(u64) -> bool + Sync)>,
 }
@@ -133,6 +138,28 @@ struct Edge {
     source: u64,
 }
 
+/// The places after a function's entry that control comes to before the function has done anything: behind landing pads, no-ops, and
+/// the instruction that ftrace patches, where tracers restore all registers.
+pub(crate) fn idle_prefix<'i>(image: &'i Image<'_>, entry: u64) -> impl Iterator<Item = u64> + 'i {
+    /// A landing pad, two no-ops of the arm64 patch area, and one to spare.
+    const LONGEST: usize = 4;
+    let tables = image.tables();
+    let mut effects = Effects::new(image.machine());
+    let mut at = entry;
+    std::iter::from_fn(move || {
+        let effect = effects.at(image, at)?;
+        let is_ftrace = tables.ftrace.binary_search(&at).is_ok();
+        let is_idle = effect.straight && !effect.stores && effect.writes.is_empty();
+        let is_replaced = tables.in_alternative(at) || tables.jump_label_at(at).is_some() || tables.may_fault(at);
+        if is_replaced || !(is_ftrace || is_idle) {
+            return None;
+        }
+        at = effect.next;
+        Some(at)
+    })
+    .take(LONGEST)
+}
+
 /// A contiguous part of the function. Instructions are indices into the function's vectors.
 #[derive(Debug, Clone)]
 struct Piece {
@@ -159,22 +186,6 @@ pub(crate) fn line_preserves(image: &Image<'_>, from: u64, to: u64, register: Re
             return false;
         }
         if !is_ftrace && (!effect.straight || effect.writes.contains(register)) {
-            return false;
-        }
-        at = effect.next;
-    }
-    at == to
-}
-
-/// Whether there is nothing between two addresses but what ftrace patches and instructions without effect.
-pub(crate) fn only_ftrace_between(image: &Image<'_>, from: u64, to: u64) -> bool {
-    let tables = image.tables();
-    let mut effects = Effects::new(image.machine());
-    let mut at = from;
-    while at < to {
-        let Some(effect) = effects.at(image, at) else { return false };
-        let is_idle = effect.straight && !effect.stores && effect.writes.is_empty();
-        if !is_idle && tables.ftrace.binary_search(&at).is_err() {
             return false;
         }
         at = effect.next;
@@ -322,7 +333,7 @@ impl<'i, 'a> FunctionText<'i, 'a> {
                 }
                 Flow::Indirect => {
                     flags = 0;
-                    if !known.no_jump_tables {
+                    if !known.no_jump_tables && known.tail_calls.binary_search(&source).is_err() {
                         self.indirect.push(source);
                     }
                 }

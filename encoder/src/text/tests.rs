@@ -451,6 +451,95 @@ fn the_call_to_ftrace_preserves_registers() {
     x86(&code, |text| assert!(!text.prefix_preserves(TEXT, TEXT + 5, 5)));
 }
 
+#[test]
+fn behind_the_call_to_ftrace() {
+    let behind = |machine, code: &[u8], patched: u64| {
+        let mut test = TestImage::kernel(machine, code);
+        let address = (TEXT + patched).to_le_bytes();
+        test.table("__mcount_loc", "__start_mcount_loc", "__stop_mcount_loc", TEXT + 0x1000, &address);
+        let bytes = test.build();
+        behind_fentry(&Image::parse(&bytes).expect("a kernel"), TEXT).map(|address| address - TEXT)
+    };
+    let call = [0xe8, 1, 0, 0, 0, 0xc3, 0xc3];
+    let landing_pad = [&[0xf3, 0x0f, 0x1e, 0xfa][..], &call].concat();
+    assert_eq!(behind(Machine::X86_64, &call, 0), Some(5));
+    assert_eq!(behind(Machine::X86_64, &landing_pad, 4), Some(9));
+    assert_eq!(behind(Machine::X86_64, &landing_pad, 0x100), None, "nobody patches it");
+    assert_eq!(behind(Machine::X86_64, &[&[0x55][..], &call].concat(), 1), None, "the function has begun");
+    assert_eq!(behind(Machine::Aarch64, &[0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5], 0), None);
+}
+
+#[test]
+fn a_jump_that_is_told_to_be_a_tail_call_is_one() {
+    let code = [
+        0xff, 0xc0, // 0: inc %eax
+        0xff, 0xe0, // 2: jmp *%rax
+        0xff, 0xe1, // 4: jmp *%rcx
+    ];
+    let bytes = TestImage::kernel(Machine::X86_64, &code).build();
+    let image = Image::parse(&bytes).expect("a kernel");
+    let has_unknown = |tail_calls: &[u64]| {
+        FunctionText::decode(&image, &ranges(&[(0, 6)]), &Known { tail_calls, ..Known::default() })
+            .has_unknown_targets()
+    };
+    assert!(has_unknown(&[]) && has_unknown(&[TEXT + 2]));
+    assert!(!has_unknown(&[TEXT + 2, TEXT + 4]));
+}
+
+#[test]
+fn nothing_happens_before_and_at_the_patch_site() {
+    let places = |machine, code: &[u8], patched: Option<u64>| {
+        let add = |test: &mut TestImage| {
+            if let Some(at) = patched {
+                let at = (TEXT + at).to_le_bytes();
+                test.table("__mcount_loc", "__start_mcount_loc", "__stop_mcount_loc", TEXT + 0x1000, &at);
+            }
+        };
+        with(machine, code, add, |text| idle_prefix(text.image, TEXT).map(|at| at - TEXT).collect::<Vec<_>>())
+    };
+    // endbr64; call; push %rbx; nop
+    let code = [0xf3, 0x0f, 0x1e, 0xfa, 0xe8, 0, 0, 0, 0, 0x53, 0x90, 0xc3];
+    assert_eq!(places(Machine::X86_64, &code, Some(4)), [4, 9], "a push does something");
+    assert_eq!(places(Machine::X86_64, &code, None), [4], "any other call goes elsewhere");
+    // mov %rsi,%rdi
+    assert!(places(Machine::X86_64, &[0x48, 0x89, 0xf7, 0xc3], None).is_empty());
+    // bti c; nop; nop; paciasp
+    let words = [0xd503_245fu32, 0xd503_201f, 0xd503_201f, 0xd503_233f, 0xd65f_03c0];
+    let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    assert_eq!(places(Machine::Aarch64, &code, None)[..3], [4, 8, 12]);
+}
+
+#[test]
+fn branches_on_zero() {
+    let branch = |text: &FunctionText<'_, '_>, at: u64| {
+        text.zero_branch(TEXT + at).map(|branch| (branch.register, branch.size, branch.not_zero - TEXT))
+    };
+    // 0: test %rsi,%rsi; 3: je 7; 5: nop; 6: ret; 7: ret
+    let je = [0x48, 0x85, 0xf6, 0x74, 0x02, 0x90, 0xc3, 0xc3];
+    x86(&je, |text| {
+        assert_eq!(branch(text, 3), Some((4, 8, 5)));
+        assert_eq!(branch(text, 0), None, "it is no branch");
+        assert_eq!(branch(text, 4), None, "it is no instruction");
+    });
+    // 0: test %esi,%esi; 2: jne 6; 4: nop; 5: ret; 6: ret
+    x86(&[0x85, 0xf6, 0x75, 0x02, 0x90, 0xc3, 0xc3], |text| assert_eq!(branch(text, 2), Some((4, 4, 6))));
+    // The same, but 5 is a no-op: 6 is reached from it too.
+    x86(&[0x85, 0xf6, 0x75, 0x02, 0x90, 0x90, 0xc3], |text| assert_eq!(branch(text, 2), None));
+    // 0: test %rsi,%rdi; je
+    x86(&[0x48, 0x85, 0xf7, 0x74, 0x02, 0x90, 0xc3, 0xc3], |text| assert_eq!(branch(text, 3), None));
+    // 0: test %rsi,%rsi; 3: mov %rdi,%rsi; 6: je: the flags are not those of the instruction before.
+    x86(&[0x48, 0x85, 0xf6, 0x48, 0x89, 0xfe, 0x74, 0x01, 0xc3, 0xc3], |text| assert_eq!(branch(text, 6), None));
+    // 0: jmp 5; 2: test %rsi,%rsi; 5: je 8; 7: ret; 8: ret: the branch is reached from elsewhere.
+    let around = [0xeb, 0x03, 0x48, 0x85, 0xf6, 0x74, 0x01, 0xc3, 0xc3];
+    x86(&around, |text| assert_eq!(branch(text, 5), None));
+    // 0: cbz w2, 8; 4: ret; 8: cbnz x2, 16; 12: ret; 16: ret
+    arm64(&[0x3400_0042, 0xd65f_03c0, 0xb500_0042, 0xd65f_03c0, 0xd65f_03c0], |text| {
+        assert_eq!(branch(text, 0), Some((2, 4, 4)));
+        assert_eq!(branch(text, 8), Some((2, 8, 16)));
+        assert_eq!(branch(text, 4), None);
+    });
+}
+
 const ARM64_LOOP: [u32; 9] = [
     0xd503_245f, // 0: bti c
     0xa9bf_7bfd, // 4: stp x29, x30, [sp, #-16]!
@@ -579,7 +668,10 @@ fn uses_result_of(machine: Machine, text: &[u8]) -> bool {
 
 #[test]
 fn x86_reads_of_a_result() {
-    let read: [&[u8]; 9] = [
+    let read: [&[u8]; 12] = [
+        &[0x48, 0xff, 0xc0],                               // inc %rax
+        &[0x48, 0x83, 0xc0, 0x05],                         // add $5,%rax
+        &[0x48, 0x2b, 0x03],                               // sub (%rbx),%rax
         &[0x85, 0xc0],                                     // test %eax,%eax
         &[0x89, 0xc3],                                     // mov %eax,%ebx
         &[0x88, 0x03, 0xc3, 0x88, 0x03],                   // mov %al,(%rbx)

@@ -2,6 +2,7 @@
 //! x86-64 instructions, decoded by iced-x86.
 
 use super::result::Result;
+use super::zero::ZeroBranch;
 use super::{Effect, Flow, RegisterSet};
 use crate::image::Image;
 use iced_x86::{
@@ -107,6 +108,9 @@ impl Effects {
         let is_read = match instruction.mnemonic() {
             M::Test | M::Cmp | M::Bt => registers(0) || in_address,
             M::Mov | M::Movzx | M::Movsx | M::Movsxd | M::Lea => registers(1) || in_address,
+            // None makes a value of nothing.
+            M::Inc | M::Dec | M::Neg => instruction.op0_kind() == OpKind::Register,
+            M::Add | M::Sub if instruction.op1_kind() != OpKind::Register && !in_address => registers(0),
             M::Cdqe | M::Cwde | M::Cdq | M::Cqo => true,
             // A source that is not the destination too: `sbb %eax, %eax` and the like make a value of nothing.
             M::Add | M::Sub | M::And | M::Or | M::Xor | M::Imul => {
@@ -117,6 +121,26 @@ impl Effects {
         };
         if is_read { Result::Read } else { Result::Over }
     }
+}
+
+/// The branch of a `test %reg, %reg` and a `je` or `jne` behind it.
+pub(super) fn zero_branch(image: &Image<'_>, test: u64, branch: u64) -> Option<ZeroBranch> {
+    let (test, branch) = (instruction_at(image, test)?, instruction_at(image, branch)?);
+    let register = test.op0_register();
+    let size = match test.code() {
+        Code::Test_rm64_r64 => 8,
+        Code::Test_rm32_r32 => 4,
+        _ => return None,
+    };
+    if test.op0_kind() != OpKind::Register || register != test.op1_register() || test.next_ip() != branch.ip() {
+        return None;
+    }
+    let not_zero = match branch.mnemonic() {
+        Mnemonic::Je => branch.next_ip(),
+        Mnemonic::Jne => branch.near_branch_target(),
+        _ => return None,
+    };
+    Some(ZeroBranch { register: dwarf_register(register)?, size, not_zero })
 }
 
 /// Whom the `call` before an address calls.

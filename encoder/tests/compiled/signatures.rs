@@ -129,11 +129,34 @@ fn clang_changes_signatures_on_arm64() {
         eprintln!("no clang on this machine: nothing was checked");
         return;
     };
-    let (module, kernel) = image::arm64_module(&clang, &["-O3"], CHANGED);
-    let options = Options { kernel: Some(BaseKernel { btf: &kernel, build_id: &[] }), ..Options::default() };
-    let (set, _) = encode(&module, &options).expect("a freshly compiled module is encoded");
-    assert_eq!(set.machine, Machine::Aarch64);
-    check(&set, [0, 1]);
+    // As the kernel is built where ftrace has a patch site in each function, and where it has none.
+    for flags in [&["-O3"][..], &["-O3", "-fpatchable-function-entry=4,2", "-mbranch-protection=pac-ret+bti"]] {
+        let (module, kernel) = image::arm64_module(&clang, flags, CHANGED);
+        let options = Options { kernel: Some(BaseKernel { btf: &kernel, build_id: &[] }), ..Options::default() };
+        let (set, _) = encode(&module, &options).expect("a freshly compiled module is encoded");
+        assert_eq!(set.machine, Machine::Aarch64);
+        check(&set, [0, 1]);
+    }
+}
+
+/// clang begins the locations of parameters behind the instruction that ftrace patches.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn clang_changes_signatures_of_functions_that_ftrace_knows() {
+    const TRACED: &str = r#"
+__attribute__((naked, no_instrument_function)) void __fentry__(void) { __asm__("ret"); }
+__asm__(".pushsection .mcount,\"a\"\n.globl __start_mcount_loc\n__start_mcount_loc:\n"
+    ".quad dead, promoted, dropped, plain, nothing, opaque\n"
+    ".globl __stop_mcount_loc\n__stop_mcount_loc:\n.popsection");
+"#;
+    let Some(clang) = image::clang() else {
+        eprintln!("no clang on this machine: nothing was checked");
+        return;
+    };
+    let image = Build::with(&clang, &["-O3", "-pg", "-mfentry"], &[&format!("{CHANGED}{TRACED}")]).link();
+    let (set, _) = encoded(&image);
+    check(&set, [5, 4]);
+    check_truth(&image, &set);
 }
 
 /// What `ASSIGNED` must come to. `registers` are those of the calling convention.

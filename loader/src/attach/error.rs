@@ -31,6 +31,14 @@ pub enum AttachError {
         /// Id of the type.
         btf_id: u32,
     },
+    /// Modules were loaded and unloaded each time that the program was to be attached in them.
+    #[error(
+        "modules that the function is in are loaded and unloaded all the time: it cannot be attached while nothing changes"
+    )]
+    ModulesChange,
+    /// Whether modules are still loaded cannot be found out.
+    #[error("/sys/module: {0}")]
+    Modules(#[from] io::Error),
     /// More files would be needed than may be open.
     #[error("{needed} files would have to be open, the limit is {limit} and cannot be raised: {error}")]
     Files {

@@ -45,6 +45,7 @@ impl Arm<'_> {
                 symbol: &site.site.symbol,
                 offset: site.site.offset(),
                 address: site.site.address,
+                in_module: site.site.module.is_some(),
             });
             groups.push(tracefs::Group {
                 program: program.as_fd(),

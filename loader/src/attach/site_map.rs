@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 pub(super) fn site_map(plan: &Plan, kernel: &Kernel) -> Result<OwnedFd, AttachError> {
     let failed = |error| AttachError::Map { what: "sites", error };
     let mut records: BTreeMap<u64, SiteRecord> = BTreeMap::new();
-    for (id, planned) in (0u32..).zip(&plan.sites) {
+    for (id, planned) in (plan.first_id..).zip(&plan.sites) {
         if !matches!(planned.decision, Decision::Attach { .. }) {
             continue;
         }

@@ -6,6 +6,9 @@
 //! count as the same probe). Where the name of the symbol that holds a place is not unique, the distance from `_stext`
 //! does. A place that the kernel does not take here is left to a perf kprobe of its own.
 //!
+//! A place in a module is given without the module's name. With it, the kernel would put the probe back when the module is loaded
+//! again (`trace_kprobe_module_callback()`), at the same distance from the symbol in what may be another build.
+//!
 //! # Arming
 //! Defining is what takes long: the kernel decodes the function that holds the place, and goes through its tables of
 //! static branches, static calls and bugs from end to end (`check_kprobe_address_safe()` in kernel/kprobes.c,
@@ -51,6 +54,8 @@ pub(super) struct Place<'a> {
     pub(super) symbol: &'a str,
     pub(super) offset: u64,
     pub(super) address: u64,
+    /// Whether it is in a module.
+    pub(super) in_module: bool,
 }
 
 /// The places of one program.
@@ -116,6 +121,9 @@ fn by_symbol<'a>(place: &Place<'a>, symbols: &Symbols, start: Option<u64>) -> Op
     let first = named.next().map(|symbol| symbol.address.wrapping_add(place.offset));
     if first == Some(place.address) && named.next().is_none() {
         return Some((place.symbol, place.offset));
+    }
+    if place.in_module {
+        return None;
     }
     // `struct kprobe` has 32 bits for it.
     let offset = place.address.checked_sub(start?).filter(|&offset| u32::try_from(offset).is_ok())?;
@@ -221,11 +229,15 @@ mod tests {
     #[test]
     fn places_by_symbols_that_are_unique() {
         let symbols = Symbols::parse("1000 T _stext\n1100 t foo\n1200 t foo\n1300 t bar\n");
-        let by = |symbol, offset, address| by_symbol(&Place { symbol, offset, address }, &symbols, Some(0x1000));
+        let by = |symbol, offset, address| {
+            by_symbol(&Place { symbol, offset, address, in_module: false }, &symbols, Some(0x1000))
+        };
         assert_eq!(by("bar", 4, 0x1304), Some(("bar", 4)));
         assert_eq!(by("foo", 4, 0x1204), Some(("_stext", 0x204)));
         assert_eq!(by("bar", 4, 0x1404), Some(("_stext", 0x404)), "the symbol is not where it should be");
         assert_eq!(by("foo", 4, 0x104), None);
+        let in_module = Place { symbol: "foo", offset: 4, address: 0x1204, in_module: true };
+        assert_eq!(by_symbol(&in_module, &symbols, Some(0x1000)), None, "the distance is not the module's");
     }
 
     #[test]

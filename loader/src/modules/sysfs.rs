@@ -48,7 +48,10 @@ impl Loaded {
             }
         }
         if sections.values().all(|&address| address == 0) {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "its addresses are hidden (CAP_SYSLOG is needed)"));
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "its addresses are hidden (CAP_SYSLOG is needed)",
+            ));
         }
         // Unloaded, and perhaps loaded again, while it was read: then it is another's.
         if self::instance(root, name)? != Some(instance) {
@@ -77,6 +80,25 @@ pub fn instance(root: &Path, name: &str) -> io::Result<Option<u64>> {
         Err(error) if is_gone(&error) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The modules that are loaded now, and which loading of each it is, by name. A kernel without modules has none.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub fn all() -> io::Result<BTreeMap<String, u64>> {
+    let listing = match fs::read_to_string("/proc/modules") {
+        Ok(listing) => listing,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error),
+    };
+    let mut all = BTreeMap::new();
+    for module in crate::symbols::parse_modules(&listing) {
+        if let Some(instance) = instance(Path::new(SYSFS), &module.name)? {
+            all.insert(module.name, instance);
+        }
+    }
+    Ok(all)
 }
 
 /// Whether a file is not there, or goes away while it is read.

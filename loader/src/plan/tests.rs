@@ -8,6 +8,7 @@ use super::*;
 use crate::function::{DataSite, Holder, Sources};
 use crate::insn::{Insn, Width};
 use crate::kernel::{BuildId, Privileges};
+use crate::placement::Placement;
 use crate::symbols::{Ftrace, Symbols, parse_blacklist};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, IntEncoding, Kind, Linkage, SplitBtf, TypeId};
@@ -140,11 +141,13 @@ fn join_named(
     let btf = Btf::parse_split(&world.btf, &base).unwrap();
     let symbols = symbols();
     let sources = Sources {
+        module: None,
         machine: Machine::X86_64,
         btf: &btf,
         kernel_types: btf.end_id(),
+        running_types: btf.end_id(),
         symbols: &symbols,
-        displacement: DISPLACEMENT,
+        placement: &Placement::Whole(DISPLACEMENT),
         outlines,
     };
     Function::join(name, data, plain, sources).unwrap()

@@ -207,7 +207,8 @@ fn places(id: &BuildId, name: &str, release: &str) -> Vec<PathBuf> {
     let folder = Path::new("/lib/modules").join(release);
     let listed = fs::read_to_string(folder.join("modules.dep")).unwrap_or_default();
     // Of a compressed module the debug file beside it is not.
-    let paths = module_paths(&listed, name).map(|path| path.trim_end_matches(".xz").trim_end_matches(".zst").trim_end_matches(".gz"));
+    let paths = module_paths(&listed, name)
+        .map(|path| path.trim_end_matches(".xz").trim_end_matches(".zst").trim_end_matches(".gz"));
     for path in paths {
         let debug = Path::new("/usr/lib/debug/lib/modules").join(release);
         places.extend([debug.join(path), debug.join(format!("{path}.debug")), folder.join(path)]);

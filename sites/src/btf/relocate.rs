@@ -33,7 +33,9 @@ pub enum RelocateError {
         name: String,
     },
     /// The kernel has no such type.
-    #[error("the kernel has no type {name} as the module was built with (type {id} of .BTF.base): it is not for this kernel")]
+    #[error(
+        "the kernel has no type {name} as the module was built with (type {id} of .BTF.base): it is not for this kernel"
+    )]
     Missing {
         /// Its number in the distilled base.
         id: TypeId,
@@ -63,7 +65,8 @@ pub fn relocate(split: &[u8], distilled: &[u8], base: &Btf<'_>) -> Result<Vec<u8
     let own = Btf::parse_split(split, &distilled).map_err(RelocateError::Split)?;
     let map = Map::new(&own, &distilled, base)?;
     let mut bytes = split.to_vec();
-    let word = |at: usize| split.get(at..).and_then(|rest| rest.first_chunk::<4>()).map(|word| u32::from_le_bytes(*word));
+    let word =
+        |at: usize| split.get(at..).and_then(|rest| rest.first_chunk::<4>()).map(|word| u32::from_le_bytes(*word));
     let begin = word(4).zip(word(8)).map(|(header, types)| header as usize + types as usize);
     let mut at = begin.ok_or(RelocateError::Split(BtfError::TruncatedHeader(split.len())))?;
     for ty in own.types() {

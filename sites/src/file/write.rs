@@ -9,8 +9,8 @@
 
 use super::elf;
 use super::ext::{
-    Around, NONE16, NONE24, RawContainer, RawDeclaration, RawDetails, RawFunction, RawLoaded, RawRun, RawSection, RawSite,
-    assemble, halves, to24,
+    Around, NONE16, NONE24, RawContainer, RawDeclaration, RawDetails, RawFunction, RawLoaded, RawRun, RawSection,
+    RawSite, assemble, halves, to24,
 };
 use super::program;
 use crate::btf::{Btf, BtfError, CHECKPOINT_STRIDE, Kind, LocsecEntry, MAX_VLEN, Outline, SplitBtf, TypeId, loc};

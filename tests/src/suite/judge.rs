@@ -348,9 +348,21 @@ pub(crate) mod tests {
         assert_eq!(hold(&want, &with(|seen| seen.missed = 1), true), Held::Holds);
         want.sites = Some([("body".to_owned(), 1), ("clone".to_owned(), 0)].into());
         assert_eq!(hold(&want, &with(|_| ()), false), Held::Holds);
-        fails(&want, &with(|seen| drop(seen.sites.insert("inline".to_owned(), 1))), "sites attached");
+        fails(
+            &want,
+            &with(|seen| {
+                seen.sites.insert("inline".to_owned(), 1);
+            }),
+            "sites attached",
+        );
         want.skipped = Some(BTreeMap::new());
-        fails(&want, &with(|seen| drop(seen.skipped.insert("notrace".to_owned(), 1))), "sites skipped");
+        fails(
+            &want,
+            &with(|seen| {
+                seen.skipped.insert("notrace".to_owned(), 1);
+            }),
+            "sites skipped",
+        );
         fails(&want, &Attempted::Error("ENOMEM".to_owned()), "ENOMEM");
     }
 

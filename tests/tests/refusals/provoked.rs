@@ -6,6 +6,7 @@ use siteseer::function::{Function, Sources};
 use siteseer::insn::{Insn, Width};
 use siteseer::kernel::BuildId;
 use siteseer::object::ObjectError;
+use siteseer::placement::Placement;
 use siteseer::plan::{Decision, PlanError, PlanOptions, plan};
 use siteseer::program::{FuncInfo, LineInfo, UserProgram, analyse};
 use siteseer::refusal::Refusal;
@@ -148,11 +149,13 @@ fn of_symbols(symbols: &str, plain: &[TypeId]) -> Function {
     let btf = Btf::parse(&data).expect("well-formed");
     let symbols = Symbols::parse(symbols);
     let sources = Sources {
+        module: None,
         machine: Machine::X86_64,
         btf: &btf,
         kernel_types: btf.end_id(),
+        running_types: btf.end_id(),
         symbols: &symbols,
-        displacement: 0,
+        placement: &Placement::Whole(0),
         outlines: &[],
     };
     Function::join("foo", Vec::new(), plain, sources).expect("there is a symbol")

@@ -152,6 +152,7 @@ pub(super) fn module_tree(
     Ok(ModuleTree {
         mounts: vec![(sources, SOURCE), (kernel.directory.join(TREE), OUTPUT)],
         arguments,
+        resolves_btf_ids: true,
         // The kernel's build id, which each recipe has, tells its configuration and compiler.
         made_of: format!("{} {}", source.name, source.sha256),
     })
@@ -239,5 +240,76 @@ fn image_file(arch: Arch) -> &'static str {
     match arch {
         Arch::X86_64 => "arch/x86/boot/bzImage",
         Arch::Arm64 => "arch/arm64/boot/Image.gz",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{PackageFile, PackageRecord};
+
+    fn recipe() -> BuildRecipe {
+        BuildRecipe {
+            source: PackageRecord {
+                name: "linux-source-7.3".to_owned(),
+                version: "7.3.4-1~bpo13+1".to_owned(),
+                sha256: "ab".to_owned(),
+            },
+            archive: "x.tar.xz".to_owned(),
+            config: vec![("vm".to_owned(), "CONFIG_SMP=y\n".to_owned())],
+            make: vec!["LLVM=-22".to_owned()],
+            tools: [("clang-22".to_owned(), "1:22.1.8".to_owned())].into(),
+            procedure: PROCEDURE,
+        }
+    }
+
+    #[test]
+    fn all_that_makes_a_kernel_is_in_its_key() {
+        let key = entry_name(&recipe()).unwrap();
+        assert!(key.starts_with("7.3.4-1~bpo13+1-"), "{key}");
+        assert_eq!(entry_name(&recipe()).unwrap(), key);
+        let changes: [fn(&mut BuildRecipe); 6] = [
+            |recipe| recipe.source.sha256 = "cd".to_owned(),
+            |recipe| recipe.archive = "y.tar.xz".to_owned(),
+            |recipe| recipe.config[0].1 = "CONFIG_SMP=y\nCONFIG_NR_CPUS=8\n".to_owned(),
+            |recipe| recipe.make.push("V=1".to_owned()),
+            |recipe| drop(recipe.tools.insert("clang-22".to_owned(), "1:22.1.9".to_owned())),
+            |recipe| recipe.procedure += 1,
+        ];
+        for change in changes {
+            let mut other = recipe();
+            change(&mut other);
+            assert_ne!(entry_name(&other).unwrap(), key, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_of_fragments_that_changed_since_is_not_that_of_the_row() {
+        let directory = tempfile::tempdir().unwrap();
+        let fragment = directory.path().join("vm.config");
+        fs::write(&fragment, "CONFIG_SMP=y\n").unwrap();
+        let row = |make: &str| BuiltRow {
+            suite: "suite".to_owned(),
+            source: PackageFile { package: "linux-source-7.3".to_owned(), file: "x.tar.xz".to_owned() },
+            make: vec![make.to_owned()],
+            config: vec![fragment.clone()],
+        };
+        let mut record = KernelRecord {
+            name: "x".to_owned(),
+            arch: Arch::X86_64,
+            release: "7.3.4".to_owned(),
+            build_id: "00".to_owned(),
+            suite: "suite".to_owned(),
+            packages: vec![],
+            build: Some(BuildRecord { recipe: recipe(), seconds: 1 }),
+        };
+        assert!(is_of(&row("LLVM=-22"), &record));
+        assert!(!is_of(&row("LLVM=-23"), &record));
+        fs::write(&fragment, "CONFIG_SMP=n\n").unwrap();
+        assert!(!is_of(&row("LLVM=-22"), &record));
+        fs::remove_file(&fragment).unwrap();
+        assert!(!is_of(&row("LLVM=-22"), &record), "then the row is wrong, and getting it says so");
+        record.build = None;
+        assert!(!is_of(&row("LLVM=-22"), &record));
     }
 }

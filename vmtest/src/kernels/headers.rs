@@ -46,12 +46,19 @@ pub(super) fn module_tree(kernel: &KernelPaths, progress: impl Fn(&str)) -> Resu
     let headers = get(kernel, progress)?;
     let inside = |path: &Path| Path::new(INSIDE).join(path).display().to_string();
     // The packages' own makefile says the same of the places where they are installed.
-    let arguments =
+    let mut arguments =
         vec!["-C".to_owned(), inside(&headers.common), format!("KBUILD_OUTPUT={}", inside(&headers.objects))];
+    // Debian 12's packages have no resolve_btfids. Most modules leave it nothing to do.
+    let resolves_btf_ids =
+        kernel.directory.join(&headers.objects).join("tools/bpf/resolve_btfids/resolve_btfids").is_file();
+    if !resolves_btf_ids {
+        arguments.push("RESOLVE_BTFIDS=true".to_owned());
+    }
     let words = headers.packages.iter().map(|package| format!("{} {}", package.name, package.sha256));
     Ok(ModuleTree {
         mounts: vec![(kernel.directory.clone(), INSIDE)],
         arguments,
+        resolves_btf_ids,
         made_of: words.collect::<Vec<_>>().join("\n"),
     })
 }

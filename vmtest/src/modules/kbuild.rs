@@ -76,7 +76,7 @@ impl<'a> Kbuild<'a> {
                 Some(_) if rest.contains(module) => &again,
                 _ => &self.run(&format!("alone-{}", module.name), &[module])?,
             };
-            results.push(check(run, &module.name));
+            results.push(check(run, &module.name, self.tree.resolves_btf_ids));
         }
         Ok(results)
     }
@@ -140,18 +140,22 @@ fn blamed<'a>(run: &Run, modules: &[&'a Sources]) -> Vec<&'a Sources> {
 }
 
 /// Whether a module came out as it must be.
-fn check(run: &Run, name: &str) -> Result<PathBuf, ModuleFailure> {
+fn check(run: &Run, name: &str, resolves_btf_ids: bool) -> Result<PathBuf, ModuleFailure> {
     let failure =
         |reason: String| ModuleFailure { name: name.to_owned(), reason, log: last_lines(&run.log, SHOWN_LINES) };
     let path = run.module(name).ok_or_else(|| failure("it cannot be built".to_owned()))?;
     let missing = File::open(&path).map_err(|error| error.to_string()).and_then(|file| {
         let cache = ReadCache::new(file);
         let file = object::File::parse(&cache).map_err(|error| error.to_string())?;
-        Ok([".BTF", ".debug_info"].into_iter().find(|section| file.section_by_name(section).is_none()))
+        let has = |section| file.section_by_name(section).is_some();
+        if !resolves_btf_ids && has(".BTF_ids") {
+            return Ok(Some("resolved BTF ids: its kernel's packages lack the program for it"));
+        }
+        Ok([".BTF", ".debug_info"].into_iter().find(|section| !has(section)))
     });
     match missing {
         Ok(None) => Ok(path),
-        Ok(Some(section)) => Err(failure(format!("it came out without {section}"))),
+        Ok(Some(what)) => Err(failure(format!("it came out without {what}"))),
         Err(error) => Err(failure(format!("what came out cannot be read: {error}"))),
     }
 }
@@ -195,7 +199,7 @@ mod tests {
         assert_eq!(names(run("")), ["three"]);
         let log = "ERROR: modpost: \"nothing\" [/build/modules/two/two.ko] undefined!\n";
         assert_eq!(names(run(log)), ["two", "three"]);
-        let failure = check(&run(log), "two").unwrap_err();
+        let failure = check(&run(log), "two", true).unwrap_err();
         assert!(failure.to_string().contains("nothing"), "{failure}");
     }
 
@@ -206,9 +210,9 @@ mod tests {
         fs::create_dir(directory.path().join("m")).unwrap();
         let module = directory.path().join("m/m.ko");
         fs::write(&module, "nonsense").unwrap();
-        assert!(check(&run, "m").unwrap_err().reason.contains("cannot be read"));
+        assert!(check(&run, "m", true).unwrap_err().reason.contains("cannot be read"));
         // An ELF file that is no module: it has no BTF.
         fs::copy(std::env::current_exe().unwrap(), &module).unwrap();
-        assert!(check(&run, "m").unwrap_err().reason.contains(".BTF"));
+        assert!(check(&run, "m", true).unwrap_err().reason.contains(".BTF"));
     }
 }

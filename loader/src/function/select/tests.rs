@@ -4,6 +4,7 @@
 use super::*;
 use crate::function::DataSite;
 use crate::function::{Holder, Sources};
+use crate::placement::Placement;
 use crate::symbols::Symbols;
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, IntEncoding, Linkage, SplitBtf, TypeId};
@@ -51,11 +52,13 @@ fn foo(sites: &[(usize, Option<&str>)], undescribed: bool) -> Function {
         unprobeable: None,
     });
     let sources = Sources {
+        module: None,
         machine: Machine::X86_64,
         btf: &btf,
         kernel_types: btf.end_id(),
+        running_types: btf.end_id(),
         symbols: &symbols,
-        displacement: 0,
+        placement: &Placement::Whole(0),
         outlines: &[],
     };
     Function::join("foo", data.collect(), &[], sources).unwrap()

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Attaching at what has come since: the sites in modules that were loaded after the link was made.
+//!
+//! A link is of the modules that were loaded when it was made. One that is loaded later may bring copies of the function, and one
+//! that was unloaded and loaded again has lost its kprobes, wherever it lies now. What is added is planned as the whole was, under
+//! the same policy, for these sites alone; if it cannot be attached the link stays as it is.
+
+use super::{Attach, AttachError, Carried, Prepared, carry_out};
+use crate::error::Error;
+use crate::link::Link;
+use crate::mechanism::Barred;
+use crate::object::Program;
+use crate::report::Report;
+use crate::target::Target;
+
+impl Attach<'_> {
+    /// Attaches the program at the sites in modules that were loaded since the link was made, or last refreshed. The program and
+    /// the settings have to be those that the link was made with. Gives the number of sites that were added to the
+    /// link's report, attached or not.
+    ///
+    /// # Errors
+    /// As [`Attach::attach`]. Then the link is as before.
+    pub fn refresh<'p>(&self, program: impl Into<Program<'p>>, link: &mut Link) -> Result<usize, Error> {
+        let program = program.into();
+        let mut fresh: Option<Target> = None;
+        for _ in 0..super::ATTEMPTS {
+            if let Some(newer) = fresh.as_ref().unwrap_or(self.target).reread()? {
+                fresh = Some(newer);
+            }
+            let target = fresh.as_ref().unwrap_or(self.target);
+            let known = target.modules().instances();
+            let is_new =
+                |module: &str| known.get(module).is_some_and(|instance| link.known.get(module) != Some(instance));
+            if !known.keys().any(|module| is_new(module)) {
+                link.known = known;
+                return Ok(0);
+            }
+            let mut prepared = self.prepare(program, target)?;
+            for function in &mut prepared.functions {
+                function.candidates.retain(|site| site.module.as_deref().is_some_and(is_new));
+            }
+            prepared.functions.retain(|function| !function.candidates.is_empty());
+            let notes = self.notes(target);
+            if prepared.functions.is_empty() {
+                (link.known, link.report.notes) = (known, notes);
+                return Ok(0);
+            }
+            if let Some(added) = self.added(&prepared, target, link)? {
+                let sites = added.report.sites().count();
+                merge(&mut link.report, &added.report);
+                (link.known, link.report.notes) = (known, notes);
+                link.later.push(added);
+                return Ok(sites);
+            }
+        }
+        Err(AttachError::ModulesChange.into())
+    }
+
+    /// A link on the new sites, numbered behind those of the link; `None` if modules have come or gone meanwhile.
+    fn added(&self, prepared: &Prepared, target: &Target, link: &Link) -> Result<Option<Link>, Error> {
+        let first_id = u32::try_from(link.report.sites().count()).unwrap_or(u32::MAX);
+        let mut barred = Barred::default();
+        loop {
+            let mut plan = prepared.plan(target, &barred)?;
+            plan.first_id = first_id;
+            match carry_out(prepared, plan, target, self.many, &mut barred)? {
+                Carried::Out(link) => return Ok(Some(*link)),
+                Carried::Again => {}
+                Carried::Stale => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Adds what was attached later to a report.
+fn merge(report: &mut Report, added: &Report) {
+    for function in &added.functions {
+        let Some(known) = report.functions.iter_mut().find(|known| known.name == function.name) else { continue };
+        let first = known.prototypes.len();
+        known.prototypes.extend(function.prototypes.iter().cloned());
+        for site in &function.sites {
+            let mut site = site.clone();
+            site.prototype += first;
+            site.count_trampolines_from(report.trampolines);
+            known.sites.push(site);
+        }
+    }
+    report.trampolines += added.trampolines;
+}

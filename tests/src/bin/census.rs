@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Prints what of the arguments is located on each kernel, and fails if it is too little: `ci/census`.
+
+use clap::Parser;
+use siteseer_conformance::census::{LEAST, Row, page};
+use siteseer_vmtest::kernels;
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Prints what of the arguments at inlined copies is located, kernel by kernel.
+#[derive(Parser)]
+struct Arguments {
+    /// Kernels in the cache, by name.
+    #[arg(required = true)]
+    kernels: Vec<String>,
+    /// Write census.md into this folder.
+    #[arg(long)]
+    docs: Option<PathBuf>,
+}
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let mut rows = Vec::new();
+    for name in &arguments.kernels {
+        let kernel =
+            kernels::cached(name).ok_or_else(|| format!("{name} is not in the cache: run ci/kernel {name}"))?;
+        rows.push(Row::of(&kernel).map_err(|error| format!("{name}: {error}"))?);
+    }
+    let page = page(&rows);
+    print!("{page}");
+    if let Some(docs) = &arguments.docs {
+        fs::write(docs.join("census.md"), page)?;
+    }
+    let mut code = ExitCode::SUCCESS;
+    for row in rows.iter().filter(|row| !row.is_enough()) {
+        eprintln!("{}: of the usable arguments, fewer than {LEAST} of a thousand are located", row.name);
+        code = ExitCode::FAILURE;
+    }
+    Ok(code)
+}

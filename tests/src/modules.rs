@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! A module that comes and goes (`tests/modules/siteseer_life`): functions of it are traced, while the target is older than
+//! its loading, while it is unloaded, and when it is loaded again.
+
+use crate::case::{Capability, Case, Failure, case, need};
+use crate::typed::{expect, program_of, record, site_of};
+use libbpf_rs::{Object, ObjectBuilder};
+use siteseer::mechanism::Mechanism;
+use siteseer::report::Outcome;
+use siteseer::{Attach, Link, Policy, Target};
+use siteseer_bpf_progs::LIFE;
+use siteseer_sites::SiteKind::{Body, Inline};
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// Name of the module.
+pub const NAME: &str = "siteseer_life";
+/// Where the harness puts it in the guest.
+pub const FILE: &str = "/modules/siteseer_life.ko";
+
+/// The cases.
+pub fn cases() -> Vec<Case> {
+    let case = |name, run| case("modules", name, run);
+    vec![
+        case("calls_in_a_module", calls_in_a_module),
+        case("its_own_types_at_an_inline_copy", its_own_types_at_an_inline_copy),
+        case("unloaded_while_attached", unloaded_while_attached),
+        case("a_body_keeps_its_module", a_body_keeps_its_module),
+        case("not_loaded_and_without_site_data", not_loaded_and_without_site_data),
+    ]
+}
+
+/// The module, loaded until it is dropped.
+struct Loaded;
+
+impl Loaded {
+    fn load() -> Result<Loaded, Failure> {
+        let file = File::open(FILE)?;
+        // SAFETY: an open file, and no parameters.
+        let result = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
+        if result == 0 { Ok(Loaded) } else { Err(format!("{FILE}: {}", io::Error::last_os_error()).into()) }
+    }
+
+    /// Has it make its calls.
+    fn run(&self, number: u64) -> io::Result<()> {
+        fs::write(format!("/sys/module/{NAME}/parameters/run"), number.to_string())
+    }
+}
+
+fn unload() -> io::Result<()> {
+    let name = CString::new(NAME)?;
+    // SAFETY: a name that ends.
+    match unsafe { libc::syscall(libc::SYS_delete_module, name.as_ptr(), libc::O_NONBLOCK) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        let _ = unload();
+    }
+}
+
+fn load_programs() -> Result<Object, Failure> {
+    Ok(ObjectBuilder::default().open_memory(LIFE)?.load()?)
+}
+
+/// The kind of site, and the values, of each call that a program sees.
+fn seen(object: &Object, link: &Link, module: &Loaded, number: u64) -> Result<Vec<(u32, Vec<Option<u64>>)>, Failure> {
+    let hits = record(object, || module.run(number))?;
+    let one = |hit: &siteseer_bpf_progs::truth::Record| -> Result<_, Failure> {
+        let site = site_of(link, hit)?;
+        expect("the module", &site.module.as_deref(), &Some(NAME))?;
+        expect("the address", &hit.address, &site.address)?;
+        Ok((site.kind as u32, (0..3).map(|nth| hit.value(nth)).collect()))
+    };
+    hits.iter().map(one).collect()
+}
+
+/// What [`Loaded::run`] has the inlined copies called with.
+fn copies(number: u64) -> Vec<(u32, Vec<Option<u64>>)> {
+    vec![(Inline as u32, vec![Some(number), Some(7), None]), (Inline as u32, vec![Some(number + 1), Some(8), None])]
+}
+
+fn calls_in_a_module(target: &Target) -> Result<String, Failure> {
+    let module = Loaded::load()?;
+    let object = load_programs()?;
+    // The target was made before the module was loaded.
+    expect("the target's modules", &target.modules().names().any(|name| **name == *NAME), &false)?;
+    let link = Attach::new(target).attach(&program_of(&object, "copied")?)?;
+    expect("calls of the copies", &seen(&object, &link, &module, 4711)?, &copies(4711))?;
+    drop(link);
+    expect("calls after detaching", &record(&object, || module.run(1))?.len(), &0)?;
+
+    need(target, Capability::Fentry)?;
+    let link = Attach::new(target).attach(&program_of(&object, "entered")?)?;
+    let by_fentry = |site: &siteseer::report::SiteReport| {
+        matches!(site.outcome, Outcome::Attached { mechanism: Mechanism::Fentry, .. })
+    };
+    expect("by fentry", &link.report().sites().all(by_fentry), &true)?;
+    let wanted = vec![(Body as u32, vec![Some(101), Some(202), Some(4712)])];
+    expect("calls of the body", &seen(&object, &link, &module, 4712)?, &wanted)?;
+    drop(link);
+    let link = Attach::new(target).attach(&program_of(&object, "returned")?)?;
+    let wanted = vec![(Body as u32, vec![Some(4713), Some(101 + 4713), None])];
+    expect("returns of the body", &seen(&object, &link, &module, 4713)?, &wanted)?;
+    Ok("two inlined copies, a body by fentry with its types, and its return".to_owned())
+}
+
+fn its_own_types_at_an_inline_copy(target: &Target) -> Result<String, Failure> {
+    let module = Loaded::load()?;
+    let object = load_programs()?;
+    let refused = match Attach::new(target).attach(&program_of(&object, "followed")?) {
+        Ok(link) => return Err(format!("attached:\n{}", link.report().long()).into()),
+        Err(error) => error.to_string(),
+    };
+    for words in ["life_followed", "[siteseer_life]", "its type is a module's own"] {
+        if !refused.contains(words) {
+            return Err(format!("the refusal does not say {words:?}: {refused}").into());
+        }
+    }
+    drop(module);
+    Ok(refused.lines().next().unwrap_or_default().to_owned())
+}
+
+fn unloaded_while_attached(target: &Target) -> Result<String, Failure> {
+    let module = Loaded::load()?;
+    let object = load_programs()?;
+    let attach = Attach::new(target).policy(Policy::BestEffort);
+    let program = program_of(&object, "copied")?;
+    let mut link = attach.attach(&program)?;
+    expect("gone at first", &link.gone()?, &Vec::new())?;
+    expect("calls", &seen(&object, &link, &module, 1)?, &copies(1))?;
+    // Kprobes do not keep a module.
+    std::mem::forget(module);
+    unload()?;
+    let gone = link.gone()?;
+    let attached: Vec<u32> = link.report().attached().map(|site| site.id).collect();
+    expect("sites that are gone", &gone.iter().map(|gone| gone.sites.clone()).collect::<Vec<_>>(), &vec![attached])?;
+    expect("loaded again", &gone[0].loaded_again, &false)?;
+    // Most likely at the same address.
+    let module = Loaded::load()?;
+    let gone = link.gone()?;
+    expect("loaded again", &gone.iter().map(|gone| gone.loaded_again).collect::<Vec<_>>(), &vec![true])?;
+    expect("calls that a link on what is gone sees", &record(&object, || module.run(2))?.len(), &0)?;
+    expect("modules not looked at", &link.unseen_modules()?, &vec![NAME.to_owned()])?;
+    expect("sites added", &attach.refresh(&program, &mut link)?, &2)?;
+    expect("modules not looked at", &link.unseen_modules()?.len(), &0)?;
+    expect("loaded again, and attached", &link.gone()?.iter().any(|gone| gone.loaded_again), &false)?;
+    expect("calls", &seen(&object, &link, &module, 3)?, &copies(3))?;
+    expect("sites added twice", &attach.refresh(&program, &mut link)?, &0)?;
+    let text = gone[0].to_string();
+    drop(link);
+    expect("calls after detaching", &record(&object, || module.run(4))?.len(), &0)?;
+    Ok(text)
+}
+
+fn a_body_keeps_its_module(target: &Target) -> Result<String, Failure> {
+    need(target, Capability::Fentry)?;
+    let module = Loaded::load()?;
+    let object = load_programs()?;
+    let link = Attach::new(target).attach(&program_of(&object, "entered")?)?;
+    let refused = match unload() {
+        Ok(()) => return Err("the module was unloaded".into()),
+        Err(error) => error,
+    };
+    expect("gone", &link.gone()?, &Vec::new())?;
+    expect("calls", &seen(&object, &link, &module, 5)?.len(), &1)?;
+    drop(link);
+    std::mem::forget(module);
+    unload()?;
+    Ok(refused.to_string())
+}
+
+/// A folder whose site files are out of sight until it is dropped.
+struct Hidden(Vec<(PathBuf, PathBuf)>);
+
+impl Hidden {
+    /// The site file with that build id.
+    fn new(id: &str) -> io::Result<Hidden> {
+        let path = Path::new("/var/cache/siteseer").join(format!("{id}.sites"));
+        let away = path.with_extension("away");
+        fs::rename(&path, &away)?;
+        Ok(Hidden(vec![(path, away)]))
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        for (path, away) in &self.0 {
+            let _ = fs::rename(away, path);
+        }
+    }
+}
+
+fn not_loaded_and_without_site_data(target: &Target) -> Result<String, Failure> {
+    let refused = |name: &str| {
+        target
+            .reread()
+            .and_then(|fresh| fresh.as_ref().unwrap_or(target).functions(&[siteseer::section::Wanted::parse(name)?]))
+    };
+    let says = |result: Result<_, siteseer::Error>, words: &[&str]| -> Result<String, Failure> {
+        let text = match result {
+            Ok::<Vec<siteseer::function::Function>, _>(_) => return Err("it was found".into()),
+            Err(error) => error.to_string(),
+        };
+        match words.iter().find(|words| !text.contains(**words)) {
+            Some(missing) => Err(format!("the refusal does not say {missing:?}: {text}").into()),
+            None => Ok(text),
+        }
+    };
+    says(refused("siteseer_life:life_body"), &["module siteseer_life is not loaded"])?;
+    let module = Loaded::load()?;
+    let folder = Path::new("/sys/module").join(NAME);
+    let notes = fs::read(folder.join("notes/.note.gnu.build-id"))?;
+    let id = siteseer::kernel::build_id(&notes).ok_or("the module has no build id")?;
+    says(refused("siteseer_life:life_bodi"), &["no function life_bodi in module siteseer_life", "life_body"])?;
+    says(refused("vmlinux:life_body"), &["there is no function life_body"])?;
+    let hidden = Hidden::new(&id.to_string())?;
+    let text = says(refused("siteseer_life:life_body"), &["no site data for module siteseer_life", "siteseer encode"])?;
+    // Without the module's name it is a symbol of which nothing is known.
+    let fresh = target.reread()?.ok_or("a module was loaded, and the target is not old")?;
+    let function = fresh.function("life_body")?;
+    let obstacles: Vec<String> =
+        function.candidates.iter().filter_map(|site| Some(site.obstacle.as_ref()?.to_string())).collect();
+    expect("obstacles", &obstacles, &vec!["in module siteseer_life, of which there are no site data".to_owned()])?;
+    let missing: Vec<&str> = fresh.modules().without_data().map(|(name, _)| name).collect();
+    expect("modules without site data", &missing.contains(&NAME), &true)?;
+    drop(hidden);
+    drop(module);
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
