@@ -7,9 +7,11 @@ mod compile;
 
 use std::env;
 use std::error::Error;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed=CLANG");
@@ -47,7 +49,45 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(list, "/// `{stem}.bpf.c`, compiled.")?;
         writeln!(list, "pub const {constant}: &[u8] = include_bytes!({:?});", object.display().to_string())?;
     }
+    corpus(&clang, &folder.join("corpus"), &out, &mut list)?;
     fs::write(out.join("objects.rs"), list)?;
     println!("cargo::rustc-env=LIBBPF_INCLUDE={}", Path::new(&libbpf).display());
+    Ok(())
+}
+
+/// Compiles the objects of corpus/table.h, and lists them with their names.
+fn corpus(clang: &OsString, folder: &Path, out: &Path, list: &mut String) -> Result<(), Box<dyn Error>> {
+    let (table, source) = (folder.join("table.h"), folder.join("object.c"));
+    println!("cargo::rerun-if-changed={}", table.display());
+    println!("cargo::rerun-if-changed={}", source.display());
+    writeln!(list, "/// Objects of one program, of every kind: corpus/table.h, compiled.")?;
+    writeln!(list, "pub const CORPUS: &[(&str, &[u8])] = &[")?;
+    for line in fs::read_to_string(&table)?.lines() {
+        let Some(row) = line.strip_prefix("OBJECT(").and_then(|rest| rest.strip_suffix(')')) else { continue };
+        let [name, section, returned] = row.split(", ").collect::<Vec<_>>()[..] else {
+            return Err(format!("{}: {line}", table.display()).into());
+        };
+        let object = out.join(format!("corpus_{name}.bpf.o"));
+        let mut command = Command::new(clang);
+        command.args([
+            "-target",
+            "bpf",
+            "-O2",
+            "-g",
+            "-mcpu=v3",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-Wno-unused-parameter",
+        ]);
+        command.arg(format!("-DSECTION={section}")).arg(format!("-DRETURNED={returned}"));
+        command.arg(format!("-ffile-prefix-map={}=bpf-progs/corpus", folder.display()));
+        let output = command.arg("-c").arg(&source).arg("-o").arg(&object).output()?;
+        if !output.status.success() {
+            return Err(format!("{command:?}:\n{}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        writeln!(list, "    ({name:?}, include_bytes!({:?})),", object.display().to_string())?;
+    }
+    writeln!(list, "];")?;
     Ok(())
 }

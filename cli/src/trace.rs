@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.functions.len() > MAX_FUNCTIONS {
         return Err(format!("at most {MAX_FUNCTIONS} functions can be traced at once").into());
     }
-    siteseer::register()?;
+    siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
     let target = Target::running(&arguments.modules.options(arguments.sites.clone()))?;
     let object = load(arguments.pid)?;
     let policy = if arguments.complete { Policy::Complete } else { Policy::BestEffort };
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let attach = Attach::new(&target).function(name).policy(policy).cookie(cookie).all_prototypes(true);
             want(&object, cookie, &function.prototypes, types, arguments.strings)?;
             let link = attach.attach(&program)?;
-            traced.push(Traced { attach, link, gone: 0 });
+            traced.push(Traced { attach, link, gone: 0, failed: Vec::new() });
         }
         for Traced { link, .. } in &traced {
             eprint!("{}", link.report());
@@ -114,6 +114,8 @@ struct Traced<'t> {
     link: Link,
     /// How many modules that were unloaded have been told of.
     gone: usize,
+    /// The modules in which it could not be attached when they had been loaded.
+    failed: Vec<String>,
 }
 
 impl Traced<'_> {
@@ -124,14 +126,18 @@ impl Traced<'_> {
             eprintln!("{gone}");
         }
         self.gone = gone.len();
-        if self.link.unseen_modules()?.is_empty() {
+        let unseen = self.link.unseen_modules()?;
+        if unseen.is_empty() || unseen == self.failed {
             return Ok(());
         }
         match self.attach.refresh(program, &mut self.link) {
             Ok(0) => {}
             Ok(_) => eprint!("{}", self.link.report()),
             // The rest goes on being traced.
-            Err(error) => eprintln!("in modules that were loaded since: {error}"),
+            Err(error) => {
+                eprintln!("in modules that were loaded since: {error}");
+                self.failed = unseen;
+            }
         }
         Ok(())
     }

@@ -289,6 +289,32 @@ impl<'s, 'a, 'd> At<'s, 'a, 'd> {
     }
 }
 
+/// What the rest of a frame base's expression adds to the register and offset that it begins with: clang counts from below
+/// the CFA where it lets the stack pointer stand for the frame.
+fn constant_behind(mut operations: gimli::OperationIter<Slice<'_>>) -> Option<i64> {
+    let mut sum = 0i64;
+    while let Some(operation) = operations.next().ok()? {
+        let added = match operation {
+            Operation::PlusConstant { value } => i64::try_from(value).ok()?,
+            constant @ (Operation::SignedConstant { .. } | Operation::UnsignedConstant { .. }) => {
+                let value = match constant {
+                    Operation::SignedConstant { value } => value,
+                    Operation::UnsignedConstant { value } => i64::try_from(value).ok()?,
+                    _ => return None,
+                };
+                match operations.next().ok()?? {
+                    Operation::Plus => value,
+                    Operation::Minus => value.checked_neg()?,
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        };
+        sum = sum.checked_add(added)?;
+    }
+    Some(sum)
+}
+
 /// Whether an expression has no entry value or implicit pointer in it.
 fn is_direct(expression: Slice<'_>, at: &At<'_, '_, '_>) -> bool {
     // Their opcodes: DW_OP_implicit_pointer, DW_OP_entry_value, and the GNU forms of both. Few expressions have such
@@ -321,8 +347,8 @@ impl Environment for At<'_, '_, '_> {
             Ok(Some(Operation::RegisterOffset { register, offset, .. })) => self.in_frame(register.0, offset)?,
             _ => return Err(Missing::NoFrame),
         };
-        // Anything after that is more than a register and an offset.
-        if operations.next().is_ok_and(|operation| operation.is_none()) { Ok(base) } else { Err(Missing::NoFrame) }
+        let offset = constant_behind(operations).ok_or(Missing::NoFrame)?;
+        Ok((base.0, base.1.checked_add(offset).ok_or(Missing::NoFrame)?))
     }
 
     fn cfa(&self) -> Result<(Register, i64), Missing> {
@@ -374,6 +400,21 @@ impl Environment for At<'_, '_, '_> {
 mod tests {
     use super::*;
     use siteseer_sites::location::{Located, Location};
+
+    #[test]
+    fn a_frame_base_may_be_off_by_a_constant() {
+        let encoding = gimli::Encoding { address_size: 8, format: gimli::Format::Dwarf32, version: 5 };
+        let behind = |bytes: &'static [u8]| {
+            constant_behind(Expression(Slice::new(bytes, gimli::LittleEndian)).operations(encoding))
+        };
+        assert_eq!(behind(&[]), Some(0));
+        // consts -128, plus; plus_uconst 8; lit16, minus
+        assert_eq!(behind(&[0x11, 0x80, 0x7f, 0x22]), Some(-128));
+        assert_eq!(behind(&[0x23, 8, 0x40, 0x1c]), Some(-8));
+        for other in [&[0x11, 0x80, 0x7f][..], &[0x11, 0x80, 0x7f, 0x1e], &[0x06], &[0x22], &[0x23]] {
+            assert_eq!(behind(other), None, "{other:x?}");
+        }
+    }
 
     fn found(register: Result<Register, Missing>, late: bool) -> Found {
         let argument = register.map(|register| Located { size: 8, signed: false, at: Location::Register(register) });

@@ -10,7 +10,7 @@
 //! Descriptions are indexed once. Their rows are evaluated when asked for, and a [`Cursor`] keeps those of the last
 //! one, since questions come function by function.
 
-use gimli::{CfaRule, CieOrFde, DebugFrame, EndianSlice, LittleEndian, UnwindContext, UnwindSection as _};
+use gimli::{CfaRule, CieOrFde, DebugFrame, EndianSlice, LittleEndian, UnwindContext, UnwindSection as _, Vendor};
 use siteseer_sites::machine::Register;
 use std::collections::HashMap;
 
@@ -44,6 +44,9 @@ impl<'a> Frames<'a> {
     pub fn parse(debug_frame: &'a [u8]) -> Frames<'a> {
         let mut section = DebugFrame::new(debug_frame, LittleEndian);
         section.set_address_size(8);
+        // On arm64 the rows say where the return address is signed (DW_CFA_AARCH64_negate_ra_state). x86-64 has no instruction of
+        // that number.
+        section.set_vendor(Vendor::AArch64);
         let bases = gimli::BaseAddresses::default();
         let mut descriptions = Vec::new();
         let mut commons = HashMap::new();
@@ -226,6 +229,23 @@ mod tests {
         assert_eq!(at(0x1004, 7), Some((6, 0)));
         assert_eq!(at(0x1008, 7), None, "the CFA is not known");
         assert_eq!(at(0x1000, 3), None, "never the frame's");
+    }
+
+    #[test]
+    fn rows_go_on_where_the_return_address_is_signed() {
+        // As gcc writes it for `paciasp; stp x29, x30, [sp, #-32]!`: advance 4; negate_ra_state; advance 4; def_cfa_offset 32;
+        // offset 29, 30.
+        let common = [&u32::MAX.to_le_bytes()[..], &[4, 0, 8, 0, 4, 0x78, 30], &[0x0c, 31, 0]].concat();
+        let program = [0x41, 0x2d, 0x41, 0x0e, 32, 0x80 | 29, 4, 0x80 | 30, 3];
+        let description = [&0u32.to_le_bytes()[..], &0x1000u64.to_le_bytes(), &64u64.to_le_bytes(), &program].concat();
+        let bytes = [entry(&common), entry(&description)].concat();
+        let frames = Frames::parse(&bytes);
+        let mut cursor = frames.cursor();
+        let mut at = |address| cursor.cfa_at(address).map(|cfa| (cfa.register, cfa.offset));
+        assert_eq!(at(0x1000), Some((31, 0)));
+        assert_eq!(at(0x1004), Some((31, 0)));
+        assert_eq!(at(0x1008), Some((31, 32)));
+        assert_eq!(at(0x103c), Some((31, 32)));
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod kprobes;
 mod limits;
 mod load;
 mod multi;
+mod options;
 mod owner;
 mod reap;
 mod refresh;
@@ -27,6 +28,8 @@ mod trampoline;
 mod user;
 
 pub use error::AttachError;
+pub(crate) use load::Kind;
+pub use options::AttachOptions;
 pub use reap::clean;
 pub(crate) use tracefs::{Definition, remove_all};
 
@@ -35,11 +38,11 @@ use crate::error::Error;
 use crate::function::{Function, Selection};
 use crate::link::Link;
 use crate::mechanism::{Barred, Mechanism};
-use crate::object::Program;
+use crate::object::{Loaded, Program};
 use crate::plan::{self, Decision, Plan, PlanError, PlanOptions, PlannedSite, Policy};
 use crate::program::{self, UserProgram, Uses};
 use crate::reason::Reason;
-use crate::section::{Kind, SectionError, Wanted};
+use crate::section::{self, SectionError, Wanted};
 use crate::target::Target;
 use arm::{Arm, is_refusal, place};
 use libbpf_sys as sys;
@@ -47,84 +50,74 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 use trampoline::{Loader, Unloaded};
 
-/// How to attach: to which functions, under which policy, with which cookie.
+/// Attaches programs to a target.
 #[derive(Debug, Clone)]
 pub struct Attach<'t> {
     target: &'t Target,
-    options: PlanOptions,
-    functions: Vec<String>,
-    bpf_program: Option<u32>,
-    file: Option<String>,
-    /// From how many kprobes on they are armed together.
-    many: usize,
+    options: AttachOptions,
 }
 
 impl<'t> Attach<'t> {
     /// To the function that the program's section names, under the section's policy ([`Policy::of`]).
     pub fn new(target: &'t Target) -> Attach<'t> {
-        let (options, functions) = (PlanOptions::default(), Vec::new());
-        Attach { target, options, functions, bpf_program: None, file: None, many: kprobes::MANY }
+        Attach::with(target, AttachOptions::default())
     }
 
-    /// Sets the policy.
-    #[must_use]
-    pub fn policy(mut self, policy: Policy) -> Attach<'t> {
-        self.options.policy = Some(policy);
-        self
+    /// As the options say.
+    pub fn with(target: &'t Target, options: AttachOptions) -> Attach<'t> {
+        Attach { target, options }
     }
 
-    /// Sets what `bpf_get_attach_cookie()` answers.
-    #[must_use]
-    pub fn cookie(mut self, cookie: u64) -> Attach<'t> {
-        self.options.cookie = cookie;
-        self
+    fn set(self, set: impl FnOnce(AttachOptions) -> AttachOptions) -> Attach<'t> {
+        Attach { options: set(self.options), ..self }
     }
 
-    /// Attaches to this function, `[module:]name`, in place of the one that the section names. May be called again for more.
+    /// [`AttachOptions::policy`].
     #[must_use]
-    pub fn function(mut self, name: impl Into<String>) -> Attach<'t> {
-        self.functions.push(name.into());
-        self
+    pub fn policy(self, policy: Policy) -> Attach<'t> {
+        self.set(|options| options.policy(policy))
     }
 
-    /// Attaches to a function of a loaded BPF program, by the kernel's id of it
-    /// ([`id_of`](crate::bpf_target::id_of) a descriptor), in place of one of the kernel's. It comes before what
-    /// `bpf_program__set_attach_target()` said. The function is the one that the section names, or [`Attach::function`].
+    /// [`AttachOptions::cookie`].
     #[must_use]
-    pub fn bpf_program(mut self, id: u32) -> Attach<'t> {
-        self.bpf_program = Some(id);
-        self
+    pub fn cookie(self, cookie: u64) -> Attach<'t> {
+        self.set(|options| options.cookie(cookie))
     }
 
-    /// Takes only functions that this source file declares: its path, or the last components of it (`kernel/capability.c`).
+    /// [`AttachOptions::function`].
     #[must_use]
-    pub fn file(mut self, path: impl Into<String>) -> Attach<'t> {
-        self.file = Some(path.into());
-        self
+    pub fn function(self, name: impl Into<String>) -> Attach<'t> {
+        self.set(|options| options.function(name))
     }
 
-    /// Takes all functions of the name even if their prototypes differ. The program has to tell them apart, by
-    /// `siteseer_site()` and [`crate::report::SiteReport::prototype`].
+    /// [`AttachOptions::bpf_program`].
     #[must_use]
-    pub fn all_prototypes(mut self, all: bool) -> Attach<'t> {
-        self.options.all_prototypes = all;
-        self
+    pub fn bpf_program(self, id: u32) -> Attach<'t> {
+        self.set(|options| options.bpf_program(id))
     }
 
-    /// Whether many kprobes may be armed together, through an event in tracefs (the default), or each on its own. Together is
-    /// many times faster; a process that is killed then leaves the event's definition, unarmed, until the next one
-    /// attaches or [`clean`] is called.
+    /// [`AttachOptions::file`].
     #[must_use]
-    pub fn bulk(mut self, bulk: bool) -> Attach<'t> {
-        self.many = if bulk { kprobes::MANY } else { usize::MAX };
-        self
+    pub fn file(self, path: impl Into<String>) -> Attach<'t> {
+        self.set(|options| options.file(path))
     }
 
-    /// From how many kprobes on they are armed together, where [`Attach::bulk`] would say 5.
+    /// [`AttachOptions::all_prototypes`].
     #[must_use]
-    pub fn bulk_from(mut self, kprobes: usize) -> Attach<'t> {
-        self.many = kprobes;
-        self
+    pub fn all_prototypes(self, all: bool) -> Attach<'t> {
+        self.set(|options| options.all_prototypes(all))
+    }
+
+    /// [`AttachOptions::bulk`].
+    #[must_use]
+    pub fn bulk(self, bulk: bool) -> Attach<'t> {
+        self.set(|options| options.bulk(bulk))
+    }
+
+    /// [`AttachOptions::bulk_from`].
+    #[must_use]
+    pub fn bulk_from(self, kprobes: usize) -> Attach<'t> {
+        self.set(|options| options.bulk_from(kprobes))
     }
 
     /// Plans the attachment of a loaded program. Changes nothing.
@@ -160,7 +153,7 @@ impl<'t> Attach<'t> {
             let mut barred = Barred::default();
             loop {
                 let plan = prepared.plan(target, &barred)?;
-                match carry_out(&prepared, plan, target, self.many, &mut barred)? {
+                match carry_out(&prepared, plan, target, self.options.many(), &mut barred)? {
                     Carried::Out(mut link) => {
                         link.report.notes = self.notes(target);
                         link.known = target.modules().instances();
@@ -175,16 +168,28 @@ impl<'t> Attach<'t> {
         Err(AttachError::ModulesChange.into())
     }
 
-    fn prepare<'p>(&self, program: Program<'p>, target: &Target) -> Result<Prepared, Error> {
+    /// Plans a program that libbpf is about to load. Gives what it uses, too.
+    pub(crate) fn plan_loaded(&self, program: Program<'_>, loaded: Loaded<'_>) -> Result<(Plan, Uses), Error> {
+        let prepared = self.prepare_loaded(program, loaded, self.target)?;
+        let plan = prepared.plan(self.target, &Barred::default())?;
+        Ok((plan, prepared.uses))
+    }
+
+    fn prepare(&self, program: Program<'_>, target: &Target) -> Result<Prepared, Error> {
         let loaded = program.read()?;
+        self.prepare_loaded(program, loaded, target)
+    }
+
+    fn prepare_loaded(&self, program: Program<'_>, loaded: Loaded<'_>, target: &Target) -> Result<Prepared, Error> {
         let (gpl, form, told) = (loaded.gpl, loaded.form, loaded.told);
         let kernel = target.kernel();
         let user = user::user_program(loaded, kernel);
         let uses =
             program::analyse(&user).map_err(|refusal| PlanError::Program { program: user.name.clone(), refusal })?;
         let parse = |name: &String| Wanted::parse(name);
-        let mut wanted = self.functions.iter().map(parse).collect::<Result<Vec<_>, SectionError>>()?;
-        let bpf_target = user::bpf_target(self.bpf_program, told);
+        let AttachOptions { functions, bpf_program, file, .. } = &self.options;
+        let mut wanted = functions.iter().map(parse).collect::<Result<Vec<_>, SectionError>>()?;
+        let bpf_target = user::bpf_target(*bpf_program, told);
         if wanted.is_empty() && bpf_target.is_none_or(|target| target.btf_id == 0) {
             let told = if bpf_target.is_none() { user::told_function(&user.name, told, kernel)? } else { None };
             let one = told.map_or_else(|| program.wanted(), Ok)?;
@@ -198,10 +203,10 @@ impl<'t> Attach<'t> {
             None => target.functions(&wanted)?,
         };
         let stated = user.btf.as_deref().map(|btf| Declared::find(btf, &user.name)).transpose()?.flatten();
-        let selection = Selection { file: self.file.clone(), prototype: stated };
+        let selection = Selection { file: file.clone(), prototype: stated };
         let functions = functions.into_iter().map(|function| function.select(&selection));
         let functions = functions.collect::<Result<Vec<_>, _>>()?;
-        Ok(Prepared { functions, user, uses, gpl, options: PlanOptions { form, ..self.options } })
+        Ok(Prepared { functions, user, uses, gpl, options: self.options.plan(form) })
     }
 
     /// What a report should say besides the sites' outcomes.
@@ -280,7 +285,7 @@ fn carry_out(
         kernel,
         cookie: plan.cookie,
         sleepable: options.form.sleepable,
-        can_do_without: options.form.kind == Kind::KprobeMaybeInline,
+        can_do_without: options.form.kind == section::Kind::KprobeMaybeInline,
         btf: None,
         modules: HashMap::new(),
     };

@@ -8,7 +8,8 @@ use crate::function::SelectError;
 use crate::kernel::KernelError;
 use crate::object::ObjectError;
 use crate::plan::PlanError;
-use crate::section::{RegisterError, SectionError};
+use crate::register::RegisterError;
+use crate::section::SectionError;
 use crate::source::SourceError;
 use crate::symbols::SymbolsError;
 use crate::target::TargetError;
@@ -53,4 +54,63 @@ pub enum Error {
     /// The plan could not be carried out.
     #[error(transparent)]
     Attach(#[from] AttachError),
+}
+
+impl Error {
+    /// The number that stands for it where only a number can be given: positive, as in errno.h. See siteseer.h.
+    pub fn errno(&self) -> i32 {
+        let of = |error: &std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+        match self {
+            Error::Register(RegisterError::Unknown { .. }) => libc::EINVAL,
+            Error::Register(RegisterError::Handler { error, .. } | RegisterError::Link { error, .. }) => of(error),
+            Error::Section(_) | Error::Declared(_) => libc::EINVAL,
+            Error::Kernel(error) => match error {
+                KernelError::Machine(_) | KernelError::NoBuildId => libc::EOPNOTSUPP,
+                KernelError::Uname(error) | KernelError::Read { error, .. } => of(error),
+            },
+            Error::Symbols(error) => match error {
+                SymbolsError::Read { error, .. } => of(error),
+                SymbolsError::Restricted { .. } => libc::EPERM,
+                SymbolsError::NoSymbols => libc::EOPNOTSUPP,
+                SymbolsError::Restless => libc::EAGAIN,
+            },
+            Error::Source(error) => match error {
+                SourceError::Read { error, .. } => of(error),
+                SourceError::NotFound { .. } | SourceError::ModuleNotFound { .. } | SourceError::NoSites { .. } => {
+                    libc::ENODATA
+                }
+                _ => libc::EINVAL,
+            },
+            Error::Target(error) => match error {
+                TargetError::Unknown { .. } | TargetError::UnknownInModule { .. } | TargetError::NotLoaded { .. } => {
+                    libc::ENOENT
+                }
+                TargetError::NoModuleData { .. } => libc::ENODATA,
+                _ => libc::EINVAL,
+            },
+            Error::BpfTarget(BpfTargetError::Info { error, .. }) => of(error),
+            Error::BpfTarget(_) | Error::Select(_) => libc::ENOENT,
+            Error::Object(ObjectError::Info { error, .. }) => of(error),
+            Error::Object(_) => libc::EINVAL,
+            Error::Plan(error) => match error {
+                PlanError::Program { .. } | PlanError::Prototype { .. } => libc::EINVAL,
+                PlanError::Ambiguous { .. } => libc::ENOTUNIQ,
+                PlanError::Nothing { .. } | PlanError::Incomplete { .. } => libc::EADDRNOTAVAIL,
+            },
+            Error::Attach(error) => match error {
+                AttachError::Privileges => libc::EPERM,
+                AttachError::NoFunction { .. } | AttachError::NoSuchType { .. } | AttachError::Trampoline { .. } => {
+                    libc::EINVAL
+                }
+                AttachError::Licence { .. } => libc::EACCES,
+                AttachError::ModulesChange => libc::EAGAIN,
+                AttachError::Modules(error)
+                | AttachError::Files { error, .. }
+                | AttachError::Btf { error, .. }
+                | AttachError::Verifier { error, .. }
+                | AttachError::Map { error, .. }
+                | AttachError::Arm { error, .. } => of(error),
+            },
+        }
+    }
 }

@@ -16,7 +16,7 @@ mod text;
 
 use crate::declared::Declared;
 use crate::error::Error;
-use crate::function::{Function, Prototype, Selection};
+use crate::function::{Candidate, Function, Prototype, Selection};
 use crate::insn::{Insn, Width};
 use crate::mechanism::Barred;
 use crate::object_file::FileProgram;
@@ -98,14 +98,23 @@ fn verdict(function: &Function, program: &UserProgram, form: Form, target: &Targ
     Verdict { form, policy, plan, in_the_way }
 }
 
-/// One function for each prototype that functions of the name have.
+/// One function for each prototype that functions of the name have. One that the image and modules have is one.
 fn by_prototype(function: &Function) -> Vec<Function> {
-    let one = |(nth, prototype): (usize, &Prototype)| {
-        let mut candidates: Vec<_> = function.candidates.iter().filter(|site| site.prototype == nth).cloned().collect();
-        candidates.iter_mut().for_each(|site| site.prototype = 0);
-        Function { prototypes: vec![prototype.clone()], candidates, ..function.clone() }
+    let all = &function.prototypes;
+    let like = |one: &Prototype| all.iter().position(|other| other.is_like(one));
+    let kinds = all.iter().map(like).collect::<Vec<_>>();
+    let of_kind = |first: usize| {
+        let members: Vec<usize> = (0..all.len()).filter(|&nth| kinds[nth] == Some(first)).collect();
+        let candidates = function.candidates.iter().filter_map(|site| {
+            let prototype = members.iter().position(|&nth| nth == site.prototype)?;
+            Some(Candidate { prototype, ..site.clone() })
+        });
+        let candidates = candidates.collect();
+        let prototypes = members.iter().filter_map(|&nth| all.get(nth).cloned()).collect();
+        Function { prototypes, candidates, ..function.clone() }
     };
-    function.prototypes.iter().enumerate().map(one).filter(|function| !function.candidates.is_empty()).collect()
+    let firsts = (0..all.len()).filter(|&nth| kinds[nth] == Some(nth));
+    firsts.map(of_kind).filter(|function| !function.candidates.is_empty()).collect()
 }
 
 /// Looks a name up; one function for each prototype.

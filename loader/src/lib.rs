@@ -48,12 +48,13 @@
 //!
 //! | module | what it makes |
 //! |---|---|
-//! | [`section`], [`object`] | libbpf loads the program behind a guard, and keeps it relocated; we take it from there |
+//! | [`mod@register`], [`section`], [`object`] | libbpf loads the program, behind a guard if it takes siteseer, and keeps it relocated; we take it from there |
 //! | [`program`] | which arguments the program reads, what it calls |
 //! | [`source`] | site data: encoded beforehand from DWARF, the kernel's own, or DWARF itself |
 //! | [`symbols`], [`kernel`] | what the running kernel says of its text, and what it can do |
 //! | [`declared`] | which prototype the program states |
-//! | [`target`], [`function`] | every place where a function's body may start, with run-time addresses |
+//! | [`modules`], [`placement`] | the loaded modules, their site data, and where their sections lie |
+//! | [`target`], [`function`] | every place where a function's body may start, in the image and in modules, with run-time addresses |
 //! | [`plan`], [`mechanism`] | what is attached by what, and what is not and why. Pure: it can be computed for a kernel that is not running |
 //! | [`trampoline`] | BPF code that gathers the arguments of one location prototype and calls the program |
 //! | [`bpf_target`], [`livepatch`] | functions of loaded BPF programs as targets; which functions live patches replaced |
@@ -69,7 +70,7 @@
 //! * Helpers that take the context work, or the program is refused with the helper's name.
 //!
 //! # Limits
-//! Sites in modules are not supported yet. Attaching takes CAP_BPF, CAP_PERFMON, CAP_SYSLOG (for addresses) and CAP_SYS_ADMIN (to get
+//! Attaching takes CAP_BPF, CAP_PERFMON, CAP_SYSLOG (for addresses) and CAP_SYS_ADMIN (to get
 //! the object's BTF back from the kernel): root, in short. x86-64 and arm64.
 
 pub mod arch;
@@ -84,6 +85,7 @@ pub mod insn;
 pub mod kernel;
 pub mod link;
 pub mod livepatch;
+pub mod log;
 pub mod mechanism;
 pub mod modules;
 pub mod object;
@@ -93,6 +95,7 @@ pub mod plan;
 pub mod program;
 pub mod reason;
 pub mod refusal;
+pub mod register;
 pub mod report;
 pub mod section;
 pub mod source;
@@ -100,7 +103,7 @@ pub mod symbols;
 pub mod target;
 pub mod trampoline;
 
-pub use attach::{Attach, AttachError, clean};
+pub use attach::{Attach, AttachError, AttachOptions};
 pub use bpf_target::BpfProgram;
 pub use error::Error;
 pub use kernel::Kernel;
@@ -108,8 +111,8 @@ pub use link::Link;
 pub use object::Program;
 pub use plan::{Plan, Policy};
 pub use reason::Reason;
+pub use register::{clean, register, register_with, unregister};
 pub use report::Report;
-pub use section::register;
 pub use siteseer_sites::Machine;
 pub use source::SourceOptions;
 pub use symbols::Symbols;

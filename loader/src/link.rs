@@ -10,7 +10,7 @@
 use crate::attach::{Definition, remove_all};
 use crate::bpf_target::{self, TailSlot};
 use crate::modules::sysfs;
-use crate::object::{check, program_info};
+use crate::object::{check, info_by_fd, program_info};
 use crate::report::{Report, SiteReport};
 use libbpf_sys as sys;
 use std::collections::BTreeMap;
@@ -216,11 +216,10 @@ impl Link {
 }
 
 /// How many hits of a kprobe.multi link or a kretprobe did not get as far as a program.
-fn missed_by_link(link: &OwnedFd) -> io::Result<u64> {
+pub(crate) fn missed_by_link(link: &OwnedFd) -> io::Result<u64> {
     let mut info = sys::bpf_link_info::default();
-    let mut len = size_of_val(&info) as u32;
-    // SAFETY: the structure lives through the call, and is plain bytes.
-    check(unsafe { sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &mut info, &mut len) })?;
+    // SAFETY: plain bytes, without pointers.
+    unsafe { info_by_fd(link.as_raw_fd(), &mut info) }?;
     let about = info.__bindgen_anon_1;
     // SAFETY: the kernel says which member it has filled, and any bytes are a value of each.
     Ok(unsafe {

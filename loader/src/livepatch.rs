@@ -17,7 +17,8 @@
 //! policy `complete`. Only what is certain is called dead: nothing is while any patch is in transition (one
 //! that replaces another may bring an old body back), nor by a name that several functions bear unless sysfs says which.
 //!
-//! The new code is in the patch's module, and what the compiler inlined there is not covered, as in all modules: the report says so.
+//! The new code is in the patch's module, and what the compiler inlined there is covered as in all modules: if there are site data of
+//! it.
 //!
 //! Sources: Documentation/ABI/testing/sysfs-kernel-livepatch, Documentation/livepatch/livepatch.rst.
 

@@ -2,17 +2,21 @@
 //! A program that libbpf has loaded, and what it keeps of it.
 //!
 //! [`Program`] is a borrowed handle to libbpf's `struct bpf_program`: of libbpf-rs's `Program` and `ProgramMut` (feature
-//! `libbpf-rs`), or of a raw pointer. What the loader needs is read through it: the relocated instructions behind the guard (see
-//! [`crate::section`]), function and line information, and the object's BTF. libbpf has no way from a program to its object, so
-//! the BTF comes back from the kernel, through the program that the guard let load. That takes CAP_SYS_ADMIN.
+//! `libbpf-rs`), or of a raw pointer. What the loader needs is read through it: the relocated instructions, which may be behind
+//! the guard (see [`crate::section`]), and the object's BTF. libbpf has no way from a program to its object, so
+//! the BTF comes back from the kernel, through the program that was loaded. That takes CAP_SYS_ADMIN. Function and line information
+//! is what was kept when the program was loaded: libbpf has given it out since its release 1.6 only.
 
-use crate::section::{Form, Section, SectionError, Told, Wanted, behind_guard};
+use crate::program::{FuncInfo, LineInfo};
+use crate::register::{Loading, Passed, passed};
+use crate::section::{Form, Section, SectionError, Told, Wanted, unguarded};
 use libbpf_sys as sys;
 use std::ffi::CStr;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Why a program cannot be taken over from libbpf.
 #[derive(Debug, thiserror::Error)]
@@ -129,21 +133,26 @@ impl<'p> Program<'p> {
     /// # Errors
     /// [`ObjectError::NotGuarded`] if the program did not come through [`crate::register`].
     pub fn bpf_target(&self) -> Result<Option<BpfTarget>, ObjectError> {
-        Ok(match self.insns()?.1 {
+        let passed = passed(self.raw).ok_or_else(|| ObjectError::NotGuarded { program: self.name() })?;
+        Ok(match passed.told {
             Told::Program { prog_id, btf_id } => Some(BpfTarget { prog_id, btf_id }),
             Told::Nothing | Told::Kernel { .. } => None,
         })
     }
 
-    /// The program's instructions, relocated, without the guard, and what the guard notes.
-    pub(crate) fn insns(&self) -> Result<(&'p [sys::bpf_insn], Told), ObjectError> {
+    /// libbpf's pointer.
+    pub(crate) fn raw(&self) -> NonNull<sys::bpf_program> {
+        self.raw
+    }
+
+    /// The program's instructions, as libbpf has them.
+    pub(crate) fn instructions(&self) -> &'p [sys::bpf_insn] {
         // SAFETY: as above; libbpf keeps the instructions, which are not replaced after the load, with the program.
-        let insns = unsafe {
+        unsafe {
             let first = sys::bpf_program__insns(self.raw.as_ptr());
             let count = sys::bpf_program__insn_cnt(self.raw.as_ptr()) as usize;
             if first.is_null() { &[] } else { std::slice::from_raw_parts(first, count) }
-        };
-        behind_guard(insns).ok_or_else(|| ObjectError::NotGuarded { program: self.name() })
+        }
     }
 
     fn fd(&self) -> Result<RawFd, ObjectError> {
@@ -156,27 +165,27 @@ impl<'p> Program<'p> {
     pub(crate) fn read(&self) -> Result<Loaded<'p>, ObjectError> {
         let program = self.name();
         let fd = self.fd()?;
-        let (insns, told) = self.insns()?;
+        let not_passed = || ObjectError::NotGuarded { program: program.clone() };
+        let passed = passed(self.raw).ok_or_else(not_passed)?;
+        let insns = match passed.loading {
+            Loading::Guarded => unguarded(self.instructions()).ok_or_else(not_passed)?,
+            Loading::Plain => self.instructions(),
+            Loading::Not => return Err(not_passed()),
+        };
         let form = self.form()?;
         let failed = |what: &'static str| {
             let program = program.clone();
             move |error: io::Error| ObjectError::Info { program, what, error }
         };
-        // SAFETY: as above; libbpf's arrays have as many records as it says.
-        let (func_info, line_info) = unsafe {
-            let raw = self.raw.as_ptr();
-            (
-                records(sys::bpf_program__func_info(raw), sys::bpf_program__func_info_cnt(raw)),
-                records(sys::bpf_program__line_info(raw), sys::bpf_program__line_info_cnt(raw)),
-            )
-        };
         // SAFETY: libbpf's descriptor of a loaded program is open as long as the object.
-        let info = program_info(unsafe { BorrowedFd::borrow_raw(fd) }).map_err(failed("bpf_prog_get_info_by_fd"))?;
+        let info = program_info(unsafe { BorrowedFd::borrow_raw(fd) }).map_err(failed("bpf_obj_get_info_by_fd"))?;
         let btf = match info.btf_id {
             0 => None,
             id => Some(btf_data(id).map_err(failed("the object's BTF"))?),
         };
-        Ok(Loaded { name: program, form, told, insns, func_info, line_info, btf, gpl: info.gpl_compatible() != 0 })
+        let gpl = info.gpl_compatible() != 0;
+        let Passed { told, func_info, line_info, .. } = passed;
+        Ok(Loaded { name: program, form, told, insns, func_info, line_info, btf, gpl })
     }
 }
 
@@ -198,23 +207,13 @@ pub(crate) struct Loaded<'p> {
     /// The relocated instructions: the main program, then its subprograms.
     pub(crate) insns: &'p [sys::bpf_insn],
     /// Offsets are relative to `insns`.
-    pub(crate) func_info: &'p [sys::bpf_func_info],
+    pub(crate) func_info: Arc<[FuncInfo]>,
     /// Offsets are relative to `insns`.
-    pub(crate) line_info: &'p [sys::bpf_line_info],
+    pub(crate) line_info: Arc<[LineInfo]>,
     /// The object's BTF, as the kernel has it.
     pub(crate) btf: Option<Vec<u8>>,
     /// Whether the program's licence lets it call GPL-only helpers.
     pub(crate) gpl: bool,
-}
-
-/// # Safety
-/// `first` is null, or the first of `count` records that live as long as `'p`.
-unsafe fn records<'p, T>(first: *const T, count: u32) -> &'p [T] {
-    if first.is_null() {
-        return &[];
-    }
-    // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts(first, count as usize) }
 }
 
 /// The result of a libbpf call: negative is an errno.
@@ -228,11 +227,21 @@ pub(crate) fn opened(result: i32) -> io::Result<OwnedFd> {
     check(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// What the kernel says of the object behind a descriptor. (`bpf_prog_get_info_by_fd()` and its kin came with libbpf 1.2.)
+///
+/// # Safety
+/// `T` is the structure of that kind of object, and any bytes are a value of it; pointers in it are to as many bytes as the lengths
+/// beside them say.
+pub(crate) unsafe fn info_by_fd<T>(fd: RawFd, info: &mut T) -> io::Result<()> {
+    let mut len = size_of::<T>() as u32;
+    // SAFETY: the structure lives through the call; the rest is the caller's promise.
+    check(unsafe { sys::bpf_obj_get_info_by_fd(fd, (info as *mut T).cast(), &mut len) }).map(drop)
+}
+
 pub(crate) fn program_info(fd: BorrowedFd<'_>) -> io::Result<sys::bpf_prog_info> {
     let mut info = sys::bpf_prog_info::default();
-    let mut len = size_of_val(&info) as u32;
-    // SAFETY: the structure lives through the call, and is plain bytes.
-    check(unsafe { sys::bpf_prog_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut len) })?;
+    // SAFETY: plain bytes, without pointers.
+    unsafe { info_by_fd(fd.as_raw_fd(), &mut info) }?;
     Ok(info)
 }
 
@@ -240,14 +249,18 @@ pub(crate) fn program_info(fd: BorrowedFd<'_>) -> io::Result<sys::bpf_prog_info>
 pub(crate) fn btf_data(id: u32) -> io::Result<Vec<u8>> {
     // SAFETY: plain call.
     let fd = opened(unsafe { sys::bpf_btf_get_fd_by_id(id) })?;
+    btf_data_of(fd.as_raw_fd())
+}
+
+/// The bytes of the BTF object behind a descriptor.
+pub(crate) fn btf_data_of(fd: RawFd) -> io::Result<Vec<u8>> {
     let mut data = Vec::new();
     // The first call tells the size, the second fills the buffer.
     for _ in 0..2 {
         let mut info =
             sys::bpf_btf_info { btf: data.as_mut_ptr() as u64, btf_size: data.len() as u32, ..Default::default() };
-        let mut len = size_of_val(&info) as u32;
-        // SAFETY: the kernel writes at most `btf_size` bytes to the buffer, and the structure lives through the call.
-        check(unsafe { sys::bpf_btf_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut len) })?;
+        // SAFETY: the kernel writes at most `btf_size` bytes to the buffer.
+        unsafe { info_by_fd(fd, &mut info) }?;
         data.resize(info.btf_size as usize, 0);
     }
     Ok(data)
@@ -279,9 +292,8 @@ pub(crate) fn btf_name(id: u32) -> io::Result<String> {
 fn btf_info(fd: BorrowedFd<'_>) -> io::Result<(String, bool)> {
     let mut name = [0u8; 64];
     let mut info = sys::bpf_btf_info { name: name.as_mut_ptr() as u64, name_len: 64, ..Default::default() };
-    let mut len = size_of_val(&info) as u32;
-    // SAFETY: the kernel writes at most `name_len` bytes to the buffer, and the structure lives through the call.
-    check(unsafe { sys::bpf_btf_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut len) })?;
+    // SAFETY: the kernel writes at most `name_len` bytes to the buffer.
+    unsafe { info_by_fd(fd.as_raw_fd(), &mut info) }?;
     let name = name.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte)).collect();
     Ok((name, info.kernel_btf != 0))
 }

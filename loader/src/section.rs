@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `SEC("fentry/[module:]foo")`, `SEC("fexit/...")`, `SEC("kprobe_maybe_inline/...")`: how a program gets from libbpf to us.
+//! `SEC("fentry/[module:]foo")`, `SEC("fexit/...")`, `SEC("kprobe_maybe_inline/...")`: what the names mean, and the guard behind which
+//! libbpf loads such a program.
 //!
-//! libbpf lets a library register handlers for section names; they come before its own, so the names that it knows
-//! (`fentry`, `fexit`) can be taken over too. When it loads an object it
-//! relocates each program (maps, CO-RE, subprograms, kfuncs), and then, just before the load, calls the
-//! handler's `prog_prepare_load_fn`. The program that we are handed there cannot be loaded as it stands: its context is an
+//! libbpf relocates each program of an object (maps, CO-RE, subprograms, kfuncs), and then, just before the load, hands it to
+//! [`crate::register`]. A program that takes siteseer cannot be loaded as it stands: its context is an
 //! array of arguments that only the trampoline makes, and it may call accessors that no kernel has. So it is put
 //! behind a *guard*,
 //!
@@ -12,14 +11,11 @@
 //! r0 = 0
 //! if r0 != 0 goto +1
 //! exit
-//! r0 = KIND            what bpf_program__set_attach_target() said, if it was called:
-//! r0 = OBJECT          libbpf keeps it and has no way to ask for it
-//! r0 = FUNCTION
 //! ```
 //!
 //! which leaves the rest reachable in the control flow graph and dead for the verifier: it is never explored, so it
 //! loads whatever it does. libbpf goes on believing that it has loaded the program, keeps the relocated instructions, and
-//! gives them back through `bpf_program__insns()` when the program is attached: no registry of our own, and nothing to free.
+//! gives them back through `bpf_program__insns()` when the program is attached.
 //!
 //! What is loaded has the program type that the section stands for, because the kernel looks at the maps that a program
 //! refers to even where it is dead, and takes fewer of them in a KPROBE program (no spin locks, timers, lists:
@@ -29,27 +25,10 @@
 //! The kernel holds the object's BTF only if the program that is loaded refers to it. Line information does that, so it is
 //! passed on, moved behind the guard. Function information is not: with it, kernels before 6.8 verify every
 //! global function of the object on its own.
-//!
-//! libbpf's table of handlers is global and not locked. [`register`] locks itself against itself; do not open objects in
-//! another thread while it runs for the first time, nor register other handlers at the same time.
 
-use crate::kernel::ANCHORS;
-use crate::object::{check, program_info};
 use libbpf_sys as sys;
-use std::cell::RefCell;
-use std::ffi::{CStr, c_int, c_long};
+use std::ffi::CStr;
 use std::fmt;
-use std::os::fd::{BorrowedFd, RawFd};
-use std::ptr;
-use std::sync::{Mutex, OnceLock};
-
-/// libbpf refused a handler.
-#[derive(Debug, thiserror::Error)]
-#[error("libbpf does not take a handler for SEC(\"{section}\"): {error}")]
-pub struct RegisterError {
-    section: &'static str,
-    error: std::io::Error,
-}
 
 /// What a section's name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -95,7 +74,7 @@ pub struct Form {
 }
 
 /// The sections, as libbpf matches them.
-const SECTIONS: [(&str, &CStr, Form); 5] = [
+pub(crate) const SECTIONS: [(&str, &CStr, Form); 5] = [
     ("kprobe_maybe_inline", c"kprobe_maybe_inline+", Form { kind: Kind::KprobeMaybeInline, sleepable: false }),
     ("fentry", c"fentry+", Form { kind: Kind::Fentry, sleepable: false }),
     ("fentry.s", c"fentry.s+", Form { kind: Kind::Fentry, sleepable: true }),
@@ -105,7 +84,7 @@ const SECTIONS: [(&str, &CStr, Form); 5] = [
 
 impl Form {
     /// Program type and expected attach type of what libbpf loads.
-    fn types(self) -> (sys::bpf_prog_type, sys::bpf_attach_type) {
+    pub(crate) fn types(self) -> (sys::bpf_prog_type, sys::bpf_attach_type) {
         match self.kind {
             Kind::KprobeMaybeInline => (sys::BPF_PROG_TYPE_KPROBE, 0),
             Kind::Fentry => (sys::BPF_PROG_TYPE_TRACING, sys::BPF_TRACE_FENTRY),
@@ -193,7 +172,7 @@ impl Section {
 }
 
 /// What `bpf_program__set_attach_target()` was told before the object was loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Told {
     /// It was not called.
     Nothing,
@@ -203,29 +182,20 @@ pub(crate) enum Told {
     Kernel { object: u32, btf_id: u32 },
 }
 
-const NOTE: usize = 3;
-const GUARD: usize = 3 + NOTE;
+/// Instructions of the guard.
+pub(crate) const GUARD: usize = 3;
 
-/// `r0 = 0; if r0 != 0 goto +1; exit`, and what was told.
-fn guard(told: Told) -> [sys::bpf_insn; GUARD] {
-    let insn = |code: u32, off: i16, imm: u32| {
-        let mut insn = sys::bpf_insn { code: code as u8, off, imm: imm as i32, ..Default::default() };
+/// `r0 = 0; if r0 != 0 goto +1; exit`.
+fn guard() -> [sys::bpf_insn; GUARD] {
+    let insn = |code: u32, off: i16| {
+        let mut insn = sys::bpf_insn { code: code as u8, off, ..Default::default() };
         insn.set_dst_reg(0);
         insn
     };
-    let mov = |imm: u32| insn(sys::BPF_ALU64 | sys::BPF_MOV | sys::BPF_K, 0, imm);
-    let (kind, object, function) = match told {
-        Told::Nothing => (0, 0, 0),
-        Told::Program { prog_id, btf_id } => (1, prog_id, btf_id),
-        Told::Kernel { object, btf_id } => (2, object, btf_id),
-    };
     [
-        mov(0),
-        insn(sys::BPF_JMP | sys::BPF_JNE | sys::BPF_K, 1, 0),
-        insn(sys::BPF_JMP | sys::BPF_EXIT, 0, 0),
-        mov(kind),
-        mov(object),
-        mov(function),
+        insn(sys::BPF_ALU64 | sys::BPF_MOV | sys::BPF_K, 0),
+        insn(sys::BPF_JMP | sys::BPF_JNE | sys::BPF_K, 1),
+        insn(sys::BPF_JMP | sys::BPF_EXIT, 0),
     ]
 }
 
@@ -233,161 +203,15 @@ fn bytes(insn: &sys::bpf_insn) -> (u8, u8, u8, i16, i32) {
     (insn.code, insn.dst_reg(), insn.src_reg(), insn.off, insn.imm)
 }
 
-/// The instructions behind the guard and what it notes, or `None` if the program was not loaded through our handler.
-pub(crate) fn behind_guard(insns: &[sys::bpf_insn]) -> Option<(&[sys::bpf_insn], Told)> {
+/// A program behind the guard.
+pub(crate) fn guarded(insns: &[sys::bpf_insn]) -> Vec<sys::bpf_insn> {
+    guard().iter().chain(insns).copied().collect()
+}
+
+/// The instructions behind the guard, or `None` if there is none.
+pub(crate) fn unguarded(insns: &[sys::bpf_insn]) -> Option<&[sys::bpf_insn]> {
     let (head, rest) = insns.split_at_checked(GUARD)?;
-    let [.., kind, object, function] = head else { return None };
-    let (object, function) = (object.imm as u32, function.imm as u32);
-    let told = match kind.imm {
-        0 => Told::Nothing,
-        1 => Told::Program { prog_id: object, btf_id: function },
-        2 => Told::Kernel { object, btf_id: function },
-        _ => return None,
-    };
-    head.iter().zip(&guard(told)).all(|(a, b)| bytes(a) == bytes(b)).then_some((rest, told))
-}
-
-/// Registers the sections with libbpf, once per process. Call it before opening objects that use them.
-///
-/// From then on every object of the process that libbpf opens has its `fentry` and `fexit` programs here: they are
-/// attached by [`crate::Attach`], not by libbpf's own calls.
-///
-/// # Errors
-/// [`RegisterError`] if libbpf refuses.
-pub fn register() -> Result<(), RegisterError> {
-    static REGISTERED: Mutex<usize> = Mutex::new(0);
-    let mut registered = REGISTERED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for (section, handler, form) in SECTIONS.iter().skip(*registered) {
-        let (program_type, attach_type) = form.types();
-        let tracing = program_type == sys::BPF_PROG_TYPE_TRACING;
-        let opts = sys::libbpf_prog_handler_opts {
-            sz: size_of::<sys::libbpf_prog_handler_opts>() as sys::size_t,
-            cookie: c_long::from(tracing),
-            prog_prepare_load_fn: Some(prepare_load),
-            prog_attach_fn: Some(attach),
-            ..Default::default()
-        };
-        // SAFETY: the string and the options live through the call, and libbpf copies both. The table of handlers is not locked: our
-        // own calls are, by the mutex; the rest is the caller's promise, stated above.
-        let result = unsafe { sys::libbpf_register_prog_handler(handler.as_ptr(), program_type, attach_type, &opts) };
-        if result < 0 {
-            return Err(RegisterError { section, error: std::io::Error::from_raw_os_error(-result) });
-        }
-        *registered += 1;
-    }
-    Ok(())
-}
-
-/// Skeletons attach every program of an object. A `kprobe_maybe_inline` program is passed over (no link, no error); one
-/// that libbpf itself would have attached must not stay unattached without a word.
-unsafe extern "C" fn attach(_: *const sys::bpf_program, tracing: c_long, link: *mut *mut sys::bpf_link) -> c_int {
-    if !link.is_null() {
-        // SAFETY: libbpf passes the place where it wants the link.
-        unsafe { *link = ptr::null_mut() };
-    }
-    if tracing != 0 { -libc::EOPNOTSUPP } else { 0 }
-}
-
-thread_local! {
-    /// The moved line information of the program that libbpf is loading in this thread. libbpf hands the pointer to the system
-    /// call right after the callback, and never frees it.
-    static LINES: RefCell<Vec<sys::bpf_line_info>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A function that a program of type TRACING can be loaded for.
-fn anchor() -> Option<u32> {
-    static ANCHOR: OnceLock<Option<u32>> = OnceLock::new();
-    *ANCHOR.get_or_init(|| {
-        ANCHORS.iter().find_map(|name| {
-            // SAFETY: the string lives through the call.
-            let id = unsafe { sys::libbpf_find_vmlinux_btf_id(name.as_ptr(), sys::BPF_TRACE_FENTRY) };
-            u32::try_from(id).ok().filter(|&id| id != 0)
-        })
-    })
-}
-
-/// What the program's options say of its target.
-fn told(opts: &sys::bpf_prog_load_opts) -> std::io::Result<Told> {
-    let btf_id = opts.attach_btf_id;
-    if opts.attach_prog_fd != 0 {
-        // SAFETY: libbpf checked nothing of it, but the caller's descriptor is open through the load, or the call says EBADF.
-        let program = unsafe { BorrowedFd::borrow_raw(opts.attach_prog_fd as RawFd) };
-        return Ok(Told::Program { prog_id: program_info(program)?.id, btf_id });
-    }
-    if btf_id == 0 {
-        return Ok(Told::Nothing);
-    }
-    let mut object = 0;
-    if opts.attach_btf_obj_fd != 0 {
-        let mut info = sys::bpf_btf_info::default();
-        let mut len = size_of_val(&info) as u32;
-        // SAFETY: the structure lives through the call.
-        check(unsafe { sys::bpf_btf_get_info_by_fd(opts.attach_btf_obj_fd as c_int, &mut info, &mut len) })?;
-        object = info.id;
-    }
-    Ok(Told::Kernel { object, btf_id })
-}
-
-/// Puts the program behind the guard.
-unsafe extern "C" fn prepare_load(
-    program: *mut sys::bpf_program,
-    opts: *mut sys::bpf_prog_load_opts,
-    tracing: c_long,
-) -> c_int {
-    // SAFETY: libbpf passes its own options, whose size it has set.
-    let Some(opts) = (unsafe { opts.as_mut() }) else { return -libc::EINVAL };
-    let noted = match told(opts) {
-        Ok(told) => told,
-        Err(error) => return -error.raw_os_error().unwrap_or(libc::EINVAL),
-    };
-    if tracing != 0 {
-        let Some(anchor) = anchor() else { return -libc::EOPNOTSUPP };
-        opts.attach_btf_id = anchor;
-        opts.attach_prog_fd = 0;
-        opts.attach_btf_obj_fd = 0;
-    }
-    opts.prog_flags &= !sys::BPF_F_SLEEPABLE;
-    let guard = guard(noted);
-    // SAFETY: libbpf passes a live program; the instructions are read before they are replaced.
-    let insns = unsafe {
-        let first = sys::bpf_program__insns(program);
-        let count = sys::bpf_program__insn_cnt(program) as usize;
-        if first.is_null() {
-            return -libc::EINVAL;
-        }
-        std::slice::from_raw_parts(first, count)
-    };
-    if behind_guard(insns).is_none() {
-        let mut guarded = guard.to_vec();
-        guarded.extend_from_slice(insns);
-        // SAFETY: as above; libbpf copies the new instructions.
-        let set = unsafe { sys::bpf_program__set_insns(program, guarded.as_mut_ptr(), guarded.len() as sys::size_t) };
-        if set < 0 {
-            return set;
-        }
-    }
-    opts.func_info = ptr::null();
-    opts.func_info_cnt = 0;
-    let same_record = opts.line_info_rec_size as usize == size_of::<sys::bpf_line_info>();
-    if opts.line_info.is_null() || opts.line_info_cnt == 0 || !same_record {
-        opts.line_info = ptr::null();
-        opts.line_info_cnt = 0;
-        return 0;
-    }
-    LINES.with_borrow_mut(|lines| {
-        // SAFETY: libbpf's array has that many records of that size, just compared.
-        let own = unsafe {
-            std::slice::from_raw_parts(opts.line_info.cast::<sys::bpf_line_info>(), opts.line_info_cnt as usize)
-        };
-        lines.clear();
-        lines.extend(own.iter().enumerate().map(|(index, line)| {
-            // The first one stays at the first instruction: every (sub)program must begin with one.
-            let moved = if index == 0 { 0 } else { line.insn_off + guard.len() as u32 };
-            sys::bpf_line_info { insn_off: moved, ..*line }
-        }));
-        opts.line_info = lines.as_ptr().cast();
-    });
-    0
+    head.iter().zip(&guard()).all(|(a, b)| bytes(a) == bytes(b)).then_some(rest)
 }
 
 #[cfg(test)]
@@ -420,28 +244,13 @@ mod tests {
 
     #[test]
     fn the_guard_is_recognised() {
-        let told =
-            [Told::Nothing, Told::Program { prog_id: 17, btf_id: 0 }, Told::Kernel { object: 0, btf_id: u32::MAX }];
-        for told in told {
-            let exit = guard(told)[2];
-            let mut program = guard(told).to_vec();
-            program.push(exit);
-            let (rest, noted) = behind_guard(&program).unwrap();
-            assert_eq!((rest.len(), noted), (1, told));
-            assert!(behind_guard(&program[1..]).is_none());
-            assert!(behind_guard(&guard(told)[..GUARD - 1]).is_none());
-            assert_eq!(bytes(&guard(told)[0]), (0xb7, 0, 0, 0, 0));
-            assert_eq!(bytes(&guard(told)[1]), (0x55, 0, 0, 1, 0));
-            assert_eq!(bytes(&guard(told)[2]), (0x95, 0, 0, 0, 0));
-        }
-        let mut unknown = guard(Told::Nothing);
-        unknown[3].imm = 3;
-        assert!(behind_guard(&unknown).is_none());
-    }
-
-    #[test]
-    fn registering_twice_is_once() {
-        register().unwrap();
-        register().unwrap();
+        let exit = guard()[2];
+        let program = guarded(&[exit]);
+        assert_eq!(unguarded(&program).map(<[_]>::len), Some(1));
+        assert!(unguarded(&program[1..]).is_none());
+        assert!(unguarded(&guard()[..GUARD - 1]).is_none());
+        assert_eq!(bytes(&guard()[0]), (0xb7, 0, 0, 0, 0));
+        assert_eq!(bytes(&guard()[1]), (0x55, 0, 0, 1, 0));
+        assert_eq!(bytes(&guard()[2]), (0x95, 0, 0, 0, 0));
     }
 }

@@ -8,6 +8,8 @@
 //! A name stands for the functions that bear it in the image and in all loaded modules, each with site data of its own
 //! ([`crate::modules`]), unless a module is named.
 
+mod error;
+
 use crate::error::Error;
 use crate::function::{DataSite, Function, Holder, Place, Sources, is_fragment};
 use crate::kernel::{BuildId, Kernel};
@@ -16,7 +18,7 @@ use crate::modules::{Known, ModuleData, Modules, kernel_name, sysfs};
 use crate::placement::Placement;
 use crate::reason::Reason;
 use crate::section::Wanted;
-use crate::source::{BaseTypes, ModuleFinder, Origin, Over, RunTime, SiteData, SourceError, SourceOptions};
+use crate::source::{BaseTypes, ModuleFinder, Over, RunTime, SiteData, SourceError, SourceOptions};
 use crate::symbols::{self, Symbols, SymbolsError};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, BtfError, TypeId};
@@ -26,71 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-/// Why a function cannot be looked up.
-#[derive(Debug, thiserror::Error)]
-pub enum TargetError {
-    /// There is no function of that name.
-    #[error("there is no function {name} in this kernel{}", nearest_text(nearest))]
-    Unknown {
-        /// The name.
-        name: String,
-        /// Names like it that there are.
-        nearest: Vec<String>,
-    },
-    /// There is no function of that name in the module.
-    #[error("there is no function {name} in module {module}{}", nearest_text(nearest))]
-    UnknownInModule {
-        /// The module.
-        module: String,
-        /// The name.
-        name: String,
-        /// Names like it that there are.
-        nearest: Vec<String>,
-    },
-    /// A module was named that is not loaded.
-    #[error("{module}:{function}: module {module} is not loaded")]
-    NotLoaded {
-        /// The module.
-        module: String,
-        /// The function.
-        function: String,
-    },
-    /// A module was named of which there are no site data that can be used.
-    #[error("{module}:{function}: {why}")]
-    NoModuleData {
-        /// The module.
-        module: String,
-        /// The function.
-        function: String,
-        /// Why not.
-        why: String,
-    },
-    /// The kernel's symbols do not say where its image lies.
-    #[error("the kernel's symbols have no {0}: where its image lies is not known")]
-    NoBase(&'static str),
-    /// The site data and the kernel disagree about the layout of the image.
-    #[error(
-        "the site data do not fit the running kernel: by _text it is displaced by {by_text:#x}, by _stext by {by_stext:#x}"
-    )]
-    Displacement {
-        /// By `_text`.
-        by_text: u64,
-        /// By `_stext`.
-        by_stext: u64,
-    },
-    /// The site data are damaged.
-    #[error("{origin}: {error}")]
-    Damaged {
-        /// Where they are from.
-        origin: Origin,
-        /// What is wrong.
-        error: FileError,
-    },
-}
-
-fn nearest_text(nearest: &[String]) -> String {
-    if nearest.is_empty() { String::new() } else { format!("; did you mean {}?", nearest.join(", ")) }
-}
+pub use error::TargetError;
 
 /// The types that prototypes are numbers of.
 #[derive(Debug, Clone)]

@@ -5,8 +5,9 @@ mod common;
 
 use common::{exercise, site_set};
 use proptest::prelude::*;
-use siteseer_sites::btf::{Btf, Kind, loc::canonical_constant};
+use siteseer_sites::btf::{Btf, Kind, Linkage, SplitBtf, loc::canonical_constant};
 use siteseer_sites::file::{self, FunctionRef, Image, SiteFile, SiteRef};
+use siteseer_sites::set::{Container, Function, Module, Section};
 use siteseer_sites::site::SourceLine;
 use siteseer_sites::*;
 use std::collections::HashMap;
@@ -241,6 +242,65 @@ proptest! {
                     located => prop_assert_eq!(located, ours),
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn a_modules_sections_and_kernel_come_back() {
+    let base_btf = SplitBtf::standalone().to_bytes();
+    let kernel = Btf::parse(&base_btf).unwrap();
+    let mut module = SplitBtf::new(&kernel);
+    let proto = module.func_proto::<&str>(0, &[], false);
+    let func = module.func("probe_me", proto, Linkage::Static);
+    let own = module.to_bytes();
+    let over = Btf::parse_split(&own, &kernel).unwrap();
+    let section = |name: &str, address, size| Section { name: name.to_owned(), address, size };
+    let loaded =
+        vec![section(".text", 0x1_0000, 0x100), section(".data", 0x1_2000, 8), section(".exit.text", 0x1_4000, 4)];
+    let set = SiteSet {
+        module: Some(Module { name: "a_module".to_owned(), kernel_build_id: vec![9; 20], loaded: loaded.clone() }),
+        machine: Machine::X86_64,
+        build_id: vec![1, 2, 3],
+        base: 0x1_0000,
+        base_btf: own.clone(),
+        types: SplitBtf::new(&over),
+        sections: vec![loaded[0].clone(), loaded[2].clone()],
+        functions: vec![Function { name: "probe_me".to_owned(), func }],
+        prototypes: vec![Box::from([])],
+        containers: vec![Container { name: "probe_me".to_owned(), address: 0x1_0010, size: 16, unprobeable: None }],
+        files: Vec::new(),
+        sites: vec![Site {
+            function: 0,
+            kind: SiteKind::Body,
+            address: 0x1_0010,
+            moved: 0,
+            section: 0,
+            prototype: 0,
+            container: 0,
+            source: SourceLine::UNKNOWN,
+            declared: SourceLine::UNKNOWN,
+            parent: None,
+            marks: Marks::default(),
+            unprobeable: None,
+        }],
+    };
+    let bytes = file::write(&set).unwrap();
+    assert_eq!(file::module_kernel(&bytes).unwrap(), Some(&[9; 20][..]));
+    let read = SiteFile::parse_module(&bytes, &kernel).unwrap();
+    let about = read.module().unwrap();
+    assert_eq!((about.name, about.kernel_build_id), ("a_module", &[9; 20][..]));
+    let sections: Vec<_> = read.loaded_sections().map(|s| section(s.name, s.address, s.size)).collect();
+    assert_eq!(sections, loaded);
+    assert_eq!(read.base_btf_bytes(), Some(&own[..]));
+    assert_eq!(read.functions("probe_me").unwrap().len(), 1);
+    assert!(SiteFile::parse(&bytes).is_err(), "it is nothing without the kernel's types");
+    for cut in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[cut] ^= 0x40;
+        if let Ok(read) = SiteFile::parse_module(&damaged, &kernel) {
+            let told: Vec<_> = read.loaded_sections().map(|s| section(s.name, s.address, s.size)).collect();
+            assert!(read.whole().is_err() || told == loaded, "byte {cut}");
         }
     }
 }

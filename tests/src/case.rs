@@ -61,6 +61,9 @@ pub enum Capability {
     TracingMulti,
     /// Stacks of their own for the functions of a program.
     PrivateStack,
+    /// Programs that may sleep at the kernel's function for tests of fentry (net/bpf/test_run.c), however it is configured.
+    /// That shows in a refusal alone; [`Capability::is_had`] goes by the release.
+    Sleepable,
 }
 
 impl Capability {
@@ -74,6 +77,7 @@ impl Capability {
             Capability::KprobeSession => ((6, 14), Some((6, 14))),
             Capability::TracingMulti => ((7, 3), None),
             Capability::PrivateStack => ((6, 13), Some((6, 18))),
+            Capability::Sleepable => ((6, 3), Some((6, 3))),
         };
         if machine == Machine::X86_64 { Some(x86_64) } else { aarch64 }
     }
@@ -87,6 +91,7 @@ impl Capability {
             Capability::KprobeSession => target.kernel().kprobe_session.is_some(),
             Capability::TracingMulti => target.kernel().tracing_multi,
             Capability::PrivateStack => target.kernel().private_stack,
+            Capability::Sleepable => may_lack(self, &target.kernel().release, target.machine()).is_err(),
             // The same series made links tell the count: a member `missed` in one of bpf_link_info's structures.
             Capability::MissCounts => target.kernel().btf.as_deref().is_some_and(|data| {
                 Btf::parse(data).is_ok_and(|btf| {
@@ -115,6 +120,7 @@ impl fmt::Display for Capability {
             Capability::KprobeSession => "the kernel has no kprobe sessions that can be relied on",
             Capability::TracingMulti => "the kernel has no tracing-multi links",
             Capability::PrivateStack => "the functions of a program share a stack of 512 bytes",
+            Capability::Sleepable => "the kernel has no function where it lets programs sleep in every configuration",
         })
     }
 }
@@ -240,6 +246,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::bpf_target::cases());
     all.extend(crate::explain::cases());
     all.extend(crate::trampolines::cases());
+    all.extend(crate::libbpf::cases());
     all.extend(crate::killed::cases());
     all.extend(crate::modules::cases());
     all
@@ -274,7 +281,7 @@ pub(crate) fn case(group: &str, name: &str, run: fn(&Target) -> Result<String, F
 /// # Errors
 /// If the kernel cannot be used at all.
 pub fn run(names: &[String], mut report: impl FnMut(Verdict)) -> Result<(), Failure> {
-    siteseer::register()?;
+    siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
     let target = Target::running(&SourceOptions::default())?;
     for case in cases() {
         if !names.is_empty() && !names.contains(&case.name) {

@@ -3,7 +3,7 @@
 //! that siteseer did not load. tests/tests/refusals/table.rs says which refusal is provoked where.
 
 use crate::calls::{in_child, syscall};
-use crate::case::{Case, Failure, Shown};
+use crate::case::{Capability, Case, Failure, Shown, need};
 use crate::typed::{load, program_of};
 use libbpf_rs::{Object, ObjectBuilder, ProgramAttachType, ProgramType};
 use siteseer::attach::AttachError;
@@ -75,6 +75,8 @@ fn no_function_was_given(target: &Target) -> Result<String, Failure> {
 }
 
 fn licence_that_is_not_gpl_compatible(target: &Target) -> Result<String, Failure> {
+    // Its program follows a typed pointer, which takes a function for GPL-compatible programs alone.
+    need(target, Capability::RdonlyCast)?;
     let object = ObjectBuilder::default().open_memory(PROPRIETARY)?.load()?;
     refused(Attach::new(target).attach(&program_of(&object, "follows")?), |error| {
         matches!(error, Error::Attach(AttachError::Licence { .. }))

@@ -18,6 +18,7 @@ pub mod differential;
 pub mod explain;
 pub mod fentry;
 pub mod killed;
+pub mod libbpf;
 pub mod modules;
 pub mod namesakes;
 pub mod reach;

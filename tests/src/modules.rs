@@ -15,6 +15,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Name of the module.
 pub const NAME: &str = "siteseer_life";
@@ -59,9 +61,23 @@ fn unload() -> io::Result<()> {
     }
 }
 
+/// Unloads it as soon as nothing refers to it: the kernel frees a program some time after its last descriptor is closed.
+fn unload_when_free() -> io::Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let begin = Instant::now();
+    loop {
+        match unload() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && begin.elapsed() < PATIENCE => {
+                thread::yield_now()
+            }
+            other => return other,
+        }
+    }
+}
+
 impl Drop for Loaded {
     fn drop(&mut self) {
-        let _ = unload();
+        let _ = unload_when_free();
     }
 }
 
@@ -137,7 +153,7 @@ fn unloaded_while_attached(target: &Target) -> Result<String, Failure> {
     expect("calls", &seen(&object, &link, &module, 1)?, &copies(1))?;
     // Kprobes do not keep a module.
     std::mem::forget(module);
-    unload()?;
+    unload_when_free()?;
     let gone = link.gone()?;
     let attached: Vec<u32> = link.report().attached().map(|site| site.id).collect();
     expect("sites that are gone", &gone.iter().map(|gone| gone.sites.clone()).collect::<Vec<_>>(), &vec![attached])?;
@@ -172,7 +188,7 @@ fn a_body_keeps_its_module(target: &Target) -> Result<String, Failure> {
     expect("calls", &seen(&object, &link, &module, 5)?.len(), &1)?;
     drop(link);
     std::mem::forget(module);
-    unload()?;
+    unload_when_free()?;
     Ok(refused.to_string())
 }
 

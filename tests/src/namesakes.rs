@@ -2,8 +2,9 @@
 //! Two functions of one name: a program runs for the one that it states, or whose file is named, and never for the other.
 
 use crate::calls::syscall;
-use crate::case::{Case, Failure, case};
-use crate::typed::program_of;
+use crate::case::{Case, Failure, case, choose};
+use crate::shape::{Place, Shape, site};
+use crate::typed::{need_rdonly_cast, program_of};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use siteseer::{Attach, Policy, Target};
 use siteseer_bpf_progs::NAMESAKES;
@@ -56,7 +57,9 @@ fn counts(object: &Object) -> Result<[u64; 2], Failure> {
 fn traced(target: &Target, attach: Attach<'_>, program: &str) -> Result<String, Failure> {
     let object = load()?;
     // By what can be had: the ends of the copies may be shared, so that `complete` does not take them (S2.10).
-    let link = attach.policy(Policy::BestEffort).attach(&program_of(&object, program)?)?;
+    let attach = attach.policy(Policy::BestEffort);
+    need_rdonly_cast(target, &attach, &program_of(&object, program)?)?;
+    let link = attach.attach(&program_of(&object, program)?)?;
     copy_messages(3, 2)?;
     let seen = counts(&object)?;
     if seen != [5, 5] {
@@ -74,8 +77,18 @@ fn traced(target: &Target, attach: Attach<'_>, program: &str) -> Result<String, 
     Ok(format!("5 calls of 5; {sites} of {left_out} sites of the name are of the function that is meant"))
 }
 
+/// Leaves the case unless each copy of the messages' free_copy() has its argument.
+fn need_located_copies(target: &Target) -> Result<(), Failure> {
+    let copy = site(Place::Inline).within("do_msgrcv");
+    let located = Shape::new("free_copy", [copy.clone().with(0)]).and_no(copy.without(0).attachable_or_not());
+    choose(target, &[located], Shape::clone).map(drop)
+}
+
 fn stated_types_choose(target: &Target) -> Result<String, Failure> {
+    need_located_copies(target)?;
     let object = load()?;
+    let attach = Attach::new(target).policy(Policy::BestEffort);
+    need_rdonly_cast(target, &attach, &program_of(&object, "of_messages")?)?;
     let modules = Attach::new(target).plan(&program_of(&object, "of_modules")?)?.report().to_string();
     if !modules.contains("struct msg_msg *") {
         return Err(format!("the plan for modules does not tell of messages:\n{modules}").into());
@@ -84,6 +97,7 @@ fn stated_types_choose(target: &Target) -> Result<String, Failure> {
 }
 
 fn a_file_chooses(target: &Target) -> Result<String, Failure> {
+    need_located_copies(target)?;
     traced(target, Attach::new(target).file("ipc/msg.c"), "unstated")
 }
 

@@ -31,7 +31,7 @@ const TABLES: [&str; 4] = [
 /// # Errors
 /// If the kernel cannot be traced.
 pub fn run(rounds: usize, results: &mut impl Write) -> Result<(), Failure> {
-    siteseer::register()?;
+    siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
     for _ in 0..rounds {
         let mut times = serde_json::Map::new();
         let mut note = |step: &str, begin: Instant| {

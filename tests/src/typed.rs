@@ -92,9 +92,9 @@ pub(crate) fn site_of<'l>(link: &'l Link, record: &Record) -> Result<&'l sitesee
 }
 
 /// Leaves the case where typed pointers cannot be had; there its program must be refused for that.
-fn need_rdonly_cast(target: &Target, program: &ProgramMut<'_>) -> Result<(), Failure> {
+pub(crate) fn need_rdonly_cast(target: &Target, attach: &Attach<'_>, program: &ProgramMut<'_>) -> Result<(), Failure> {
     let Err(lack) = need(target, Capability::RdonlyCast) else { return Ok(()) };
-    match Attach::new(target).attach(program) {
+    match attach.attach(program) {
         Err(error) if error.to_string().contains("bpf_rdonly_cast") => Err(lack.into()),
         Err(error) => Err(format!("refused for another reason: {error}").into()),
         Ok(_) => Err("attached, although its pointers have no type".into()),
@@ -116,7 +116,7 @@ fn need_body_and_copy(target: &Target) -> Result<(), Failure> {
 fn pointers_at_an_inline_site(target: &Target) -> Result<String, Failure> {
     need_body_and_copy(target)?;
     let object = load(0)?;
-    need_rdonly_cast(target, &program_of(&object, "ns_capable")?)?;
+    need_rdonly_cast(target, &Attach::new(target), &program_of(&object, "ns_capable")?)?;
     let link = Attach::new(target).attach(&program_of(&object, "ns_capable")?)?;
     let path = secret()?;
     // A process in a user namespace of its own, whose parent is the initial one. It may not read the file there, so the kernel
@@ -163,7 +163,7 @@ fn read_secret(path: &CString) -> io::Result<()> {
 fn subprogram_follows_a_pointer(target: &Target) -> Result<String, Failure> {
     need_body_and_copy(target)?;
     let object = load(std::process::id())?;
-    need_rdonly_cast(target, &program_of(&object, "subprogram")?)?;
+    need_rdonly_cast(target, &Attach::new(target), &program_of(&object, "subprogram")?)?;
     let _link = Attach::new(target).attach(&program_of(&object, "subprogram")?)?;
     let path = secret()?;
     let all = record(&object, || {

@@ -19,11 +19,11 @@ fn with<R>(
     check(&FunctionText::decode(&image, &[range], &Known::default()))
 }
 
-fn x86<R>(text: &[u8], check: impl FnOnce(&FunctionText<'_, '_>) -> R) -> R {
+pub(super) fn x86<R>(text: &[u8], check: impl FnOnce(&FunctionText<'_, '_>) -> R) -> R {
     with(Machine::X86_64, text, |_| {}, check)
 }
 
-fn arm64<R>(words: &[u32], check: impl FnOnce(&FunctionText<'_, '_>) -> R) -> R {
+pub(super) fn arm64<R>(words: &[u32], check: impl FnOnce(&FunctionText<'_, '_>) -> R) -> R {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     with(Machine::Aarch64, &bytes, |_| {}, check)
 }
@@ -507,37 +507,6 @@ fn nothing_happens_before_and_at_the_patch_site() {
     let words = [0xd503_245fu32, 0xd503_201f, 0xd503_201f, 0xd503_233f, 0xd65f_03c0];
     let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     assert_eq!(places(Machine::Aarch64, &code, None)[..3], [4, 8, 12]);
-}
-
-#[test]
-fn branches_on_zero() {
-    let branch = |text: &FunctionText<'_, '_>, at: u64| {
-        text.zero_branch(TEXT + at).map(|branch| (branch.register, branch.size, branch.not_zero - TEXT))
-    };
-    // 0: test %rsi,%rsi; 3: je 7; 5: nop; 6: ret; 7: ret
-    let je = [0x48, 0x85, 0xf6, 0x74, 0x02, 0x90, 0xc3, 0xc3];
-    x86(&je, |text| {
-        assert_eq!(branch(text, 3), Some((4, 8, 5)));
-        assert_eq!(branch(text, 0), None, "it is no branch");
-        assert_eq!(branch(text, 4), None, "it is no instruction");
-    });
-    // 0: test %esi,%esi; 2: jne 6; 4: nop; 5: ret; 6: ret
-    x86(&[0x85, 0xf6, 0x75, 0x02, 0x90, 0xc3, 0xc3], |text| assert_eq!(branch(text, 2), Some((4, 4, 6))));
-    // The same, but 5 is a no-op: 6 is reached from it too.
-    x86(&[0x85, 0xf6, 0x75, 0x02, 0x90, 0x90, 0xc3], |text| assert_eq!(branch(text, 2), None));
-    // 0: test %rsi,%rdi; je
-    x86(&[0x48, 0x85, 0xf7, 0x74, 0x02, 0x90, 0xc3, 0xc3], |text| assert_eq!(branch(text, 3), None));
-    // 0: test %rsi,%rsi; 3: mov %rdi,%rsi; 6: je: the flags are not those of the instruction before.
-    x86(&[0x48, 0x85, 0xf6, 0x48, 0x89, 0xfe, 0x74, 0x01, 0xc3, 0xc3], |text| assert_eq!(branch(text, 6), None));
-    // 0: jmp 5; 2: test %rsi,%rsi; 5: je 8; 7: ret; 8: ret: the branch is reached from elsewhere.
-    let around = [0xeb, 0x03, 0x48, 0x85, 0xf6, 0x74, 0x01, 0xc3, 0xc3];
-    x86(&around, |text| assert_eq!(branch(text, 5), None));
-    // 0: cbz w2, 8; 4: ret; 8: cbnz x2, 16; 12: ret; 16: ret
-    arm64(&[0x3400_0042, 0xd65f_03c0, 0xb500_0042, 0xd65f_03c0, 0xd65f_03c0], |text| {
-        assert_eq!(branch(text, 0), Some((2, 4, 4)));
-        assert_eq!(branch(text, 8), Some((2, 8, 16)));
-        assert_eq!(branch(text, 4), None);
-    });
 }
 
 const ARM64_LOOP: [u32; 9] = [

@@ -50,3 +50,41 @@ impl FunctionText<'_, '_> {
             && self.edges_to(address).iter().all(|&Edge { source, .. }| source == from)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::test_image::TEXT;
+    use crate::text::FunctionText;
+    use crate::text::tests::{arm64, x86};
+
+    #[test]
+    fn branches_on_zero() {
+        let branch = |text: &FunctionText<'_, '_>, at: u64| {
+            text.zero_branch(TEXT + at).map(|branch| (branch.register, branch.size, branch.not_zero - TEXT))
+        };
+        // 0: test %rsi,%rsi; 3: je 7; 5: nop; 6: ret; 7: ret
+        let je = [0x48, 0x85, 0xf6, 0x74, 0x02, 0x90, 0xc3, 0xc3];
+        x86(&je, |text| {
+            assert_eq!(branch(text, 3), Some((4, 8, 5)));
+            assert_eq!(branch(text, 0), None, "it is no branch");
+            assert_eq!(branch(text, 4), None, "it is no instruction");
+        });
+        // 0: test %esi,%esi; 2: jne 6; 4: nop; 5: ret; 6: ret
+        x86(&[0x85, 0xf6, 0x75, 0x02, 0x90, 0xc3, 0xc3], |text| assert_eq!(branch(text, 2), Some((4, 4, 6))));
+        // The same, but 5 is a no-op: 6 is reached from it too.
+        x86(&[0x85, 0xf6, 0x75, 0x02, 0x90, 0x90, 0xc3], |text| assert_eq!(branch(text, 2), None));
+        // 0: test %rsi,%rdi; je
+        x86(&[0x48, 0x85, 0xf7, 0x74, 0x02, 0x90, 0xc3, 0xc3], |text| assert_eq!(branch(text, 3), None));
+        // 0: test %rsi,%rsi; 3: mov %rdi,%rsi; 6: je: the flags are not those of the instruction before.
+        x86(&[0x48, 0x85, 0xf6, 0x48, 0x89, 0xfe, 0x74, 0x01, 0xc3, 0xc3], |text| assert_eq!(branch(text, 6), None));
+        // 0: jmp 5; 2: test %rsi,%rsi; 5: je 8; 7: ret; 8: ret: the branch is reached from elsewhere.
+        let around = [0xeb, 0x03, 0x48, 0x85, 0xf6, 0x74, 0x01, 0xc3, 0xc3];
+        x86(&around, |text| assert_eq!(branch(text, 5), None));
+        // 0: cbz w2, 8; 4: ret; 8: cbnz x2, 16; 12: ret; 16: ret
+        arm64(&[0x3400_0042, 0xd65f_03c0, 0xb500_0042, 0xd65f_03c0, 0xd65f_03c0], |text| {
+            assert_eq!(branch(text, 0), Some((2, 4, 4)));
+            assert_eq!(branch(text, 8), Some((2, 8, 16)));
+            assert_eq!(branch(text, 4), None);
+        });
+    }
+}

@@ -38,7 +38,7 @@ pub enum AttachError {
     ModulesChange,
     /// Whether modules are still loaded cannot be found out.
     #[error("/sys/module: {0}")]
-    Modules(#[from] io::Error),
+    Modules(io::Error),
     /// More files would be needed than may be open.
     #[error("{needed} files would have to be open, the limit is {limit} and cannot be raised: {error}")]
     Files {

@@ -3,11 +3,29 @@
 //!
 //! It rests on fprobe, and so on ftrace: the addresses must be of functions that ftrace knows. The kernel takes all or none of
 //! them; when it refuses, each is tried alone, so that one that it does not want is found and the others are had.
+//!
+//! The system call is made here: libbpf's passes on what attach types its release knows, and the system's may be older than sessions.
 
-use crate::object::opened;
 use libbpf_sys as sys;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// `link_create` of `union bpf_attr`, with the member `kprobe_multi`.
+#[repr(C)]
+struct LinkCreate {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    multi_flags: u32,
+    cnt: u32,
+    syms: u64,
+    addrs: u64,
+    cookies: u64,
+    reserved: [u64; 2],
+}
+
+const _: () = assert!(size_of::<LinkCreate>() == 64);
 
 /// Where a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,17 +40,24 @@ pub(super) enum At {
 
 /// Attaches a program to functions.
 fn attach_all(program: BorrowedFd<'_>, at: At, addresses: &[u64]) -> io::Result<OwnedFd> {
-    let mut opts =
-        sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
-    opts.__bindgen_anon_1.kprobe_multi = sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_2 {
+    let attr = LinkCreate {
+        prog_fd: program.as_raw_fd() as u32,
+        target_fd: 0,
+        attach_type: if at == At::Both { sys::BPF_TRACE_KPROBE_SESSION } else { sys::BPF_TRACE_KPROBE_MULTI },
+        flags: 0,
+        multi_flags: if at == At::Return { sys::BPF_F_KPROBE_MULTI_RETURN } else { 0 },
         cnt: addresses.len() as u32,
-        addrs: addresses.as_ptr().cast(),
-        flags: if at == At::Return { sys::BPF_F_KPROBE_MULTI_RETURN } else { 0 },
-        ..Default::default()
+        syms: 0,
+        addrs: addresses.as_ptr() as u64,
+        cookies: 0,
+        reserved: [0; 2],
     };
-    let attach_type = if at == At::Both { sys::BPF_TRACE_KPROBE_SESSION } else { sys::BPF_TRACE_KPROBE_MULTI };
-    // SAFETY: the descriptor is open; the array has `cnt` addresses and lives through the call.
-    opened(unsafe { sys::bpf_link_create(program.as_raw_fd(), 0, attach_type, &opts) })
+    // SAFETY: the structure is what the kernel reads, its size is passed with it, and the array has `cnt` addresses; a
+    // non-negative result is a new descriptor.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_bpf, sys::BPF_LINK_CREATE, &raw const attr, size_of::<LinkCreate>());
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd as i32)) }
+    }
 }
 
 /// Attaches to all addresses by one link, or, if the kernel refuses some, by one link each to the others.

@@ -11,7 +11,7 @@ use crate::link::Link;
 use crate::mechanism::Barred;
 use crate::object::Program;
 use crate::report::Report;
-use crate::target::Target;
+use crate::target::{Target, TargetError};
 
 impl Attach<'_> {
     /// Attaches the program at the sites in modules that were loaded since the link was made, or last refreshed. The program and
@@ -35,7 +35,15 @@ impl Attach<'_> {
                 link.known = known;
                 return Ok(0);
             }
-            let mut prepared = self.prepare(program, target)?;
+            let mut prepared = match self.prepare(program, target) {
+                Ok(prepared) => prepared,
+                // Others have come, and the module that the link is on is still away.
+                Err(Error::Target(TargetError::NotLoaded { .. })) => {
+                    link.known = known;
+                    return Ok(0);
+                }
+                Err(error) => return Err(error),
+            };
             for function in &mut prepared.functions {
                 function.candidates.retain(|site| site.module.as_deref().is_some_and(is_new));
             }
@@ -63,7 +71,7 @@ impl Attach<'_> {
         loop {
             let mut plan = prepared.plan(target, &barred)?;
             plan.first_id = first_id;
-            match carry_out(prepared, plan, target, self.many, &mut barred)? {
+            match carry_out(prepared, plan, target, self.options.many(), &mut barred)? {
                 Carried::Out(link) => return Ok(Some(*link)),
                 Carried::Again => {}
                 Carried::Stale => return Ok(None),

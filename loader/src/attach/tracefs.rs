@@ -91,6 +91,11 @@ pub(crate) struct Definition {
 }
 
 impl Definition {
+    /// What arms it, to be closed elsewhere, before it is removed.
+    pub(crate) fn take_event(&mut self) -> Option<OwnedFd> {
+        self.event.take()
+    }
+
     /// The lines that remove it, one per probe.
     fn removal(&self) -> impl Iterator<Item = String> + '_ {
         self.places.iter().map(|place| format!("-:{} {place}\n", self.name))

@@ -6,7 +6,7 @@ use crate::bpf_target::{BpfProgram, BpfTargetError};
 use crate::function::Function;
 use crate::kernel::Kernel;
 use crate::object::{BpfTarget, Loaded, btf_data, btf_name};
-use crate::program::{FuncInfo, LineInfo, UserProgram};
+use crate::program::UserProgram;
 use crate::section::{Told, Wanted};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, Kind, Type};
@@ -26,21 +26,8 @@ pub(super) fn user_program(loaded: Loaded<'_>, kernel: &Kernel) -> UserProgram {
         kfuncs.filter_map(|insn| Some((insn.imm, parameters(insn.imm)?))).collect();
     UserProgram {
         name: loaded.name,
-        func_info: loaded
-            .func_info
-            .iter()
-            .map(|info| FuncInfo { insn_off: info.insn_off, type_id: info.type_id })
-            .collect(),
-        line_info: loaded
-            .line_info
-            .iter()
-            .map(|info| LineInfo {
-                insn_off: info.insn_off,
-                file_name_off: info.file_name_off,
-                line_off: info.line_off,
-                line_col: info.line_col,
-            })
-            .collect(),
+        func_info: loaded.func_info.to_vec(),
+        line_info: loaded.line_info.to_vec(),
         btf: loaded.btf,
         exit: loaded.form.kind.is_exit(),
         kfunc_arguments,

@@ -2,7 +2,7 @@
 //! What the kernel tells of loaded programs, maps and links. Nothing is changed.
 
 use super::{BpfFunction, BpfProgram, BpfTargetError, Extension, TailSlot};
-use crate::object::{btf_data, check, opened, program_info};
+use crate::object::{btf_data, check, info_by_fd, opened, program_info};
 use crate::program::FuncInfo;
 use libbpf_sys as sys;
 use std::ffi::{c_char, c_int};
@@ -46,9 +46,8 @@ fn functions(program: BorrowedFd<'_>, counts: &sys::bpf_prog_info) -> io::Result
         nr_jited_func_lens: counts.nr_jited_func_lens,
         ..Default::default()
     };
-    let mut len = size_of_val(&info) as u32;
     // SAFETY: the kernel writes no more records than it is told there is room for; all buffers live through the call.
-    check(unsafe { sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut len) })?;
+    unsafe { info_by_fd(program.as_raw_fd(), &mut info) }?;
     let func = |record: &[u8]| Some(u32::from_ne_bytes(record.get(4..8)?.try_into().ok()?));
     let funcs = funcs.chunks_exact(record.max(size_of::<FuncInfo>())).filter_map(func);
     Ok(funcs
@@ -65,7 +64,7 @@ fn functions(program: BorrowedFd<'_>, counts: &sys::bpf_prog_info) -> io::Result
 pub(super) fn read(id: u32) -> Result<BpfProgram, BpfTargetError> {
     let failed = |what: &'static str| move |error: io::Error| BpfTargetError::Info { id, what, error };
     let program = open(id).map_err(failed("bpf_prog_get_fd_by_id"))?;
-    let info = program_info(program.as_fd()).map_err(failed("bpf_prog_get_info_by_fd"))?;
+    let info = program_info(program.as_fd()).map_err(failed("bpf_obj_get_info_by_fd"))?;
     let program_name = name(&info.name);
     if info.btf_id == 0 || info.nr_func_info == 0 {
         return Err(BpfTargetError::NoBtf { id, program: program_name });
@@ -118,9 +117,8 @@ pub fn tail_slots(programs: &[u32]) -> io::Result<Vec<TailSlot>> {
         // SAFETY: plain call.
         let Some(map) = still_there(unsafe { sys::bpf_map_get_fd_by_id(id?) })? else { continue };
         let mut info = sys::bpf_map_info::default();
-        let mut len = size_of_val(&info) as u32;
-        // SAFETY: the structure lives through the call, and is plain bytes.
-        check(unsafe { sys::bpf_map_get_info_by_fd(map.as_raw_fd(), &mut info, &mut len) })?;
+        // SAFETY: plain bytes, without pointers.
+        unsafe { info_by_fd(map.as_raw_fd(), &mut info) }?;
         if info.type_ != sys::BPF_MAP_TYPE_PROG_ARRAY {
             continue;
         }
@@ -150,9 +148,8 @@ fn extensions(target: u32) -> io::Result<Vec<Extension>> {
         // SAFETY: plain call.
         let Some(link) = still_there(unsafe { sys::bpf_link_get_fd_by_id(id?) })? else { continue };
         let mut info = sys::bpf_link_info::default();
-        let mut len = size_of_val(&info) as u32;
-        // SAFETY: the structure lives through the call, and is plain bytes.
-        check(unsafe { sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &mut info, &mut len) })?;
+        // SAFETY: plain bytes, without pointers.
+        unsafe { info_by_fd(link.as_raw_fd(), &mut info) }?;
         if info.type_ != sys::BPF_LINK_TYPE_TRACING {
             continue;
         }

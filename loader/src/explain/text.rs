@@ -5,6 +5,7 @@ use super::{Explanation, Verdict, attached};
 use crate::function::Candidate;
 use crate::plan::{Decision, PlannedSite, Policy};
 use crate::reason::{MissingArgument, Reason};
+use crate::report::InModule;
 use siteseer_sites::location::Missing;
 use siteseer_sites::site::SiteKind;
 use std::collections::{BTreeMap, BTreeSet};
@@ -287,7 +288,7 @@ fn is_dead(site: &Candidate) -> bool {
 
 /// `caller+0x12 (file.c:34)`.
 fn place(site: &Candidate) -> String {
-    let mut text = format!("{}+{:#x}", site.symbol, site.offset());
+    let mut text = format!("{}+{:#x}{}", site.symbol, site.offset(), InModule(site.module.as_deref()));
     if let (SiteKind::Inline, Some(place)) = (site.kind, &site.source) {
         text.push_str(&format!(" ({}:{})", place.file, place.line));
     }

@@ -3,6 +3,7 @@
 
 mod fentry;
 mod livepatch;
+mod modules;
 
 use super::*;
 use crate::function::{DataSite, Holder, Sources};

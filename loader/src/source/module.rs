@@ -227,6 +227,46 @@ fn module_paths<'l>(listing: &'l str, name: &'l str) -> impl Iterator<Item = &'l
 #[cfg(test)]
 mod tests {
     use super::*;
+    use siteseer_sites::btf::SplitBtf;
+    use siteseer_sites::{Machine, SiteSet};
+
+    #[test]
+    fn an_images_file_is_not_a_modules() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image.sites");
+        std::fs::write(&path, image()).unwrap();
+        let error = SiteData::open_module(&path, None, true).unwrap_err();
+        assert!(matches!(error, SourceError::NotModule { .. }), "{error}");
+        let other = BuildId(vec![7]);
+        let error = SiteData::open_module(&path, Some(&other), true).unwrap_err();
+        assert!(matches!(error, SourceError::Foreign { .. }), "{error}");
+        let types = BaseTypes::open(&path).unwrap();
+        assert_eq!(types.build_id, BuildId(vec![1, 2]));
+        std::fs::write(&path, &types.btf).unwrap();
+        assert_eq!(BaseTypes::open(&path).unwrap().btf, types.btf, "BTF by itself");
+        assert!(matches!(SiteData::open_module(&path, None, true), Err(SourceError::Malformed { .. })));
+    }
+
+    /// A site file of an image without sites.
+    fn image() -> Vec<u8> {
+        let base_btf = SplitBtf::standalone().to_bytes();
+        let base = Btf::parse(&base_btf).unwrap();
+        let set = SiteSet {
+            module: None,
+            machine: Machine::X86_64,
+            build_id: vec![1, 2],
+            base: 0x1000,
+            types: SplitBtf::new(&base),
+            sections: Vec::new(),
+            functions: Vec::new(),
+            prototypes: Vec::new(),
+            containers: Vec::new(),
+            files: Vec::new(),
+            sites: Vec::new(),
+            base_btf: base_btf.clone(),
+        };
+        siteseer_sites::file::write(&set).unwrap()
+    }
 
     #[test]
     fn paths_of_a_module() {

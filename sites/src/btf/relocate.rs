@@ -301,7 +301,7 @@ mod tests {
         let func = own.find(Kind::Func, "do_thing").unwrap();
         assert!(func.id() >= base.end_id());
         let proto = own.ty(func.target().unwrap()).unwrap();
-        assert_eq!(crate::btf::declaration(&own, proto.id(), "do_thing"), "int do_thing(struct thing *thing, int int)");
+        assert_eq!(crate::btf::declaration(&own, proto.id(), "do_thing"), "int do_thing(struct thing *, int)");
         assert_eq!(proto.target(), base.find(Kind::Int, "int").map(|ty| ty.id()));
         let thing = own.find(Kind::Struct, "thing").unwrap();
         let members: Vec<_> = thing.members().map(|member| (member.name.to_owned(), member.ty)).collect();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest suite`, `siteseer-guest cost [WHAT...]`, `siteseer-guest demo`,
-//! `siteseer-guest reach`, or `siteseer-guest startup ROUNDS`; `siteseer-guest plain` is what the first starts of its own.
+//! `siteseer-guest reach`, or `siteseer-guest startup ROUNDS`; `siteseer-guest plain` and `siteseer-guest libbpf` are
+//! what the first starts of its own.
 
-use siteseer_conformance::{case, cost, demo, reach, startup, suite, tools};
+use siteseer_conformance::{case, cost, demo, libbpf, reach, startup, suite, tools};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -11,6 +12,9 @@ fn run() -> Result<(), case::Failure> {
     let command = arguments.next();
     if command.as_deref() == Some("plain") {
         return tools::plain::run(&arguments.collect::<Vec<String>>());
+    }
+    if command.as_deref() == Some("libbpf") {
+        return libbpf::run(&arguments.collect::<Vec<String>>());
     }
     let mut results = siteseer_vmtest::guest::results()?;
     match command.as_deref() {
@@ -30,7 +34,7 @@ fn run() -> Result<(), case::Failure> {
         }
         Some("demo") => demo::run(&mut results),
         Some("reach") => {
-            siteseer::register()?;
+            siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
             let target = siteseer::Target::running(&siteseer::SourceOptions::default())?;
             write!(results, "{}", reach::print(&reach::measure(&target, reach::Extent::All)?))?;
             Ok(())

@@ -43,7 +43,7 @@ pub fn cases() -> Vec<Case> {
         case("sleepable_where_it_may", sleepable_where_it_may),
         case("map_that_kprobes_may_not_have", map_that_kprobes_may_not_have),
         case("links_coexist", links_coexist),
-        case("libbpf_does_not_attach_it_silently", libbpf_does_not_attach_it_silently),
+        case("libbpf_attaches_it_too", libbpf_attaches_it_too),
         case("target_set_through_libbpf", target_set_through_libbpf),
     ]
 }
@@ -364,6 +364,7 @@ fn sleepable_where_it_may(target: &Target) -> Result<String, Failure> {
         expect("hits", &hits.len(), &1)?;
         return Ok(format!("one hit at {function}"));
     }
+    need(target, Capability::Sleepable)?;
     Err(format!("none of the functions where kernels let programs sleep may have one here:\n{refusals}").into())
 }
 
@@ -412,12 +413,13 @@ fn links_coexist(target: &Target) -> Result<String, Failure> {
     Ok("two entries and a return, each by itself".to_owned())
 }
 
-fn libbpf_does_not_attach_it_silently(_: &Target) -> Result<String, Failure> {
+fn libbpf_attaches_it_too(_: &Target) -> Result<String, Failure> {
     let object = load()?;
-    match program_of(&object, "getpgid_entered")?.attach() {
-        Ok(_) => Err("libbpf says that it attached it".into()),
-        Err(error) => Ok(error.to_string()),
-    }
+    let link = program_of(&object, "getpgid_entered")?.attach()?;
+    expect("hits", &record(&object, || getpgid(0).map(drop))?.len(), &1)?;
+    drop(link);
+    expect("hits afterwards", &record(&object, || getpgid(0).map(drop))?.len(), &0)?;
+    Ok("bpf_program__attach() and bpf_link__destroy()".to_owned())
 }
 
 fn target_set_through_libbpf(target: &Target) -> Result<String, Failure> {

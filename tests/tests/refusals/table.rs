@@ -63,6 +63,8 @@ const DECLARED: &str = "loader/src/declared/tests.rs";
 const BPF_TARGET: &str = "loader/src/bpf_target.rs";
 const LIVEPATCH: &str = "loader/src/plan/tests/livepatch.rs";
 const HERE: &str = "tests/tests/refusals/provoked.rs";
+const MODULES: &str = "loader/src/plan/tests/modules.rs";
+const NO_MODULE: &str = "modules::not_loaded_and_without_site_data";
 const BAD_PROGRAMS: &str = "refusals::programs_that_cannot_be_attached";
 
 /// Every enumeration that says why something is refused.
@@ -145,6 +147,13 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("MalformedLocation", LISTINGS, "refusals", "MalformedLocation"),
             unit("NoRdonlyCast", LISTINGS, "without_rdonly_cast_only_following_a_pointer_is_refused", "NoRdonlyCast"),
             unit("NoRdonlyCastOfReturn", EXITS, "refusals", "NoRdonlyCastOfReturn"),
+            unit(
+                "ForeignType",
+                MODULES,
+                "a_modules_own_types_are_followed_by_fentry_alone",
+                "its type is a module's own",
+            ),
+            never("ForeignTypeOfReturn", "no test of its own yet: the same as ForeignType, of what a function returns"),
             unit("StackOverflow", LISTINGS, "refusals", "StackOverflow"),
             unit("NoSiteMap", HERE, "a_site_is_asked_for_without_a_map", "Refusal::NoSiteMap"),
             unit("JumpTooFar", ROBUSTNESS, "a_jump_that_no_longer_fits_is_refused", "JumpTooFar"),
@@ -166,10 +175,12 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "TargetError",
-        file: "loader/src/target.rs",
+        file: "loader/src/target/error.rs",
         lines: &[
             case("Unknown", "refusals::unknown_function"),
-            case("Module", "refusals::module_that_is_not_supported"),
+            case("UnknownInModule", NO_MODULE),
+            case("NotLoaded", NO_MODULE),
+            case("NoModuleData", NO_MODULE),
             unit("NoBase", HERE, "symbols_without_the_images_place", "TargetError::NoBase"),
             unit("Displacement", HERE, "symbols_that_disagree_about_the_images_place", "TargetError::Displacement"),
             never(
@@ -238,6 +249,15 @@ pub(crate) const TABLE: &[Enumeration] = &[
         ],
     },
     Enumeration {
+        name: "RegisterError",
+        file: "loader/src/register.rs",
+        lines: &[
+            never("Handler", "libbpf refuses a handler for want of memory only"),
+            case("Unknown", "libbpf::what_cannot_be_attached_is_an_error"),
+            case("Link", "libbpf::nothing_stays_when_a_system_call_fails"),
+        ],
+    },
+    Enumeration {
         name: "AttachError",
         file: "loader/src/attach/error.rs",
         lines: &[
@@ -246,6 +266,8 @@ pub(crate) const TABLE: &[Enumeration] = &[
             never("NoSuchType", "libbpf looks a target up among FUNCs only, and the kernel's own BTF does not go away"),
             case("Files", "denied::too_few_files"),
             case("Licence", "denied::licence_that_is_not_gpl_compatible"),
+            never("ModulesChange", "a module would have to come and go within each of five attempts"),
+            never("Modules", "what sysfs has of modules root can read"),
             never("Trampoline", "the plan has generated the same trampoline before, from the same data"),
             never("Btf", "the kernel has taken the same BTF with the object; ours differs in linkage and ids alone"),
             case("Verifier", BAD_PROGRAMS),
@@ -268,6 +290,15 @@ pub(crate) const TABLE: &[Enumeration] = &[
                 "the kernel makes /sys/kernel/btf/vmlinux itself, and is not to be had with a damaged one",
             ),
             unit("Encode", HERE, "debug_information_that_cannot_be_encoded", "SourceError::Encode"),
+            case("ModuleNotFound", NO_MODULE),
+            never("NoModuleBuildId", "kernels with BTF link their modules with a build id"),
+            unit(
+                "NotModule",
+                "loader/src/source/module.rs",
+                "an_images_file_is_not_a_modules",
+                "SourceError::NotModule",
+            ),
+            never("OtherKernel", "no test of its own yet: a module's site file over the types of another kernel"),
         ],
     },
     Enumeration {
@@ -277,6 +308,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             case("Read", "denied::kernel_that_shows_nothing"),
             case("Restricted", "refusals::hidden_symbols"),
             case("NoSymbols", "denied::kernel_that_shows_nothing"),
+            never("Restless", "a module would have to come and go within each of five attempts"),
         ],
     },
     Enumeration {

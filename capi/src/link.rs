@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `struct siteseer_link`: an attachment of one's own, or what stands behind a link of libbpf's.
+
+use crate::error::{Failure, null, number};
+use crate::layout::{Layout, layout};
+use crate::options::{Versioned, write};
+use crate::report::ReportHandle;
+use siteseer::Link;
+use siteseer::link::Cost;
+use siteseer::register::Attached;
+use std::ffi::c_int;
+use std::io;
+use std::time::Duration;
+
+enum What {
+    Own(Link),
+    Of(Attached),
+}
+
+/// `struct siteseer_link`
+pub struct LinkHandle {
+    what: What,
+    report: ReportHandle,
+}
+
+impl LinkHandle {
+    pub(crate) fn own(link: Link) -> LinkHandle {
+        LinkHandle { report: ReportHandle::of(link.report()), what: What::Own(link) }
+    }
+
+    pub(crate) fn of(attached: Attached) -> LinkHandle {
+        LinkHandle { report: ReportHandle::of(attached.report()), what: What::Of(attached) }
+    }
+}
+
+/// `struct siteseer_cost`
+#[repr(C)]
+pub struct CostInfo {
+    sz: usize,
+    programs: u64,
+    jited: u64,
+    files: u64,
+    loading_ns: u64,
+    arming_ns: u64,
+}
+
+pub(crate) const COST: Layout =
+    layout!("siteseer_cost", CostInfo { sz, programs, jited, files, loading_ns, arming_ns });
+
+// SAFETY: numbers only, the size first.
+unsafe impl Versioned for CostInfo {
+    const NAME: &'static str = "struct siteseer_cost";
+}
+
+/// # Safety
+/// It is NULL, or a live handle.
+unsafe fn live<'a>(link: *const LinkHandle) -> Result<&'a LinkHandle, Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { link.as_ref() }.ok_or_else(|| Failure::invalid("the link is NULL"))
+}
+
+fn count(count: io::Result<u64>) -> Result<i64, Failure> {
+    Ok(i64::try_from(count?).unwrap_or(i64::MAX))
+}
+
+/// `siteseer_link__report()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_link__report(link: *const LinkHandle) -> *const ReportHandle {
+    // SAFETY: the caller's promise.
+    match unsafe { live(link) } {
+        Ok(link) => &raw const link.report,
+        Err(failure) => null(failure),
+    }
+}
+
+/// `siteseer_link__is_attached()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_link__is_attached(link: *const LinkHandle) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { link.as_ref() }.is_some_and(|link| match &link.what {
+        What::Own(_) => true,
+        What::Of(attached) => attached.is_attached(),
+    })
+}
+
+/// `siteseer_link__missed()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_link__missed(link: *const LinkHandle) -> i64 {
+    // SAFETY: the caller's promise.
+    number(unsafe { live(link) }.and_then(|link| {
+        count(match &link.what {
+            What::Own(link) => link.missed(),
+            What::Of(attached) => attached.missed(),
+        })
+    }))
+}
+
+/// `siteseer_link__faults()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_link__faults(link: *const LinkHandle) -> i64 {
+    // SAFETY: the caller's promise.
+    number(unsafe { live(link) }.and_then(|link| {
+        count(match &link.what {
+            What::Own(link) => link.faults(),
+            What::Of(attached) => attached.faults(),
+        })
+    }))
+}
+
+/// `siteseer_link__cost()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_link__cost(link: *const LinkHandle, cost: *mut CostInfo) -> c_int {
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    // SAFETY: the caller's promise.
+    number(unsafe { live(link) }.and_then(|link| {
+        let Cost { programs, jited, files, loading, arming } = match &link.what {
+            What::Own(link) => link.cost()?,
+            What::Of(attached) => attached.cost()?,
+        };
+        let info = CostInfo {
+            sz: size_of::<CostInfo>(),
+            programs: programs as u64,
+            jited,
+            files: files as u64,
+            loading_ns: nanoseconds(loading),
+            arming_ns: nanoseconds(arming),
+        };
+        // SAFETY: as above.
+        unsafe { write(cost, &info) }.map(|()| 0)
+    }))
+}
+
+/// `siteseer_link__destroy()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_link__destroy(link: *mut LinkHandle) -> c_int {
+    if !link.is_null() {
+        // SAFETY: the caller's promise: it is a box of ours, and not used any more.
+        drop(unsafe { Box::from_raw(link) });
+    }
+    0
+}
+
+/// `siteseer_clean()`
+#[unsafe(no_mangle)]
+pub extern "C" fn siteseer_clean() -> c_int {
+    number(siteseer::clean().map(|count| c_int::try_from(count).unwrap_or(c_int::MAX)).map_err(Failure::from))
+}

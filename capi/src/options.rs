@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Structures that begin with their size, as libbpf has them: the caller's may be shorter than ours, or longer.
+//!
+//! A member that is not there is 0, the default. One that we do not know must be 0: what it asks for cannot be done.
+
+use crate::error::Failure;
+use crate::layout::{Layout, layout};
+use crate::text::optional;
+use siteseer::register::Options;
+use siteseer::{AttachOptions, Policy, SourceOptions};
+use std::ffi::{c_char, c_int};
+use std::path::PathBuf;
+use std::ptr;
+
+/// A structure that begins with its size.
+///
+/// # Safety
+/// It is `repr(C)`, its first member is its size as `usize`, and any bytes are a value of it.
+pub(crate) unsafe trait Versioned: Sized {
+    const NAME: &'static str;
+}
+
+/// `struct siteseer_source_opts`
+#[repr(C)]
+pub struct SourceOpts {
+    sz: usize,
+    file: *const c_char,
+    no_dwarf: u8,
+}
+
+/// `struct siteseer_register_opts`
+#[repr(C)]
+pub struct RegisterOpts {
+    sz: usize,
+    source: *const SourceOpts,
+    policy: c_int,
+    no_plan_at_load: u8,
+}
+
+/// `struct siteseer_attach_opts`
+#[repr(C)]
+pub struct AttachOpts {
+    sz: usize,
+    policy: c_int,
+    all_prototypes: u8,
+    no_bulk: u8,
+    cookie: u64,
+    functions: *const *const c_char,
+    function_cnt: usize,
+    file: *const c_char,
+    bpf_program_id: u32,
+}
+
+// SAFETY: numbers and raw pointers only, the size first.
+unsafe impl Versioned for SourceOpts {
+    const NAME: &'static str = "struct siteseer_source_opts";
+}
+// SAFETY: as above.
+unsafe impl Versioned for RegisterOpts {
+    const NAME: &'static str = "struct siteseer_register_opts";
+}
+// SAFETY: as above.
+unsafe impl Versioned for AttachOpts {
+    const NAME: &'static str = "struct siteseer_attach_opts";
+}
+
+pub(crate) const SOURCE_OPTS: Layout = layout!("siteseer_source_opts", SourceOpts { sz, file, no_dwarf });
+pub(crate) const REGISTER_OPTS: Layout =
+    layout!("siteseer_register_opts", RegisterOpts { sz, source, policy, no_plan_at_load });
+pub(crate) const ATTACH_OPTS: Layout = layout!(
+    "siteseer_attach_opts",
+    AttachOpts { sz, policy, all_prototypes, no_bulk, cookie, functions, function_cnt, file, bpf_program_id }
+);
+
+/// The caller's structure; `None` for NULL.
+///
+/// # Safety
+/// It is NULL, or has as many bytes as its first member says.
+pub(crate) unsafe fn read<T: Versioned>(from: *const T) -> Result<Option<T>, Failure> {
+    if from.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise; a size below that of the size itself is refused before more is read.
+    unsafe {
+        let size = from.cast::<usize>().read_unaligned();
+        if size < size_of::<usize>() {
+            return Err(Failure::invalid(format!("{}: its size is {size}", T::NAME)));
+        }
+        let known = size.min(size_of::<T>());
+        let beyond = std::slice::from_raw_parts(from.cast::<u8>().add(known), size - known);
+        if beyond.iter().any(|&byte| byte != 0) {
+            let message = format!("{}: it has members set that this version does not know", T::NAME);
+            return Err(Failure::new(libc::E2BIG, message));
+        }
+        let mut own = std::mem::zeroed::<T>();
+        ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut own).cast::<u8>(), known);
+        Ok(Some(own))
+    }
+}
+
+/// Fills as much of the caller's structure as there is, but for its size.
+///
+/// # Safety
+/// It is NULL, or has as many bytes as its first member says.
+pub(crate) unsafe fn write<T: Versioned>(to: *mut T, from: &T) -> Result<(), Failure> {
+    if to.is_null() {
+        return Err(Failure::invalid(format!("no {} to fill", T::NAME)));
+    }
+    let first = size_of::<usize>();
+    // SAFETY: the caller's promise; no more is written than is there, and than we have.
+    unsafe {
+        let size = to.cast::<usize>().read_unaligned();
+        if size < first {
+            return Err(Failure::invalid(format!("{}: its size is {size}", T::NAME)));
+        }
+        let known = size.min(size_of::<T>());
+        ptr::copy_nonoverlapping((&raw const *from).cast::<u8>().add(first), to.cast::<u8>().add(first), known - first);
+    }
+    Ok(())
+}
+
+fn policy(number: c_int) -> Result<Option<Policy>, Failure> {
+    match number {
+        0 => Ok(None),
+        1 => Ok(Some(Policy::Complete)),
+        2 => Ok(Some(Policy::BestEffort)),
+        other => Err(Failure::invalid(format!("{other} is no policy"))),
+    }
+}
+
+/// # Safety
+/// As siteseer.h says of the structure.
+pub(crate) unsafe fn source(opts: *const SourceOpts) -> Result<SourceOptions, Failure> {
+    // SAFETY: the caller's promise.
+    let Some(opts) = (unsafe { read(opts) })? else { return Ok(SourceOptions::default()) };
+    // SAFETY: as above.
+    let file = unsafe { optional(opts.file, "the file of site data") }?;
+    Ok(SourceOptions { file: file.map(PathBuf::from), dwarf: opts.no_dwarf == 0, ..SourceOptions::default() })
+}
+
+/// # Safety
+/// As siteseer.h says of the structure.
+pub(crate) unsafe fn register(opts: *const RegisterOpts) -> Result<Options, Failure> {
+    // SAFETY: the caller's promise.
+    let Some(opts) = (unsafe { read(opts) })? else { return Ok(Options::default()) };
+    // SAFETY: as above.
+    let options = Options::default().source(unsafe { source(opts.source) }?).plan_at_load(opts.no_plan_at_load == 0);
+    Ok(match policy(opts.policy)? {
+        Some(policy) => options.policy(policy),
+        None => options,
+    })
+}
+
+/// # Safety
+/// As siteseer.h says of the structure.
+pub(crate) unsafe fn attach(opts: *const AttachOpts) -> Result<AttachOptions, Failure> {
+    // SAFETY: the caller's promise.
+    let Some(opts) = (unsafe { read(opts) })? else { return Ok(AttachOptions::default()) };
+    let mut options =
+        AttachOptions::default().all_prototypes(opts.all_prototypes != 0).bulk(opts.no_bulk == 0).cookie(opts.cookie);
+    if let Some(policy) = policy(opts.policy)? {
+        options = options.policy(policy);
+    }
+    if opts.functions.is_null() && opts.function_cnt != 0 {
+        return Err(Failure::invalid("there is a number of functions, and no list"));
+    }
+    for nth in 0..opts.function_cnt {
+        // SAFETY: the caller's list has that many.
+        let name = unsafe { optional(*opts.functions.add(nth), "a function's name") }?;
+        options = options.function(name.ok_or_else(|| Failure::invalid("a function's name is NULL"))?);
+    }
+    // SAFETY: the caller's promise.
+    if let Some(file) = unsafe { optional(opts.file, "the source file") }? {
+        options = options.file(file);
+    }
+    if opts.bpf_program_id != 0 {
+        options = options.bpf_program(opts.bpf_program_id);
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A caller's structure of another version: this one's, and what came later.
+    #[repr(C)]
+    struct Newer {
+        known: SourceOpts,
+        later: u64,
+    }
+
+    fn newer(later: u64) -> Newer {
+        Newer { known: SourceOpts { sz: size_of::<Newer>(), file: ptr::null(), no_dwarf: 1 }, later }
+    }
+
+    #[test]
+    fn sizes_of_other_versions() {
+        // SAFETY: all have as many bytes as they say.
+        unsafe {
+            assert!(read::<SourceOpts>(ptr::null()).unwrap().is_none());
+            let [known, unknown] = [newer(0), newer(1)];
+            assert!(!source((&raw const known).cast()).unwrap().dwarf);
+            let error = source((&raw const unknown).cast()).unwrap_err();
+            assert_eq!(crate::error::number::<c_int>(Err(error)), -libc::E2BIG);
+            let older: usize = size_of::<usize>();
+            assert!(source((&raw const older).cast()).unwrap().dwarf);
+            let none: usize = 0;
+            assert_eq!(crate::error::number::<c_int>(source((&raw const none).cast()).map(|_| 0)), -libc::EINVAL);
+        }
+    }
+
+    #[test]
+    fn bad_members_are_refused() {
+        let opts = |policy, functions, function_cnt| AttachOpts {
+            sz: size_of::<AttachOpts>(),
+            policy,
+            all_prototypes: 0,
+            no_bulk: 0,
+            cookie: 7,
+            functions,
+            function_cnt,
+            file: ptr::null(),
+            bpf_program_id: 0,
+        };
+        let names = [c"foo".as_ptr(), ptr::null()];
+        // SAFETY: the lists have as many names as the structures say.
+        unsafe {
+            assert_eq!(attach(&opts(1, names.as_ptr(), 1)).unwrap(), {
+                AttachOptions::default().cookie(7).policy(Policy::Complete).function("foo")
+            });
+            for bad in [opts(3, ptr::null(), 0), opts(0, ptr::null(), 1), opts(0, names.as_ptr(), 2)] {
+                assert!(attach(&bad).is_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Registering with libbpf, and what is asked of programs that libbpf's calls attach.
+
+use crate::error::{Failure, handle, null, number};
+use crate::link::LinkHandle;
+use crate::options::{self, AttachOpts, RegisterOpts};
+use crate::report::ReportHandle;
+use libbpf_sys as sys;
+use siteseer::Program;
+use siteseer::register::{self, RegisterError};
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+impl From<RegisterError> for Failure {
+    fn from(error: RegisterError) -> Failure {
+        siteseer::Error::from(error).into()
+    }
+}
+
+/// A program of the caller's.
+///
+/// # Safety
+/// It is NULL, or a live program, which nobody changes while the result is used.
+pub(crate) unsafe fn program<'p>(raw: *const sys::bpf_program) -> Result<Program<'p>, Failure> {
+    let raw = NonNull::new(raw.cast_mut()).ok_or_else(|| Failure::invalid("the program is NULL"))?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { Program::from_raw(raw) })
+}
+
+/// `siteseer_register()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_register(opts: *const RegisterOpts) -> c_int {
+    // SAFETY: the caller's promise.
+    let options = unsafe { options::register(opts) };
+    number(options.and_then(|options| Ok(register::register_with(options).map(|()| 0)?)))
+}
+
+/// `siteseer_unregister()`
+#[unsafe(no_mangle)]
+pub extern "C" fn siteseer_unregister() -> c_int {
+    register::unregister();
+    0
+}
+
+/// `siteseer_program__set_attach_opts()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_program__set_attach_opts(
+    prog: *mut sys::bpf_program,
+    opts: *const AttachOpts,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let given = unsafe { program(prog).and_then(|program| Ok((program, options::attach(opts)?))) };
+    number(given.and_then(|(program, options)| Ok(register::set_attach_options(program, options).map(|()| 0)?)))
+}
+
+/// `siteseer_program__report()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_program__report(prog: *const sys::bpf_program) -> *mut ReportHandle {
+    // SAFETY: the caller's promise.
+    let program = unsafe { program(prog) };
+    handle(program.and_then(|program| {
+        let none =
+            || Failure::new(libc::ENOENT, format!("program {} was neither planned nor attached", program.name()));
+        Ok(ReportHandle::of(&*register::report(program).ok_or_else(none)?))
+    }))
+}
+
+/// `siteseer_link__of()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_link__of(link: *const sys::bpf_link) -> *mut LinkHandle {
+    let Some(link) = NonNull::new(link.cast_mut()) else { return null(Failure::invalid("the link is NULL")) };
+    // SAFETY: the caller's promise.
+    let attached = unsafe { register::attached(link) };
+    handle(attached.map(LinkHandle::of).ok_or_else(|| Failure::new(libc::ENOENT, "the link is libbpf's own")))
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `struct siteseer_target`, and what is done with it: planning and attaching.
+
+use crate::error::{Failure, handle, null};
+use crate::link::LinkHandle;
+use crate::options::{self, AttachOpts, SourceOpts};
+use crate::register::program;
+use crate::report::ReportHandle;
+use crate::text::{c_string, optional};
+use libbpf_sys as sys;
+use siteseer::source::SiteData;
+use siteseer::{Attach, AttachOptions, Program, Target};
+use std::ffi::{CString, c_char};
+use std::path::Path;
+
+/// `struct siteseer_target`
+pub struct TargetHandle {
+    target: Target,
+    describe: CString,
+}
+
+impl TargetHandle {
+    fn of(target: Target) -> TargetHandle {
+        TargetHandle { describe: c_string(&target.describe()), target }
+    }
+}
+
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<TargetHandle>();
+    shared::<LinkHandle>();
+    shared::<ReportHandle>();
+};
+
+/// `siteseer_target__running()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_target__running(opts: *const SourceOpts) -> *mut TargetHandle {
+    // SAFETY: the caller's promise.
+    let options = unsafe { options::source(opts) };
+    handle(options.and_then(|options| Ok(TargetHandle::of(Target::running(&options)?))))
+}
+
+/// `siteseer_target__image()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_target__image(file: *const c_char, opts: *const SourceOpts) -> *mut TargetHandle {
+    // SAFETY: the caller's promise.
+    let given = unsafe { optional(file, "the image").and_then(|file| Ok((file, options::source(opts)?))) };
+    handle(given.and_then(|(file, options)| {
+        let file = file.ok_or_else(|| Failure::invalid("the image is NULL"))?;
+        let data = SiteData::open(Path::new(&file), None, options.dwarf).map_err(siteseer::Error::from)?;
+        Ok(TargetHandle::of(Target::image(data)?))
+    }))
+}
+
+/// `siteseer_target__describe()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_target__describe(target: *const TargetHandle) -> *const c_char {
+    // SAFETY: the caller's promise.
+    match unsafe { target.as_ref() } {
+        Some(target) => target.describe.as_ptr(),
+        None => null::<c_char>(Failure::invalid("the target is NULL")),
+    }
+}
+
+/// `siteseer_target__free()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_target__free(target: *mut TargetHandle) {
+    if !target.is_null() {
+        // SAFETY: the caller's promise: it is a box of ours, and not used any more.
+        drop(unsafe { Box::from_raw(target) });
+    }
+}
+
+/// What the three calls below are given.
+///
+/// # Safety
+/// As siteseer.h says.
+unsafe fn given<'a>(
+    prog: *const sys::bpf_program,
+    target: *const TargetHandle,
+    opts: *const AttachOpts,
+) -> Result<(Program<'a>, &'a Target, AttachOptions), Failure> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let target = target.as_ref().ok_or_else(|| Failure::invalid("the target is NULL"))?;
+        Ok((program(prog)?, &target.target, options::attach(opts)?))
+    }
+}
+
+/// `siteseer_program__plan()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_program__plan(
+    prog: *const sys::bpf_program,
+    target: *const TargetHandle,
+    opts: *const AttachOpts,
+) -> *mut ReportHandle {
+    // SAFETY: the caller's promise.
+    let given = unsafe { given(prog, target, opts) };
+    handle(given.and_then(|(program, target, options)| {
+        Ok(ReportHandle::of(&Attach::with(target, options).plan(program)?.report()))
+    }))
+}
+
+/// `siteseer_program__attach()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_program__attach(
+    prog: *const sys::bpf_program,
+    target: *const TargetHandle,
+    opts: *const AttachOpts,
+) -> *mut LinkHandle {
+    // SAFETY: the caller's promise.
+    let given = unsafe { given(prog, target, opts) };
+    handle(
+        given
+            .and_then(|(program, target, options)| Ok(LinkHandle::own(Attach::with(target, options).attach(program)?))),
+    )
+}
+
+/// `siteseer_program__attach_link()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_program__attach_link(
+    prog: *const sys::bpf_program,
+    target: *const TargetHandle,
+    opts: *const AttachOpts,
+) -> *mut sys::bpf_link {
+    // SAFETY: the caller's promise.
+    let given = unsafe { given(prog, target, opts) };
+    let link = given
+        .and_then(|(program, target, options)| Ok(Attach::with(target, options).attach(program)?.into_libbpf()?));
+    link.map_or_else(null, std::ptr::NonNull::as_ptr)
+}

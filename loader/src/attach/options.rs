@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! How to attach: to which functions, under which policy, with which cookie.
+
+use super::kprobes;
+use crate::plan::{PlanOptions, Policy};
+use crate::section::Form;
+
+/// How to attach a program. The default is to the function that its section names, under the section's policy
+/// ([`Policy::of`]).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AttachOptions {
+    policy: Option<Policy>,
+    cookie: u64,
+    all_prototypes: bool,
+    pub(super) functions: Vec<String>,
+    pub(super) bpf_program: Option<u32>,
+    pub(super) file: Option<String>,
+    /// From how many kprobes on they are armed together.
+    many: Option<usize>,
+}
+
+impl AttachOptions {
+    /// Sets the policy.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> AttachOptions {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// Sets what `bpf_get_attach_cookie()` answers.
+    #[must_use]
+    pub fn cookie(mut self, cookie: u64) -> AttachOptions {
+        self.cookie = cookie;
+        self
+    }
+
+    /// Attaches to this function, `[module:]name`, in place of the one that the section names. May be called again for more.
+    #[must_use]
+    pub fn function(mut self, name: impl Into<String>) -> AttachOptions {
+        self.functions.push(name.into());
+        self
+    }
+
+    /// Attaches to a function of a loaded BPF program, by the kernel's id of it
+    /// ([`id_of`](crate::bpf_target::id_of) a descriptor), in place of one of the kernel's. It comes before what
+    /// `bpf_program__set_attach_target()` said. The function is the one that the section names, or [`AttachOptions::function`].
+    #[must_use]
+    pub fn bpf_program(mut self, id: u32) -> AttachOptions {
+        self.bpf_program = Some(id);
+        self
+    }
+
+    /// Takes only functions that this source file declares: its path, or the last components of it (`kernel/capability.c`).
+    #[must_use]
+    pub fn file(mut self, path: impl Into<String>) -> AttachOptions {
+        self.file = Some(path.into());
+        self
+    }
+
+    /// Takes all functions of the name even if their prototypes differ. The program has to tell them apart, by
+    /// `siteseer_site()` and [`crate::report::SiteReport::prototype`].
+    #[must_use]
+    pub fn all_prototypes(mut self, all: bool) -> AttachOptions {
+        self.all_prototypes = all;
+        self
+    }
+
+    /// Whether many kprobes may be armed together, through an event in tracefs (the default), or each on its own. Together is
+    /// many times faster; a process that is killed then leaves the event's definition, unarmed, until the next one
+    /// attaches or [`clean`](crate::clean) is called.
+    #[must_use]
+    pub fn bulk(mut self, bulk: bool) -> AttachOptions {
+        self.many = (!bulk).then_some(usize::MAX);
+        self
+    }
+
+    /// From how many kprobes on they are armed together, where [`AttachOptions::bulk`] would say 5.
+    #[must_use]
+    pub fn bulk_from(mut self, kprobes: usize) -> AttachOptions {
+        self.many = Some(kprobes);
+        self
+    }
+
+    /// With a policy, unless one is set.
+    #[must_use]
+    pub(crate) fn or_policy(mut self, policy: Option<Policy>) -> AttachOptions {
+        self.policy = self.policy.or(policy);
+        self
+    }
+
+    pub(crate) fn given_cookie(&self) -> u64 {
+        self.cookie
+    }
+
+    /// Whether they leave it to the program what it is attached to.
+    pub(crate) fn names_nothing(&self) -> bool {
+        self.functions.is_empty() && self.bpf_program.is_none()
+    }
+
+    pub(super) fn many(&self) -> usize {
+        self.many.unwrap_or(kprobes::MANY)
+    }
+
+    pub(super) fn plan(&self, form: Form) -> PlanOptions {
+        PlanOptions { policy: self.policy, form, cookie: self.cookie, all_prototypes: self.all_prototypes }
+    }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Attachments that were handed to libbpf's user as a `struct bpf_link`, and what can be asked of them.
+//!
+//! What arms the sites belongs to the link ([`super::queue`]). Here is kept what does not: the programs and maps, whose counters
+//! can be asked; the report; and the definitions of events in tracefs. Of all that only the last must be undone when the link is
+//! destroyed, and nobody says when that is. So it is looked for whenever something is attached or asked, and when the process ends:
+//! the links' sockets hang up. Until then a definition does nothing, but is there.
+
+use super::queue::{Queue, identity, is_closed};
+use super::{RegisterError, carrier};
+use crate::attach::{Definition, remove_all};
+use crate::link::{Cost, Link};
+use crate::object::{info_by_fd, opened};
+use crate::report::Report;
+use libbpf_sys as sys;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+
+struct Handed {
+    /// Without what arms it.
+    link: Link,
+    /// The kernel's ids of the links that arm it.
+    ids: Vec<u32>,
+    /// How many files the queue holds.
+    files: usize,
+    definitions: Mutex<Vec<Definition>>,
+    /// Hangs up when the link is destroyed.
+    peer: OwnedFd,
+    /// Which socket it has.
+    identity: (u64, u64),
+    /// The process that attached it: what it inherited is not its child's to undo.
+    process: u32,
+}
+
+impl Handed {
+    fn is_attached(&self) -> bool {
+        !is_closed(self.peer.as_fd())
+    }
+
+    fn definitions(&self) -> Vec<Definition> {
+        std::mem::take(&mut *self.definitions.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+static HANDED: Mutex<Vec<Arc<Handed>>> = Mutex::new(Vec::new());
+
+fn all() -> MutexGuard<'static, Vec<Arc<Handed>>> {
+    HANDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Forgets links that were destroyed, and removes their definitions.
+pub(super) fn sweep() {
+    let gone: Vec<Arc<Handed>> = all().extract_if(.., |handed| !handed.is_attached()).collect();
+    let own = gone.iter().filter(|handed| handed.process == std::process::id());
+    remove_all(own.flat_map(|handed| handed.definitions()).collect());
+}
+
+extern "C" fn sweep_at_exit() {
+    sweep();
+}
+
+fn link_id(link: &OwnedFd) -> io::Result<u32> {
+    let mut info = sys::bpf_link_info::default();
+    // SAFETY: plain bytes, without pointers.
+    unsafe { info_by_fd(link.as_raw_fd(), &mut info) }?;
+    Ok(info.id)
+}
+
+/// Takes what arms a link out of it, and out of those that were added later.
+fn take_apart(link: &mut Link, files: &mut Vec<OwnedFd>, definitions: &mut Vec<Definition>) {
+    files.append(&mut link.armed);
+    definitions.append(&mut link.definitions);
+    link.later.iter_mut().for_each(|later| take_apart(later, files, definitions));
+}
+
+/// Makes a link one of libbpf's. What is had of it besides is found by its descriptor from then on.
+pub(super) fn hand_out(mut link: Link) -> Result<(NonNull<sys::bpf_link>, Attached), RegisterError> {
+    static AT_EXIT: Once = Once::new();
+    sweep();
+    let failed = |what| move |error| RegisterError::Link { what, error };
+    // In this order: when the queue is emptied no program runs any more before the first event is disarmed.
+    let (mut files, mut definitions) = (Vec::new(), Vec::new());
+    take_apart(&mut link, &mut files, &mut definitions);
+    let ids = match files.iter().map(link_id).collect::<io::Result<Vec<u32>>>() {
+        Ok(ids) => ids,
+        Err(error) => {
+            (link.armed, link.definitions) = (files, definitions);
+            return Err(failed("its parts")(error));
+        }
+    };
+    files.extend(definitions.iter_mut().filter_map(Definition::take_event));
+    let count = files.len();
+    let queue = Queue::of(files).map_err(failed("its parts"));
+    let carried = queue.and_then(|Queue { holder, peer }| {
+        let identity =
+            identity(holder.as_raw_fd()).ok_or_else(io::Error::last_os_error).map_err(failed("its parts"))?;
+        Ok((carrier::carry(holder)?, peer, identity))
+    });
+    let (raw, peer, identity) = match carried {
+        Ok(carried) => carried,
+        Err(error) => {
+            // What armed it is closed by now.
+            link.definitions = definitions;
+            return Err(error);
+        }
+    };
+    if !definitions.is_empty() {
+        AT_EXIT.call_once(|| {
+            // SAFETY: the function is there as long as this library, which is when the C library calls it. Where there is no
+            // room for it, what it would remove is left to the next process.
+            unsafe { libc::atexit(sweep_at_exit) };
+        });
+    }
+    let handed = Arc::new(Handed {
+        link,
+        ids,
+        files: count,
+        definitions: Mutex::new(definitions),
+        peer,
+        identity,
+        process: std::process::id(),
+    });
+    all().push(Arc::clone(&handed));
+    Ok((raw, Attached(handed)))
+}
+
+/// The attachment behind the descriptor of a link.
+pub(super) fn find(descriptor: RawFd) -> Option<Attached> {
+    sweep();
+    let identity = identity(descriptor)?;
+    all().iter().find(|handed| handed.identity == identity).map(|handed| Attached(Arc::clone(handed)))
+}
+
+/// What stands behind a link that libbpf's calls gave. It can be asked; it is detached by `bpf_link__destroy()`, or what
+/// calls that.
+#[derive(Clone)]
+pub struct Attached(Arc<Handed>);
+
+impl Attached {
+    /// What became of every site.
+    pub fn report(&self) -> &Report {
+        self.0.link.report()
+    }
+
+    /// Whether the link has not been destroyed.
+    pub fn is_attached(&self) -> bool {
+        self.0.is_attached()
+    }
+
+    /// As [`Link::gone`].
+    ///
+    /// # Errors
+    /// If the kernel does not tell which modules are loaded.
+    pub fn gone(&self) -> io::Result<Vec<crate::link::Gone>> {
+        self.0.link.gone()
+    }
+
+    /// As [`Link::missed`]. Takes CAP_SYS_ADMIN.
+    ///
+    /// # Errors
+    /// If the kernel does not give a counter, or the link is destroyed.
+    pub fn missed(&self) -> io::Result<u64> {
+        let of_link = |&id: &u32| {
+            // SAFETY: plain call.
+            let link = opened(unsafe { sys::bpf_link_get_fd_by_id(id) })?;
+            crate::link::missed_by_link(&link)
+        };
+        let by_links: u64 = self.0.ids.iter().map(of_link).sum::<io::Result<u64>>()?;
+        Ok(self.0.link.missed()? + by_links)
+    }
+
+    /// As [`Link::faults`].
+    ///
+    /// # Errors
+    /// If the kernel does not give the counter.
+    pub fn faults(&self) -> io::Result<u64> {
+        self.0.link.faults()
+    }
+
+    /// As [`Link::cost`].
+    ///
+    /// # Errors
+    /// If the kernel does not give information on a program.
+    pub fn cost(&self) -> io::Result<Cost> {
+        let cost = self.0.link.cost()?;
+        // Its socket and the other end of it.
+        Ok(Cost { files: cost.files + self.0.files + 2, ..cost })
+    }
+}
+
+impl std::fmt::Debug for Attached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attached").field("attached", &self.is_attached()).field("report", self.report()).finish()
+    }
+}

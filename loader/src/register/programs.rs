@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What is kept of each program that went through the handlers, by its address.
+//!
+//! libbpf says when a program comes to be, and not when it goes. So an address is a name that is given again: what an earlier program
+//! left there is dropped when libbpf opens the next one. A program's records are a few kilobytes, which stay as long.
+
+use crate::attach::AttachOptions;
+use crate::program::{FuncInfo, LineInfo};
+use crate::report::Report;
+use crate::section::Told;
+use libbpf_sys as sys;
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How a program was loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Loading {
+    /// It was not, or its load failed before the kernel saw it.
+    #[default]
+    Not,
+    /// Behind the guard.
+    Guarded,
+    /// As libbpf would have.
+    Plain,
+}
+
+/// A program that went through the handlers.
+#[derive(Debug, Clone)]
+pub(crate) struct Passed {
+    /// How libbpf's own calls attach it.
+    pub(crate) options: AttachOptions,
+    pub(crate) loading: Loading,
+    /// What `bpf_program__set_attach_target()` was told.
+    pub(crate) told: Told,
+    /// Offsets are relative to the program without the guard.
+    pub(crate) func_info: Arc<[FuncInfo]>,
+    pub(crate) line_info: Arc<[LineInfo]>,
+    /// What was planned or done last.
+    pub(crate) report: Option<Arc<Report>>,
+}
+
+impl Default for Passed {
+    fn default() -> Passed {
+        Passed {
+            options: AttachOptions::default(),
+            loading: Loading::Not,
+            told: Told::Nothing,
+            func_info: Arc::from([]),
+            line_info: Arc::from([]),
+            report: None,
+        }
+    }
+}
+
+static PROGRAMS: Mutex<Option<HashMap<usize, Passed>>> = Mutex::new(None);
+
+fn programs() -> MutexGuard<'static, Option<HashMap<usize, Passed>>> {
+    PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn key(program: NonNull<sys::bpf_program>) -> usize {
+    program.as_ptr().addr()
+}
+
+/// Notes a program that has come to be.
+pub(super) fn born(program: NonNull<sys::bpf_program>) {
+    let _former = programs().get_or_insert_default().insert(key(program), Passed::default());
+}
+
+/// What is kept of a program.
+pub(crate) fn passed(program: NonNull<sys::bpf_program>) -> Option<Passed> {
+    programs().as_ref()?.get(&key(program)).cloned()
+}
+
+/// Changes what is kept of a program. Whether there is something.
+pub(super) fn change(program: NonNull<sys::bpf_program>, with: impl FnOnce(&mut Passed)) -> bool {
+    programs().as_mut().and_then(|programs| programs.get_mut(&key(program))).map(with).is_some()
+}
+
+/// Forgets all.
+pub(super) fn forget() {
+    let _all = programs().take();
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The target of all programs that libbpf's own calls load and attach: read once, and again when modules or live patches come and go.
+
+use super::options;
+use crate::error::Error;
+use crate::target::Target;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+struct Shared {
+    of: Vec<u8>,
+    target: Arc<Target>,
+}
+
+static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
+
+/// What says that the kernel's text is another.
+fn fingerprint() -> Vec<u8> {
+    // Names, sizes and addresses; reference counts go up and down.
+    let modules = fs::read_to_string("/proc/modules").unwrap_or_default();
+    let mut of: Vec<u8> = Vec::new();
+    for line in modules.lines() {
+        let word = |nth| line.split_whitespace().nth(nth).unwrap_or_default();
+        for word in [word(0), word(1), word(4), word(5)] {
+            of.extend_from_slice(word.as_bytes());
+            of.push(b' ');
+        }
+    }
+    let mut patches: Vec<_> = fs::read_dir("/sys/kernel/livepatch")
+        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+        .unwrap_or_default();
+    patches.sort();
+    for patch in patches {
+        let read = |file: &str| fs::read(Path::new(&patch).join(file)).unwrap_or_default();
+        of.extend_from_slice(patch.as_os_str().as_encoded_bytes());
+        of.extend(read("enabled"));
+        of.extend(read("transition"));
+    }
+    of
+}
+
+/// The running kernel, as it is now.
+pub(super) fn target() -> Result<Arc<Target>, Error> {
+    let options = options();
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let of = fingerprint();
+    if let Some(shared) = shared.as_ref().filter(|shared| shared.of == of) {
+        return Ok(Arc::clone(&shared.target));
+    }
+    let target = Arc::new(Target::running(&options.source)?);
+    *shared = Some(Shared { of, target: Arc::clone(&target) });
+    Ok(target)
+}
+
+/// Reads it anew when it is next asked for.
+pub(super) fn forget() {
+    *SHARED.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Programs that libbpf's own calls open, load and attach, in processes that have called [`siteseer::register`].
+//!
+//! The other cases attach by siteseer's own calls, and have its handlers plan nothing; so each case here is a process of its own,
+//! `siteseer-guest libbpf CASE`, which says how it went.
+
+mod attached;
+mod corpus;
+mod injected;
+
+use crate::case::{Case, Failure};
+use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+
+type Run = fn() -> Result<String, Failure>;
+
+const CASES: [(&str, Run); 8] = [
+    ("objects_of_every_kind_are_as_without_siteseer", corpus::compare),
+    ("a_link_stands_for_all_sites", attached::a_link_stands_for_all_sites),
+    ("what_siteseer_adds_nothing_to_is_libbpfs", attached::what_siteseer_adds_nothing_to_is_libbpfs),
+    ("what_cannot_be_attached_is_an_error", attached::what_cannot_be_attached_is_an_error),
+    ("links_outlive_their_object", attached::links_outlive_their_object),
+    ("definitions_go_when_the_link_is_gone", attached::definitions_go_when_the_link_is_gone),
+    ("a_skeleton_in_c", attached::a_skeleton_in_c),
+    ("nothing_stays_when_a_system_call_fails", injected::nothing_stays_when_a_system_call_fails),
+];
+
+/// All cases of this group.
+pub fn cases() -> Vec<Case> {
+    let case = |&(name, _): &(&'static str, Run)| Case {
+        name: format!("libbpf::{name}"),
+        run: Box::new(move |_| Ok(in_a_process(name)?.into())),
+    };
+    CASES.iter().map(case).collect()
+}
+
+#[derive(Serialize, Deserialize)]
+enum Said {
+    Passed(String),
+    Failed(String),
+}
+
+/// The last line of what a process of this program prints.
+fn output(arguments: &[&str]) -> Result<String, Failure> {
+    let output = Command::new("/proc/self/exe").arg("libbpf").args(arguments).stderr(Stdio::inherit()).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let last = text.lines().next_back().map(str::to_owned);
+    last.ok_or_else(|| format!("the process of {arguments:?} said nothing and ended with {}", output.status).into())
+}
+
+fn in_a_process(name: &str) -> Result<String, Failure> {
+    match serde_json::from_str(&output(&[name])?)? {
+        Said::Passed(text) => Ok(text),
+        Said::Failed(why) => Err(why.into()),
+    }
+}
+
+/// `siteseer-guest libbpf CASE`, or `siteseer-guest libbpf corpus WITH`.
+///
+/// # Errors
+/// If there is no such case.
+pub fn run(arguments: &[String]) -> Result<(), Failure> {
+    let line = match arguments {
+        [word, with] if word == "corpus" => serde_json::to_string(&corpus::look_at_all(with)?)?,
+        [name] => {
+            let (_, run) = CASES.iter().find(|(case, _)| case == name).ok_or_else(|| format!("no case {name}"))?;
+            serde_json::to_string(&run().map_or_else(|error| Said::Failed(error.to_string()), Said::Passed))?
+        }
+        _ => return Err("expected a case".into()),
+    };
+    writeln!(io::stdout(), "{line}")?;
+    Ok(())
+}

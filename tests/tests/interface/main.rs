@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The C interface: the header says what the library has, its exports are those that were accepted, and what fails leaves nothing
+//! allocated.
+//!
+//! The library is the one that cargo built for the tests: both forms of it lie beside this program.
+
+mod api;
+
+use siteseer_c::layout::{CONSTANTS, LAYOUT};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn header() -> String {
+    fs::read_to_string(root().join("loader/include/siteseer.h")).expect("the header is read")
+}
+
+/// The header without comments and preprocessor lines.
+fn declarations() -> String {
+    let header = header();
+    let mut text = String::new();
+    let mut rest = header.as_str();
+    while let Some((before, comment)) = rest.split_once("/*") {
+        text.push_str(before);
+        rest = comment.split_once("*/").expect("the comment ends").1;
+    }
+    text.push_str(rest);
+    let mut continued = false;
+    let kept = text.lines().filter(|line| {
+        let skip = continued || line.starts_with('#');
+        continued = skip && line.ends_with('\\');
+        !skip
+    });
+    kept.collect::<Vec<_>>().join("\n")
+}
+
+/// The last word of a declaration: what it declares.
+fn declared(text: &str) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let end = text.trim_end_matches(|c: char| !is_word(c));
+    let start = end.rfind(|c: char| !is_word(c)).map_or(0, |at| at + 1);
+    end[start..].to_owned()
+}
+
+/// Functions and the names of their parameters, as the header declares them.
+fn declared_functions() -> BTreeMap<String, Vec<String>> {
+    let declarations = declarations();
+    let each = declarations.split("LIBSITESEER_API").skip(1).map(|text| text.split_once(';').expect("it ends").0);
+    each.map(|text| {
+        let (name, parameters) = text.split_once('(').expect("a function");
+        let parameters = parameters.trim().trim_end_matches(')');
+        let parameters = parameters.split(',').map(str::trim).filter(|parameter| *parameter != "void");
+        (declared(name), parameters.map(declared).collect())
+    })
+    .collect()
+}
+
+/// The same, as the library defines them.
+fn defined_functions() -> BTreeMap<String, Vec<String>> {
+    let mut functions = BTreeMap::new();
+    for entry in fs::read_dir(root().join("capi/src")).expect("the folder is read") {
+        let text = fs::read_to_string(entry.expect("an entry").path()).expect("the file is read");
+        for text in text.split("#[unsafe(no_mangle)]").skip(1) {
+            let (name, rest) = text.split_once('(').expect("a function");
+            let parameters = rest.split_once(')').expect("it ends").0;
+            // A parameter's type may have a comma in it, never its name.
+            let names =
+                parameters.split(',').filter_map(|parameter| Some(parameter.split_once(':')?.0.trim().to_owned()));
+            functions.insert(declared(name), names.collect());
+        }
+    }
+    functions
+}
+
+/// The members of a structure, as the header declares them.
+fn members(declarations: &str, structure: &str) -> Vec<String> {
+    let begin = format!("struct {structure} {{");
+    let body = declarations.split_once(&begin).unwrap_or_else(|| panic!("no struct {structure}")).1;
+    let body = body.split_once('}').expect("it ends").0;
+    body.split(';').map(str::trim).filter(|text| !text.is_empty() && !text.contains(':')).map(declared).collect()
+}
+
+#[test]
+fn every_function_is_declared_and_defined() {
+    assert_eq!(declared_functions(), defined_functions());
+}
+
+#[test]
+fn every_member_is_declared() {
+    let declarations = declarations();
+    let structures = declarations.split("\nstruct ").skip(1).filter_map(|text| {
+        let (name, rest) = text.split_once(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))?;
+        rest.starts_with('{').then_some(name)
+    });
+    let structures: BTreeSet<&str> = structures.collect();
+    assert_eq!(structures, LAYOUT.iter().map(|(name, ..)| *name).collect());
+    for (structure, _, own) in LAYOUT {
+        let own: Vec<&str> = own.iter().map(|(member, _)| *member).collect();
+        assert_eq!(members(&declarations, structure), own, "{structure}");
+        let last = format!("#define {structure}__last_field {}", own.last().expect("a member"));
+        assert!(header().contains(&last), "{last}");
+    }
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("c-interface-{name}"));
+    fs::create_dir_all(&folder).expect("the folder is made");
+    folder
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{text}", output.status);
+    text
+}
+
+#[test]
+fn a_c_compiler_sees_the_same_layout() {
+    let folder = scratch("layout");
+    let mut source = "#include <siteseer.h>\n".to_owned();
+    for (structure, size, members) in LAYOUT {
+        source += &format!("_Static_assert(sizeof(struct {structure}) == {size}, \"{structure}\");\n");
+        for (member, offset) in *members {
+            let what = format!("offsetof(struct {structure}, {member}) == {offset}");
+            source += &format!("_Static_assert({what}, \"{structure}.{member}\");\n");
+        }
+    }
+    for (name, value) in CONSTANTS {
+        source += &format!("_Static_assert({name} == {value}, \"{name}\");\n");
+    }
+    let file = folder.join("layout.c");
+    fs::write(&file, source).expect("the source is written");
+    let include = root().join("loader/include");
+    for standard in ["-std=c99", "-std=c11", "-std=gnu17"] {
+        let mut gcc = Command::new("gcc");
+        gcc.args([standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wno-c11-extensions"]);
+        if standard == "-std=c99" {
+            // _Static_assert is C11's.
+            gcc.arg("-Wno-pedantic");
+        }
+        run(gcc.arg("-fsyntax-only").arg("-I").arg(&include).arg(&file));
+    }
+    let plus = folder.join("layout.cc");
+    fs::write(&plus, "#include <siteseer.h>\nint main() { return siteseer_version_string() == nullptr; }\n")
+        .expect("written");
+    run(Command::new("gcc")
+        .args(["-x", "c++", "-std=c++17", "-Wall", "-Werror", "-fsyntax-only"])
+        .arg("-I")
+        .arg(&include)
+        .arg(&plus));
+}
+
+/// The folder where cargo put the library.
+fn built() -> PathBuf {
+    let own = std::env::current_exe().expect("this program has a path");
+    own.parent().expect("it is in a folder").to_owned()
+}
+
+/// The library of a form, of the newest build.
+fn library(extension: &str) -> PathBuf {
+    let mut found: Vec<PathBuf> = fs::read_dir(built())
+        .expect("the folder is read")
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.starts_with("libsiteseer_c") && name.ends_with(extension)
+        })
+        .collect();
+    found.sort_by_key(|path| path.metadata().and_then(|data| data.modified()).expect("a time"));
+    found.pop().unwrap_or_else(|| panic!("no libsiteseer_c*{extension} in {}", built().display()))
+}
+
+/// Compares with what was accepted. `SITESEER_ACCEPT=1` accepts what is found.
+fn accepted(name: &str, found: &str) {
+    let path = root().join("tests/golden").join(name);
+    if std::env::var_os("SITESEER_ACCEPT").is_some() {
+        fs::write(&path, found).expect("the file is written");
+    }
+    let golden = fs::read_to_string(&path).unwrap_or_default();
+    let (before, after): (BTreeSet<&str>, BTreeSet<&str>) = (golden.lines().collect(), found.lines().collect());
+    let gone: Vec<_> = before.difference(&after).map(|line| format!("- {line}")).collect();
+    let new: Vec<_> = after.difference(&before).map(|line| format!("+ {line}")).collect();
+    assert!(
+        golden == found,
+        "the interface has changed; accept it by SITESEER_ACCEPT=1 cargo test -p siteseer-conformance, and say so in \
+         CHANGELOG.md\n{}\n{}",
+        gone.join("\n"),
+        new.join("\n")
+    );
+}
+
+#[test]
+fn exports_are_those_that_were_accepted() {
+    use object::{Object, ObjectSymbol};
+    let data = fs::read(library(".so")).expect("the shared library is read");
+    let file = object::File::parse(&*data).expect("an ELF file");
+    let exports = file.dynamic_symbols().filter(|symbol| symbol.is_definition() && symbol.is_global());
+    let exports: BTreeSet<&str> = exports.filter_map(|symbol| symbol.name().ok()).collect();
+    let found: String = exports.iter().map(|name| format!("{name}\n")).collect();
+    accepted("c-symbols.txt", &found);
+    let declared = declared_functions();
+    assert_eq!(exports, declared.keys().map(String::as_str).collect());
+    let text = run(Command::new("readelf").arg("-d").arg(library(".so")));
+    assert!(text.contains("soname: [libsiteseer.so.0]"), "{text}");
+}
+
+#[test]
+fn the_rust_interface_is_what_was_accepted() {
+    accepted("rust-api.txt", &api::listing(&root().join("loader/src")).expect("it is parsed"));
+}
+
+/// libbpf's headers, where the build put them.
+fn libbpf_headers(folder: &Path) -> PathBuf {
+    let include = folder.join("include");
+    let bpf = include.join("bpf");
+    fs::create_dir_all(&bpf).expect("the folder is made");
+    for (name, text) in libbpf_sys::API_HEADERS {
+        fs::write(bpf.join(name), text).expect("the header is written");
+    }
+    include
+}
+
+#[test]
+fn the_bpf_header_is_for_both_compilers() {
+    use object::{Object, ObjectSection};
+    use siteseer::declared::Declared;
+    let folder = scratch("bpf-header");
+    let include = libbpf_headers(&folder);
+    let compilers = [("clang", "SITESEER_CLANG", &["-target", "bpf"][..]), ("bpf-gcc", "SITESEER_BPF_GCC", &["-gbtf"])];
+    for (name, variable, flags) in compilers {
+        let compiler = std::env::var(variable).unwrap_or_else(|_| newest(name));
+        if name == "bpf-gcc" && Command::new(&compiler).arg("--version").output().is_err() {
+            println!("not tried: gcc's BPF backend is not installed (ci/setup installs it where Debian has it)");
+            continue;
+        }
+        let output = folder.join(format!("{name}.o"));
+        let mut command = Command::new(&compiler);
+        command.args(flags).args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-isystem"]).arg(&include);
+        command.arg("-I").arg(root().join("loader/include")).arg("-c").arg(root().join("tests/c/bpf_header.c"));
+        run(command.arg("-o").arg(&output));
+        let data = fs::read(&output).expect("the object is read");
+        let file = object::File::parse(&*data).expect("an ELF file");
+        let section =
+            |name: &str| file.section_by_name(name).and_then(|section| section.data().ok()).expect("a section");
+        // Each accessor is a call of a helper by its number.
+        let insns = section("fentry/stated").chunks_exact(8);
+        let calls: BTreeSet<u32> = insns
+            .filter(|insn| insn.first() == Some(&0x85))
+            .map(|insn| u32::from_le_bytes(insn[4..8].try_into().expect("four bytes")))
+            .collect();
+        assert_eq!(calls, [0x5173_e001, 0x5173_e002, 0x5173_e003].into(), "{name}");
+        let stated = |program: &str| Declared::find(section(".BTF"), program).expect("the BTF is read");
+        let text = stated("stated").map(|stated| stated.text);
+        assert_eq!(text.as_deref(), Some("long (struct file *, struct pair, int)"), "{name}");
+        assert_eq!(stated("bare").map(|stated| stated.text).as_deref(), Some("void (void)"), "{name}");
+    }
+}
+
+/// The newest of a compiler's names that is installed.
+fn newest(name: &str) -> String {
+    let numbered = (14..=22).rev().map(|version| format!("{name}-{version}"));
+    let mut names = numbered.chain([name.to_owned()]);
+    let is_there = |name: &String| Command::new(name).arg("--version").output().is_ok();
+    names.find(is_there).unwrap_or_else(|| name.to_owned())
+}
+
+/// Compiles tests/c/errors.c with the static library.
+fn errors_program(folder: &Path, flags: &[&str]) -> PathBuf {
+    let program = folder.join("errors");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-g", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
+    gcc.arg("-I").arg(root().join("loader/include")).arg(root().join("tests/c/errors.c")).arg(library(".a"));
+    run(gcc.args(["-lelf", "-lz", "-lm", "-ldl", "-o"]).arg(&program));
+    program
+}
+
+#[test]
+fn what_fails_leaves_nothing_allocated() {
+    let program = errors_program(&scratch("valgrind"), &[]);
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--quiet", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,indirect"]);
+    valgrind.args(["--errors-for-leak-kinds=definite,indirect", "--track-fds=yes"]);
+    let text = run(valgrind.arg(program));
+    assert!(text.contains("all as it should be"), "{text}");
+}
+
+#[test]
+fn threads_have_errors_of_their_own() {
+    let program = errors_program(&scratch("asan"), &["-fsanitize=address", "-fsanitize-address-use-after-scope"]);
+    let text = run(Command::new(program).env("ASAN_OPTIONS", "detect_leaks=1"));
+    assert!(text.contains("all as it should be"), "{text}");
+}
