@@ -156,7 +156,7 @@ pub(crate) fn behind_branch<'a>(
 }
 
 /// The entry of a list that begins first after an address, if it says anything.
-fn first_after<'a>(list: &[ListEntry<'a>], address: u64) -> Option<ListEntry<'a>> {
+pub(crate) fn first_after<'a>(list: &[ListEntry<'a>], address: u64) -> Option<ListEntry<'a>> {
     list.iter()
         .filter(|entry| entry.begin.address > address)
         .min_by_key(|entry| entry.begin)

@@ -20,6 +20,7 @@
 mod arguments;
 pub mod census;
 pub mod cfi;
+mod clang;
 mod dwarf;
 mod entry;
 mod filter;

@@ -4,18 +4,12 @@
 //! Most functions need no entry: the symbol `foo` is the function `foo`, entered as BTF says. An entry is made where
 //! that is not so: a clone under another name (`foo.isra.0`); one of several functions of the name; a function that
 //! BTF does not have, or has with another prototype; and a function whose signature the compiler changed without
-//! changing its name (`DW_CC_nocall`, or a parameter that is not where the calling convention puts it).
+//! changing its name (`DW_CC_nocall`, or a parameter that is not where the calling convention puts it; `clang` has what to make of clang's).
 //!
 //! Which it is, the symbols at the function's address say. GCC and clang build names of clones by suffixes; what
 //! matters is whether the suffix stands for a changed signature. `foo.part.0` is not `foo` at all, but what is left of
 //! it after its head was inlined elsewhere: it becomes a function of its own name, which is never reached by
 //! asking for `foo`. `foo.cold` is a continuation and no function.
-//!
-//! Clang says `DW_CC_nocall` of a function that lost an argument or its return value only from version 16 on, and of one
-//! of which a pointer argument became what it points to from version 23 on (llvm/lib/Transforms/IPO/DeadArgumentElimination.cpp,
-//! ArgumentPromotion.cpp). Before, such a function looks like any other: the arguments behind the one that is gone may even be where
-//! the source's signature would have them. What gives it away is a parameter that has no location, so a function with
-//! one that might be such a parameter is taken for changed.
 //!
 //! Where the signature is the source's, each argument is where the calling convention puts it, whether the debug
 //! information mentions it or not. Where it is not, only what the debug information says counts.
@@ -85,18 +79,6 @@ fn role_of<'s>(symbol: &'s str, function: &str) -> Role<'s> {
     Role::Clone { changed: !words.all(keeps) }
 }
 
-/// From this version on clang marks functions that lost an argument or their return value.
-pub(crate) const CLANG_MARKS_DEAD: u32 = 16;
-/// From this version on clang marks functions of which a pointer argument was replaced by what it points to.
-const CLANG_MARKS_PROMOTED: u32 = 23;
-
-/// Whether clang (of that major version) may have changed a function's signature without a mark. `missing` has, for each
-/// parameter without a location, whether it may be passed as what it points to or consists of.
-pub(crate) fn may_be_unmarked(clang: Option<u32>, mut missing: impl Iterator<Item = bool>) -> bool {
-    let Some(version) = clang else { return false };
-    missing.any(|is_memory| version < CLANG_MARKS_DEAD || is_memory && version < CLANG_MARKS_PROMOTED)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,14 +99,6 @@ mod tests {
         for nothing in ["foo.cold", "foo.isra.0.cold", "foo.part.0.cold", "food", "fo", "__pfx_foo", "foo_x.isra.0"] {
             assert_eq!(role(nothing), Role::Nothing, "{nothing}");
         }
-    }
-
-    #[test]
-    fn versions_that_do_not_mark() {
-        let unmarked = |clang, missing: &[bool]| may_be_unmarked(clang, missing.iter().copied());
-        assert!(unmarked(Some(15), &[false]) && unmarked(Some(0), &[false, true]));
-        assert!(!unmarked(Some(16), &[false]) && unmarked(Some(22), &[false, true]));
-        assert!(!unmarked(Some(23), &[true]) && !unmarked(Some(15), &[]) && !unmarked(None, &[true]));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Copies that are no calls: the rest of a function that was split.
+//! Copies that are no calls: the rest of a function that was split, and what was merged of several copies.
 //!
 //! GCC splits a function whose head often returns early (`-fpartial-inlining`): the head is inlined into callers, the rest
 //! becomes `foo.part.0`. Where the rest is inlined as well, back into `foo` or behind a copy of its head, the debug
@@ -12,6 +12,11 @@
 //! Recursion that is inlined into itself, which else looks the same, is called from a line of the body. Calls
 //! that do come from the callee's line are those between functions that one macro wrote: all their places are that of the
 //! macro's use. Then the function around the copy is declared there as well, and is another one.
+//!
+//! Clang merges instructions that two branches have in common, in front of the branch or behind it. If they are of two copies of one
+//! function, it makes a third, called at line 0, for what was merged (`getMergedLocation` in llvm/lib/IR/DebugInfoMetadata.cpp).
+//! The calls still begin in their own copies; or nothing is left of these, and the third copy is all calls.
+//! The two are told apart by whether the function around it has another copy.
 
 use crate::dwarf::DebugUnit;
 use crate::origin::{Origin, Origins};
@@ -46,6 +51,13 @@ pub(crate) fn is_rest<'a>(
             (origin.declared_in, origin.declared_file),
         );
     Arc::ptr_eq(&around, origin) || !by_one_macro
+}
+
+/// Whether a copy may be what clang merged of several calls, beside which their copies are still there: a probe on it would
+/// see them twice.
+pub(crate) fn may_be_merged(unit: &DebugUnit<'_, '_>, function: &RawFunction<'_>, site: &RawSite) -> bool {
+    let is_another = |other: &RawSite| other.origin == site.origin && !std::ptr::eq(other, site);
+    site.call_line == 0 && unit.clang().is_some() && function.sites.iter().any(is_another)
 }
 
 /// Whether two indices of files, each of a unit, are of one file.

@@ -7,6 +7,7 @@
 
 use crate::arguments::{At, Found, Gathered, Surroundings};
 use crate::cfi::{Cursor, Frames};
+use crate::clang::{self, Passed};
 use crate::dwarf::{DebugInfo, DebugUnit};
 use crate::entry::{self, Moved};
 use crate::filter::Filter;
@@ -17,7 +18,7 @@ use crate::outofline::{self, Role};
 use crate::probeable::Prober;
 use crate::returns::{self, Pending};
 use crate::split;
-use crate::text::{FunctionText, Known, idle_prefix};
+use crate::text::{FunctionText, Known, behind_fentry, idle_prefix};
 use crate::types::{BaseIndex, NewType, TypeRef};
 use crate::walk::{RawCall, RawFunction, RawParameter, RawSite, Visitor};
 use hashbrown::HashMap;
@@ -161,7 +162,12 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
 
     fn inline_sites(&mut self, function: &RawFunction<'a>) {
         let shared = self.shared;
-        let known = Known { entry: function.entry, no_jump_tables: self.no_jump_tables, noreturn: None };
+        let known = Known {
+            entry: function.entry,
+            no_jump_tables: self.no_jump_tables,
+            tail_calls: &function.tail_calls,
+            noreturn: None,
+        };
         let text = FunctionText::decode(shared.image, &function.ranges, &known);
         self.targets.clear();
         self.targets.extend(text.branches().map(|(_, target)| target));
@@ -198,6 +204,10 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             return None;
         };
         self.gathered.gather(self.unit, &origin, parameters, |offset| self.origins.root(offset));
+        let start = function.ranges.first().map_or(0, |range| function.entry.unwrap_or(range.start));
+        if self.unit.is_gcc() {
+            self.gathered.settle(start, || behind_fentry(shared.image, start));
+        }
         self.note_assignments(&origin);
         let site = u32::try_from(self.out.sites.len()).ok()?;
         let surroundings = Surroundings {
@@ -206,7 +216,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             frames: &self.frames,
             frame_base: function.frame_base,
             text: Some(text),
-            entry: function.ranges.first().map_or(0, |range| function.entry.unwrap_or(range.start)),
+            entry: start,
         };
         let at = At::new(&surroundings, entry.address);
         let mut marks = Marks::default();
@@ -260,7 +270,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         if split::is_rest(self.unit, &mut self.origins, function, raw, &origin) {
             self.out.rests.push(site);
         }
-        if entry.uncertain {
+        if entry.uncertain || split::may_be_merged(self.unit, function, raw) {
             marks |= Marks::ENTRY_UNCERTAIN;
         }
         if text.reentered_from(entry.address, body) {
@@ -331,6 +341,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         }
         if self.unit.clang().is_some() {
             look_behind_patch_site(&surroundings, &origin, &self.gathered, &mut self.found);
+            clang::look_behind_prologue(&at, &self.gathered, &origin, &mut self.found);
         }
         let shapes: Vec<ParamShape> = origin
             .parameters
@@ -343,21 +354,25 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let abi = abi_arguments(image.machine(), &shapes);
         // A parameter without size leaves open where the later ones are.
         let abi_known = abi.iter().all(|argument| *argument != Err(Missing::NoType));
-        let displaced = self.found.iter().zip(&abi).any(|(found, abi)| match (&found.argument, abi) {
-            (Ok(located), Ok(abi)) => !found.late && located.at != abi.at,
-            _ => false,
-        });
         let renamed = matches!(role, Role::Part(_) | Role::Clone { changed: true });
-        let missing = origin.parameters.iter().zip(&self.found).filter(|(_, found)| found.argument.is_err());
-        let unmarked = outofline::may_be_unmarked(
-            self.unit.clang(),
-            missing.map(|(parameter, _)| {
-                let kind = resolved_kind(shared.base, &parameter.type_ref);
-                matches!(kind, None | Some(Kind::Ptr | Kind::Struct | Kind::Union))
+        let by_clang = self.unit.clang();
+        let unmarked = match by_clang {
+            Some(version) => {
+                let parameters = origin.parameters.iter().zip(&self.found).zip(&abi);
+                let passed = parameters.map(|((parameter, found), abi)| {
+                    let kind = resolved_kind(shared.base, &parameter.type_ref);
+                    let is_memory = matches!(kind, None | Some(Kind::Ptr | Kind::Struct | Kind::Union));
+                    Passed::new(&found.argument, abi, is_memory)
+                });
+                clang::may_be_unmarked(version, passed)
+            }
+            None => self.found.iter().zip(&abi).any(|(found, abi)| match (&found.argument, abi) {
+                (Ok(located), Ok(abi)) => !found.late && located.at != abi.at,
+                _ => false,
             }),
-        );
+        };
         // Other languages have calling conventions of their own.
-        let changed = renamed || function.nocall || displaced || unmarked || !self.unit.is_c;
+        let changed = renamed || function.nocall || unmarked || !self.unit.is_c;
         let name_tells = matches!(role, Role::Body)
             && !changed
             && image.symbols_named(name).nth(1).is_none()
@@ -369,12 +384,16 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         self.arguments.clear();
         let arguments = self.found.drain(..).zip(abi).map(|(found, abi)| match found.argument {
             Err(_) if !changed && abi_known => abi,
+            Ok(_) if !changed && abi_known && by_clang.is_some() => abi,
             // A late view of an out-of-line function's entry is after something that the function did.
             Ok(_) if found.late => Err(Missing::AfterEntry),
             Err(Missing::NotMentioned) if renamed || function.nocall => Err(Missing::Removed),
             argument => argument,
         });
         self.arguments.extend(arguments);
+        if by_clang.is_some() && (changed || !abi_known) {
+            clang::keep_what_was_passed(image.machine(), &mut self.arguments);
+        }
         let mut marks = Marks::default();
         if changed {
             marks |= Marks::SIGNATURE_CHANGED;
@@ -386,7 +405,12 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             let entries = [offset, function.origin.unwrap_or(offset)];
             self.pending.push(Pending { site: self.out.sites.len() as u32, address, entries });
         }
-        let known = Known { entry: function.entry, no_jump_tables: self.no_jump_tables, noreturn: None };
+        let known = Known {
+            entry: function.entry,
+            no_jump_tables: self.no_jump_tables,
+            tail_calls: &function.tail_calls,
+            noreturn: None,
+        };
         let text = FunctionText::decode(image, &function.ranges, &known);
         if text.reentered_from(address, &function.ranges) {
             marks |= Marks::MAY_REPEAT;
@@ -419,7 +443,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             return Returned::Nothing;
         }
         let kept = match self.unit.clang() {
-            Some(version) => version >= outofline::CLANG_MARKS_DEAD && !nocall,
+            Some(version) => version >= clang::MARKS_DEAD && !nocall,
             None => {
                 self.unit.is_gcc()
                     && self.shared.image.symbol_at(address).iter().all(|symbol| {

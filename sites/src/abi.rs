@@ -28,6 +28,14 @@ const X86_64: [Register; 6] = [5, 4, 1, 2, 8, 9];
 /// x0 to x7.
 const AARCH64: [Register; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 
+/// The registers that arguments are passed in, in order.
+pub fn argument_registers(machine: Machine) -> &'static [Register] {
+    match machine {
+        Machine::X86_64 => &X86_64,
+        Machine::Aarch64 => &AARCH64,
+    }
+}
+
 /// The location of each argument at the first instruction of a function that has these parameters.
 ///
 /// # Errors

@@ -21,6 +21,7 @@
 
 mod arm64;
 mod noreturn;
+mod patch_site;
 mod paths;
 mod result;
 mod x86;
@@ -32,6 +33,7 @@ mod tests;
 use crate::image::Image;
 use crate::tables::within;
 pub(crate) use noreturn::is_noreturn;
+pub(crate) use patch_site::behind_fentry;
 pub(crate) use result::{call_target, uses_result};
 use siteseer_sites::machine::Register;
 use siteseer_sites::{Machine, Unprobeable};
@@ -91,6 +93,8 @@ pub struct Known<'k> {
     /// Compiled with `-fno-jump-tables` (as DW_AT_producer says): an indirect jump is a tail call. Retpolines imply
     /// it and need not be told.
     pub no_jump_tables: bool,
+    /// The jumps that are tail calls (as DW_AT_call_pc says), sorted.
+    pub tail_calls: &'k [u64],
     /// Tells functions that never return by their address (as DW_AT_noreturn says), beside those known by name.
     pub noreturn: Option<&'k (dyn Fn(u64) -> bool + Sync)>,
 }
@@ -168,6 +172,26 @@ struct Piece {
 const FALLS: u8 = 1;
 /// Per instruction: a no-op, which may be padding that nothing reaches.
 const NOP: u8 = 2;
+
+/// Whether the instructions from `from` to `to` run one after the other, and none writes a register. The call to ftrace
+/// does not.
+pub(crate) fn line_preserves(image: &Image<'_>, from: u64, to: u64, register: Register) -> bool {
+    let tables = image.tables();
+    let mut effects = Effects::new(image.machine());
+    let mut at = from;
+    while at < to {
+        let Some(effect) = effects.at(image, at) else { return false };
+        let is_ftrace = tables.ftrace.binary_search(&at).is_ok();
+        if tables.in_alternative(at) || tables.jump_label_at(at).is_some() || tables.may_fault(at) {
+            return false;
+        }
+        if !is_ftrace && (!effect.straight || effect.writes.contains(register)) {
+            return false;
+        }
+        at = effect.next;
+    }
+    at == to
+}
 
 /// The decoded text of one function, hot and cold parts.
 pub struct FunctionText<'i, 'a> {
@@ -270,21 +294,7 @@ impl<'i, 'a> FunctionText<'i, 'a> {
         if !self.edges_between(from, to).is_empty() {
             return false;
         }
-        let tables = self.image.tables();
-        let mut effects = Effects::new(self.image.machine());
-        let mut at = from;
-        while at < to {
-            let Some(effect) = effects.at(self.image, at) else { return false };
-            let is_ftrace = tables.ftrace.binary_search(&at).is_ok();
-            if tables.in_alternative(at) || tables.jump_label_at(at).is_some() || tables.may_fault(at) {
-                return false;
-            }
-            if !is_ftrace && (!effect.straight || effect.writes.contains(register)) {
-                return false;
-            }
-            at = effect.next;
-        }
-        at == to
+        line_preserves(self.image, from, to, register)
     }
 
     fn decode_piece(&mut self, range: &Range<u64>, function: &[Range<u64>], known: &Known<'_>, pads: &mut Vec<u64>) {
@@ -323,7 +333,7 @@ impl<'i, 'a> FunctionText<'i, 'a> {
                 }
                 Flow::Indirect => {
                     flags = 0;
-                    if !known.no_jump_tables {
+                    if !known.no_jump_tables && known.tail_calls.binary_search(&source).is_err() {
                         self.indirect.push(source);
                     }
                 }

@@ -26,6 +26,7 @@ pub(crate) struct Build {
     flags: Vec<String>,
     sources: Vec<String>,
     btf: bool,
+    ftrace: bool,
 }
 
 impl Build {
@@ -41,12 +42,20 @@ impl Build {
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
             sources: sources.iter().map(|source| format!("{PRELUDE}\n{source}")).collect(),
             btf: true,
+            ftrace: false,
         }
     }
 
     /// Without a `.BTF` section.
     pub(crate) fn without_btf(mut self) -> Build {
         self.btf = false;
+        self
+    }
+
+    /// With the kernel's symbols for the table of what ftrace patches, which the compiler writes (`-mrecord-mcount`).
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn recording_ftrace(mut self) -> Build {
+        self.ftrace = true;
         self
     }
 
@@ -87,6 +96,11 @@ impl Build {
         command.arg(format!("-Wl,-Ttext={TEXT}"));
         for symbol in ["_text", "_stext"] {
             command.arg(format!("-Wl,--defsym={symbol}={TEXT}"));
+        }
+        if self.ftrace {
+            for end in ["start", "stop"] {
+                command.arg(format!("-Wl,--defsym=__{end}_mcount_loc=__{end}___mcount_loc"));
+            }
         }
         run(command.args(&inputs).arg("-o").arg(&output));
         std::fs::read(&output).expect("the image is read")

@@ -42,6 +42,20 @@ void two(long a, long b)
 }
 "#;
 
+/// Before they do anything, the bodies assign to parameters: what the debug information then has is what was assigned.
+const ASSIGNED: &str = r#"
+extern __attribute__((noinline)) long opaque(long, long);
+long opaque(long a, long b) { __asm__ volatile("" ::: "memory"); return a ^ b; }
+
+__attribute__((noinline)) long kept(long first, long second)
+{ first = second; return opaque(first * 3, second); }
+static __attribute__((noinline)) long lost(long first, long second)
+{ first = second; return opaque(first * 5, second); }
+
+long one(long a, long b) { return kept(a, b) + lost(b, a); }
+long two(long a, long b) { return kept(b, a + 1) + lost(a, b + 1); }
+"#;
+
 fn the_site<'s>(set: &'s SiteSet, name: &str) -> (&'s Site, &'s Argument, &'s Argument) {
     let sites = sites_of(set, name);
     let [site] = sites[..] else { panic!("{name}: one site, not {}", sites.len()) };
@@ -143,6 +157,78 @@ __asm__(".pushsection .mcount,\"a\"\n.globl __start_mcount_loc\n__start_mcount_l
     let (set, _) = encoded(&image);
     check(&set, [5, 4]);
     check_truth(&image, &set);
+}
+
+/// What `ASSIGNED` must come to. `registers` are those of the calling convention.
+fn check_assigned(set: &SiteSet, registers: [u16; 2]) {
+    let (site, first, second) = the_site(set, "kept");
+    assert!(!site.marks.contains(Marks::SIGNATURE_CHANGED), "callers that nobody knows may call it");
+    assert_eq!([register(first), register(second)], registers.map(Some));
+    let (site, first, second) = the_site(set, "lost");
+    assert!(site.marks.contains(Marks::SIGNATURE_CHANGED));
+    assert!(first.is_err(), "it is not passed: {first:?}");
+    assert!(second.is_err() || register(second) == Some(registers[0]), "{second:?}");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn clang_says_what_was_assigned() {
+    let Some(clang) = image::clang() else {
+        eprintln!("no clang on this machine: nothing was checked");
+        return;
+    };
+    for flags in [&["-O2"][..], &["-O2", "-fpatchable-function-entry=5"]] {
+        let image = Build::with(&clang, flags, &[ASSIGNED]).link();
+        check_assigned(&encoded(&image).0, [5, 4]);
+        let (module, kernel) = image::arm64_module(&clang, flags, ASSIGNED);
+        let options = Options { kernel: Some(BaseKernel { btf: &kernel, build_id: &[] }), ..Options::default() };
+        check_assigned(&encode(&module, &options).expect("a freshly compiled module is encoded").0, [0, 1]);
+    }
+}
+
+/// Copies at a function's very beginning, behind the call to ftrace, that assign to a parameter at once.
+#[cfg(target_arch = "x86_64")]
+const ASSIGNED_BEHIND_FTRACE: &str = r#"
+long sink;
+void __fentry__(void);
+void __fentry__(void) {}
+static inline __attribute__((always_inline)) long rounded(long size, long by)
+{ size = size + 3; sink = size; return size * by; }
+static inline __attribute__((always_inline)) long swapped(long size, long by)
+{ size = by; sink = size * 3; return by; }
+long one(long x) { return rounded(5, x); }
+long two(long x, long y) { return swapped(x, y) + x; }
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn gcc_notes_assignments_in_front_of_the_call_to_ftrace() {
+    let flags = ["-O2", "-gdwarf-5", "-pg", "-mfentry", "-mrecord-mcount"];
+    let image = Build::gcc(&flags, &[ASSIGNED_BEHIND_FTRACE]).recording_ftrace().link();
+    let (set, _) = encoded(&image);
+    for (name, first) in [("rounded", Location::Constant(5)), ("swapped", Location::Register(5))] {
+        let (site, size, _) = the_site(&set, name);
+        let container = &set.containers[site.container as usize];
+        assert_eq!(site.address - container.address, 5, "{name}: behind the call");
+        assert_eq!(size.as_ref().map(|located| &located.at), Ok(&first), "{name}");
+    }
+}
+
+/// The locations begin behind the no-ops.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn clang_locates_arguments_behind_what_ftrace_patches() {
+    let Some(clang) = image::clang() else {
+        eprintln!("no clang on this machine: nothing was checked");
+        return;
+    };
+    let image = Build::with(&clang, &["-O3", "-fpatchable-function-entry=5"], &[CHANGED]).link();
+    let (set, _) = encoded(&image);
+    check(&set, [5, 4]);
+    check_truth(&image, &set);
+    let (module, kernel) = image::arm64_module(&clang, &["-O3", "-fpatchable-function-entry=2"], CHANGED);
+    let options = Options { kernel: Some(BaseKernel { btf: &kernel, build_id: &[] }), ..Options::default() };
+    check(&encode(&module, &options).expect("a freshly compiled module is encoded").0, [0, 1]);
 }
 
 #[test]

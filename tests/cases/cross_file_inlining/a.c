@@ -14,10 +14,15 @@ static noinline long bought(struct account *account, int rate, long amount)
 	return amount + 3;
 }
 
+static noinline void rest(struct account *account)
+{
+	SUITE_USE(account->amount);
+}
+
 static noinline long sold(struct account *account, int rate, long amount)
 {
 	convert(account, 5, amount);
-	barrier();
+	rest(account);
 	convert(account, rate, -amount);
 	return amount - 3;
 }

@@ -6,13 +6,13 @@ struct stop {
 	long fare;
 };
 
-/* Its first instruction is the loop's: it is reached once a turn, not once a call. */
-static void visit(struct stop *stop, int by)
+/* Its first instruction is the loop's: it is reached once a turn, not once a call. A hot loop would have padding in front. */
+static void visit(struct stop *stop, long by)
 {
 	do {
 		WRITE_ONCE(stop->fare, READ_ONCE(stop->fare) + by);
 		stop = READ_ONCE(stop->next);
-	} while (stop);
+	} while (unlikely(stop));
 }
 
 /* There is something before the loop. */
@@ -26,7 +26,7 @@ static long ride(struct stop *stop, long sum)
 	return sum;
 }
 
-static noinline long visited(struct stop *stop, int by)
+static noinline long visited(struct stop *stop, long by)
 {
 	visit(stop, by);
 	return by * 3;
@@ -41,8 +41,8 @@ static int case_run(unsigned int number)
 {
 	struct stop last = { .fare = 30 }, middle = { .next = &last, .fare = 20 }, first = { .next = &middle, .fare = 10 };
 
-	SUITE_USE(visited(&first, SUITE_OPAQUE(int, 1)));
-	SUITE_USE(visited(&last, SUITE_OPAQUE(int, -2)));
+	SUITE_USE(visited(&first, SUITE_OPAQUE(long, 1)));
+	SUITE_USE(visited(&last, SUITE_OPAQUE(long, -2)));
 	SUITE_USE(ridden(&first, SUITE_OPAQUE(long, 1001)));
 	SUITE_USE(ridden(&middle, SUITE_OPAQUE(long, -2002)));
 	return 0;

@@ -15,15 +15,21 @@ static __always_inline long fare(struct stop *stop)
 }
 
 SEC("fentry/siteseer_loop_header_entry:visit")
-int BPF_PROG(entry, struct stop *stop, int by)
+int BPF_PROG(entry, struct stop *stop, long by)
 {
 	return SUITE_SEND(fare(stop), by);
 }
 
 SEC("kprobe_maybe_inline/siteseer_loop_header_entry:visit")
-int BPF_PROG(maybe, struct stop *stop, int by)
+int BPF_PROG(maybe, struct stop *stop, long by)
 {
 	return SUITE_SEND(fare(stop), by);
+}
+
+SEC("kprobe_maybe_inline/siteseer_loop_header_entry:visit")
+int turns(void *ctx)
+{
+	return SUITE_SEND(1);
 }
 
 SEC("fentry/siteseer_loop_header_entry:ride")

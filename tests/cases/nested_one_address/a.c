@@ -33,7 +33,7 @@ static noinline long gate(struct account *account, long amount)
 
 static int case_run(unsigned int number)
 {
-	struct account first = { .balance = 100 }, second = { .balance = 200 };
+	struct account first = {}, second = {};
 
 	SUITE_USE(gate(&first, SUITE_OPAQUE(long, 1001)));
 	SUITE_USE(gate(&second, SUITE_OPAQUE(long, -2002)));

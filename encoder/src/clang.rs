@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What clang does to signatures, and how much of it its debug information tells.
+//!
+//! Clang drops arguments that a function does not need, and passes what a pointer points to in its place, under the
+//! same name. It says `DW_CC_nocall` of a function that lost an argument or its return value only from version 16 on, and of one
+//! of which a pointer argument was replaced from version 23 on (llvm/lib/Transforms/IPO/DeadArgumentElimination.cpp,
+//! ArgumentPromotion.cpp). Before, such a function looks like any other: the arguments behind the one that is gone may even be
+//! where the source's signature would have them. What gives it away is a parameter that is not where the calling convention
+//! puts it; a function with one that might be replaced is taken for changed.
+//!
+//! *Where a location begins.* What a function does before its first own instruction (the call to ftrace, landing pads,
+//! pushes) is in front of all its locations. A register that is not written on the way has the value at the entry already.
+//!
+//! *What a location says.* Clang has no views (see `loclist`): of a parameter that the body assigns to before it
+//! does anything, it only gives what was assigned. `never = value` makes the register of `value` that of a parameter that is not
+//! passed at all. Where the signature is the source's, the calling convention says better. Where it is not, what is left
+//! keeps its order: parameters whose registers are not in the convention's order have been assigned to, and none can
+//! be believed.
+
+use crate::arguments::{At, Found, Gathered, Given};
+use crate::entry::first_after;
+use crate::origin::Origin;
+use crate::text::line_preserves;
+use siteseer_sites::Machine;
+use siteseer_sites::abi::argument_registers;
+use siteseer_sites::location::{Argument, Located, Location, Missing};
+
+/// From this version on clang marks functions that lost an argument or their return value.
+pub(crate) const MARKS_DEAD: u32 = 16;
+/// From this version on clang marks functions of which a pointer argument was replaced by what it points to.
+const MARKS_PROMOTED: u32 = 23;
+
+/// Looks behind the prologue for arguments that have no location at the entry of an out-of-line function.
+pub(crate) fn look_behind_prologue<'a>(
+    at: &At<'_, 'a, '_>,
+    gathered: &Gathered<'a>,
+    origin: &Origin<'a>,
+    found: &mut [Found],
+) {
+    for (index, found) in found.iter_mut().enumerate() {
+        if found.argument != Err(Missing::NotAtEntry) {
+            continue;
+        }
+        let Given::List(range) = &gathered.given[index] else { continue };
+        let Some(first) = first_after(gathered.list(range), at.address) else { continue };
+        if first.begin.address - at.address > u64::from(u8::MAX) {
+            continue;
+        }
+        let behind = At::new(at.surroundings, first.begin.address);
+        let Ok(located) = behind.lower(first.expression, &origin.parameters[index]) else { continue };
+        let registers: &[u16] = match &located.at {
+            Location::Register(register) => &[*register],
+            Location::RegisterPair(low, high) => &[*low, *high],
+            _ => continue,
+        };
+        let image = at.surroundings.image;
+        if registers.iter().all(|register| line_preserves(image, at.address, first.begin.address, *register)) {
+            found.argument = Ok(located);
+        }
+    }
+}
+
+/// What is known of one parameter of an out-of-line function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// Whether it is where the calling convention puts it.
+    pub(crate) in_place: bool,
+    /// Whether it may be passed as what it points to.
+    pub(crate) is_memory: bool,
+}
+
+impl Passed {
+    /// Of a parameter, as found and as the calling convention has it.
+    pub(crate) fn new(found: &Argument, abi: &Argument, is_memory: bool) -> Passed {
+        let in_place = match (found, abi) {
+            (Ok(found), Ok(abi)) => found.at == abi.at || is_in_pieces(found) && is_in_registers(abi),
+            _ => false,
+        };
+        Passed { in_place, is_memory }
+    }
+}
+
+/// A structure whose members the debug information has one by one.
+fn is_in_pieces(located: &Located) -> bool {
+    matches!(located.at, Location::Computed(_))
+}
+
+fn is_in_registers(located: &Located) -> bool {
+    matches!(located.at, Location::Register(_) | Location::RegisterPair(..))
+}
+
+/// Whether clang (of that major version) may have changed a function's signature without a mark.
+pub(crate) fn may_be_unmarked(version: u32, mut parameters: impl Iterator<Item = Passed>) -> bool {
+    parameters.any(|passed| !passed.in_place && (version < MARKS_DEAD || passed.is_memory && version < MARKS_PROMOTED))
+}
+
+/// Drops what cannot be the arguments of a function whose signature clang changed: what the body computed, and all of
+/// them where their registers are not in order.
+pub(crate) fn keep_what_was_passed(machine: Machine, arguments: &mut [Argument]) {
+    let order = argument_registers(machine);
+    let mut next = 0;
+    let mut in_order = true;
+    for argument in arguments.iter_mut() {
+        let Ok(located) = argument else { continue };
+        let registers: &[u16] = match &located.at {
+            Location::Register(register) => &[*register],
+            Location::RegisterPair(low, high) => &[*low, *high],
+            Location::Constant(_) | Location::Address(_) => &[],
+            Location::Memory(base, _) if *base == machine.stack_pointer() => &[],
+            // A structure by reference.
+            Location::Memory(base, 0) if located.size > 16 => &[*base],
+            Location::Computed(_) if located.size > 8 => &[],
+            _ => {
+                *argument = Err(Missing::AfterEntry);
+                continue;
+            }
+        };
+        for register in registers {
+            match order.iter().position(|known| known == register) {
+                Some(position) if position >= next => next = position + 1,
+                _ => in_order = false,
+            }
+        }
+    }
+    if !in_order {
+        for argument in arguments.iter_mut().filter(|argument| argument.is_ok()) {
+            *argument = Err(Missing::AfterEntry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(location: Location) -> Argument {
+        Ok(Located { size: 8, signed: false, at: location })
+    }
+
+    #[test]
+    fn versions_that_do_not_mark() {
+        let passed = |in_place, is_memory| Passed { in_place, is_memory };
+        let unmarked = |version, parameters: &[Passed]| may_be_unmarked(version, parameters.iter().copied());
+        assert!(unmarked(15, &[passed(false, false)]) && unmarked(0, &[passed(true, true), passed(false, true)]));
+        assert!(!unmarked(16, &[passed(false, false)]) && unmarked(22, &[passed(false, false), passed(false, true)]));
+        assert!(!unmarked(23, &[passed(false, true)]) && !unmarked(15, &[]) && !unmarked(15, &[passed(true, true)]));
+    }
+
+    #[test]
+    fn a_parameter_in_place() {
+        let is_in_place = |found: &Argument, abi: &Argument| Passed::new(found, abi, true).in_place;
+        let rdi = at(Location::Register(5));
+        assert!(is_in_place(&rdi, &rdi));
+        assert!(!is_in_place(&at(Location::Register(4)), &rdi));
+        assert!(!is_in_place(&at(Location::Constant(3)), &rdi));
+        assert!(!is_in_place(&Err(Missing::OptimisedOut), &rdi));
+    }
+
+    #[test]
+    fn what_was_passed_is_in_order() {
+        let kept = |locations: &[Location]| {
+            let mut arguments: Vec<Argument> = locations.iter().cloned().map(at).collect();
+            keep_what_was_passed(Machine::X86_64, &mut arguments);
+            arguments.iter().map(Argument::is_ok).collect::<Vec<bool>>()
+        };
+        let (rdi, rsi, rax) = (Location::Register(5), Location::Register(4), Location::Register(0));
+        assert_eq!(kept(&[Location::Constant(3), rdi.clone(), rsi.clone()]), [true, true, true]);
+        assert_eq!(kept(&[rdi.clone(), rdi.clone(), rsi.clone()]), [false, false, false], "the first was assigned");
+        assert_eq!(kept(&[rsi.clone(), rdi.clone()]), [false, false]);
+        assert_eq!(kept(&[rdi.clone(), rax]), [false, false], "nothing is passed in rax");
+        assert_eq!(kept(&[Location::RegisterOffset(5, 3), rsi.clone()]), [false, true], "computed by the body");
+        assert_eq!(kept(&[Location::RegisterPair(5, 4), Location::Register(1)]), [true, true]);
+        assert_eq!(kept(&[rdi, rsi, Location::Memory(7, 8)]), [true, true, true]);
+    }
+}
