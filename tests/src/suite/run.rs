@@ -27,6 +27,8 @@ pub struct Wanted {
     pub kernels: Vec<String>,
     /// The cases.
     pub cases: Vec<CaseFile>,
+    /// Cases that cannot be read, and why: they fail on every kernel.
+    pub unreadable: Vec<(String, String)>,
     /// Names of the kernel's own functions (`truth::...`).
     pub truth: Vec<String>,
     /// Whether each case gets a wrong expectation.
@@ -75,6 +77,11 @@ fn collect(wanted: &Wanted, columns: Vec<Column>) -> Results {
     };
     let mut rows: Vec<Row> =
         wanted.cases.iter().map(|case| row("suite", &case.name, &case.title, &case.about, &case.name)).collect();
+    for (name, why) in &wanted.unreadable {
+        let fail = |(kernel, _): &Column| (kernel.name.clone(), Verdict::new(Status::Fail, why.clone()));
+        let cells = columns.iter().map(fail).collect();
+        rows.push(Row { cells, ..row("suite", name, "", "", name) });
+    }
     for name in &wanted.truth {
         let function = name.strip_prefix("truth::").unwrap_or(name);
         rows.push(row("truth", function, "", "", name));
