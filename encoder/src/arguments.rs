@@ -118,6 +118,23 @@ impl<'a> Gathered<'a> {
         &self.entries[range.start as usize..range.end as usize]
     }
 
+    /// Puts what lists say of later views of a function's entry behind its call to ftrace, where those steps are: see
+    /// [`behind_fentry`](crate::text::behind_fentry), which `behind` is to ask.
+    pub(crate) fn settle(&mut self, entry: u64, behind: impl FnOnce() -> Option<u64>) {
+        let is_later = |point: &Point| point.address == entry && point.view > 0;
+        if !self.entries.iter().any(|entry| is_later(&entry.begin) || is_later(&entry.end)) {
+            return;
+        }
+        let Some(behind) = behind() else { return };
+        for entry in &mut self.entries {
+            for point in [&mut entry.begin, &mut entry.end] {
+                if is_later(point) {
+                    point.address = behind;
+                }
+            }
+        }
+    }
+
     /// The parameters whose list changes between two views of one address: the body assigns to them.
     pub(crate) fn assigned(&self) -> impl Iterator<Item = usize> + '_ {
         self.given.iter().enumerate().filter_map(|(index, given)| {
@@ -258,6 +275,13 @@ impl<'s, 'a, 'd> At<'s, 'a, 'd> {
         Found { argument: self.lower(expression, parameter), usable: is_direct(expression, self), late }
     }
 
+    /// A frame base in a register, plus an offset. Clang writes them; they hold once the function has set up its frame.
+    fn in_frame(&self, register: Register, offset: i64) -> Result<(Register, i64), Missing> {
+        let frame = self.surroundings.frames.borrow_mut().frame_at(self.address, register).ok_or(Missing::NoFrame)?;
+        let offset = frame.offset.checked_add(offset).ok_or(Missing::NoFrame)?;
+        Ok((frame.register, offset))
+    }
+
     /// Lowers an expression for a parameter.
     pub(crate) fn lower(&self, expression: Slice<'a>, parameter: &OriginParameter<'a>) -> Argument {
         let ty: &ParamType = parameter.ty.as_ref().map_err(|missing| *missing)?;
@@ -293,8 +317,8 @@ impl Environment for At<'_, '_, '_> {
         let mut operations = Expression(expression).operations(self.surroundings.unit.unit.encoding());
         let base = match operations.next() {
             Ok(Some(Operation::CallFrameCFA)) => self.cfa()?,
-            Ok(Some(Operation::Register { register })) => (register.0, 0),
-            Ok(Some(Operation::RegisterOffset { register, offset, .. })) => (register.0, offset),
+            Ok(Some(Operation::Register { register })) => self.in_frame(register.0, 0)?,
+            Ok(Some(Operation::RegisterOffset { register, offset, .. })) => self.in_frame(register.0, offset)?,
             _ => return Err(Missing::NoFrame),
         };
         // Anything after that is more than a register and an offset.

@@ -106,6 +106,19 @@ impl Cursor<'_, '_> {
         if address < end { cfa } else { None }
     }
 
+    /// Where, before the instruction at an address, the value is that a register has in the function's frame: what a frame base in
+    /// a register means (DWARF 5 section 3.3.5). Until the prologue has set the register up it holds something else, and where the CFA is
+    /// tells what it will be.
+    ///
+    /// The frame is that of the row in which the CFA is farthest from the register. `None` if the CFA is not known there, or never
+    /// given by the register.
+    pub fn frame_at(&mut self, address: u64, register: Register) -> Option<Cfa> {
+        let cfa = self.cfa_at(address)?;
+        let of_frame = self.rows.iter().filter_map(|&(.., row)| row.filter(|row| row.register == register));
+        let distance = of_frame.map(|row| row.offset).max()?;
+        Some(Cfa { register: cfa.register, offset: cfa.offset.checked_sub(distance)? })
+    }
+
     fn seek(&mut self, address: u64) -> Option<()> {
         let frames = self.frames;
         let after = frames.descriptions.partition_point(|d| d.start <= address);
@@ -194,6 +207,25 @@ mod tests {
         assert_eq!(at(0x1009), Some((7, 8)));
         assert_eq!(at(0x100f), Some((7, 8)));
         assert_eq!(at(0x1010), None);
+    }
+
+    #[test]
+    fn frames_in_registers() {
+        let bytes = section(0x1000, 16);
+        let frames = Frames::parse(&bytes);
+        let mut cursor = frames.cursor();
+        let mut at = |address, register| cursor.frame_at(address, register).map(|cfa| (cfa.register, cfa.offset));
+        // rbp will be what rsp is after the push.
+        assert_eq!(at(0x1000, 6), Some((7, -8)));
+        assert_eq!(at(0x1001, 6), Some((7, 0)));
+        assert_eq!(at(0x1004, 6), Some((6, 0)));
+        assert_eq!(at(0x1009, 6), Some((7, -8)), "it is gone again");
+        // rsp, pushed once.
+        assert_eq!(at(0x1000, 7), Some((7, -8)));
+        assert_eq!(at(0x1003, 7), Some((7, 0)));
+        assert_eq!(at(0x1004, 7), Some((6, 0)));
+        assert_eq!(at(0x1008, 7), None, "the CFA is not known");
+        assert_eq!(at(0x1000, 3), None, "never the frame's");
     }
 
     #[test]

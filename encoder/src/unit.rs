@@ -17,7 +17,7 @@ use crate::outofline::{self, Role};
 use crate::probeable::Prober;
 use crate::returns::{self, Pending};
 use crate::split;
-use crate::text::{FunctionText, Known, idle_prefix};
+use crate::text::{FunctionText, Known, behind_fentry, idle_prefix};
 use crate::types::{BaseIndex, NewType, TypeRef};
 use crate::walk::{RawCall, RawFunction, RawParameter, RawSite, Visitor};
 use hashbrown::HashMap;
@@ -161,7 +161,12 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
 
     fn inline_sites(&mut self, function: &RawFunction<'a>) {
         let shared = self.shared;
-        let known = Known { entry: function.entry, no_jump_tables: self.no_jump_tables, noreturn: None };
+        let known = Known {
+            entry: function.entry,
+            no_jump_tables: self.no_jump_tables,
+            tail_calls: &function.tail_calls,
+            noreturn: None,
+        };
         let text = FunctionText::decode(shared.image, &function.ranges, &known);
         self.targets.clear();
         self.targets.extend(text.branches().map(|(_, target)| target));
@@ -198,6 +203,10 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             return None;
         };
         self.gathered.gather(self.unit, &origin, parameters, |offset| self.origins.root(offset));
+        let start = function.ranges.first().map_or(0, |range| function.entry.unwrap_or(range.start));
+        if self.unit.is_gcc() {
+            self.gathered.settle(start, || behind_fentry(shared.image, start));
+        }
         self.note_assignments(&origin);
         let site = u32::try_from(self.out.sites.len()).ok()?;
         let surroundings = Surroundings {
@@ -206,7 +215,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             frames: &self.frames,
             frame_base: function.frame_base,
             text: Some(text),
-            entry: function.ranges.first().map_or(0, |range| function.entry.unwrap_or(range.start)),
+            entry: start,
         };
         let at = At::new(&surroundings, entry.address);
         let mut marks = Marks::default();
@@ -386,7 +395,12 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             let entries = [offset, function.origin.unwrap_or(offset)];
             self.pending.push(Pending { site: self.out.sites.len() as u32, address, entries });
         }
-        let known = Known { entry: function.entry, no_jump_tables: self.no_jump_tables, noreturn: None };
+        let known = Known {
+            entry: function.entry,
+            no_jump_tables: self.no_jump_tables,
+            tail_calls: &function.tail_calls,
+            noreturn: None,
+        };
         let text = FunctionText::decode(image, &function.ranges, &known);
         if text.reentered_from(address, &function.ranges) {
             marks |= Marks::MAY_REPEAT;

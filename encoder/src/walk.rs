@@ -35,6 +35,8 @@ pub(crate) struct RawFunction<'a> {
     pub(crate) site_ranges: Vec<Range<u64>>,
     /// The direct calls in it, as far as the debug information tells.
     pub(crate) calls: Vec<RawCall>,
+    /// The jumps in it that are tail calls (`DW_AT_call_pc`), sorted. Clang tells them, GCC where they return to.
+    pub(crate) tail_calls: Vec<u64>,
     /// The parameters that the function and its copies mention, grouped by site; the function's own come first.
     pub(crate) parameters: Vec<RawParameter<'a>>,
 }
@@ -171,6 +173,7 @@ impl<'a> Walker<'_, 'a> {
                     }
                     // Parameters after nested copies would break the grouping; the sort is stable and all but free.
                     self.function.parameters.sort_by_key(|parameter| parameter.site.wrapping_add(1));
+                    self.function.tail_calls.sort_unstable();
                     visitor.function(&mut self.function);
                 }
                 // What may hold functions: namespaces of any language, and types of languages that have methods.
@@ -263,6 +266,7 @@ impl<'a> Walker<'_, 'a> {
         function.sites.clear();
         function.site_ranges.clear();
         function.calls.clear();
+        function.tail_calls.clear();
         function.parameters.clear();
         let mut text = Text::default();
         let mut sibling = None;
@@ -385,9 +389,12 @@ impl<'a> Walker<'_, 'a> {
     /// attributes.
     fn call(&mut self, abbreviation: &gimli::Abbreviation) -> gimli::Result<()> {
         let (mut callee, mut returns_to, mut sibling) = (None, None, None);
+        let (mut is_tail_call, mut jump) = (false, None);
         for specification in abbreviation.attributes() {
             let attribute = self.entries.read_attribute_inline(*specification)?;
             match attribute.name() {
+                gimli::DW_AT_call_tail_call => is_tail_call = attribute.value() == gimli::AttributeValue::Flag(true),
+                gimli::DW_AT_call_pc => jump = Some(attribute.value()),
                 gimli::DW_AT_call_origin | gimli::DW_AT_abstract_origin => {
                     callee = self.unit.reference(attribute.raw_value());
                 }
@@ -400,6 +407,12 @@ impl<'a> Walker<'_, 'a> {
             && let Some(returns_to) = self.unit.debug.dwarf.attr_address(&self.unit.unit, returns_to)?
         {
             self.function.calls.push(RawCall { callee, returns_to });
+        }
+        if is_tail_call
+            && let Some(jump) = jump
+            && let Some(jump) = self.unit.debug.dwarf.attr_address(&self.unit.unit, jump)?
+        {
+            self.function.tail_calls.push(jump);
         }
         if abbreviation.has_children() {
             self.skip_children(sibling)?;

@@ -21,6 +21,7 @@
 
 mod arm64;
 mod noreturn;
+mod patch_site;
 mod paths;
 mod result;
 mod x86;
@@ -32,6 +33,7 @@ mod tests;
 use crate::image::Image;
 use crate::tables::within;
 pub(crate) use noreturn::is_noreturn;
+pub(crate) use patch_site::behind_fentry;
 pub(crate) use result::{call_target, uses_result};
 use siteseer_sites::machine::Register;
 use siteseer_sites::{Machine, Unprobeable};
@@ -91,6 +93,8 @@ pub struct Known<'k> {
     /// Compiled with `-fno-jump-tables` (as DW_AT_producer says): an indirect jump is a tail call. Retpolines imply
     /// it and need not be told.
     pub no_jump_tables: bool,
+    /// The jumps that are tail calls (as DW_AT_call_pc says), sorted.
+    pub tail_calls: &'k [u64],
     /// Tells functions that never return by their address (as DW_AT_noreturn says), beside those known by name.
     pub noreturn: Option<&'k (dyn Fn(u64) -> bool + Sync)>,
 }
@@ -323,7 +327,7 @@ impl<'i, 'a> FunctionText<'i, 'a> {
                 }
                 Flow::Indirect => {
                     flags = 0;
-                    if !known.no_jump_tables {
+                    if !known.no_jump_tables && known.tail_calls.binary_search(&source).is_err() {
                         self.indirect.push(source);
                     }
                 }

@@ -452,6 +452,41 @@ fn the_call_to_ftrace_preserves_registers() {
 }
 
 #[test]
+fn behind_the_call_to_ftrace() {
+    let behind = |machine, code: &[u8], patched: u64| {
+        let mut test = TestImage::kernel(machine, code);
+        let address = (TEXT + patched).to_le_bytes();
+        test.table("__mcount_loc", "__start_mcount_loc", "__stop_mcount_loc", TEXT + 0x1000, &address);
+        let bytes = test.build();
+        behind_fentry(&Image::parse(&bytes).expect("a kernel"), TEXT).map(|address| address - TEXT)
+    };
+    let call = [0xe8, 1, 0, 0, 0, 0xc3, 0xc3];
+    let landing_pad = [&[0xf3, 0x0f, 0x1e, 0xfa][..], &call].concat();
+    assert_eq!(behind(Machine::X86_64, &call, 0), Some(5));
+    assert_eq!(behind(Machine::X86_64, &landing_pad, 4), Some(9));
+    assert_eq!(behind(Machine::X86_64, &landing_pad, 0x100), None, "nobody patches it");
+    assert_eq!(behind(Machine::X86_64, &[&[0x55][..], &call].concat(), 1), None, "the function has begun");
+    assert_eq!(behind(Machine::Aarch64, &[0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5], 0), None);
+}
+
+#[test]
+fn a_jump_that_is_told_to_be_a_tail_call_is_one() {
+    let code = [
+        0xff, 0xc0, // 0: inc %eax
+        0xff, 0xe0, // 2: jmp *%rax
+        0xff, 0xe1, // 4: jmp *%rcx
+    ];
+    let bytes = TestImage::kernel(Machine::X86_64, &code).build();
+    let image = Image::parse(&bytes).expect("a kernel");
+    let has_unknown = |tail_calls: &[u64]| {
+        FunctionText::decode(&image, &ranges(&[(0, 6)]), &Known { tail_calls, ..Known::default() })
+            .has_unknown_targets()
+    };
+    assert!(has_unknown(&[]) && has_unknown(&[TEXT + 2]));
+    assert!(!has_unknown(&[TEXT + 2, TEXT + 4]));
+}
+
+#[test]
 fn nothing_happens_before_and_at_the_patch_site() {
     let places = |machine, code: &[u8], patched: Option<u64>| {
         let add = |test: &mut TestImage| {
@@ -633,7 +668,10 @@ fn uses_result_of(machine: Machine, text: &[u8]) -> bool {
 
 #[test]
 fn x86_reads_of_a_result() {
-    let read: [&[u8]; 9] = [
+    let read: [&[u8]; 12] = [
+        &[0x48, 0xff, 0xc0],                               // inc %rax
+        &[0x48, 0x83, 0xc0, 0x05],                         // add $5,%rax
+        &[0x48, 0x2b, 0x03],                               // sub (%rbx),%rax
         &[0x85, 0xc0],                                     // test %eax,%eax
         &[0x89, 0xc3],                                     // mov %eax,%ebx
         &[0x88, 0x03, 0xc3, 0x88, 0x03],                   // mov %al,(%rbx)

@@ -108,6 +108,9 @@ impl Effects {
         let is_read = match instruction.mnemonic() {
             M::Test | M::Cmp | M::Bt => registers(0) || in_address,
             M::Mov | M::Movzx | M::Movsx | M::Movsxd | M::Lea => registers(1) || in_address,
+            // None makes a value of nothing.
+            M::Inc | M::Dec | M::Neg => instruction.op0_kind() == OpKind::Register,
+            M::Add | M::Sub if instruction.op1_kind() != OpKind::Register && !in_address => registers(0),
             M::Cdqe | M::Cwde | M::Cdq | M::Cqo => true,
             // A source that is not the destination too: `sbb %eax, %eax` and the like make a value of nothing.
             M::Add | M::Sub | M::And | M::Or | M::Xor | M::Imul => {

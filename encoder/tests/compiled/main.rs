@@ -381,3 +381,27 @@ fn damaged_images_never_panic() {
     }
     assert!(refused > 100 && encoded > 100, "both outcomes are met: {refused} refused, {encoded} encoded");
 }
+
+/// A copy right behind the call to ftrace, whose arguments it consumes at once: GCC gives their locations as zero-width ones
+/// at the start of the function.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn gcc_views_behind_the_call_to_ftrace() {
+    let first = r#"
+__asm__(".pushsection __mcount_loc,\"a\"\n.globl __start_mcount_loc\n__start_mcount_loc:\n.popsection\n"
+        ".globl __fentry__\n__fentry__: ret");
+static long half(int a, unsigned b) { return (long)a * 3 - b; }
+__attribute__((noinline)) long half_here(long a, unsigned long b) { return half(a, b) + 1; }
+long caller(long a, unsigned long b) { return half_here(a + 1, b) + half_here(a, b + 1); }
+"#;
+    let last =
+        r#"__asm__(".pushsection __mcount_loc,\"a\"\n.globl __stop_mcount_loc\n__stop_mcount_loc:\n.popsection");"#;
+    let build = Build::gcc(&["-O2", "-gdwarf-5", "-pg", "-mfentry", "-mrecord-mcount"], &[first, last]);
+    let image = build.link();
+    let (set, _) = encoded(&image);
+    let [site] = sites_of(&set, "half")[..] else { panic!("one copy") };
+    assert_eq!(site.address, set.containers[site.container as usize].address + 5, "behind the call");
+    let places: Vec<&Location> =
+        arguments(&set, site).iter().map(|argument| &argument.as_ref().expect("it is there").at).collect();
+    assert_eq!(places, [&Location::Register(5), &Location::Register(4)]);
+}

@@ -22,12 +22,14 @@ static void enter(unsigned long private)
 static int case_run(unsigned int number)
 {
 	enter(SUITE_OPAQUE(unsigned long, 0x5117e5e1));
-	SUITE_USE(in_module(&queue, &entry));
+	SUITE_USE(in_module(SUITE_OPAQUE(struct wait_queue_head *, &queue),
+			    SUITE_OPAQUE(struct wait_queue_entry *, &entry)));
 	/* A copy in the kernel: remove_wait_queue() is in kernel/sched/wait.c. */
 	enter(SUITE_OPAQUE(unsigned long, 0x5117e5e2));
 	remove_wait_queue(&queue, &entry);
 	enter(SUITE_OPAQUE(unsigned long, 0x5117e5e3));
-	SUITE_USE(in_module(&queue, &entry));
+	SUITE_USE(in_module(SUITE_OPAQUE(struct wait_queue_head *, &queue),
+			    SUITE_OPAQUE(struct wait_queue_entry *, &entry)));
 	return 0;
 }
 

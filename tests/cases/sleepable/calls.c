@@ -61,7 +61,7 @@ static int case_run(unsigned int number)
 {
 	SUITE_USE(siteseer_may_sleep(SUITE_OPAQUE(int, 11), "a"));
 	SUITE_USE(siteseer_may_not_sleep(SUITE_OPAQUE(int, 21), "b"));
-	SUITE_USE(copied_here(SUITE_OPAQUE(int, 31), "c"));
+	SUITE_USE(copied_here(SUITE_OPAQUE(int, 31), SUITE_OPAQUE(const char *, "c")));
 	return 0;
 }
 

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The instruction that ftrace patches, at the start of a function.
+
+use super::Effects;
+use crate::image::Image;
+use siteseer_sites::Machine;
+
+/// More instructions than compilers put in front of the call to ftrace: a landing pad.
+const FARTHEST: usize = 2;
+
+/// The address behind a function's call to ftrace, if nothing but no-ops is in front of it and GCC does not know of it.
+///
+/// With `-mfentry` GCC for x86-64 writes the call into the assembly by itself (`x86_function_profiler()` in
+/// gcc/config/i386/i386.cc): to the rest of the compiler it is no instruction, and the labels of location lists that belong behind it
+/// may be those of the function's start. On arm64 the no-ops that become the call are instructions like any other.
+pub(crate) fn behind_fentry(image: &Image<'_>, entry: u64) -> Option<u64> {
+    if image.machine() != Machine::X86_64 {
+        return None;
+    }
+    let mut effects = Effects::new(image.machine());
+    let mut at = entry;
+    for _ in 0..FARTHEST {
+        let effect = effects.at(image, at)?;
+        if image.tables().ftrace.binary_search(&at).is_ok() {
+            return Some(effect.next);
+        }
+        if !effect.straight || effect.stores || !effect.writes.is_empty() {
+            return None;
+        }
+        at = effect.next;
+    }
+    None
+}
