@@ -546,7 +546,7 @@ mod tests {
         CaseFile::parse("example", Path::new("example"), text)
     }
 
-    const HEAD: &str = "title = 't'\nabout = 'a\n b'\n[[exercised]]\nsymbols = ['foo']\n";
+    const HEAD: &str = "title = 't'\nabout = \"a\\n b\"\n[[exercised]]\nsymbols = ['foo']\n";
 
     #[test]
     fn values_of_every_form() {
