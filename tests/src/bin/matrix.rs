@@ -40,7 +40,7 @@ struct Arguments {
 }
 
 /// The cases that are wanted, and those of them that cannot be read.
-fn wanted_cases(names: &[String]) -> Result<(Vec<CaseFile>, Vec<(String, String)>), Box<dyn Error>> {
+fn wanted_cases(names: &[String]) -> Result<(Vec<CaseFile>, Vec<run::Unreadable>), Box<dyn Error>> {
     let all = case_file::all(&case_file::folder())?;
     if let Some(unknown) = names.iter().find(|name| all.iter().all(|(known, _)| known != *name)) {
         let known: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();

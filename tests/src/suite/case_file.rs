@@ -306,11 +306,14 @@ struct EventOf {
     values: Vec<toml::Value>,
 }
 
+/// A case's name, and the case if it can be read.
+pub type Named = (String, Result<CaseFile, CaseError>);
+
 /// The cases of a folder, by name.
 ///
 /// # Errors
 /// If the folder cannot be read. A case that is wrong is in the list, with its error.
-pub fn all(folder: &Path) -> Result<Vec<(String, Result<CaseFile, CaseError>)>, CaseError> {
+pub fn all(folder: &Path) -> Result<Vec<Named>, CaseError> {
     let mut cases = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(|error| CaseError::new(folder, error))? {
         let path = entry.map_err(|error| CaseError::new(folder, error))?.path();

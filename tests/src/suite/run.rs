@@ -21,14 +21,17 @@ use std::time::{Duration, Instant};
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 const MEMORY: u32 = 2048;
 
+/// A case that cannot be read, and why.
+pub type Unreadable = (String, String);
+
 /// What to run.
 pub struct Wanted {
     /// The kernels.
     pub kernels: Vec<String>,
     /// The cases.
     pub cases: Vec<CaseFile>,
-    /// Cases that cannot be read, and why: they fail on every kernel.
-    pub unreadable: Vec<(String, String)>,
+    /// Those that cannot be read: they fail on every kernel.
+    pub unreadable: Vec<Unreadable>,
     /// Names of the kernel's own functions (`truth::...`).
     pub truth: Vec<String>,
     /// Whether each case gets a wrong expectation.
