@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 #include "suite.h"
 
+static long bias = 3, scaled;
+
+/* What it reads and writes keeps the copies apart. */
 static long scale(int factor, long value)
 {
-	return factor * value + 3;
+	WRITE_ONCE(scaled, READ_ONCE(bias) + value);
+	return factor * value + READ_ONCE(bias);
 }
 
 static noinline long once(int factor, long value)

@@ -39,14 +39,21 @@ struct Arguments {
     at_once: usize,
 }
 
-fn wanted_cases(names: &[String]) -> Result<Vec<CaseFile>, Box<dyn Error>> {
+/// The cases that are wanted, and those of them that cannot be read.
+fn wanted_cases(names: &[String]) -> Result<(Vec<CaseFile>, Vec<run::Unreadable>), Box<dyn Error>> {
     let all = case_file::all(&case_file::folder())?;
     if let Some(unknown) = names.iter().find(|name| all.iter().all(|(known, _)| known != *name)) {
         let known: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
         return Err(format!("no case {unknown:?}; there are: {}", known.join(", ")).into());
     }
-    let chosen = all.into_iter().filter(|(name, _)| names.is_empty() || names.contains(name));
-    Ok(chosen.map(|(_, case)| case).collect::<Result<_, _>>()?)
+    let (mut cases, mut unreadable) = (Vec::new(), Vec::new());
+    for (name, case) in all.into_iter().filter(|(name, _)| names.is_empty() || names.contains(name)) {
+        match case {
+            Ok(case) => cases.push(case),
+            Err(why) => unreadable.push((name, why.to_string())),
+        }
+    }
+    Ok((cases, unreadable))
 }
 
 fn measure(arguments: &Arguments) -> Result<Results, Box<dyn Error>> {
@@ -59,9 +66,11 @@ fn measure(arguments: &Arguments) -> Result<Results, Box<dyn Error>> {
     let truth = siteseer_conformance::truth::cases().into_iter().map(|case| case.name);
     let consoles = arguments.json.with_extension("consoles");
     std::fs::create_dir_all(&consoles)?;
+    let (cases, unreadable) = wanted_cases(&arguments.cases)?;
     let wanted = run::Wanted {
         kernels: matrix.names().filter(chosen).map(str::to_owned).collect(),
-        cases: wanted_cases(&arguments.cases)?,
+        cases,
+        unreadable,
         truth: if arguments.cases.is_empty() { truth.collect() } else { Vec::new() },
         planted: arguments.plant,
         consoles,

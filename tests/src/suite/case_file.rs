@@ -282,8 +282,7 @@ struct ExpectTable {
     file: Option<String>,
     #[serde(default)]
     all_prototypes: bool,
-    #[serde(default)]
-    cookie: u64,
+    cookie: Option<toml::Value>,
 }
 
 #[derive(Deserialize, PartialEq, Eq)]
@@ -307,11 +306,14 @@ struct EventOf {
     values: Vec<toml::Value>,
 }
 
+/// A case's name, and the case if it can be read.
+pub type Named = (String, Result<CaseFile, CaseError>);
+
 /// The cases of a folder, by name.
 ///
 /// # Errors
 /// If the folder cannot be read. A case that is wrong is in the list, with its error.
-pub fn all(folder: &Path) -> Result<Vec<(String, Result<CaseFile, CaseError>)>, CaseError> {
+pub fn all(folder: &Path) -> Result<Vec<Named>, CaseError> {
     let mut cases = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(|error| CaseError::new(folder, error))? {
         let path = entry.map_err(|error| CaseError::new(folder, error))?.path();
@@ -483,6 +485,11 @@ fn expect(table: ExpectTable) -> Result<Expect, String> {
     if let Some(unknown) = table.sites.iter().flat_map(|counts| counts.keys()).find(|kind| !KINDS.contains(&&***kind)) {
         return Err(of(&format!("sites: {unknown:?} is no kind of site")));
     }
+    let cookie = match table.cookie.as_ref().map(value) {
+        None => 0,
+        Some(Ok(Value::Number(cookie))) => cookie,
+        Some(_) => return Err(of("cookie: it is no number")),
+    };
     Ok(Expect {
         on: On::parse(&table.on)?,
         programs,
@@ -491,7 +498,7 @@ fn expect(table: ExpectTable) -> Result<Expect, String> {
             function: table.function,
             file: table.file,
             all_prototypes: table.all_prototypes,
-            cookie: table.cookie,
+            cookie,
         },
         outcome,
         unsupported,
@@ -542,12 +549,12 @@ mod tests {
         CaseFile::parse("example", Path::new("example"), text)
     }
 
-    const HEAD: &str = "title = 't'\nabout = 'a\n b'\n[[exercised]]\nsymbols = ['foo']\n";
+    const HEAD: &str = "title = 't'\nabout = \"a\\n b\"\n[[exercised]]\nsymbols = ['foo']\n";
 
     #[test]
     fn values_of_every_form() {
         let case = parse(&format!(
-            "{HEAD}[[expect]]\nprogram = 'p'\nevents = [[-1, 0x7f, '0xfffffffffffffffe', \"'x'\", 'absent', '&foo+0x8', '12']]"
+            "{HEAD}[[expect]]\nprogram = 'p'\ncookie = '0xffffffffffffffff'\nevents = [[-1, 0x7f, '0xfffffffffffffffe', \"'x'\", 'absent', '&foo+0x8', '12']]"
         ))
         .unwrap();
         let Outcome::Events(events) = &case.expect[0].outcome else { panic!("{case:?}") };
@@ -561,7 +568,7 @@ mod tests {
             Value::Number(12),
         ];
         assert_eq!(events[0], Event { program: "p".to_owned(), values: wanted.to_vec() });
-        assert_eq!((case.about.as_str(), case.run), ("a b", 1));
+        assert_eq!((case.about.as_str(), case.run, case.expect[0].options.cookie), ("a b", 1, u64::MAX));
     }
 
     #[test]
@@ -582,6 +589,7 @@ mod tests {
             ("[[expect]]\nprogram = 'p'\nevents = []\nsites = { inlined = 1 }", "no kind"),
             ("[[expect]]\nprogram = 'p'\nrefused = ['notrace']\nsites = { body = 1 }", "no sites to count"),
             ("[[expect]]\nprogram = 'p'\nevents = []\non = ['icc']", "no condition"),
+            ("[[expect]]\nprogram = 'p'\nevents = []\ncookie = 'absent'", "no number"),
             ("[[expect]]\nprogram = 'p'\nevents = []\n[[not_for]]\non = []\nbecause = 'x'", "anywhere"),
             ("[[expect]]\nprogram = 'p'\nevents = []\n[[exercised]]\non = ['gcc']", "shows nothing"),
             ("[[expect]]\nprogram = 'p'\nevents = []\n[[exercised]]\nsymbol = ['x']", "symbol"),

@@ -105,7 +105,7 @@ pub fn judge(case: &CaseFile, family: &Family, seen: &Observation, planted: bool
             format!("{} of {} attempts were made", seen.attempts.len(), expectations.len()),
         );
     }
-    let (mut status, mut details, mut good) = (Status::Pass, Vec::new(), Vec::new());
+    let (mut status, mut failed, mut details, mut good) = (Status::Pass, Vec::new(), Vec::new(), Vec::new());
     for (nth, (expect, attempted)) in expectations.into_iter().zip(&seen.attempts).enumerate() {
         let held = Wanted::of(expect, &seen.addresses).map_or_else(Held::Fails, |mut wanted| {
             if planted && nth == 0 {
@@ -128,14 +128,16 @@ pub fn judge(case: &CaseFile, family: &Family, seen: &Observation, planted: bool
             }
             Held::Fails(why) => {
                 status = Status::Fail;
-                details.push(format!("{label}: {why}"));
+                failed.push(format!("{label}: {why}"));
             }
         }
     }
     if status == Status::Pass || !good.is_empty() {
         details.push(format!("{} as expected: {}", good.len(), good.join(", ")));
     }
-    Verdict::new(status, details.join("\n"))
+    // What fails comes first: tables have room for one line.
+    failed.extend(details);
+    Verdict::new(status, failed.join("\n"))
 }
 
 impl Wanted {

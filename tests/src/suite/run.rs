@@ -21,12 +21,17 @@ use std::time::{Duration, Instant};
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 const MEMORY: u32 = 2048;
 
+/// A case that cannot be read, and why.
+pub type Unreadable = (String, String);
+
 /// What to run.
 pub struct Wanted {
     /// The kernels.
     pub kernels: Vec<String>,
     /// The cases.
     pub cases: Vec<CaseFile>,
+    /// Those that cannot be read: they fail on every kernel.
+    pub unreadable: Vec<Unreadable>,
     /// Names of the kernel's own functions (`truth::...`).
     pub truth: Vec<String>,
     /// Whether each case gets a wrong expectation.
@@ -75,6 +80,11 @@ fn collect(wanted: &Wanted, columns: Vec<Column>) -> Results {
     };
     let mut rows: Vec<Row> =
         wanted.cases.iter().map(|case| row("suite", &case.name, &case.title, &case.about, &case.name)).collect();
+    for (name, why) in &wanted.unreadable {
+        let fail = |(kernel, _): &Column| (kernel.name.clone(), Verdict::new(Status::Fail, why.clone()));
+        let cells = columns.iter().map(fail).collect();
+        rows.push(Row { cells, ..row("suite", name, "", "", name) });
+    }
     for name in &wanted.truth {
         let function = name.strip_prefix("truth::").unwrap_or(name);
         rows.push(row("truth", function, "", "", name));

@@ -3,7 +3,8 @@
 
 use super::{Call, Evidence, Instance, Presence, Reader};
 use gimli::{
-    AttributeValue, DebuggingInformationEntry, Dwarf, RawLocListEntry, Reader as _, Unit, UnitRef, constants as dw,
+    AttributeValue, DebuggingInformationEntry, Dwarf, Expression, Operation, RawLocListEntry, Reader as _, Unit,
+    UnitRef, constants as dw,
 };
 
 /// How far behind the entry a location still counts as near it: clang often begins one an instruction or two later.
@@ -206,7 +207,7 @@ impl<'a> Walk<'_, 'a> {
         }
         let Some(value) = entry.attr_value(dw::DW_AT_location) else { return Ok(Presence::default()) };
         if let AttributeValue::Exprloc(expression) = &value {
-            return Ok(if expression.0.is_empty() { Presence::default() } else { EVERYWHERE });
+            return Ok(if is_value(expression, unit)? { EVERYWHERE } else { Presence::default() });
         }
         let Some(list) = self.dwarf.attr_locations_offset(unit, value)? else { return Ok(Presence::default()) };
         let unit_ref = UnitRef::new(self.dwarf, unit);
@@ -239,7 +240,7 @@ impl<'a> Walk<'_, 'a> {
                 RawLocListEntry::StartEnd { begin, end, data } => (begin, end, data),
                 RawLocListEntry::StartLength { begin, length, data } => (begin, begin.wrapping_add(length), data),
             };
-            if data.0.is_empty() {
+            if !is_value(&data, unit)? {
                 continue;
             }
             presence.at_entry |= begin == pc || (begin..end).contains(&pc);
@@ -247,4 +248,25 @@ impl<'a> Walk<'_, 'a> {
         }
         Ok(presence)
     }
+}
+
+/// Whether an expression says where a value is. One that goes by a value at another moment, or by another function's parameter,
+/// does not: that is what is written of a parameter that is gone.
+fn is_value<'a>(expression: &Expression<Reader<'a>>, unit: &Unit<Reader<'a>>) -> Result<bool, gimli::Error> {
+    let mut operations = expression.clone().operations(unit.encoding());
+    let mut any = false;
+    while let Some(operation) = operations.next()? {
+        any = true;
+        if matches!(
+            operation,
+            Operation::EntryValue { .. }
+                | Operation::ParameterRef { .. }
+                | Operation::VariableValue { .. }
+                | Operation::ImplicitPointer { .. }
+                | Operation::Call { .. }
+        ) {
+            return Ok(false);
+        }
+    }
+    Ok(any)
 }
