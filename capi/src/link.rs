@@ -13,7 +13,7 @@ use std::io;
 use std::time::Duration;
 
 enum What {
-    Own(Link),
+    Own(Box<Link>),
     Of(Attached),
 }
 
@@ -25,7 +25,7 @@ pub struct LinkHandle {
 
 impl LinkHandle {
     pub(crate) fn own(link: Link) -> LinkHandle {
-        LinkHandle { report: ReportHandle::of(link.report()), what: What::Own(link) }
+        LinkHandle { report: ReportHandle::of(link.report()), what: What::Own(Box::new(link)) }
     }
 
     pub(crate) fn of(attached: Attached) -> LinkHandle {

@@ -237,10 +237,8 @@ impl Function {
         };
         for symbol in sources.symbols.named(name).filter(|symbol| !symbol.is_generated()) {
             match symbol.module {
-                _ if sources.owns(&symbol) => {
-                    if !described.contains(&symbol.address) {
-                        function.add_plain(symbol.address, plain, sources);
-                    }
+                _ if sources.owns(&symbol) && !described.contains(&symbol.address) => {
+                    function.add_plain(symbol.address, plain, sources);
                 }
                 Some(module) if sources.module.is_none() => function.add_module(symbol.address, module, sources),
                 _ => {}
@@ -248,10 +246,8 @@ impl Function {
         }
         for symbol in sources.symbols.suffixed(name).filter(|symbol| !is_fragment(symbol.name)) {
             match symbol.module {
-                _ if sources.owns(&symbol) => {
-                    if !described.contains(&symbol.address) {
-                        function.add_unknown_clone(symbol.address, symbol.name, sources);
-                    }
+                _ if sources.owns(&symbol) && !described.contains(&symbol.address) => {
+                    function.add_unknown_clone(symbol.address, symbol.name, sources);
                 }
                 Some(module) if sources.module.is_none() && !symbol.is_generated() => {
                     function.add_module(symbol.address, module, sources);
@@ -295,10 +291,10 @@ impl Function {
 
     /// Finds the body that the only FUNC of the name, and the only symbol of the name, both mean.
     fn mark_exact(&mut self, funcs: &[TypeId], sources: Sources<'_>) {
-        let func = match funcs {
-            &[func] => func,
+        let func = match *funcs {
+            [func] => func,
             // A module's BTF does not repeat a FUNC that its kernel has, name and prototype.
-            &[] if sources.module.is_some() => {
+            [] if sources.module.is_some() => {
                 let bodies = self.candidates.iter().filter(|site| site.kind == SiteKind::Body && site.described);
                 let funcs = bodies.filter_map(|site| self.prototypes.get(site.prototype)?.func);
                 let mut funcs: Vec<TypeId> = funcs.filter(|&func| func < sources.running_types).collect();

@@ -32,8 +32,11 @@ pub struct Verdict {
 struct Example {
     program: &'static str,
     is_c: bool,
-    run: fn(&str) -> Result<Vec<(String, String)>, Failure>,
+    run: fn(&str) -> Result<Figures, Failure>,
 }
+
+/// What is printed of a run: names and values.
+type Figures = Vec<(String, String)>;
 
 const EXAMPLES: [Example; 4] = [
     Example { program: "opensnoop", is_c: true, run: opensnoop },

@@ -68,7 +68,7 @@ fn unload_when_free() -> io::Result<()> {
     loop {
         match unload() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && begin.elapsed() < PATIENCE => {
-                thread::yield_now()
+                thread::yield_now();
             }
             other => return other,
         }
@@ -85,8 +85,11 @@ fn load_programs() -> Result<Object, Failure> {
     Ok(ObjectBuilder::default().open_memory(LIFE)?.load()?)
 }
 
-/// The kind of site, and the values, of each call that a program sees.
-fn seen(object: &Object, link: &Link, module: &Loaded, number: u64) -> Result<Vec<(u32, Vec<Option<u64>>)>, Failure> {
+/// The kind of site, and the values, of a call.
+type Seen = (u32, Vec<Option<u64>>);
+
+/// The calls that a program sees.
+fn seen(object: &Object, link: &Link, module: &Loaded, number: u64) -> Result<Vec<Seen>, Failure> {
     let hits = record(object, || module.run(number))?;
     let one = |hit: &siteseer_bpf_progs::truth::Record| -> Result<_, Failure> {
         let site = site_of(link, hit)?;

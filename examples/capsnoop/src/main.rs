@@ -6,7 +6,7 @@
 //! BPF program sends is.
 
 mod skeleton {
-    #![allow(clippy::all, missing_docs, unreachable_pub, rust_2018_idioms)] // generated
+    #![allow(clippy::all, clippy::undocumented_unsafe_blocks, missing_docs, unreachable_pub, rust_2018_idioms)] // generated
     include!(concat!(env!("OUT_DIR"), "/capsnoop.skel.rs"));
 }
 

@@ -81,7 +81,8 @@ fn paths() -> Result<Vec<Path>, Failure> {
     let flags = 0o600 | libc::IPC_CREAT as u64;
     syscall(libc::SYS_semget, [key, 1, flags, 0, 0, 0])?;
     let null = CString::new("/dev/null")?;
-    let null = syscall(libc::SYS_open, [null.as_ptr() as u64, libc::O_WRONLY as u64, 0, 0, 0, 0])? as u64;
+    let null = syscall(libc::SYS_openat, [libc::AT_FDCWD as u64, null.as_ptr() as u64, libc::O_WRONLY as u64, 0, 0, 0])?
+        as u64;
     static BYTES: [u8; 512] = [0; 512];
     let me = u64::from(std::process::id());
     let mut paths = vec![

@@ -234,9 +234,10 @@ pub(super) fn definitions_go_when_the_link_is_gone() -> Result<String, Failure> 
     siteseer::register()?;
     no_definitions()?;
     let open = open(&["maybe"])?;
-    let maybe = open.progs().find(|program| program.name() == "maybe").ok_or("no program")?;
-    register::set_attach_options(&maybe, AttachOptions::default().bulk_from(1).cookie(5))?;
-    drop(maybe);
+    {
+        let maybe = open.progs().find(|program| program.name() == "maybe").ok_or("no program")?;
+        register::set_attach_options(&maybe, AttachOptions::default().bulk_from(1).cookie(5))?;
+    }
     let object = open.load()?;
     let link = program(&object, "maybe")?.attach()?;
     let before = definitions()?;

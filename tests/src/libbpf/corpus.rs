@@ -25,8 +25,11 @@ pub(super) struct Seen {
     /// 0 or a negative errno.
     attached: i32,
     /// Type of the kernel's link, and for tracing links attach type and target.
-    link: Option<(u32, Option<(u32, u32, u32)>)>,
+    link: Option<(u32, Option<Tracing>)>,
 }
+
+/// Attach type and target of a tracing link.
+type Tracing = (u32, u32, u32);
 
 fn errno() -> i32 {
     -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)

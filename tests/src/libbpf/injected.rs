@@ -96,12 +96,11 @@ struct Lent(NonNull<sys::bpf_program>);
 // SAFETY: as above; the thread that lends it waits.
 unsafe impl Send for Lent {}
 
-/// Attaches while the system call of a number fails. Gives the link, if there is one; which calls there were; which one failed.
-fn attach(
-    object: &Object,
-    nth: usize,
-    errno: i32,
-) -> Result<(Option<Sent>, BTreeMap<libc::c_long, usize>, Option<libc::c_long>), Failure> {
+/// The link, if there is one; how often each system call was made; which one failed.
+type Attempt = (Option<Sent>, BTreeMap<libc::c_long, usize>, Option<libc::c_long>);
+
+/// Attaches while the system call of a number fails.
+fn attach(object: &Object, nth: usize, errno: i32) -> Result<Attempt, Failure> {
     let lent = Lent(program(object, "maybe")?.as_libbpf_object());
     let (send, receive) = mpsc::channel();
     let attaching = thread::spawn(move || {
@@ -135,9 +134,10 @@ fn destroy(link: Option<Sent>) -> Result<(), Failure> {
 /// All steps of an attachment by these options.
 fn each_step(options: AttachOptions) -> Result<String, Failure> {
     let open = open(&["maybe"])?;
-    let maybe = open.progs().find(|program| program.name() == "maybe").ok_or("no program")?;
-    register::set_attach_options(&maybe, options)?;
-    drop(maybe);
+    {
+        let maybe = open.progs().find(|program| program.name() == "maybe").ok_or("no program")?;
+        register::set_attach_options(&maybe, options)?;
+    }
     let object = open.load()?;
     // What all attachments have in common is made, and the calls are counted.
     destroy(attach(&object, usize::MAX, 0)?.0)?;
@@ -157,9 +157,9 @@ fn each_step(options: AttachOptions) -> Result<String, Failure> {
                 *failed.entry(call).or_default() += 1;
             }
             if link.is_some() {
-                anyhow += 1
+                anyhow += 1;
             } else {
-                in_vain += 1
+                in_vain += 1;
             }
             let kept = usize::from(link.is_some()) * 8;
             destroy(link)?;

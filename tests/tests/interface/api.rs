@@ -15,7 +15,7 @@ use syn::{Attribute, Fields, ImplItem, Item, Visibility};
 ///
 /// # Errors
 /// If a file cannot be read or parsed.
-pub fn listing(folder: &Path) -> Result<String, Box<dyn Error>> {
+pub(crate) fn listing(folder: &Path) -> Result<String, Box<dyn Error>> {
     let mut lines = Vec::new();
     let items = syn::parse_file(&fs::read_to_string(folder.join("lib.rs"))?)?.items;
     module(&items, "", folder, &mut lines)?;
