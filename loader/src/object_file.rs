@@ -239,6 +239,37 @@ mod tests {
         assert!(matches!(read(&own), Err(ObjectFileError::NotBpf)));
     }
 
+    /// An object with one function in a section: two instructions that do nothing and the end.
+    fn object_with(section: &str) -> Vec<u8> {
+        use object::write::{Object, Symbol, SymbolSection};
+        let mut object = Object::new(object::BinaryFormat::Elf, object::Architecture::Bpf, object::Endianness::Little);
+        let id = object.add_section(Vec::new(), section.as_bytes().to_vec(), object::SectionKind::Text);
+        let code = [[0xb7, 0, 0, 0, 0, 0, 0, 0], [0xb7, 0, 0, 0, 0, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]].concat();
+        let size = code.len() as u64;
+        object.append_section_data(id, &code, 8);
+        object.add_symbol(Symbol {
+            name: b"program".to_vec(),
+            value: 0,
+            size,
+            kind: SymbolKind::Text,
+            scope: object::SymbolScope::Linkage,
+            weak: false,
+            section: SymbolSection::Section(id),
+            flags: object::SymbolFlags::None,
+        });
+        object.write().unwrap()
+    }
+
+    #[test]
+    fn sections_of_others_and_bad_names() {
+        let programs = read(&object_with("fentry/foo")).unwrap();
+        let told: Vec<_> = programs.iter().map(|one| (one.program.name.as_str(), one.program.insns.len())).collect();
+        assert_eq!(told, [("program", 3)]);
+        assert!(matches!(read(&object_with("xdp")), Err(ObjectFileError::NoPrograms)));
+        let error = read(&object_with("fentry/a b")).unwrap_err();
+        assert!(matches!(&error, ObjectFileError::Section { program, .. } if program == "program"), "{error}");
+    }
+
     proptest! {
         #[test]
         fn an_object_may_be_anything(data in proptest::collection::vec(any::<u8>(), 0..300)) {

@@ -12,14 +12,17 @@ enum Proof {
     Unit(&'static str, &'static str),
     /// A case in the virtual machine.
     Case(&'static str),
+    /// A case of the suite of modules: its folder in tests/cases.
+    Suite(&'static str),
     /// No test of its own, and why.
     None(&'static str),
 }
-use Proof::{Case, None, Unit};
+use Proof::{Case, None, Suite, Unit};
 
 const PLAN: &str = "loader/src/plan/tests.rs";
 const FENTRY: &str = "loader/src/plan/tests/fentry.rs";
 const LIVEPATCH: &str = "loader/src/plan/tests/livepatch.rs";
+const MODULES: &str = "loader/src/plan/tests/modules.rs";
 const PROGRAM: &str = "loader/src/program/tests.rs";
 const EXECUTION: &str = "loader/src/trampoline/tests/execution.rs";
 const EXITS: &str = "loader/src/trampoline/tests/exits.rs";
@@ -42,7 +45,7 @@ const RULES: &[(&str, Proof)] = &[
     ("S1.4", Unit(SECTION, "the_guard_is_recognised")),
     ("S1.5", Case("fentry::libbpf_attaches_it_too")),
     ("S1.6", Unit(FENTRY, "sleepable_programs_keep_to_fentry")),
-    ("S1.7", Case("refusals::module_that_is_not_supported")),
+    ("S1.7", Case("modules::calls_in_a_module")),
     ("S2.1", Unit(PLAN, "every_candidate_has_one_decision")),
     ("S2.2", Unit(SYMBOLS, "finds_by_name_and_address")),
     ("S2.3", Unit(PLAN, "every_sort_of_site")),
@@ -53,6 +56,9 @@ const RULES: &[(&str, Proof)] = &[
     ("S2.8", Case("refusals::unknown_function")),
     ("S2.9", Unit(SOURCE, "a_search_in_vain_lists_every_place")),
     ("S2.10", Unit("encoder/src/text/tests.rs", "a_body_with_two_ways_in")),
+    ("S2.11", Unit("loader/src/source/module.rs", "paths_of_a_module")),
+    ("S2.12", Suite("init_text")),
+    ("S2.13", Suite("merged_copies")),
     ("S3.1", Unit(PLAN, "a_fragment_is_not_a_site")),
     ("S3.2", Unit(PLAN, "a_fragment_is_not_a_site")),
     ("S3.3", Unit(PLAN, "a_fragment_is_not_a_site")),
@@ -71,6 +77,7 @@ const RULES: &[(&str, Proof)] = &[
     ("S4.10", Case("typed::pointers_at_an_inline_site")),
     ("S4.11", Unit(LISTINGS, "without_rdonly_cast_only_following_a_pointer_is_refused")),
     ("S4.12", Unit(LISTINGS, "a_pointer_used_as_a_number_stays_one")),
+    ("S4.13", Unit(MODULES, "a_modules_own_types_are_followed_by_fentry_alone")),
     ("S5.1", Unit(PROGRAM, "accessors_with_constant_and_unknown_numbers")),
     ("S5.2", Unit(EXECUTION, "accessors_answer_for_each_parameter")),
     ("S5.3", Unit(EXECUTION, "accessors_answer_for_each_parameter")),
@@ -129,7 +136,9 @@ const RULES: &[(&str, Proof)] = &[
     ("S13.15", Unit(SIGNATURES, "gcc_changes_signatures_of_clones")),
     ("S13.16", Unit(SIGNATURES, "clang_changes_signatures_under_the_same_name")),
     ("S13.17", Unit(FENTRY, "a_return_value_that_is_known_to_be_kept_is_read")),
-    ("S14.2", Case("refusals::module_that_is_not_supported")),
+    ("S13.18", Case("modules::a_body_keeps_its_module")),
+    ("S13.19", Case("modules::unloaded_while_attached")),
+    ("S13.20", Case("modules::unloaded_while_attached")),
     ("S15.1", Case("tools::files")),
     ("S15.2", Unit("loader/src/register.rs", "registering_twice_is_once_and_unregistering_restores_libbpf")),
     ("S15.3", Case("fentry::libbpf_attaches_it_too")),
@@ -145,6 +154,7 @@ const RULES: &[(&str, Proof)] = &[
     ("S15.13", Unit(EXITS, "a_call_that_finds_no_room_is_lost_and_counted")),
     ("S15.14", Case("fentry::sleepable_is_refused_by_site")),
     ("S15.15", Unit(FENTRY, "inlined_copies_are_in_the_way_of_a_complete_exit")),
+    ("S15.16", Unit(MODULES, "one_name_in_the_image_and_in_a_module")),
     ("S20.1", Case("bpf_target::main_function")),
     ("S20.2", Unit(BPF_TARGET, "a_subprogram_is_reached_by_fentry_alone")),
     ("S20.3", Case("bpf_target::subprograms")),
@@ -157,7 +167,7 @@ const RULES: &[(&str, Proof)] = &[
     ("S21.1", Unit(LIVEPATCH, "calls_are_seen_at_the_entry_and_not_behind_it")),
     ("S21.2", Unit(LIVEPATCH, "calls_are_seen_at_the_entry_and_not_behind_it")),
     ("S21.3", Unit(LIVEPATCH, "an_old_body_is_not_in_the_way")),
-    ("S21.4", None("a limit, of modules")),
+    ("S21.4", None("a live patch's module is a module: what S1.7 and S2.11 say of it is tested there")),
     ("S21.5", Unit("loader/src/livepatch.rs", "entries_are_seen_and_old_bodies_are_dead")),
     ("S22.1", Case("explain::file_and_loaded_program_agree")),
     ("S22.2", Unit("cli/tests/pages.rs", "the_pages_are_what_is_printed")),
@@ -208,8 +218,11 @@ fn every_rule_has_its_test() {
                 }
             }
             Case(case) if !cases.contains(*case) => wrong.push(format!("{rule}: there is no case {case}")),
+            Suite(case) if !root().join("tests/cases").join(case).join("case.toml").is_file() => {
+                wrong.push(format!("{rule}: there is no tests/cases/{case}"));
+            }
             None(why) if why.len() < 15 => wrong.push(format!("{rule}: why is there no test?")),
-            Case(_) | None(_) => {}
+            Case(_) | Suite(_) | None(_) => {}
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

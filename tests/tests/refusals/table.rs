@@ -225,8 +225,18 @@ pub(crate) const TABLE: &[Enumeration] = &[
         lines: &[
             unit("Elf", "loader/src/object_file.rs", "what_is_no_object", "ObjectFileError::Elf"),
             unit("NotBpf", "loader/src/object_file.rs", "what_is_no_object", "ObjectFileError::NotBpf"),
-            never("NoPrograms", "no test of its own yet: an object of maps alone"),
-            never("Section", "no test of its own yet: an object with a damaged section"),
+            unit(
+                "NoPrograms",
+                "loader/src/object_file.rs",
+                "sections_of_others_and_bad_names",
+                "ObjectFileError::NoPrograms",
+            ),
+            unit(
+                "Section",
+                "loader/src/object_file.rs",
+                "sections_of_others_and_bad_names",
+                "ObjectFileError::Section",
+            ),
             never("Code", "no test of its own yet: an object whose code refers to what it has not"),
         ],
     },
