@@ -114,12 +114,20 @@ fn refused(target: &Target, program: &str, words: &[&str]) -> Result<String, Fai
     }
 }
 
+/// Leaves the case unless the kernel has the messages' free_copy(): what copies messages is configured (CONFIG_CHECKPOINT_RESTORE).
+fn need_copies(target: &Target) -> Result<(), Failure> {
+    let copy = site(Place::Inline).called_by("do_msgrcv").attachable_or_not();
+    choose(target, &[Shape::new("free_copy", [copy])], Shape::clone).map(drop)
+}
+
 fn stated_types_that_none_has(target: &Target) -> Result<String, Failure> {
+    need_copies(target)?;
     let words = ["const struct msg_msg *", "void free_copy(struct msg_msg *)", "ipc/msg.c", "parameter 0", "not 1"];
     refused(target, "of_neither", &words)
 }
 
 fn nothing_stated(target: &Target) -> Result<String, Failure> {
+    need_copies(target)?;
     let words = [
         "SITESEER_PROTO(unstated, void, struct msg_msg *copy);",
         "SITESEER_PROTO(unstated, void, struct load_info *info, int flags);",

@@ -12,7 +12,7 @@ use siteseer::report::SiteReport;
 use siteseer::source::SiteData;
 use siteseer::{Attach, Error, Reason, SourceOptions, Target};
 use siteseer_bpf_progs::BAD;
-use siteseer_sites::site::{SiteKind, Unprobeable};
+use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
 use std::fs;
 
 /// All cases of this group.
@@ -125,13 +125,18 @@ fn armed() -> Result<usize, Failure> {
 fn every_site_lacks_an_argument(target: &Target) -> Result<String, Failure> {
     // jhash()'s bodies cannot be probed, and no inlined copy that can be has all three arguments in reach, or it is
     // attached: then what is refused is only what lacks one.
+    const PARAMETERS: [usize; 3] = [2, 1, 0];
     let lacking = |nth: &usize| Shape::new("jhash", [site(Place::Inline).without(*nth)]);
-    let nth = *choose(target, &[2, 1, 0], lacking)?;
+    choose(target, &PARAMETERS, lacking)?;
     let function = target.function("jhash")?;
-    let lacks = |site: &&Candidate| {
-        site.kind == SiteKind::Inline && site.obstacle.is_none() && matches!(site.arguments.get(nth), Some(Err(_)))
+    // That control may come into it otherwise is in the way of `complete` before its arguments are.
+    let lacks = |site: &&Candidate, nth: usize| {
+        let passed_by = site.marks.contains(Marks::MAY_REPEAT) || site.marks.contains(Marks::MAY_MISS);
+        let whole = site.obstacle.is_none() && !passed_by;
+        site.kind == SiteKind::Inline && whole && matches!(site.arguments.get(nth), Some(Err(_)))
     };
-    let copy = function.candidates.iter().find(lacks).ok_or("no copy that lacks the argument")?;
+    let found = |nth: usize| Some((nth, function.candidates.iter().find(|site| lacks(site, nth))?));
+    let (nth, copy) = PARAMETERS.into_iter().find_map(found).ok_or("no copy that lacks an argument alone")?;
     let parameters = function.prototypes.get(copy.prototype).map(|prototype| prototype.parameters.as_slice());
     let parameter = parameters.and_then(|all| all.get(nth)).ok_or("no such parameter")?;
     let place = format!("{}+{:#x}", copy.symbol, copy.offset());

@@ -145,7 +145,7 @@ impl Sought {
             && (attached || !self.attachable);
         let Some(caller) = self.caller.as_ref().filter(|_| fits) else { return Ok(fits) };
         let Some(index) = candidate.index else { return Ok(false) };
-        Ok(caller_of(file, index)? == Some(caller.as_str()))
+        Ok(caller_of(file, index)?.as_deref() == Some(caller.as_str()))
     }
 }
 
@@ -173,12 +173,28 @@ impl fmt::Display for Sought {
 ///
 /// # Errors
 /// If the site data are damaged.
-pub fn caller_of<'a>(file: &SiteFile<'a>, index: u32) -> Result<Option<&'a str>, FileError> {
-    let site = file.site(index)?;
-    match site.parent() {
-        Some(parent) => Ok(Some(file.site(parent)?.function_name())),
-        None => Ok(site.container().and_then(|holder| holder.name.split('.').next())),
+pub fn caller_of(file: &SiteFile<'_>, index: u32) -> Result<Option<String>, FileError> {
+    Ok(callers_of(file, index)?.into_iter().next())
+}
+
+/// The functions of the source that an inlined copy is in, from the inside out.
+///
+/// # Errors
+/// If the site data are damaged.
+pub fn callers_of(file: &SiteFile<'_>, index: u32) -> Result<Vec<String>, FileError> {
+    let mut callers = Vec::new();
+    let mut site = file.site(index)?;
+    while let Some(parent) = site.parent() {
+        site = file.site(parent)?;
+        callers.push(site.function_name().to_owned());
     }
+    let Some(symbol) = site.container().and_then(|holder| holder.name.split('.').next()) else { return Ok(callers) };
+    // A system call without parameters is one function under several names, of which a symbol table may have an entry's
+    // alone (SYSCALL_DEFINE0, arch/x86/include/asm/syscall_wrapper.h). Where there are parameters, nothing is inlined into
+    // an entry but by way of `__do_sys_`.
+    let entry = ["__x64_sys_", "__ia32_sys_", "__arm64_sys_"].iter().find_map(|entry| symbol.strip_prefix(entry));
+    callers.push(entry.map_or_else(|| symbol.to_owned(), |call| format!("__do_sys_{call}")));
+    Ok(callers)
 }
 
 /// What a function must have for a case: each of these sites, and none of those.

@@ -5,7 +5,8 @@
 //! programs are loaded and attached by bare system calls here, so that what fails is the trampoline.
 
 use crate::calls::syscall;
-use crate::case::{Capability, Case, Failure, case, need};
+use crate::case::{Capability, Case, Failure, case, choose, need};
+use crate::shape::{Place, Shape, site};
 use libbpf_rs::libbpf_sys as sys;
 use siteseer::Target;
 use siteseer::insn::{Alu, Cond, Insn, Width, pseudo};
@@ -26,14 +27,21 @@ pub fn cases() -> Vec<Case> {
         case("tracing_multi_exit", |target| shown(target, Probe::TracingMultiExit, signals)),
         case("tracing_multi", |target| shown(target, Probe::TracingMulti, signals)),
         case("fexit", |target| shown(target, Probe::Fexit, signals)),
-        case("kretprobe_multi", |target| shown(target, Probe::Kretprobe, tasks)),
-        case("typed_return_of_a_session", |target| shown(target, Probe::Session, tasks)),
-        case("typed_return_of_tracing_multi", |target| shown(target, Probe::TracingMultiExit, tasks)),
+        case("kretprobe_multi", |target| shown_by_tasks(target, Probe::Kretprobe)),
+        case("typed_return_of_a_session", |target| shown_by_tasks(target, Probe::Session)),
+        case("typed_return_of_tracing_multi", |target| shown_by_tasks(target, Probe::TracingMultiExit)),
         case("more_stack_than_512_with_private_stacks", |target| {
             need(target, Capability::PrivateStack)?;
             shown(target, Probe::Session, private_stack)
         }),
     ]
+}
+
+/// Where `getpgid()` calls `find_task_by_vpid()`: a link that is optimised as a whole may inline it.
+fn shown_by_tasks(target: &Target, probe: Probe) -> Result<String, Failure> {
+    let elsewhere = site(Place::Inline).called_by("do_getpgid").attachable_or_not();
+    choose(target, &[Shape::new("find_task_by_vpid", [site(Place::Body)]).and_no(elsewhere)], Shape::clone)?;
+    shown(target, probe, tasks)
 }
 
 struct Facts {

@@ -17,6 +17,8 @@
 //! The conformance suite's cases (tests/cases) run in the same boot, as `KERNEL::suite::NAME`: what they must show on which kernel is
 //! in their own tables.
 //!
+//! What is known to be wrong is in [`KNOWN`]: such a case must fail, so that the table says what is, and its line goes when it passes.
+//!
 //! A case that is not exercised says what the kernel lacks, and is not believed: it fails where the kernel's release must have
 //! the capability, or the image that was booted has a function of the shape that the case looked for.
 
@@ -34,6 +36,7 @@ use siteseer_vmtest::kernels::KernelPaths;
 use siteseer_vmtest::modules::ModuleSource;
 use siteseer_vmtest::{Vm, build_guest_for, kernels};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -47,6 +50,8 @@ const KERNELS_VARIABLE: &str = "SITESEER_KERNELS";
 const BUILT: &str = "fulllto-7.3-x86_64";
 /// Begins the names of Debian's kernels.
 const DEBIAN: &str = "deb-";
+/// What is known to be wrong: kernel, case, and what it is.
+const KNOWN: &[(&str, &str, &str)] = &[];
 /// Emulated machines are slow, and so are loaded ones; a guest that hangs is stopped then.
 const TIME_LIMIT: Duration = Duration::from_secs(2400);
 
@@ -97,7 +102,7 @@ fn main() -> ExitCode {
         for boot in boots.iter().filter(|boot| runs_on(&case.name, boot.kernel == REFERENCE)) {
             let (boot, name) = (boot.clone(), case.name.clone());
             trials.push(Trial::test(format!("{}::{name}", boot.kernel), move || {
-                verdict(&boot.kernel, boot.run(), &name)
+                known(&boot.kernel, &name, verdict(&boot.kernel, boot.run(), &name), boot.run())
             }));
         }
     }
@@ -158,6 +163,16 @@ fn selection(arguments: &Arguments, kernel: &str) -> Vec<String> {
             arguments.filter.as_ref().is_none_or(hit) && !arguments.skip.iter().any(hit)
         })
         .collect()
+}
+
+/// A verdict by the table of what is known to be wrong. That the guest said nothing of a case is no failure of the case.
+fn known(kernel: &str, name: &str, verdict: Result<(), Failed>, run: &Run) -> Result<(), Failed> {
+    let Some((_, _, why)) = KNOWN.iter().find(|(on, case, _)| (*on, *case) == (kernel, name)) else { return verdict };
+    match verdict {
+        Ok(()) => Err(format!("it is right now, and the table of what is known to be wrong says: {why}").into()),
+        Err(_) if run.verdicts.contains_key(name) => Ok(()),
+        Err(failed) => Err(failed),
+    }
 }
 
 fn verdict(kernel: &str, run: &Run, name: &str) -> Result<(), Failed> {
@@ -258,7 +273,8 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
     }
     vm = prepared.install(vm);
     if std::env::var_os("SITESEER_CONSOLE").is_some() {
-        vm = vm.console(std::io::stderr());
+        // And each verdict as it comes.
+        vm = vm.console(std::io::stderr()).on_results(|bytes| _ = std::io::stderr().write_all(bytes));
     }
     let start = Instant::now();
     match vm.run() {
@@ -323,6 +339,11 @@ fn print_table(kernel: &str, release: &str, time: Duration, verdicts: &BTreeMap<
             println!("\nOrdinary tools on {kernel}, {}: {}", verdict.name, verdict.detail);
         } else if verdict.name.starts_with("reach::") {
             println!("\n{}", verdict.detail);
+        }
+    }
+    for (_, name, why) in KNOWN.iter().filter(|(on, _, _)| *on == kernel) {
+        if verdicts.contains_key(*name) {
+            println!("  known to be wrong: {name}: {why}");
         }
     }
     print_times(kernel, verdicts);

@@ -17,7 +17,7 @@ static struct life_thing *life_things = &life_first;
 static int life_sink;
 
 int life_body(struct life_thing *thing, u64 number);
-int life_caller(struct life_thing *thing, u64 number);
+int life_caller(struct life_thing *thing, u64 number, u64 next);
 
 static __always_inline void life_copied(u64 first, u32 second)
 {
@@ -36,10 +36,11 @@ noinline int life_body(struct life_thing *thing, u64 number)
 	return READ_ONCE(life_sink) + (int)number;
 }
 
-noinline int life_caller(struct life_thing *thing, u64 number)
+/* What the copies get are parameters as they came: what is computed a compiler may have without saying where. */
+noinline int life_caller(struct life_thing *thing, u64 number, u64 next)
 {
 	life_copied(number, 7);
-	life_copied(number + 1, 8);
+	life_copied(next, 8);
 	life_followed(thing);
 	return READ_ONCE(life_sink);
 }
@@ -51,7 +52,7 @@ static int life_run(const char *value, const struct kernel_param *param)
 
 	if (error)
 		return error;
-	life_caller(READ_ONCE(life_things), number);
+	life_caller(READ_ONCE(life_things), number, number + 1);
 	life_body(READ_ONCE(life_things), number);
 	return 0;
 }

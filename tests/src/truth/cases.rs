@@ -13,7 +13,7 @@ use libbpf_rs::{ObjectBuilder, ProgramInput};
 use siteseer_bpf_progs::BLOOM;
 use siteseer_sites::SiteKind::{Body, Clone, Inline};
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -176,7 +176,8 @@ fn ns_capable(calls: &mut Calls<'_>) -> io::Result<()> {
             .called_by("__do_sys_chroot");
         syscall(libc::SYS_chroot, [root.as_ptr() as u64, 0, 0, 0, 0, 0])?;
         // capable() is ns_capable(&init_user_ns, cap) in the same file; of the constant this copy has no trace.
-        calls.expect(Inline, "capable", vec![missing(Address("init_user_ns")), Is(CAP_SYS_ADMIN)]);
+        let by_capable = vec![missing(Address("init_user_ns")), Is(CAP_SYS_ADMIN)];
+        calls.expect(Inline, "capable", by_capable).on_behalf_of("__do_sys_swapoff");
         let _ = syscall(libc::SYS_swapoff, [nowhere.as_ptr() as u64, 0, 0, 0, 0, 0]);
         // A file that its mode lets nobody read: generic_permission() asks capable_wrt_inode_uidgid().
         calls.expect(Inline, "capable_wrt_inode_uidgid", vec![Address("init_user_ns"), Is(CAP_DAC_READ_SEARCH)]);
@@ -231,7 +232,7 @@ fn ksys_shmget(calls: &mut Calls<'_>) -> io::Result<()> {
         if HAS_COMPAT {
             calls.expect(Inline, "__ia32_sys_shmget", arguments()).called_by("__do_sys_shmget");
             syscall32(SHMGET_32, [key as u32, size as u32, flags as u32, 0, 0])?;
-            calls.expect(Body, "ksys_shmget", arguments()).called_by("ksys_ipc");
+            calls.expect(Body, "ksys_shmget", arguments()).called_by("compat_ksys_ipc");
             syscall32(IPC_32, [IPC_SHMGET, key as u32, size as u32, flags as u32, 0])?;
         }
         syscall(libc::SYS_shmctl, [id as u64, libc::IPC_RMID as u64, 0, 0, 0, 0])?;
@@ -249,7 +250,7 @@ fn ksys_semget(calls: &mut Calls<'_>) -> io::Result<()> {
         if HAS_COMPAT {
             calls.expect(Inline, "__ia32_sys_semget", arguments()).called_by("__do_sys_semget");
             syscall32(SEMGET_32, [key as u32, count as u32, flags as u32, 0, 0])?;
-            calls.expect(Body, "ksys_semget", arguments()).called_by("ksys_ipc");
+            calls.expect(Body, "ksys_semget", arguments()).called_by("compat_ksys_ipc");
             syscall32(IPC_32, [IPC_SEMGET, key as u32, count as u32, flags as u32, 0])?;
         }
         syscall(libc::SYS_semctl, [id as u64, 0, libc::IPC_RMID as u64, 0, 0, 0])?;
@@ -267,7 +268,7 @@ fn ksys_msgget(calls: &mut Calls<'_>) -> io::Result<()> {
         if HAS_COMPAT {
             calls.expect(Inline, "__ia32_sys_msgget", arguments()).called_by("__do_sys_msgget");
             syscall32(MSGGET_32, [key as u32, flags as u32, 0, 0, 0])?;
-            calls.expect(Body, "ksys_msgget", arguments()).called_by("ksys_ipc");
+            calls.expect(Body, "ksys_msgget", arguments()).called_by("compat_ksys_ipc");
             syscall32(IPC_32, [IPC_MSGGET, key as u32, flags as u32, 0, 0])?;
         }
         syscall(libc::SYS_msgctl, [id as u64, libc::IPC_RMID as u64, 0, 0, 0, 0])?;
@@ -324,6 +325,10 @@ fn c_start(calls: &mut Calls<'_>) -> io::Result<()> {
     // does since 7.x.
     let processors_next = cfg!(target_arch = "x86_64") || calls.has_site(Inline, "c_next");
     for path in ["/proc/cpuinfo", "/proc/consoles", "/proc/crypto"] {
+        // A kernel without that file has no third c_start() either.
+        if path == "/proc/crypto" && calls.out_of_line() < 3 && !fs::exists(path)? {
+            continue;
+        }
         for _ in 0..TIMES {
             let file = File::open(path)?;
             let mut byte = 0u8;
@@ -390,8 +395,8 @@ fn timespec64_to_ktime(calls: &mut Calls<'_>) -> io::Result<()> {
         // Interval, then first expiration: struct itimerspec. timerfd_setup() converts the expiration first.
         let spec: [i64; 4] = [1000 + n, 111 + n, 2000 + n, 222 + n];
         let time = |at: usize| vec![Value::Slots(vec![Is(spec[at] as u64), Is(spec[at + 1] as u64)])];
-        calls.expect(Inline, "do_timerfd_settime", time(2));
-        calls.expect(Inline, "do_timerfd_settime", time(0));
+        calls.expect(Inline, "do_timerfd_settime", time(2)).called_by("timerfd_setup");
+        calls.expect(Inline, "do_timerfd_settime", time(0)).called_by("timerfd_setup");
         syscall(libc::SYS_timerfd_settime, [fd, 0, spec.as_ptr() as u64, 0, 0, 0])?;
     }
     syscall(libc::SYS_close, [fd, 0, 0, 0, 0, 0])?;

@@ -6,7 +6,7 @@
 
 use super::{Expected, Truth, Value};
 use crate::case::{Failure, Lack, Shown};
-use crate::shape::{self, Place, Shape, caller_of};
+use crate::shape::{self, Place, Shape, callers_of};
 use siteseer::report::{Outcome, Report, SiteReport};
 use siteseer::{Reason, Target};
 use siteseer_bpf_progs::trace::Record;
@@ -125,13 +125,15 @@ pub(super) fn compare(
     Ok(Compared { shown: Shown { text, differences: differences.into_iter().collect() }, passed_by })
 }
 
-/// The function of the source that each inlined copy is in, by its number in the report.
-fn callers(truth: &Truth, target: &Target, report: &Report) -> Result<BTreeMap<u32, String>, Failure> {
-    target.data().read(&[truth.function], |file| -> Result<BTreeMap<u32, String>, Failure> {
+/// The functions of the source that each inlined copy is in, from the inside out, by its number in the report.
+type Callers = BTreeMap<u32, Vec<String>>;
+
+fn callers(truth: &Truth, target: &Target, report: &Report) -> Result<Callers, Failure> {
+    target.data().read(&[truth.function], |file| -> Result<Callers, Failure> {
         let mut callers = BTreeMap::new();
         for site in report.sites().filter(|site| site.kind == SiteKind::Inline) {
             let Some(index) = site.index else { continue };
-            callers.extend(caller_of(file, index)?.map(|caller| (site.id, caller.to_owned())));
+            callers.insert(site.id, callers_of(file, index)?);
         }
         Ok(callers)
     })?
@@ -141,19 +143,26 @@ fn callers(truth: &Truth, target: &Target, report: &Report) -> Result<BTreeMap<u
 fn places<'e>(
     call: &'e Expected,
     report: &Report,
-    callers: &BTreeMap<u32, String>,
+    callers: &Callers,
     differences: &mut BTreeSet<String>,
 ) -> Result<Option<Wanted<'e>>, Failure> {
     let (kind, within) = call.place;
     let caller = call.caller.unwrap_or(within);
-    let is_called_by = |site: &&SiteReport| callers.get(&site.id).is_some_and(|by| by == caller);
+    let by = |site: &SiteReport| callers.get(&site.id).map_or(&[] as &[String], Vec::as_slice);
+    let is_called_by = |site: &&SiteReport| by(site).first().is_some_and(|by| by == caller);
     let stated = |site: &&SiteReport| {
-        (site.kind, site.symbol.as_str()) == (kind, within)
-            && (call.caller.is_none() || site.kind != SiteKind::Inline || is_called_by(site))
+        is_named(site, kind, within) && (call.caller.is_none() || site.kind != SiteKind::Inline || is_called_by(site))
+    };
+    let on_behalf =
+        |site: &&SiteReport| is_called_by(site) && by(site).iter().skip(1).any(|by| Some(by.as_str()) == call.origin);
+    let inlined: Vec<&SiteReport> = match call {
+        _ if kind == SiteKind::Inline => report.sites().filter(on_behalf).collect(),
+        Expected { caller: Some(_), .. } => report.sites().filter(is_called_by).collect(),
+        _ => Vec::new(),
     };
     let mut sites: Vec<&SiteReport> = report.sites().filter(stated).collect();
-    if sites.is_empty() {
-        sites = report.sites().filter(is_called_by).collect();
+    if sites.is_empty() || !inlined.is_empty() {
+        sites = if inlined.is_empty() { report.sites().filter(is_called_by).collect() } else { inlined };
         if sites.is_empty() {
             sites = report.sites().filter(|site| site.kind != SiteKind::Inline).collect();
         }
@@ -187,6 +196,17 @@ fn places<'e>(
     }
     let may_miss = !skipped.is_empty() || sites.iter().any(|site| site.may_miss);
     Ok(Some(Wanted { call, sites: sites.iter().map(|site| site.id).collect(), may_miss }))
+}
+
+/// Whether a site is of this kind in this symbol. Of namesakes, a link that is optimised as a whole leaves one its name, and
+/// gives the others a number after it, as suffixes of clones are.
+fn is_named(site: &SiteReport, kind: SiteKind, within: &str) -> bool {
+    let numbered = |symbol: &str| {
+        let number = symbol.strip_prefix(within).and_then(|rest| rest.strip_prefix('.'));
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    (site.kind, site.symbol.as_str()) == (kind, within)
+        || (site.kind, kind) == (SiteKind::Clone, SiteKind::Body) && numbered(&site.symbol)
 }
 
 /// What a kernel must have if any of the calls can be seen: the rules of [`places`].

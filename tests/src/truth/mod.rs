@@ -10,7 +10,11 @@
 //! Where a function is inlined, and which arguments have a location there, is the compiler's choice; the cases state that of one
 //! kernel, and the function of the source that makes each call. On another kernel, its site data say what holds instead, and only
 //! this ([`compare`]):
-//! * where they have sites of the stated kind in the stated symbol, the call is at one of those;
+//! * where they have inlined copies in the calling function that were inlined, with it, into the function that a case names as
+//!   the one that the call comes from in the end, the call is at one of those;
+//! * else, where the stated site is out of line, but they have inlined copies in the calling function, at one of those;
+//! * else, where they have sites of the stated kind in the stated symbol, at one of those; a link that is optimised as a whole
+//!   gives namesakes a number after the name;
 //! * else, where they have inlined copies that the calling function has in the source, at one of those;
 //! * else the function is called, and the call is at an out-of-line copy.
 //!
@@ -82,6 +86,8 @@ pub struct Expected {
     place: (SiteKind, &'static str),
     /// The function of the source that makes the call, if not the one that the symbol is of.
     caller: Option<&'static str>,
+    /// The function of the source that has the caller make it.
+    origin: Option<&'static str>,
     arguments: Vec<Value>,
 }
 
@@ -89,6 +95,11 @@ impl Expected {
     /// The function of the source that makes the call: what tells the place where a compiler inlined otherwise.
     pub fn called_by(&mut self, caller: &'static str) {
         self.caller = Some(caller);
+    }
+
+    /// The function of the source that has the caller make it: a compiler may inline the two of them into it.
+    pub fn on_behalf_of(&mut self, origin: &'static str) {
+        self.origin = Some(origin);
     }
 }
 
@@ -102,7 +113,7 @@ pub struct Calls<'o> {
 impl Calls<'_> {
     /// The next call must be seen at a site of this kind in this symbol.
     pub fn expect(&mut self, kind: SiteKind, within: &'static str, arguments: Vec<Value>) -> &mut Expected {
-        self.expected.push(Expected { place: (kind, within), caller: None, arguments });
+        self.expected.push(Expected { place: (kind, within), caller: None, origin: None, arguments });
         let last = self.expected.len() - 1;
         &mut self.expected[last]
     }
@@ -110,6 +121,11 @@ impl Calls<'_> {
     /// Whether the kernel's site data have a site of this kind in this symbol.
     pub fn has_site(&self, kind: SiteKind, within: &str) -> bool {
         self.report.sites().any(|site| (site.kind, site.symbol.as_str()) == (kind, within))
+    }
+
+    /// How many copies of the function are out of line.
+    pub fn out_of_line(&self) -> usize {
+        self.report.sites().filter(|site| site.kind != SiteKind::Inline).count()
     }
 
     /// Whether the compiler knows an argument at all of the function's sites, and it is this number.
