@@ -3,6 +3,7 @@
 //! its loading, while it is unloaded, and when it is loaded again.
 
 use crate::case::{Capability, Case, Failure, case, need};
+use crate::removal;
 use crate::typed::{expect, program_of, record, site_of};
 use libbpf_rs::{Object, ObjectBuilder};
 use siteseer::mechanism::Mechanism;
@@ -77,6 +78,7 @@ fn unload_when_free() -> io::Result<()> {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
+        let _ = removal::wait();
         let _ = unload_when_free();
     }
 }
