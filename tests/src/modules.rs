@@ -193,6 +193,7 @@ fn a_body_keeps_its_module(target: &Target) -> Result<String, Failure> {
     expect("calls", &seen(&object, &link, &module, 5)?.len(), &1)?;
     drop(link);
     std::mem::forget(module);
+    removal::wait()?;
     unload_when_free()?;
     Ok(refused.to_string())
 }

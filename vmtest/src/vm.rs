@@ -358,7 +358,7 @@ impl<'a> Vm<'a> {
             "-initrd".into(),
             prepared.initramfs.clone().into_os_string(),
             "-append".into(),
-            self.command_line().into(),
+            self.command_line(accelerator).into(),
         ]);
         if self.counts_instructions {
             arguments.extend(["-icount".into(), "shift=0,sleep=off".into()]);
@@ -367,10 +367,15 @@ impl<'a> Vm<'a> {
         arguments
     }
 
-    fn command_line(&self) -> String {
+    fn command_line(&self, accelerator: Accelerator) -> String {
         let traits = self.arch.traits();
         let mut line = format!("console={} {} {COMMAND_LINE}", traits.console, traits.early_console);
-        for parameters in &self.append {
+        let emulated = match accelerator {
+            Accelerator::Tcg => traits.tcg_parameters,
+            Accelerator::Kvm => "",
+        };
+        let appended = self.append.iter().map(String::as_str);
+        for parameters in std::iter::once(emulated).filter(|parameters| !parameters.is_empty()).chain(appended) {
             line.push(' ');
             line.push_str(parameters);
         }
