@@ -240,6 +240,15 @@ impl Choice<'_> {
             && self.candidate.is_entry()
             && self.candidate.traceable != Some(false)
             && self.passed_by_convention()
+            && self.is_of_readable_numbers()
+    }
+
+    /// Whether the verifier lets a tracing program read what it reads: no number of more than 64 bits (`btf_ctx_access()`,
+    /// kernel/bpf/btf.c, wants `btf_type_is_small_int()`).
+    fn is_of_readable_numbers(&self) -> bool {
+        self.parameters().filter(|(_, _, read)| *read).all(|(index, _, _)| {
+            self.prototype.parameters.get(index).is_none_or(|parameter| parameter.composite || parameter.size <= 8)
+        })
     }
 
     /// What the program reads of each parameter: its index, its slots, whether they are required, and whether it is read at all.

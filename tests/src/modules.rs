@@ -3,6 +3,7 @@
 //! its loading, while it is unloaded, and when it is loaded again.
 
 use crate::case::{Capability, Case, Failure, case, need};
+use crate::removal;
 use crate::typed::{expect, program_of, record, site_of};
 use libbpf_rs::{Object, ObjectBuilder};
 use siteseer::mechanism::Mechanism;
@@ -61,35 +62,9 @@ fn unload() -> io::Result<()> {
     }
 }
 
-/// How long the kernel may take for what it does in the background.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits until the kernel has taken the kprobes of dropped links out of its text: the definitions are removed by another process,
-/// and of a kprobe that was optimised into a jump the jump is taken away by a worker. A module that goes before that leaves a
-/// kprobe which is never freed, and the kernel warns of it when its address is used again (kernel/kprobes.c,
-/// `kprobes_module_callback()` and `reuse_unused_kprobe()`). No link of this process may be attached.
-fn wait_until_disarmed() -> io::Result<()> {
-    let ours = format!("_{}_", std::process::id());
-    let begin = Instant::now();
-    while fs::read_to_string("/sys/kernel/tracing/kprobe_events")?.lines().any(|line| {
-        line.split('/').next().is_some_and(|group| group.starts_with("p:siteseer") && group.contains(&ours))
-    }) {
-        if begin.elapsed() > PATIENCE {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "definitions of kprobes are left in tracefs"));
-        }
-        thread::yield_now();
-    }
-    // Each write waits for the worker.
-    let switch = Path::new("/proc/sys/debug/kprobes-optimization");
-    if switch.exists() {
-        fs::write(switch, "0")?;
-        fs::write(switch, "1")?;
-    }
-    Ok(())
-}
-
 /// Unloads it as soon as nothing refers to it: the kernel frees a program some time after its last descriptor is closed.
 fn unload_when_free() -> io::Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(60);
     let begin = Instant::now();
     loop {
         match unload() {
@@ -103,7 +78,8 @@ fn unload_when_free() -> io::Result<()> {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        let _ = wait_until_disarmed().and_then(|()| unload_when_free());
+        let _ = removal::wait();
+        let _ = unload_when_free();
     }
 }
 
@@ -217,7 +193,7 @@ fn a_body_keeps_its_module(target: &Target) -> Result<String, Failure> {
     expect("calls", &seen(&object, &link, &module, 5)?.len(), &1)?;
     drop(link);
     std::mem::forget(module);
-    wait_until_disarmed()?;
+    removal::wait()?;
     unload_when_free()?;
     Ok(refused.to_string())
 }

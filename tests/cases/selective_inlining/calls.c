@@ -22,7 +22,8 @@ static noinline long deposit(struct account *account, short amount)
 
 static noinline long transfer(struct account *from, struct account *to, short amount)
 {
-	long taken = book(from, -amount);
+	/* What is computed from `amount` alone has no location of its own with clang. */
+	long taken = book(from, SUITE_OPAQUE(short, -amount));
 
 	barrier();
 	return taken - book(to, amount);

@@ -18,6 +18,7 @@ fn look(status: Status) -> (&'static str, &'static str) {
         Status::Pass => ("#009e73", "✓"),
         Status::NotExercised => ("#8c8c8c", "–"),
         Status::Unsupported => ("#e69f00", "○"),
+        Status::Known => ("#cc79a7", "✗"),
         Status::Fail => ("#d55e00", "✗"),
     }
 }
@@ -112,8 +113,8 @@ mod tests {
     #[test]
     fn each_cell_is_drawn_and_named() {
         let svg = chart(&example());
-        // Four cells, and four squares in the legend.
-        assert_eq!(svg.matches("rx=\"3\"").count(), 4 + 4);
+        // Four cells, and five squares in the legend.
+        assert_eq!(svg.matches("rx=\"3\"").count(), 4 + 5);
         for text in ["fail (1)", "pass (1)", "good: two: fail: wrong", "The &lt;gone&gt;", "prefers-color-scheme: dark"]
         {
             assert!(svg.contains(text), "{text}\n{svg}");

@@ -7,6 +7,7 @@ use super::job::{
 use super::limits;
 use crate::calls::syscall;
 use crate::case::Failure;
+use crate::removal;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
 use siteseer::report::{Outcome, Report, SiteReport};
 use siteseer::{Attach, Link, Policy, SourceOptions, Target};
@@ -95,8 +96,9 @@ fn one(job: &Job, folder: &Path, seen: &mut Observation) -> Result<(), Failure> 
     let module = Loaded::new(&job.module, &folder.join(MODULE))?;
     let result = attempts(job, folder, seen);
     // First that: a module that stays would be in the way of those that follow.
+    let removed = removal::wait();
     module.unload()?;
-    result
+    result.and(removed)
 }
 
 fn attempts(job: &Job, folder: &Path, seen: &mut Observation) -> Result<(), Failure> {

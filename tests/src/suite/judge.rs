@@ -20,13 +20,15 @@ pub enum Status {
     NotExercised,
     /// A limit of the kernel or of the debug information is in the way.
     Unsupported,
+    /// It fails, and what is wrong is known ([`super::known`]).
+    Known,
     /// Anything else.
     Fail,
 }
 
 impl Status {
     /// All, in the order of a legend.
-    pub const ALL: [Status; 4] = [Status::Pass, Status::NotExercised, Status::Unsupported, Status::Fail];
+    pub const ALL: [Status; 5] = [Status::Pass, Status::NotExercised, Status::Unsupported, Status::Known, Status::Fail];
 
     /// What it is called.
     pub fn word(self) -> &'static str {
@@ -34,6 +36,7 @@ impl Status {
             Status::Pass => "pass",
             Status::NotExercised => "not exercised",
             Status::Unsupported => "unsupported",
+            Status::Known => "fail (known)",
             Status::Fail => "fail",
         }
     }

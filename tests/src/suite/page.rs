@@ -11,6 +11,7 @@ fn mark(status: Status) -> &'static str {
         Status::Pass => "✓",
         Status::NotExercised => "–",
         Status::Unsupported => "○",
+        Status::Known => "(✗)",
         Status::Fail => "✗",
     }
 }
@@ -35,26 +36,28 @@ pub fn page(results: &Results) -> String {
             Status::Pass => "the compiler did it, and all that must come out came out",
             Status::NotExercised => "the compiler did not do it on this kernel, or the case has no meaning there",
             Status::Unsupported => "refused, for a limit of the kernel or of the debug information",
+            Status::Known => "it fails, and what is wrong is known; case by case below",
             Status::Fail => "anything else",
         };
         let _ = writeln!(text, "| {} {status} | {meaning} |", mark(status));
     }
     text.push_str("\n![Cases by kernels](conformance.svg)\n\n## Kernels\n\n");
     text.push_str(
-        "| kernel | release | made with | pass | not exercised | unsupported | fail |\n|---|---|---|---|---|---|---|\n",
+        "| kernel | release | made with | pass | not exercised | unsupported | fail (known) | fail |\n|---|---|---|---|---|---|---|---|\n",
     );
     for kernel in &results.kernels {
         let counts = results.counts(&kernel.name);
         let count = |status| counts.get(&status).copied().unwrap_or(0);
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
             kernel.name,
             kernel.release,
             kernel.made_with,
             count(Status::Pass),
             count(Status::NotExercised),
             count(Status::Unsupported),
+            count(Status::Known),
             count(Status::Fail)
         );
     }
@@ -132,7 +135,7 @@ mod tests {
             "* one: GCC did not",
             "* one: no location",
             "**two**: it does not boot",
-            "| one | 7.3.4 | gcc 14, x86_64 | 1 | 1 | 1 | 0 |",
+            "| one | 7.3.4 | gcc 14, x86_64 | 1 | 1 | 1 | 0 | 0 |",
         ] {
             assert!(page.lines().any(|text| text == line), "{line}\n{page}");
         }

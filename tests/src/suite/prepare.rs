@@ -9,6 +9,7 @@ use super::evidence::Evidence;
 use super::family::Family;
 use super::job::{Attempt, FOLDER, JOB, Job, MODULE, OBJECT, Observation};
 use super::judge::{self, Status, Verdict};
+use super::known;
 use super::snapshot;
 use siteseer::source::BaseTypes;
 use siteseer_bpf_progs::{LIBBPF_INCLUDE, compile};
@@ -25,6 +26,8 @@ use std::path::{Path, PathBuf};
 pub struct Prepared {
     /// What the kernel was made with.
     pub family: Family,
+    /// The kernel's name in kernels/matrix.toml.
+    kernel: String,
     /// The cases that are run.
     cases: Vec<CaseFile>,
     /// Those that are decided without.
@@ -48,6 +51,7 @@ impl Prepared {
         let folder = tempfile::Builder::new().prefix("suite-").tempdir()?;
         let mut prepared = Prepared {
             family: family.clone(),
+            kernel: kernel.name.clone(),
             cases: Vec::new(),
             decided: BTreeMap::new(),
             files: Vec::new(),
@@ -165,7 +169,14 @@ impl Prepared {
             };
             verdicts.insert(case.name.clone(), verdict);
         }
-        verdicts
+        if planted {
+            return verdicts;
+        }
+        let judged = |(name, verdict): (String, Verdict)| {
+            let verdict = known::judged(&self.kernel, &name, verdict);
+            (name, verdict)
+        };
+        verdicts.into_iter().map(judged).collect()
     }
 
     fn judge_one(&self, case: &CaseFile, seen: &Observation, planted: bool) -> Verdict {

@@ -72,7 +72,7 @@ impl Results {
         counts
     }
 
-    /// What failed: kernels, and cases on kernels.
+    /// What failed: kernels, and cases on kernels, also those that are known to.
     pub fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
         for kernel in &self.kernels {
@@ -82,7 +82,7 @@ impl Results {
         }
         for row in &self.rows {
             for (kernel, verdict) in &row.cells {
-                if verdict.status == Status::Fail {
+                if matches!(verdict.status, Status::Fail | Status::Known) {
                     failures.push(format!("{kernel}::{}::{}: {}", row.group, row.name, verdict.detail));
                 }
             }
