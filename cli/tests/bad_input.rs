@@ -98,6 +98,6 @@ fn arguments_that_make_no_sense() {
     refused(&folder, &["trace"], &["FUNC"]);
     refused(&folder, &["trace", "foo", "--where", "nonsense"], &["FIELD OP VALUE"]);
     refused(&folder, &["sites"], &["FUNCTION"]);
-    refused(&folder, &["encode"], &["VMLINUX"]);
+    refused(&folder, &["encode"], &["IMAGE"]);
     refused(&folder, &["encode", "x", "--raw"], &["--output"]);
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{exercise, site_set};
 use proptest::prelude::*;
-use siteseer_sites::btf::{Btf, Kind, Linkage, SplitBtf, loc::canonical_constant};
+use siteseer_sites::btf::{Btf, IntEncoding, Kind, Linkage, SplitBtf, loc::canonical_constant};
 use siteseer_sites::file::{self, FunctionRef, Image, SiteFile, SiteRef};
 use siteseer_sites::set::{Container, Function, Module, Section};
 use siteseer_sites::site::SourceLine;
@@ -248,10 +248,13 @@ proptest! {
 
 #[test]
 fn a_modules_sections_and_kernel_come_back() {
-    let base_btf = SplitBtf::standalone().to_bytes();
+    // A kernel's BTF has types; it is by the numbers of its own that a module's BTF is known to be over another.
+    let mut base_btf = SplitBtf::standalone();
+    let int = base_btf.int("int", 4, 32, IntEncoding::SIGNED);
+    let base_btf = base_btf.to_bytes();
     let kernel = Btf::parse(&base_btf).unwrap();
     let mut module = SplitBtf::new(&kernel);
-    let proto = module.func_proto::<&str>(0, &[], false);
+    let proto = module.func_proto::<&str>(int, &[], false);
     let func = module.func("probe_me", proto, Linkage::Static);
     let own = module.to_bytes();
     let over = Btf::parse_split(&own, &kernel).unwrap();
