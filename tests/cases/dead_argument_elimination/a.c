@@ -14,12 +14,15 @@ static noinline long sail(const void *berth, short ship, long crew)
 	return crew * 7 + ship;
 }
 
+/* That they are stored shows that `sail` returns them. */
+static long results[2];
+
 static int case_run(unsigned int number)
 {
 	dock(SUITE_OPAQUE(short, 11), SUITE_OPAQUE(void *, NULL), SUITE_OPAQUE(long, 1001));
 	dock(SUITE_OPAQUE(short, -12), SUITE_OPAQUE(void *, NULL), SUITE_OPAQUE(long, 1002));
-	SUITE_USE(sail(SUITE_OPAQUE(void *, NULL), SUITE_OPAQUE(short, -21), SUITE_OPAQUE(long, -2001)));
-	SUITE_USE(sail(SUITE_OPAQUE(void *, NULL), SUITE_OPAQUE(short, 22), SUITE_OPAQUE(long, 2002)));
+	WRITE_ONCE(results[0], sail(SUITE_OPAQUE(void *, NULL), SUITE_OPAQUE(short, -21), SUITE_OPAQUE(long, -2001)));
+	WRITE_ONCE(results[1], sail(SUITE_OPAQUE(void *, NULL), SUITE_OPAQUE(short, 22), SUITE_OPAQUE(long, 2002)));
 	return 0;
 }
 

@@ -22,8 +22,12 @@ static noinline long deposit(struct account *account, short amount)
 
 static noinline long transfer(struct account *from, struct account *to, short amount)
 {
-	/* What is computed from `amount` alone has no location of its own with clang. */
-	long taken = book(from, SUITE_OPAQUE(short, -amount));
+	short negative = -amount;
+	long taken;
+
+	/* Else clang subtracts `amount`, and the copy has no value of its parameter. */
+	OPTIMIZER_HIDE_VAR(negative);
+	taken = book(from, negative);
 
 	barrier();
 	return taken - book(to, amount);
