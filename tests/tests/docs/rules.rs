@@ -139,6 +139,7 @@ const RULES: &[(&str, Proof)] = &[
     ("S13.18", Case("modules::a_body_keeps_its_module")),
     ("S13.19", Case("modules::unloaded_while_attached")),
     ("S13.20", Case("modules::unloaded_while_attached")),
+    ("S13.21", Case("modules::a_body_keeps_its_module")),
     ("S15.1", Case("tools::files")),
     ("S15.2", Unit("loader/src/register.rs", "registering_twice_is_once_and_unregistering_restores_libbpf")),
     ("S15.3", Case("fentry::libbpf_attaches_it_too")),

@@ -54,11 +54,17 @@ fn clang() -> Result<PathBuf, String> {
     found.ok_or_else(|| "no clang found".to_owned())
 }
 
-/// `make` in a folder of the tree. What it builds is of the profile that these tests are of, so that cargo has most of it.
+/// Where cargo builds for `make`: not where it built the tests, as the C libraries have one file name whichever libbpf they
+/// are for.
+pub(super) fn target() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("../install")
+}
+
+/// `make` in a folder of the tree.
 pub(super) fn make(folder: &Path) -> Command {
     let mut command = Command::new("make");
     command.arg("-C").arg(folder).arg("PROFILE=dev");
-    command.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join(".."));
+    command.env("CARGO_TARGET_DIR", target());
     // Of the make or the cargo that may have started the tests.
     for variable in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "CARGO_ENCODED_RUSTFLAGS", "CARGO_MANIFEST_DIR"] {
         command.env_remove(variable);

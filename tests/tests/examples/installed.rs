@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What is installed, by `make install` and as Debian packages, is all there and is removed again without a trace.
 
-use super::build::{Built, assignment, make, root, run, words};
+use super::build::{Built, assignment, make, root, run, target, words};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,8 +55,7 @@ pub(super) fn uninstall(built: &Built) -> Result<(), String> {
     let other = destination.join("usr/lib/libother.so");
     fs::create_dir_all(destination.join("usr/lib")).map_err(words(destination.display()))?;
     fs::write(&other, "").map_err(words(other.display()))?;
-    let make_it =
-        |target: &str| run(make(&root()).arg(target).arg("PREFIX=/usr").arg(assignment("DESTDIR", &destination)));
+    let make_it = |goal: &str| run(make(&root()).arg(goal).arg("PREFIX=/usr").arg(assignment("DESTDIR", &destination)));
     make_it("install")?;
     let installed = files(&destination)?;
     is_all_there(&installed, &destination, "usr/lib", "")?;
@@ -74,7 +73,7 @@ pub(super) fn packages(built: &Built) -> Result<(), String> {
     let folder = built.folder.join("packages");
     let _ = fs::remove_dir_all(&folder);
     let mut build = Command::new(root().join("ci/deb"));
-    build.arg(&folder).env("PROFILE", "dev").env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join(".."));
+    build.arg(&folder).env("PROFILE", "dev").env("CARGO_TARGET_DIR", target());
     build.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
     run(&mut build)?;
     let debs: Vec<PathBuf> =
