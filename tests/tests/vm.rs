@@ -6,8 +6,8 @@
 //! says what to do.
 //!
 //! # Which kernels
-//! `SITESEER_KERNELS`: rows of kernels/matrix.toml with spaces or commas between; `all`; or `default`, which it also is when it is
-//! not set: the five of Debian, and the [`BUILT`] one if it is in the cache (`ci/test` gets it). All cases run on each, but for
+//! `SITESEER_KERNELS`: rows of kernels/matrix.toml with spaces or commas between; `all`; or `default`: the five of Debian, and the
+//! [`BUILT`] one if it is in the cache. Without it, the [`REFERENCE`] alone. All cases run on each, but for
 //! those of which the [table](siteseer_conformance::case::ON_THE_REFERENCE) says why one kernel is enough.
 //!
 //! # What may differ
@@ -128,7 +128,7 @@ fn chosen() -> Result<Vec<String>, String> {
     let wanted = std::env::var(KERNELS_VARIABLE).unwrap_or_default();
     let mut wanted: Vec<&str> = wanted.split([' ', ',', '\n']).filter(|name| !name.is_empty()).collect();
     if wanted.is_empty() {
-        wanted.push("default");
+        wanted.push(REFERENCE);
     }
     let is_word = |name: &str| matches!(name, "all" | "default");
     if let Some(unknown) = wanted.iter().find(|&&name| !is_word(name) && matrix.row(name).is_err()) {
