@@ -213,6 +213,7 @@ impl<'t> Attach<'t> {
     fn notes(&self, target: &Target) -> Vec<String> {
         let mut notes = target.symbols().unavailable().to_vec();
         notes.extend(target.modules().note_of_missing());
+        notes.extend(target.note_of_live_patches());
         notes
     }
 }

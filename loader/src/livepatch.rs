@@ -53,6 +53,8 @@ pub struct LivePatches {
     pub functions: Vec<Patched>,
     /// Whether a patch is being applied or taken back: then old bodies may still run.
     pub transition: bool,
+    /// Why they are not known, where the kernel has them and does not tell.
+    pub(crate) unreadable: Option<String>,
 }
 
 /// How a live patch concerns a site.
@@ -79,6 +81,23 @@ impl LivePatches {
     /// If a folder is there and cannot be read.
     pub fn running() -> io::Result<LivePatches> {
         LivePatches::read(Path::new(SYSFS))
+    }
+
+    /// [`LivePatches::running`]; where they cannot be read no function is taken for replaced, and [`LivePatches::note`] says so.
+    pub(crate) fn running_or_noted() -> LivePatches {
+        LivePatches::running().unwrap_or_else(LivePatches::not_known)
+    }
+
+    fn not_known(error: io::Error) -> LivePatches {
+        LivePatches { unreadable: Some(format!("{SYSFS}: {error}")), ..LivePatches::default() }
+    }
+
+    /// What a report should say if they are not known.
+    pub(crate) fn note(&self) -> Option<String> {
+        let why = self.unreadable.as_ref()?;
+        Some(format!(
+            "which functions live patches have replaced is not known ({why}): sites in replaced functions see no calls"
+        ))
     }
 
     /// Reads a folder of the shape of [`SYSFS`]: `PATCH/{enabled,transition}`, `PATCH/OBJECT/patched`,
@@ -258,7 +277,7 @@ mod tests {
             function: "do_thing".to_owned(),
             position: 1,
         };
-        assert_eq!(patches, LivePatches { functions: vec![patched], transition: false });
+        assert_eq!(patches, LivePatches { functions: vec![patched], transition: false, ..LivePatches::default() });
         let patch = || "fix".to_owned();
         assert_eq!(patches.concern("vmlinux", "do_thing", Some(1), 0, true), Some(Concern::Entry { patch: patch() }));
         let dead = Concern::OldBody { patch: patch(), dead: true };
@@ -281,5 +300,12 @@ mod tests {
         root.patch("revert", false, true, &["vmlinux/do_thing,1"]);
         let patches = LivePatches::read(&root.0).unwrap();
         assert_eq!(patches.concern("vmlinux", "do_thing", Some(1), 0x12, false), alive);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_noted() {
+        assert_eq!(LivePatches::default().note(), None);
+        let note = LivePatches::not_known(io::Error::from(io::ErrorKind::PermissionDenied)).note();
+        assert!(note.is_some_and(|note| note.contains(SYSFS) && note.contains("permission denied")));
     }
 }

@@ -86,8 +86,7 @@ impl Target {
         let (kernel, (symbols, loaded)) = (kernel?, symbols?);
         let at = RunTime { text: text_base(&symbols, "_text")?, stext: text_base(&symbols, "_stext")? };
         let data = SiteData::find(options, &kernel, at)?;
-        // Where they cannot be read, no code is taken for dead.
-        let live_patches = LivePatches::running().unwrap_or_default();
+        let live_patches = LivePatches::running_or_noted();
         let modules = Modules::running(&loaded, &Modules::default());
         let target = Target::new(symbols, kernel, data).with_live_patches(live_patches);
         Ok(Target { modules, options: options.clone(), ..target })
@@ -420,11 +419,16 @@ impl Target {
             kernel: OnceLock::from(kernel),
             data: Arc::clone(&self.data),
             own_symbols: self.own_symbols,
-            live_patches: LivePatches::running().unwrap_or_default(),
+            live_patches: LivePatches::running_or_noted(),
             modules: Modules::running(&loaded, &self.modules),
             options: self.options.clone(),
             base: OnceLock::new(),
         }))
+    }
+
+    /// What a report should say of live patches.
+    pub(crate) fn note_of_live_patches(&self) -> Option<String> {
+        self.live_patches.note()
     }
 
     /// The loaded modules, and what is known of their site data.

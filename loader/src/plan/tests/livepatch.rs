@@ -11,7 +11,7 @@ fn patches(functions: &[(&str, u32)], transition: bool) -> LivePatches {
         function: function.to_owned(),
         position,
     };
-    LivePatches { functions: functions.iter().map(patched).collect(), transition }
+    LivePatches { functions: functions.iter().map(patched).collect(), transition, ..LivePatches::default() }
 }
 
 /// A body, and copies in both callers; the one in `caller_two` lacks an argument.
