@@ -8,6 +8,11 @@
 //! where the source's signature would have them. What gives it away is a parameter that is not where the calling convention
 //! puts it; a function with one that might be replaced is taken for changed.
 //!
+//! *What callers pass.* A signature that stays is no promise either. Where a function looks at nothing of an argument, clang has the
+//! calls that it sees pass whatever is in the register (`removeDeadArgumentsFromCallers()` in DeadArgumentElimination.cpp). The
+//! function's own debug information then has no value for it that is read from where it would be passed. All of this takes a
+//! call by name: a function that is entered through pointers alone gets what its type says.
+//!
 //! *Where a location begins.* What a function does before its first own instruction (the call to ftrace, landing pads,
 //! pushes) is in front of all its locations. A register that is not written on the way has the value at the entry already.
 //!
@@ -23,7 +28,8 @@ use crate::origin::Origin;
 use crate::text::line_preserves;
 use siteseer_sites::Machine;
 use siteseer_sites::abi::argument_registers;
-use siteseer_sites::location::{Argument, Located, Location, Missing};
+use siteseer_sites::location::{Argument, Located, Location, Missing, Op};
+use siteseer_sites::machine::Register;
 
 /// From this version on clang marks functions that lost an argument or their return value.
 pub(crate) const MARKS_DEAD: u32 = 16;
@@ -63,6 +69,8 @@ pub(crate) fn look_behind_prologue<'a>(
 /// What is known of one parameter of an out-of-line function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Passed {
+    /// Whether the debug information has a value for it that is read from there.
+    pub(crate) is_read: bool,
     /// Whether it is where the calling convention puts it.
     pub(crate) in_place: bool,
     /// Whether it may be passed as what it points to.
@@ -76,7 +84,31 @@ impl Passed {
             (Ok(found), Ok(abi)) => found.at == abi.at || is_in_pieces(found) && is_in_registers(abi),
             _ => false,
         };
-        Passed { in_place, is_memory }
+        let is_read = match (found, abi) {
+            (Ok(found), Ok(abi)) => in_place || registers(&abi.at).any(|register| reads(&found.at, register)),
+            _ => false,
+        };
+        Passed { is_read, in_place, is_memory }
+    }
+}
+
+/// The registers that an argument is passed in.
+fn registers(location: &Location) -> impl Iterator<Item = Register> {
+    let pair = match location {
+        Location::Register(register) => [Some(*register), None],
+        Location::RegisterPair(low, high) => [Some(*low), Some(*high)],
+        _ => [None, None],
+    };
+    pair.into_iter().flatten()
+}
+
+/// Whether it takes a register to know what is at a location.
+fn reads(location: &Location, register: Register) -> bool {
+    match location {
+        Location::Register(its) | Location::RegisterOffset(its, _) | Location::Memory(its, _) => *its == register,
+        Location::RegisterPair(low, high) => [*low, *high].contains(&register),
+        Location::Computed(computed) => computed.slots.iter().any(|program| program.contains(&Op::Register(register))),
+        _ => false,
     }
 }
 
@@ -89,9 +121,11 @@ fn is_in_registers(located: &Located) -> bool {
     matches!(located.at, Location::Register(_) | Location::RegisterPair(..))
 }
 
-/// Whether clang (of that major version) may have changed a function's signature without a mark.
-pub(crate) fn may_be_unmarked(version: u32, mut parameters: impl Iterator<Item = Passed>) -> bool {
-    parameters.any(|passed| !passed.in_place && (version < MARKS_DEAD || passed.is_memory && version < MARKS_PROMOTED))
+/// Whether clang (of that major version) may have changed the signature of a function that is called by name without a mark.
+pub(crate) fn may_be_unmarked(version: u32, parameters: &[Passed]) -> bool {
+    parameters
+        .iter()
+        .any(|passed| !passed.in_place && (version < MARKS_DEAD || passed.is_memory && version < MARKS_PROMOTED))
 }
 
 /// Drops what cannot be the arguments of a function whose signature clang changed: what the body computed, and all of
@@ -132,6 +166,7 @@ pub(crate) fn keep_what_was_passed(machine: Machine, arguments: &mut [Argument])
 #[cfg(test)]
 mod tests {
     use super::*;
+    use siteseer_sites::location::Computed;
 
     fn at(location: Location) -> Argument {
         Ok(Located { size: 8, signed: false, at: location })
@@ -139,11 +174,25 @@ mod tests {
 
     #[test]
     fn versions_that_do_not_mark() {
-        let passed = |in_place, is_memory| Passed { in_place, is_memory };
-        let unmarked = |version, parameters: &[Passed]| may_be_unmarked(version, parameters.iter().copied());
+        let passed = |in_place, is_memory| Passed { is_read: in_place, in_place, is_memory };
+        let unmarked = |version, parameters: &[Passed]| may_be_unmarked(version, parameters);
         assert!(unmarked(15, &[passed(false, false)]) && unmarked(0, &[passed(true, true), passed(false, true)]));
         assert!(!unmarked(16, &[passed(false, false)]) && unmarked(22, &[passed(false, false), passed(false, true)]));
         assert!(!unmarked(23, &[passed(false, true)]) && !unmarked(15, &[]) && !unmarked(15, &[passed(true, true)]));
+    }
+
+    #[test]
+    fn what_is_not_looked_at_may_not_be_passed() {
+        let rdi = at(Location::Register(5));
+        let is_read = |found: &Argument| Passed::new(found, &rdi, false).is_read;
+        let doubled = Computed { slots: [vec![Op::Register(5), Op::Constant(1), Op::Shl].into_boxed_slice()].into() };
+        for read in [rdi.clone(), at(Location::RegisterOffset(5, 3)), at(Location::Computed(doubled))] {
+            assert!(is_read(&read), "{read:?}");
+        }
+        // Of another parameter, or of none: assigned by the body.
+        for other in [Err(Missing::OptimisedOut), at(Location::Register(4)), at(Location::Constant(5))] {
+            assert!(!is_read(&other), "{other:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::image::{Image, ImageError};
 use crate::loclist::ListSections;
 use crate::{EncodeError, Slice};
-use gimli::{AttributeValue, DwarfSections, LittleEndian, Unit, UnitHeader};
+use gimli::{AttributeValue, DwarfSections, LittleEndian, Section as _, Unit, UnitHeader};
 use std::borrow::Cow;
 
 /// The bytes of the debug sections, decompressed and relocated.
@@ -55,6 +55,12 @@ impl<'a> DebugInfo<'a> {
             headers.push(header);
         }
         Ok(DebugInfo { dwarf, lists, headers })
+    }
+
+    /// Whether clang may have made any unit: producers are among the strings.
+    pub(crate) fn is_by_clang(&self) -> bool {
+        let names = [self.dwarf.debug_str.reader().slice(), self.dwarf.debug_line_str.reader().slice()];
+        names.into_iter().any(|strings| memchr::memmem::find(strings, CLANG.as_bytes()).is_some())
     }
 
     /// The index of the unit that holds an offset of `.debug_info`.
@@ -201,9 +207,12 @@ impl<'a> DebugUnit<'a, '_> {
     }
 }
 
+/// What stands in front of the version in clang's name for itself.
+const CLANG: &str = "clang version ";
+
 /// The major version in a producer like `Debian clang version 19.1.7 (3)`; 0 if it cannot be read.
 fn clang_version(producer: &str) -> Option<u32> {
-    let (_, version) = producer.split_once("clang version ")?;
+    let (_, version) = producer.split_once(CLANG)?;
     let digits = version.bytes().take_while(u8::is_ascii_digit).count();
     Some(version[..digits].parse().unwrap_or(0))
 }

@@ -49,6 +49,7 @@ use crate::dwarf::{DebugInfo, DebugSections};
 use crate::filter::Filter;
 use crate::image::{Image, ImageError};
 use crate::origin::Foreign;
+use crate::text::DirectEntries;
 use crate::types::BaseIndex;
 use crate::unit::{Shared, UnitEncoder, UnitSites};
 use rayon::prelude::*;
@@ -148,11 +149,13 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census),
         || rayon::join(|| base_types(&image, base_btf, options), || cfi::Frames::parse(&debug_frame)),
     );
     let (debug, (btf, base)) = (debug?, types?);
+    let direct = debug.is_by_clang().then(|| DirectEntries::find(&image));
     let shared = Shared {
         image: &image,
         debug: &debug,
         base: &base,
         frames: &frames,
+        direct,
         foreign: Foreign::new(&debug, &base),
         filter: options.functions.as_ref().map(|names| Filter::new(names, &debug)),
     };

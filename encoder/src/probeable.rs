@@ -5,13 +5,14 @@
 //! `within_notrace_func`, kernel/kprobes.c `check_kprobe_address_safe`, `within_kprobe_blacklist`, and each
 //! architecture's `arch_prepare_kprobe`. Where several rules refuse, the reason given is the one that says most: dead
 //! text before the section it is in, the section before the function, the function before the instruction. (noinstr
-//! text, say, is also notrace.)
+//! text, say, is also notrace.) `notrace` comes last: it is the one rule that a kernel may be without
+//! (CONFIG_KPROBE_EVENTS_ON_NOTRACE), which the loader finds out; where it is the reason, it is the only one.
 //!
 //! The rules go by kallsyms, not by DWARF: `foo.cold` is a symbol of its own, without a patch site for ftrace; the
 //! kernel then asks for the name up to the dot, and takes the probe if `foo` can be traced.
 //!
 //! What depends on the running machine is not predicted: with a single CPU, x86 refuses lock prefixes that it removed
-//! (`alternatives_text_reserved`); CONFIG_KPROBE_EVENTS_ON_NOTRACE takes notrace functions; debuggers' breakpoints.
+//! (`alternatives_text_reserved`); debuggers' breakpoints.
 
 use crate::image::{Container, Image};
 use crate::text::{FunctionText, instruction_refusal};
@@ -24,32 +25,44 @@ pub struct Prober<'i, 'a> {
     /// The symbol of the last answer, and what holds for all of it.
     symbol: Range<u64>,
     verdict: Option<Unprobeable>,
+    is_notrace: bool,
 }
 
 impl<'i, 'a> Prober<'i, 'a> {
     /// For the addresses of an image.
     pub fn new(image: &'i Image<'a>) -> Prober<'i, 'a> {
-        Prober { image, symbol: 0..0, verdict: None }
+        Prober { image, symbol: 0..0, verdict: None, is_notrace: false }
     }
 
     /// Why a probe at that address, in that function, will be refused; `None` if it will be taken.
     pub fn check(&mut self, text: &FunctionText<'_, '_>, address: u64) -> Option<Unprobeable> {
-        self.check_address(address).or_else(|| {
+        let refusal = self.refusal(address).or_else(|| {
             let address = self.adjusted(address);
             if !text.is_boundary(address) {
                 return Some(Unprobeable::NotAnInstruction);
             }
             instruction_refusal(self.image, address)
-        })
+        });
+        refusal.or(self.notrace())
     }
 
     /// The same without looking at instructions: for addresses in functions that were not decoded, such as the
     /// first of a body.
     pub fn check_address(&mut self, address: u64) -> Option<Unprobeable> {
+        self.refusal(address).or(self.notrace())
+    }
+
+    /// What holds for the symbol of the last address, if nothing else stands in the way.
+    fn notrace(&self) -> Option<Unprobeable> {
+        self.is_notrace.then_some(Unprobeable::Notrace)
+    }
+
+    fn refusal(&mut self, address: u64) -> Option<Unprobeable> {
         if !self.symbol.contains(&address) {
             let Some(container) = self.image.container(address) else { return Some(Unprobeable::NotText) };
             self.symbol = container.address..container.address.saturating_add(container.size);
             self.verdict = symbol_verdict(self.image, &container);
+            self.is_notrace = within_notrace(self.image, &container);
         }
         if self.verdict.is_some() {
             return self.verdict;
@@ -108,20 +121,24 @@ fn symbol_verdict(image: &Image<'_>, symbol: &Container<'_>) -> Option<Unprobeab
     if special.kprobes.contains(&at) || special.arch.iter().any(|range| range.contains(&at)) {
         return Some(Unprobeable::Blacklisted);
     }
-    let unsuffixed = || {
-        let (name, _) = symbol.name.split_once('.')?;
-        image.symbols_named(name).next().map(|symbol| symbol.address)
-    };
-    if is_blacklisted(image, at) || unsuffixed().is_some_and(|address| is_blacklisted(image, address)) {
+    if is_blacklisted(image, at) || unsuffixed(image, symbol).is_some_and(|address| is_blacklisted(image, address)) {
         return Some(Unprobeable::Blacklisted);
-    }
-    if is_notrace(image, at) && unsuffixed().is_none_or(|address| is_notrace(image, address)) {
-        return Some(Unprobeable::Notrace);
     }
     if symbol.name.starts_with("__cfi_") || symbol.name.starts_with("__pfx_") {
         return Some(Unprobeable::CfiPreamble);
     }
     None
+}
+
+/// The function that is named like a symbol up to its first dot.
+fn unsuffixed(image: &Image<'_>, symbol: &Container<'_>) -> Option<u64> {
+    let (name, _) = symbol.name.split_once('.')?;
+    image.symbols_named(name).next().map(|symbol| symbol.address)
+}
+
+/// Whether kprobe events are refused in a symbol because ftrace does not know it.
+fn within_notrace(image: &Image<'_>, symbol: &Container<'_>) -> bool {
+    is_notrace(image, symbol.address) && unsuffixed(image, symbol).is_none_or(|address| is_notrace(image, address))
 }
 
 fn is_blacklisted(image: &Image<'_>, address: u64) -> bool {
@@ -230,6 +247,18 @@ mod tests {
         assert_eq!(check(48), Some(Unprobeable::Notrace));
         assert_eq!(check(64), Some(Unprobeable::Notrace), "there is no h");
         assert_eq!(answer(kernel(Machine::X86_64, &[], &functions, &[]), 32), None, "a kernel without ftrace");
+    }
+
+    #[test]
+    fn notrace_is_the_reason_where_there_is_no_other() {
+        let functions = ["f", "g"];
+        // In g: a mov, and a trap.
+        let mut code = [0x90; 32];
+        code[16..20].copy_from_slice(&[0x89, 0xf8, 0x0f, 0x0b]);
+        let check = |offset: u64| answer(kernel(Machine::X86_64, &code, &functions, &[0]), offset);
+        assert_eq!(check(16), Some(Unprobeable::Notrace));
+        assert_eq!(check(17), Some(Unprobeable::NotAnInstruction));
+        assert_eq!(check(18), Some(Unprobeable::Bug));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::outofline::{self, Role};
 use crate::probeable::Prober;
 use crate::returns::{self, Pending};
 use crate::split;
-use crate::text::{FunctionText, Known, behind_fentry, idle_prefix};
+use crate::text::{DirectEntries, FunctionText, Known, behind_fentry, idle_prefix};
 use crate::types::{BaseIndex, NewType, TypeRef};
 use crate::walk::{RawCall, RawFunction, RawParameter, RawSite, Visitor};
 use hashbrown::HashMap;
@@ -36,6 +36,8 @@ pub(crate) struct Shared<'a, 'd> {
     pub(crate) debug: &'d DebugInfo<'a>,
     pub(crate) base: &'d BaseIndex<'a>,
     pub(crate) frames: &'d Frames<'a>,
+    /// Functions that are called by name; `None` where no unit is clang's.
+    pub(crate) direct: Option<DirectEntries>,
     pub(crate) foreign: Foreign<'a, 'd>,
     pub(crate) filter: Option<Filter>,
 }
@@ -356,25 +358,30 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let abi_known = abi.iter().all(|argument| *argument != Err(Missing::NoType));
         let renamed = matches!(role, Role::Part(_) | Role::Clone { changed: true });
         let by_clang = self.unit.clang();
+        // What clang may have changed together with the calls: where there are none by name, nothing.
+        let passed: Option<Vec<Passed>> = shared.direct.as_ref().filter(|direct| direct.has(address)).map(|_| {
+            let parameters = origin.parameters.iter().zip(&self.found).zip(&abi);
+            let passed = parameters.map(|((parameter, found), abi)| {
+                let kind = resolved_kind(shared.base, &parameter.type_ref);
+                let is_memory = matches!(kind, None | Some(Kind::Ptr | Kind::Struct | Kind::Union));
+                Passed::new(&found.argument, abi, is_memory)
+            });
+            passed.collect()
+        });
+        let passed = passed.filter(|_| by_clang.is_some());
         let unmarked = match by_clang {
-            Some(version) => {
-                let parameters = origin.parameters.iter().zip(&self.found).zip(&abi);
-                let passed = parameters.map(|((parameter, found), abi)| {
-                    let kind = resolved_kind(shared.base, &parameter.type_ref);
-                    let is_memory = matches!(kind, None | Some(Kind::Ptr | Kind::Struct | Kind::Union));
-                    Passed::new(&found.argument, abi, is_memory)
-                });
-                clang::may_be_unmarked(version, passed)
-            }
+            Some(version) => passed.as_ref().is_some_and(|passed| clang::may_be_unmarked(version, passed)),
             None => self.found.iter().zip(&abi).any(|(found, abi)| match (&found.argument, abi) {
                 (Ok(located), Ok(abi)) => !found.late && located.at != abi.at,
                 _ => false,
             }),
         };
+        let is_unread = |index: usize| passed.as_ref().is_some_and(|passed| !passed[index].is_read);
         // Other languages have calling conventions of their own.
         let changed = renamed || function.nocall || unmarked || !self.unit.is_c;
         let name_tells = matches!(role, Role::Body)
             && !changed
+            && !(0..self.found.len()).any(is_unread)
             && image.symbols_named(name).nth(1).is_none()
             // A module's name is looked up in its own BTF alone.
             && base_function(shared.base, name, &origin).is_some_and(|func| func >= shared.base.btf().first_id());
@@ -382,7 +389,8 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             return None;
         }
         self.arguments.clear();
-        let arguments = self.found.drain(..).zip(abi).map(|(found, abi)| match found.argument {
+        let arguments = self.found.drain(..).zip(abi).enumerate().map(|(index, (found, abi))| match found.argument {
+            _ if !changed && abi_known && is_unread(index) => Err(Missing::Unread),
             Err(_) if !changed && abi_known => abi,
             Ok(_) if !changed && abi_known && by_clang.is_some() => abi,
             // A late view of an out-of-line function's entry is after something that the function did.

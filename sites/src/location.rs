@@ -192,11 +192,14 @@ pub enum Missing {
     Removed = 14,
     /// The reader of the site data knows upstream's kinds only, which say that there is no location, not why.
     Unknown = 15,
+    /// An out-of-line copy of which the debug information shows that its body does not look at the parameter: calls that the
+    /// compiler saw may leave anything in its place.
+    Unread = 16,
 }
 
 impl Missing {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Missing; 15] = [
+    pub const ALL: [Missing; 16] = [
         Missing::NotMentioned,
         Missing::OptimisedOut,
         Missing::NotAtEntry,
@@ -212,6 +215,7 @@ impl Missing {
         Missing::NoType,
         Missing::Removed,
         Missing::Unknown,
+        Missing::Unread,
     ];
 
     /// The reason with that discriminant.
@@ -237,6 +241,7 @@ impl Missing {
             Missing::NoType => "no_type",
             Missing::Removed => "removed",
             Missing::Unknown => "unknown",
+            Missing::Unread => "unread",
         }
     }
 }
@@ -259,6 +264,7 @@ impl fmt::Display for Missing {
             Missing::NoType => "its type has no size",
             Missing::Removed => "removed from this copy's signature",
             Missing::Unknown => "no location in the site data",
+            Missing::Unread => "the body does not look at it, and callers may pass anything in its place",
         })
     }
 }

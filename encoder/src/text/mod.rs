@@ -20,6 +20,7 @@
 //! in it is walked.
 
 mod arm64;
+mod direct;
 mod noreturn;
 mod patch_site;
 mod paths;
@@ -32,6 +33,7 @@ mod tests;
 
 use crate::image::Image;
 use crate::tables::within;
+pub(crate) use direct::DirectEntries;
 pub(crate) use noreturn::is_noreturn;
 pub(crate) use patch_site::behind_fentry;
 pub(crate) use result::{call_target, uses_result};

@@ -4,7 +4,7 @@
 use crate::image::{self, Build};
 use crate::{arguments, encoded, sites_of};
 use siteseer_encoder::{BaseKernel, Options, encode};
-use siteseer_sites::location::{Argument, Location};
+use siteseer_sites::location::{Argument, Location, Missing};
 use siteseer_sites::site::{Marks, Site};
 use siteseer_sites::{Machine, SiteSet};
 
@@ -42,7 +42,8 @@ void two(long a, long b)
 }
 "#;
 
-/// Before they do anything, the bodies assign to parameters: what the debug information then has is what was assigned.
+/// Before they do anything, the bodies assign to parameters: what the debug information then has is what was assigned. Calls by
+/// name leave out what is not looked at, if they can: `pointed` has none.
 const ASSIGNED: &str = r#"
 extern __attribute__((noinline)) long opaque(long, long);
 long opaque(long a, long b) { __asm__ volatile("" ::: "memory"); return a ^ b; }
@@ -51,9 +52,14 @@ __attribute__((noinline)) long kept(long first, long second)
 { first = second; return opaque(first * 3, second); }
 static __attribute__((noinline)) long lost(long first, long second)
 { first = second; return opaque(first * 5, second); }
+__attribute__((noinline)) long heedless(long first, long second)
+{ return opaque(second * 7, 1); }
+static long pointed(long first, long second)
+{ first = second; return opaque(first * 9, second); }
+long (*volatile pointer)(long, long) = pointed;
 
-long one(long a, long b) { return kept(a, b) + lost(b, a); }
-long two(long a, long b) { return kept(b, a + 1) + lost(a, b + 1); }
+long one(long a, long b) { return kept(a, b) + lost(b, a) + heedless(a, b) + pointer(a, b); }
+long two(long a, long b) { return kept(b, a + 1) + lost(a, b + 1) + heedless(a + 2, b); }
 "#;
 
 fn the_site<'s>(set: &'s SiteSet, name: &str) -> (&'s Site, &'s Argument, &'s Argument) {
@@ -161,9 +167,14 @@ __asm__(".pushsection .mcount,\"a\"\n.globl __start_mcount_loc\n__start_mcount_l
 
 /// What `ASSIGNED` must come to. `registers` are those of the calling convention.
 fn check_assigned(set: &SiteSet, registers: [u16; 2]) {
-    let (site, first, second) = the_site(set, "kept");
-    assert!(!site.marks.contains(Marks::SIGNATURE_CHANGED), "callers that nobody knows may call it");
-    assert_eq!([register(first), register(second)], registers.map(Some));
+    for name in ["kept", "heedless"] {
+        let (site, first, second) = the_site(set, name);
+        assert!(!site.marks.contains(Marks::SIGNATURE_CHANGED), "{name}: callers that nobody knows may call it");
+        assert_eq!((first, register(second)), (&Err(Missing::Unread), Some(registers[1])), "{name}");
+    }
+    let (site, first, second) = the_site(set, "pointed");
+    assert!(!site.marks.contains(Marks::SIGNATURE_CHANGED));
+    assert_eq!([register(first), register(second)], registers.map(Some), "who calls it knows its type alone");
     let (site, first, second) = the_site(set, "lost");
     assert!(site.marks.contains(Marks::SIGNATURE_CHANGED));
     assert!(first.is_err(), "it is not passed: {first:?}");

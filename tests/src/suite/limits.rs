@@ -126,7 +126,8 @@ fn is_gone(why: Missing) -> bool {
         | Missing::Partial
         | Missing::NoFrame
         | Missing::AfterEntry
-        | Missing::Removed => true,
+        | Missing::Removed
+        | Missing::Unread => true,
         Missing::Reference | Missing::Unsupported | Missing::Malformed | Missing::NoType | Missing::Unknown => false,
     }
 }
