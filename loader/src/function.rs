@@ -20,6 +20,7 @@
 //! found here ([`Candidate::obstacle`]); what a program adds to that is the plan's business. No candidate is left out.
 
 use crate::bpf_target::BpfSite;
+use crate::kernel::Kernel;
 use crate::livepatch::Concern;
 use crate::placement::Placement;
 use crate::reason::Reason;
@@ -114,7 +115,8 @@ pub struct Candidate {
     pub source: Option<Place>,
     /// Where the function was declared.
     pub declared: Option<Place>,
-    /// What stands against a probe there, whatever the program.
+    /// What stands against a probe there, whatever the program. [`Kernel::notrace_events`] says of some obstacles that they
+    /// are none.
     pub obstacle: Option<Reason>,
     /// Whether ftrace knows a patch site in the symbol; `None` where the kernel does not say.
     pub traceable: Option<bool>,
@@ -139,6 +141,11 @@ impl Candidate {
     /// Whether the probe is on an out-of-line symbol's first byte.
     pub fn is_entry(&self) -> bool {
         self.kind != SiteKind::Inline && self.offset() == 0
+    }
+
+    /// What stands against a probe there on a kernel.
+    pub(crate) fn obstacle_on(&self, kernel: &Kernel) -> Option<&Reason> {
+        self.obstacle.as_ref().filter(|obstacle| !(kernel.notrace_events && obstacle.is_notrace()))
     }
 }
 

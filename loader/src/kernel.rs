@@ -20,7 +20,7 @@ use siteseer_sites::btf::{Btf, Kind, NameIndex, TypeId};
 use std::ffi::CStr;
 use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -118,6 +118,9 @@ pub struct Kernel {
     /// Whether each function of a KPROBE or TRACING program has the 512 bytes of stack for itself (Linux 6.13, by
     /// architecture: `check_max_stack_depth_subprog()` in kernel/bpf/verifier.c).
     pub private_stack: bool,
+    /// Whether kprobe events may be in functions that ftrace does not know (CONFIG_KPROBE_EVENTS_ON_NOTRACE, which
+    /// distributions do not set). Read from the kernel's own configuration; where that cannot be had, it is not set.
+    pub notrace_events: bool,
     /// What this process may do.
     pub privileges: Privileges,
 }
@@ -157,6 +160,7 @@ impl Kernel {
             kprobe_session: kprobe_session.and_then(session),
             kretprobe: kretprobe.as_deref().and_then(config_bit),
             private_stack: has_private_stack(),
+            notrace_events: notrace_events(&release),
             release,
             machine,
             build_id,
@@ -168,7 +172,7 @@ impl Kernel {
     }
 
     /// A kernel of which the image's BTF is known: what it could do if it ran, with all privileges. Each mechanism shows by
-    /// a function that is compiled with it alone. Numbers that only a running kernel gives are made up, and of no use but
+    /// a function that is compiled with it alone; [`Kernel::notrace_events`] shows by none. Numbers that only a running kernel gives are made up, and of no use but
     /// for planning.
     pub fn of_image(machine: Machine, build_id: BuildId, btf: Option<Arc<[u8]>>) -> Kernel {
         let parsed = btf.as_deref().and_then(|data| Btf::parse(data).ok());
@@ -225,6 +229,7 @@ impl Kernel {
             kprobe_session: None,
             kretprobe: None,
             private_stack: false,
+            notrace_events: false,
             privileges: Privileges::default(),
         }
     }
@@ -233,6 +238,20 @@ impl Kernel {
 fn has_enumerator(btf: &Btf<'_>, enumeration: &str, name: &str) -> bool {
     let found = btf.find(Kind::Enum, enumeration);
     found.is_some_and(|ty| ty.enumerators().any(|enumerator| enumerator.name == name))
+}
+
+/// Whether the configuration lets kprobe events into notrace functions. It is where libbpf looks for it: in
+/// `/proc/config.gz` (CONFIG_IKCONFIG_PROC), or in `/boot`, by the kernel's release.
+fn notrace_events(release: &str) -> bool {
+    const OPTION: &[u8] = b"CONFIG_KPROBE_EVENTS_ON_NOTRACE=y\n";
+    let embedded = || {
+        let mut text = Vec::new();
+        let file = fs::File::open("/proc/config.gz").ok()?;
+        flate2::read::GzDecoder::new(file).read_to_end(&mut text).ok()?;
+        Some(text)
+    };
+    let config = embedded().or_else(|| fs::read(format!("/boot/config-{release}")).ok());
+    config.is_some_and(|text| memchr::memmem::find(&text, OPTION).is_some())
 }
 
 /// Release and machine.

@@ -181,11 +181,11 @@ impl Choice<'_> {
                 multi && self.wants_arguments() && kernel.kprobe_session.is_some() && self.passed_in_registers()
             }
             Mechanism::KretprobeMulti => multi && !self.requires_arguments(),
-            Mechanism::Kprobe => kernel.kprobe_pmu.is_some() && candidate.obstacle.is_none(),
+            Mechanism::Kprobe => kernel.kprobe_pmu.is_some() && candidate.obstacle_on(kernel).is_none(),
             Mechanism::Kretprobe => {
                 kernel.kprobe_pmu.is_some()
                     && kernel.kretprobe.is_some()
-                    && candidate.obstacle.is_none()
+                    && candidate.obstacle_on(kernel).is_none()
                     && candidate.is_entry()
                     && !self.requires_arguments()
             }
@@ -197,7 +197,7 @@ impl Choice<'_> {
         if self.candidate.bpf.is_some() {
             return Reason::OnlyTracing;
         }
-        if let Some(obstacle) = &self.candidate.obstacle {
+        if let Some(obstacle) = self.candidate.obstacle_on(self.kernel) {
             return obstacle.clone();
         }
         if self.form.sleepable {

@@ -109,6 +109,12 @@ impl Reason {
         matches!(self, Reason::Blacklisted | Reason::Unprobeable(Unprobeable::Blacklisted))
     }
 
+    /// Whether it is that ftrace does not know the function, to which some kernels have no objection
+    /// ([`Kernel::notrace_events`](crate::Kernel::notrace_events)).
+    pub(crate) fn is_notrace(&self) -> bool {
+        matches!(self, Reason::Notrace | Reason::Unprobeable(Unprobeable::Notrace))
+    }
+
     /// A stable identifier for machines, and what reports count by.
     pub fn key(&self) -> &'static str {
         match self {

@@ -526,6 +526,7 @@ mod tests {
             fentry: false,
             tracing_multi: false,
             kprobe_session: None,
+            notrace_events: false,
             kretprobe: None,
             private_stack: false,
             privileges: Privileges::default(),

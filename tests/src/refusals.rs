@@ -50,18 +50,19 @@ fn unknown_function(target: &Target) -> Result<String, Failure> {
     refused(attach.attach(&program_of(&object, "count")?), &["ns_capabel", "ns_capable"])
 }
 
-/// A function that has sites, all of them in code that the kernel lets no kprobe event into: which one is the compiler's choice.
-fn in_notrace_code_alone(target: &Target) -> Result<String, Failure> {
+/// A function that has sites, all of them in code that the kernel lets no kprobe event into for one reason: which one is the
+/// compiler's choice.
+fn alone_where(target: &Target, why: Unprobeable) -> Result<String, Failure> {
     let names = target.data().read(&[], |file| -> Result<Vec<String>, Failure> {
         let mut names = Vec::new();
         for function in file.all_functions() {
             let function = function?;
             let mut sites = function.sites().peekable();
-            let mut notrace = sites.peek().is_some();
+            let mut alone = sites.peek().is_some();
             for site in sites {
-                notrace &= site?.unprobeable() == Some(Unprobeable::Notrace);
+                alone &= site?.unprobeable() == Some(why);
             }
-            if notrace {
+            if alone {
                 names.push(function.name().to_owned());
             }
         }
@@ -70,19 +71,19 @@ fn in_notrace_code_alone(target: &Target) -> Result<String, Failure> {
     // Another function of the name, or a symbol that the site data do not describe, may be reached.
     let is = |name: &&String| {
         let sites = target.function(name).map(|function| function.candidates).unwrap_or_default();
-        let notrace = |reason: &Option<Reason>| {
-            matches!(reason, Some(Reason::Notrace | Reason::Unprobeable(Unprobeable::Notrace)))
-        };
-        !sites.is_empty() && sites.iter().all(|site| notrace(&site.obstacle))
+        let refused = |reason: &Option<Reason>| reason.as_ref().is_some_and(|reason| reason.key() == why.key());
+        !sites.is_empty() && sites.iter().all(|site| refused(&site.obstacle))
     };
-    names.iter().find(is).cloned().ok_or_else(|| "every function has a site that is not in notrace code".into())
+    names.iter().find(is).cloned().ok_or_else(|| format!("every function has a site that is not {}", why.key()).into())
 }
 
 fn no_probeable_site(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
-    let name = in_notrace_code_alone(target)?;
+    // Some kernels have no objection to notrace code.
+    let why = if target.kernel().notrace_events { Unprobeable::Noinstr } else { Unprobeable::Notrace };
+    let name = alone_where(target, why)?;
     let attach = Attach::new(target).function(&name);
-    refused(attach.attach(&program_of(&object, "count")?), &[&name, "notrace"])
+    refused(attach.attach(&program_of(&object, "count")?), &[&name, why.key()])
 }
 
 fn parameter_that_the_function_lacks(target: &Target) -> Result<String, Failure> {

@@ -69,7 +69,9 @@ impl<'a> Planner<'a> {
     pub(super) fn mechanism(&self, function: &Function, site: &Candidate) -> Result<Mechanism, Reason> {
         // The kprobe blacklist is no list of what ftrace may not trace.
         let traced = site.is_entry() && site.traceable == Some(true);
-        if let Some(obstacle) = site.obstacle.as_ref().filter(|obstacle| !(traced && obstacle.is_about_kprobes())) {
+        if let Some(obstacle) =
+            site.obstacle_on(self.kernel).filter(|obstacle| !(traced && obstacle.is_about_kprobes()))
+        {
             return Err(obstacle.clone());
         }
         let form = self.options.form;

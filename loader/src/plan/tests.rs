@@ -82,6 +82,7 @@ fn kernel() -> Kernel {
         fentry: false,
         tracing_multi: false,
         kprobe_session: None,
+        notrace_events: false,
         kretprobe: None,
         private_stack: false,
         privileges: Privileges { bpf: true, perfmon: true, sys_admin: true },

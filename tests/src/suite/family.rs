@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What a kernel was made with, and the conditions on it that a case's table states (`on`).
 
+use flate2::read::GzDecoder;
 use object::{Object, ObjectSection, ReadCache};
 use siteseer_vmtest::Arch;
 use siteseer_vmtest::kernels::KernelPaths;
 use std::fmt;
 use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 /// A compiler.
@@ -41,6 +43,8 @@ pub struct Family {
     pub arch: Arch,
     /// Linux's version, major and minor.
     pub linux: (u32, u32),
+    /// Whether kprobe events may be in notrace functions (CONFIG_KPROBE_EVENTS_ON_NOTRACE).
+    pub notrace_events: bool,
 }
 
 /// Why it is not known what a kernel was made with.
@@ -85,7 +89,9 @@ impl Family {
         let banner = starts.filter_map(|at| rodata.get(at..at.saturating_add(512).min(rodata.len())));
         let found = banner.filter_map(parse_banner).next().ok_or(FamilyError::NoBanner { path })?;
         let (compiler, major, linux) = found;
-        Ok(Family { compiler, major, lto, arch: kernel.record.arch, linux })
+        let notrace_events = embedded_config(rodata)
+            .is_some_and(|config| memchr::memmem::find(&config, b"CONFIG_KPROBE_EVENTS_ON_NOTRACE=y\n").is_some());
+        Ok(Family { compiler, major, lto, arch: kernel.record.arch, linux, notrace_events })
     }
 
     /// A name for what has the same plans: compiler, link mode and architecture.
@@ -147,6 +153,16 @@ fn parse_banner(text: &[u8]) -> Option<(Compiler, u32, (u32, u32))> {
     Some((Compiler::Gcc, version.split('.').next()?.parse().ok()?, linux))
 }
 
+/// The configuration that an image with CONFIG_IKCONFIG holds, compressed, between two marks (kernel/configs.c).
+fn embedded_config(rodata: &[u8]) -> Option<Vec<u8>> {
+    const START: &[u8] = b"IKCFG_ST";
+    let start = memchr::memmem::find(rodata, START)? + START.len();
+    let len = memchr::memmem::find(rodata.get(start..)?, b"IKCFG_ED")?;
+    let mut config = Vec::new();
+    GzDecoder::new(rodata.get(start..start + len)?).read_to_end(&mut config).ok()?;
+    Some(config)
+}
+
 /// The first two numbers of a version.
 fn numbers(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
@@ -163,6 +179,7 @@ enum Word {
     Arch(Arch),
     AtLeast((u32, u32)),
     Before((u32, u32)),
+    NotraceEvents,
 }
 
 impl Word {
@@ -178,6 +195,7 @@ impl Word {
             "fulllto" => Some(Word::Lto(Lto::Full)),
             "x86_64" => Some(Word::Arch(Arch::X86_64)),
             "arm64" => Some(Word::Arch(Arch::Arm64)),
+            "notrace_events" => Some(Word::NotraceEvents),
             _ => {
                 if let Some(version) = word.strip_prefix("linux>=") {
                     return Some(Word::AtLeast(numbers(version)?));
@@ -204,6 +222,7 @@ impl Word {
             Word::Arch(arch) => family.arch == arch,
             Word::AtLeast(version) => family.linux >= version,
             Word::Before(version) => family.linux < version,
+            Word::NotraceEvents => family.notrace_events,
         }
     }
 }
@@ -241,7 +260,14 @@ pub(crate) mod tests {
 
     /// The kernel that most tests here speak of.
     pub(crate) fn gcc14() -> Family {
-        Family { compiler: Compiler::Gcc, major: 14, lto: Lto::None, arch: Arch::X86_64, linux: (7, 3) }
+        Family {
+            compiler: Compiler::Gcc,
+            major: 14,
+            lto: Lto::None,
+            arch: Arch::X86_64,
+            linux: (7, 3),
+            notrace_events: false,
+        }
     }
 
     #[test]

@@ -217,6 +217,30 @@ fn the_blacklist_is_about_kprobes() {
     assert_eq!(at_symbol(&function, "foo", &[0], Kind::Fentry, &modern()), "notrace");
 }
 
+/// CONFIG_KPROBE_EVENTS_ON_NOTRACE, and what it does not lift.
+#[test]
+fn some_kernels_take_kprobe_events_in_notrace_functions() {
+    let world = world();
+    let mut function = join(&world, vec![site(&world, 0x24, "caller", both())]);
+    let lenient = Kernel { notrace_events: true, ..modern() };
+    for (obstacle, key) in [
+        (Reason::Notrace, "notrace"),
+        (Reason::Unprobeable(Unprobeable::Notrace), "notrace"),
+        (Reason::Unprobeable(Unprobeable::Noinstr), "noinstr"),
+    ] {
+        for candidate in &mut function.candidates {
+            candidate.obstacle = Some(obstacle.clone());
+            candidate.traceable = Some(false);
+        }
+        let wanted = if obstacle.is_notrace() { "kprobe" } else { key };
+        for symbol in ["foo", "caller"] {
+            let by = |kind, kernel: &Kernel| at_symbol(&function, symbol, &[0], kind, kernel);
+            assert_eq!(by(Kind::KprobeMaybeInline, &modern()), key);
+            assert_eq!(by(Kind::KprobeMaybeInline, &lenient), wanted);
+        }
+    }
+}
+
 #[test]
 fn sleepable_programs_keep_to_fentry() {
     let world = world();
