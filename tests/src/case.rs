@@ -239,6 +239,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::fentry::cases());
     all.extend(crate::namesakes::cases());
     all.extend(crate::refusals::cases());
+    all.extend(crate::refused::cases());
     all.extend(crate::denied::cases());
     all.extend(crate::context::cases());
     all.extend(crate::tools::cases());

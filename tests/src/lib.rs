@@ -24,6 +24,7 @@ pub mod modules;
 pub mod namesakes;
 pub mod reach;
 pub mod refusals;
+pub mod refused;
 pub mod removal;
 pub mod shape;
 pub mod startup;

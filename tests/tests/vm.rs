@@ -26,12 +26,12 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use siteseer::Target;
 use siteseer::source::{BaseTypes, SiteData};
 use siteseer_conformance::case::{Ending, Verdict, cases, runs_on};
-use siteseer_conformance::modules;
+use siteseer_conformance::{modules, refused};
 use siteseer_conformance::suite::case_file::{self, CaseFile};
 use siteseer_conformance::suite::judge::{self, Status};
 use siteseer_conformance::suite::prepare::Prepared;
 use siteseer_encoder::{BaseKernel, Options};
-use siteseer_sites::file;
+use siteseer_sites::{SiteSet, file};
 use siteseer_vmtest::kernels::KernelPaths;
 use siteseer_vmtest::modules::ModuleSource;
 use siteseer_vmtest::{Vm, build_guest_for, kernels};
@@ -235,6 +235,9 @@ fn carried(kernel: &KernelPaths, selected: &[String]) -> Result<Carried, String>
     if selected.iter().any(|name| name.starts_with("modules::")) {
         files.extend(module_files(kernel).map_err(|why| format!("the module: {why}"))?);
     }
+    if selected.iter().any(|name| name.starts_with("refused::")) {
+        files.push((spoiled(&kernel.vmlinux)?, refused::FILE.to_owned()));
+    }
     Ok(Carried { files, image })
 }
 
@@ -399,6 +402,17 @@ fn module_files(paths: &KernelPaths) -> Result<Vec<(PathBuf, String)>, String> {
     Ok(vec![(module, modules::FILE.to_owned()), (sites, format!("/var/cache/siteseer/{name}"))])
 }
 
+/// Site data of a few functions, of which the kernel will refuse a site.
+fn spoiled(vmlinux: &Path) -> Result<PathBuf, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", vmlinux.display());
+    let bytes = std::fs::read(vmlinux).map_err(|error| failed(&error))?;
+    let functions = refused::FUNCTIONS.map(str::to_owned).to_vec();
+    let options = Options { functions: Some(functions), ..Options::default() };
+    let (mut set, _) = siteseer_encoder::encode(&bytes, &options).map_err(|error| failed(&error))?;
+    refused::spoil(&mut set, &bytes)?;
+    written(&set, "-refused")
+}
+
 /// The encoded site data of an image, made anew: encoding takes seconds.
 fn site_file(vmlinux: &Path) -> Result<PathBuf, String> {
     encoded(vmlinux, &Options::default())
@@ -408,10 +422,15 @@ fn encoded(image: &Path, options: &Options<'_>) -> Result<PathBuf, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", image.display());
     let bytes = std::fs::read(image).map_err(|error| failed(&error))?;
     let (set, _) = siteseer_encoder::encode(&bytes, options).map_err(|error| failed(&error))?;
-    let bytes = file::write(&set).map_err(|error| error.to_string())?;
+    written(&set, "")
+}
+
+/// Writes site data into a file that is named for the image's build id.
+fn written(set: &SiteSet, suffix: &str) -> Result<PathBuf, String> {
     let id: String = set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let path = folder.join(format!("{id}.sites"));
+    let name = format!("{id}{suffix}");
+    let bytes = file::write(set).map_err(|error| error.to_string())?;
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.sites"));
     std::fs::write(&path, bytes).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(path)
 }

@@ -255,6 +255,7 @@ fn lines(report: &Report, machine: Machine) -> Vec<SiteLine> {
             lines.push(SiteLine {
                 function: function.name.clone(),
                 kind: site.kind.word().to_owned(),
+                in_image: site.module.is_none(),
                 symbol: site.symbol.clone(),
                 source: source(site),
                 outcome: match &site.outcome {

@@ -124,6 +124,8 @@ pub struct SiteLine {
     pub function: String,
     /// `body`, `clone`, `inline`.
     pub kind: String,
+    /// Whether it is in the kernel's image, not in the case's module.
+    pub in_image: bool,
     /// The symbol that holds it.
     pub symbol: String,
     /// File, without folders, and line of where it is called (inline) or declared.

@@ -3,7 +3,8 @@
 //! arguments are found, is seen even where the values come out right.
 //!
 //! They hold neither addresses nor offsets, nor the hashes that ThinLTO puts into names. Which mechanism reaches a site is the
-//! kernel's, and of kernels that one compiler made it may differ: they hold whether it is attached.
+//! kernel's, and of kernels that one compiler made it may differ: they hold whether it is attached. What the kernel's own image
+//! has of a function is another in each version: they hold that there is something.
 
 use super::case_file::{CaseFile, Expect};
 use super::family::Family;
@@ -20,8 +21,11 @@ pub fn text(expectations: &[&Expect], attempts: &[Attempted]) -> String {
             Attempted::Attached(seen) => {
                 let _ = writeln!(text, "{}:", expect.label());
                 // Those of one function, in the order of what they are rather than of addresses.
-                let mut lines: Vec<&SiteLine> = seen.plan.iter().collect();
+                let mut lines: Vec<&SiteLine> = seen.plan.iter().filter(|line| !line.in_image).collect();
                 lines.sort();
+                if lines.len() < seen.plan.len() {
+                    text.push_str("  in the kernel's image\n");
+                }
                 lines.into_iter().for_each(|line| site(&mut text, line));
             }
             Attempted::Refused(refused) => {
@@ -105,6 +109,7 @@ mod tests {
         let line = |symbol: &str, outcome: &str| SiteLine {
             function: "foo".to_owned(),
             kind: "inline".to_owned(),
+            in_image: false,
             symbol: symbol.to_owned(),
             source: "calls.c:7".to_owned(),
             outcome: outcome.to_owned(),
