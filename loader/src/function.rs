@@ -115,8 +115,8 @@ pub struct Candidate {
     pub source: Option<Place>,
     /// Where the function was declared.
     pub declared: Option<Place>,
-    /// What stands against a probe there, whatever the program. [`Kernel::notrace_events`] says of some obstacles that they
-    /// are none.
+    /// What stands against a probe there, whatever the program. [`Kernel::notrace_events`] and [`Kernel::decodes_past_modules`]
+    /// say of some obstacles that they are none.
     pub obstacle: Option<Reason>,
     /// Whether ftrace knows a patch site in the symbol; `None` where the kernel does not say.
     pub traceable: Option<bool>,
@@ -145,7 +145,10 @@ impl Candidate {
 
     /// What stands against a probe there on a kernel.
     pub(crate) fn obstacle_on(&self, kernel: &Kernel) -> Option<&Reason> {
-        self.obstacle.as_ref().filter(|obstacle| !(kernel.notrace_events && obstacle.is_notrace()))
+        self.obstacle.as_ref().filter(|obstacle| match obstacle {
+            Reason::EndsModule => kernel.decodes_past_modules,
+            obstacle => !(kernel.notrace_events && obstacle.is_notrace()),
+        })
     }
 }
 
@@ -475,5 +478,8 @@ fn running_obstacle(address: u64, symbols: &Symbols) -> Option<Reason> {
     if symbols.blacklisted(address) == Some(true) {
         return Some(Reason::Blacklisted);
     }
-    (symbols.notrace(address) == Some(true)).then_some(Reason::Notrace)
+    if symbols.notrace(address) == Some(true) {
+        return Some(Reason::Notrace);
+    }
+    symbols.ends_module(address).then_some(Reason::EndsModule)
 }

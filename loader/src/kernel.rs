@@ -121,6 +121,12 @@ pub struct Kernel {
     /// Whether kprobe events may be in functions that ftrace does not know (CONFIG_KPROBE_EVENTS_ON_NOTRACE, which
     /// distributions do not set). Read from the kernel's own configuration; where that cannot be had, it is not set.
     pub notrace_events: bool,
+    /// Whether a kprobe in the last function of a module's text may crash it. For kallsyms that function ends with its page;
+    /// x86 decodes all of it to find out whether the probe can be optimised (`can_optimize()` in
+    /// arch/x86/kernel/kprobes/opt.c). If what fills the page decodes as an instruction that begins on it and ends on the next,
+    /// which is not mapped, that is a page fault. Up to Linux 6.3 a module's data came next (`core_layout` of struct module);
+    /// kernels with a cache for text (CONFIG_ARCH_HAS_EXECMEM_ROX, x86 since Linux 6.16) fill it with one-byte traps.
+    pub decodes_past_modules: bool,
     /// What this process may do.
     pub privileges: Privileges,
 }
@@ -161,6 +167,7 @@ impl Kernel {
             kretprobe: kretprobe.as_deref().and_then(config_bit),
             private_stack: has_private_stack(),
             notrace_events: notrace_events(&release),
+            decodes_past_modules: parsed.as_ref().is_none_or(decodes_past_modules),
             release,
             machine,
             build_id,
@@ -207,6 +214,7 @@ impl Kernel {
             kretprobe: kretprobes.map(|_| 0),
             // arm64 has it since Linux 6.18 only, which the image does not tell.
             private_stack: machine == Machine::X86_64 && private_stack.is_some(),
+            decodes_past_modules: decodes_past_modules(&parsed),
             privileges: Privileges { bpf: true, perfmon: true, sys_admin: true },
             btf: btf.clone(),
             ..Kernel::image(machine, build_id)
@@ -230,6 +238,7 @@ impl Kernel {
             kretprobe: None,
             private_stack: false,
             notrace_events: false,
+            decodes_past_modules: false,
             privileges: Privileges::default(),
         }
     }
@@ -238,6 +247,15 @@ impl Kernel {
 fn has_enumerator(btf: &Btf<'_>, enumeration: &str, name: &str) -> bool {
     let found = btf.find(Kind::Enum, enumeration);
     found.is_some_and(|ty| ty.enumerators().any(|enumerator| enumerator.name == name))
+}
+
+/// See [`Kernel::decodes_past_modules`]: what tells is which functions and members the kernel has.
+fn decodes_past_modules(btf: &Btf<'_>) -> bool {
+    let has = |name: &str| btf.find(Kind::Func, name).is_some();
+    let one_area = btf
+        .find(Kind::Struct, "module")
+        .is_some_and(|module| module.members().any(|member| member.name == "core_layout"));
+    has("arch_prepare_optimized_kprobe") && !has("execmem_restore_rox") && !one_area
 }
 
 /// Whether the configuration lets kprobe events into notrace functions. It is where libbpf looks for it: in

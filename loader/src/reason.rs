@@ -27,6 +27,9 @@ pub enum Reason {
     Blacklisted,
     /// The running kernel refuses kprobe events in functions that ftrace does not know.
     Notrace,
+    /// The site is in the last function of a module's text, which this kernel takes to go on behind its end when it looks whether a
+    /// kprobe can be optimised: it may crash. See [`Kernel::decodes_past_modules`](crate::Kernel::decodes_past_modules).
+    EndsModule,
     /// The site lacks arguments that the program reads.
     MissingArguments(Vec<MissingArgument>),
     /// The copy's entry is not known for certain: a probe might hit at other moments than calls.
@@ -106,7 +109,7 @@ impl Reason {
 
     /// Whether it stands against kprobes only, so that what goes by ftrace can still be there.
     pub(crate) fn is_about_kprobes(&self) -> bool {
-        matches!(self, Reason::Blacklisted | Reason::Unprobeable(Unprobeable::Blacklisted))
+        matches!(self, Reason::Blacklisted | Reason::EndsModule | Reason::Unprobeable(Unprobeable::Blacklisted))
     }
 
     /// Whether it is that ftrace does not know the function, to which some kernels have no objection
@@ -121,6 +124,7 @@ impl Reason {
             Reason::Unprobeable(why) => why.key(),
             Reason::Blacklisted => "blacklisted",
             Reason::Notrace => "notrace",
+            Reason::EndsModule => "ends_module",
             Reason::MissingArguments(_) => "missing_arguments",
             Reason::EntryUncertain => "entry_uncertain",
             Reason::MayRepeat => "may_repeat",
@@ -185,6 +189,9 @@ impl fmt::Display for Reason {
             Reason::Unprobeable(why) => why.fmt(f),
             Reason::Blacklisted => f.write_str("on the running kernel's kprobe blacklist"),
             Reason::Notrace => f.write_str("in a notrace function, where the kernel refuses kprobe events"),
+            Reason::EndsModule => {
+                f.write_str("in the last function of its module's text, where this kernel may crash over a kprobe: it looks past the end")
+            }
             Reason::MissingArguments(arguments) => {
                 for (nth, argument) in arguments.iter().enumerate() {
                     let comma = if nth == 0 { "" } else { "; " };

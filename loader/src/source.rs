@@ -527,6 +527,7 @@ mod tests {
             tracing_multi: false,
             kprobe_session: None,
             notrace_events: false,
+            decodes_past_modules: false,
             kretprobe: None,
             private_stack: false,
             privileges: Privileges::default(),

@@ -331,6 +331,15 @@ impl Symbols {
         self.traceable(holder.symbol.address, holder.size).map(|traceable| !traceable)
     }
 
+    /// Whether an address is in the last function of a module's text, which for the kernel ends with its page
+    /// (`find_kallsyms_symbol()` in kernel/module/kallsyms.c).
+    pub fn ends_module(&self, address: u64) -> bool {
+        let above = self.table.entries.partition_point(|entry| entry.address <= address);
+        let module_of = |index: usize| self.table.entries.get(index).and_then(|entry| self.table.module_of(entry));
+        let holder = above.checked_sub(1).and_then(module_of);
+        holder.is_some() && module_of(above) != holder
+    }
+
     /// Whether the address is on the kprobe blacklist; `None` where the list could not be read.
     pub fn blacklisted(&self, address: u64) -> Option<bool> {
         let ranges = self.blacklist.as_ref()?;
@@ -566,6 +575,18 @@ ffffffffc0000100 t bpf_prog_1\t[bpf]
         assert_eq!(symbols.traceable(0xffff_ffff_c000_0000, 0x20), Some(true));
         let symbols = self::symbols().with_ftrace(Ftrace::parse_names("probe_me\n"));
         assert_eq!(symbols.traceable(0xffff_ffff_c000_0000, 0x20), Some(false), "the image's, not the module's");
+    }
+
+    #[test]
+    fn a_modules_text_ends_with_its_last_function() {
+        let symbols = Symbols::parse(
+            "ffffffff81000000 T first\nffffffff81000040 T last\nffffffffc0000000 t one\t[a]\nffffffffc0000040 t \
+             two\t[a]\nffffffffc0001000 t three\t[b]\nffffffffc0001040 t four\t[b]\nffffffffc0001040 t alias\t[b]\n",
+        );
+        let ends = |address| symbols.ends_module(address);
+        assert!(!ends(0xffff_ffff_8100_0050), "the image's text does not end with a page of nothing");
+        assert!(!ends(0xffff_ffff_c000_003f) && ends(0xffff_ffff_c000_0040) && ends(0xffff_ffff_c000_0048));
+        assert!(!ends(0xffff_ffff_c000_1000) && ends(0xffff_ffff_c000_1041) && !ends(0xffff_ffff_0000_0000));
     }
 
     #[test]

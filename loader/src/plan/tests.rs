@@ -83,6 +83,7 @@ fn kernel() -> Kernel {
         tracing_multi: false,
         kprobe_session: None,
         notrace_events: false,
+        decodes_past_modules: false,
         kretprobe: None,
         private_stack: false,
         privileges: Privileges { bpf: true, perfmon: true, sys_admin: true },

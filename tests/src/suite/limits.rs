@@ -55,6 +55,7 @@ const REASONS: &[(&str, Option<Limit>)] = &[
     ("entry", Some(Kernel)),
     ("blacklisted", Some(Kernel)),
     ("notrace", Some(Kernel)),
+    ("ends_module", Some(Kernel)),
     ("jump_label", Some(Kernel)),
     ("static_call", Some(Kernel)),
     ("bug", Some(Kernel)),
@@ -215,6 +216,7 @@ mod tests {
         for reason in [
             Reason::Blacklisted,
             Reason::Notrace,
+            Reason::EndsModule,
             Reason::EntryUncertain,
             Reason::MayRepeat,
             Reason::MayMiss,

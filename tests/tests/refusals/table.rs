@@ -76,6 +76,12 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("Unprobeable", PLAN, "every_sort_of_site", "it no longer runs"),
             unit("Blacklisted", PLAN, "every_sort_of_site", "on the running kernel's kprobe blacklist"),
             unit("Notrace", PLAN, "every_sort_of_site", "in a notrace function"),
+            unit(
+                "EndsModule",
+                FENTRY,
+                "the_end_of_a_modules_text_is_left_alone_where_kernels_look_past_it",
+                "ends_module",
+            ),
             unit("MissingArguments", PLAN, "every_sort_of_site", "cap: optimised out"),
             unit("EntryUncertain", PLAN, "every_sort_of_site", "does not say where this copy is entered"),
             unit("MayRepeat", PLAN, "complete_lists_what_is_in_the_way", "hits may outnumber calls"),

@@ -241,6 +241,21 @@ fn some_kernels_take_kprobe_events_in_notrace_functions() {
     }
 }
 
+/// Kernels that crash over kprobes at the end of a module's text.
+#[test]
+fn the_end_of_a_modules_text_is_left_alone_where_kernels_look_past_it() {
+    let world = world();
+    let mut function = join(&world, vec![site(&world, 0x24, "caller", both())]);
+    for candidate in &mut function.candidates {
+        candidate.obstacle = Some(Reason::EndsModule);
+    }
+    let careless = Kernel { decodes_past_modules: true, ..modern() };
+    let by = |symbol, kind, kernel: &Kernel| at_symbol(&function, symbol, &[0], kind, kernel);
+    assert_eq!(by("caller", Kind::Fentry, &modern()), "kprobe");
+    assert_eq!(by("caller", Kind::Fentry, &careless), "ends_module");
+    assert_eq!(by("foo", Kind::Fentry, &careless), "fentry", "no kprobe");
+}
+
 #[test]
 fn sleepable_programs_keep_to_fentry() {
     let world = world();
