@@ -117,7 +117,7 @@ impl Loader<'_> {
                 Err(Unloaded::There(Reason::Kernel { errno, mechanism, said }))
             }
             // Another mechanism asks less of the program: it returns what it likes, its pointers are trusted no further.
-            None if self.can_do_without || planned.func.is_none() => {
+            None if self.can_do_without || planned.func.is_none() || is_about_a_pointer(&refused.log) => {
                 let errno = refused.error.raw_os_error().unwrap_or(libc::EIO);
                 Err(Unloaded::There(Reason::Kernel { errno, mechanism, said: last_line(&refused.log) }))
             }
@@ -135,6 +135,13 @@ fn module_btf<'m>(modules: &'m mut HashMap<Arc<str>, OwnedFd>, module: &Arc<str>
     Ok(known.as_fd())
 }
 
+/// Whether the verifier does not let the program have an argument because of what it points to. Older kernels give tracing
+/// programs no pointer but to structures, integers and `void` (`btf_ctx_access()` in kernel/bpf/btf.c); to a KPROBE program
+/// it is a number like any other.
+fn is_about_a_pointer(log: &str) -> bool {
+    log.lines().any(|line| line.starts_with("func '") && line.trim_end().ends_with("is not a struct"))
+}
+
 /// The last line of a verifier's log that is about the program or its target.
 fn last_line(log: &str) -> Option<String> {
     let mut lines = log.lines().map(str::trim);
@@ -144,6 +151,14 @@ fn last_line(log: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pointer_that_tracing_programs_do_not_get() {
+        let log = "0: (79) r2 = *(u64 *)(r1 +0)\nfunc 'apply' arg0 type FUNC_PROTO is not a struct\ninvalid bpf_context \
+                   access off=0 size=8\nprocessed 1 insns\n";
+        assert!(is_about_a_pointer(log));
+        assert!(!is_about_a_pointer("R1 type=scalar expected=fp, is not a struct pointer\n"));
+    }
 
     #[test]
     fn the_line_that_says_why() {

@@ -94,14 +94,15 @@ impl Family {
         Ok(Family { compiler, major, lto, arch: kernel.record.arch, linux, notrace_events })
     }
 
-    /// A name for what has the same plans: compiler, link mode and architecture.
+    /// A name for what has the same plans: compiler, link mode, architecture and Linux's version, with which the flags change.
     pub fn name(&self) -> String {
         let lto = match self.lto {
             Lto::None => "",
             Lto::Thin => "-thinlto",
             Lto::Full => "-fulllto",
         };
-        format!("{}{lto}-{}", self.compiler_name(), self.arch)
+        let (major, minor) = self.linux;
+        format!("{}{lto}-{}-{major}.{minor}", self.compiler_name(), self.arch)
     }
 
     /// `gcc14`.
@@ -290,12 +291,20 @@ pub(crate) mod tests {
         let on = |alternatives: &[&str]| {
             On::parse(&alternatives.iter().map(|&text| text.to_owned()).collect::<Vec<_>>()).unwrap()
         };
-        let thin = Family { compiler: Compiler::Clang, major: 22, lto: Lto::Thin, arch: Arch::Arm64, linux: (7, 3) };
+        let thin = Family {
+            compiler: Compiler::Clang,
+            major: 22,
+            lto: Lto::Thin,
+            arch: Arch::Arm64,
+            linux: (7, 3),
+            notrace_events: true,
+        };
         assert!(on(&[]).holds(&thin));
         assert!(on(&["gcc", "thinlto arm64"]).holds(&thin));
         assert!(!on(&["thinlto x86_64", "fulllto", "nolto", "gcc"]).holds(&thin));
         assert!(on(&["clang22 lto !x86_64 linux>=6.12"]).holds(&thin));
         assert!(!on(&["clang19"]).holds(&thin) && !on(&["linux<7.3"]).holds(&thin) && !on(&["!clang"]).holds(&thin));
+        assert!(on(&["notrace_events"]).holds(&thin) && !on(&["notrace_events"]).holds(&gcc14()));
         assert!(on(&["gcc14 nolto"]).holds(&gcc14()) && !on(&["gcc12"]).holds(&gcc14()));
         for bad in ["gnu", "gcc1x", "linux=7.3", "", "!!gcc"] {
             assert!(On::parse(&[bad.to_owned()]).is_err(), "{bad}");
