@@ -25,7 +25,7 @@ use crate::text::FunctionText;
 use crate::types;
 use crate::walk::{RawParameter, RawValue};
 use gimli::{AttributeValue, DebugAddrIndex, Expression, Operation, UnitOffset};
-use siteseer_sites::location::{Argument, Missing};
+use siteseer_sites::location::{Argument, Location, Missing, Op};
 use siteseer_sites::machine::{Machine, Register};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -285,7 +285,22 @@ impl<'s, 'a, 'd> At<'s, 'a, 'd> {
     /// Lowers an expression for a parameter.
     pub(crate) fn lower(&self, expression: Slice<'a>, parameter: &OriginParameter<'a>) -> Argument {
         let ty: &ParamType = parameter.ty.as_ref().map_err(|missing| *missing)?;
-        lower::lower(Expression(expression), self.surroundings.unit.unit.encoding(), ty, self)
+        let argument = lower::lower(Expression(expression), self.surroundings.unit.unit.encoding(), ty, self);
+        match &argument {
+            Ok(located) if ty.is_composite && is_zero(&located.at) && self.surroundings.unit.clang().is_some() => {
+                Err(Missing::Cleared)
+            }
+            _ => argument,
+        }
+    }
+}
+
+/// Whether all that is known of a value is that it is zero.
+fn is_zero(location: &Location) -> bool {
+    match location {
+        Location::Constant(value) => *value == 0,
+        Location::Computed(computed) => computed.slots.iter().all(|program| program[..] == [Op::Constant(0)]),
+        _ => false,
     }
 }
 
@@ -399,7 +414,18 @@ impl Environment for At<'_, '_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use siteseer_sites::location::{Located, Location};
+    use siteseer_sites::location::{Computed, Located};
+
+    #[test]
+    fn structures_of_zeros() {
+        let computed = |slots: &[&[Op]]| {
+            Location::Computed(Computed { slots: slots.iter().map(|program| (*program).into()).collect() })
+        };
+        let zero: &[Op] = &[Op::Constant(0)];
+        assert!(is_zero(&Location::Constant(0)) && is_zero(&computed(&[zero, zero])));
+        assert!(!is_zero(&Location::Constant(1)) && !is_zero(&computed(&[zero, &[Op::Register(5)]])));
+        assert!(!is_zero(&Location::Register(0)));
+    }
 
     #[test]
     fn a_frame_base_may_be_off_by_a_constant() {

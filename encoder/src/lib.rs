@@ -156,6 +156,7 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census),
         base: &base,
         frames: &frames,
         direct,
+        namesakes: outofline::namesakes(&image),
         foreign: Foreign::new(&debug, &base),
         filter: options.functions.as_ref().map(|names| Filter::new(names, &debug)),
     };

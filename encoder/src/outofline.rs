@@ -7,14 +7,26 @@
 //! changing its name (`DW_CC_nocall`, or a parameter that is not where the calling convention puts it; `clang` has what to make of clang's).
 //!
 //! Which it is, the symbols at the function's address say. GCC and clang build names of clones by suffixes; what
-//! matters is whether the suffix stands for a changed signature. `foo.part.0` is not `foo` at all, but what is left of
+//! matters is whether the suffix stands for a changed signature. One that only tells apart (`foo.17` beside `foo`, in a link that is
+//! optimised as a whole) says that there is another function of the name. `foo.part.0` is not `foo` at all, but what is left of
 //! it after its head was inlined elsewhere: it becomes a function of its own name, which is never reached by
 //! asking for `foo`. `foo.cold` is a continuation and no function.
 //!
 //! Where the signature is the source's, each argument is where the calling convention puts it, whether the debug
 //! information mentions it or not. Where it is not, only what the debug information says counts.
 
+use crate::image::Image;
+use hashbrown::HashSet;
 use siteseer_sites::SiteKind;
+
+/// The names of functions of which another, with a suffix that only tells apart, is in the image.
+pub(crate) fn namesakes<'a>(image: &Image<'a>) -> HashSet<&'a str> {
+    let stem = |name: &'a str| {
+        let (stem, _) = name.split_once('.')?;
+        (role_of(name, stem) == Role::Clone { changed: false }).then_some(stem)
+    };
+    image.symbols().iter().filter_map(|symbol| stem(symbol.name)).collect()
+}
 
 /// What a symbol is to the function whose text begins there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use crate::split;
 use crate::text::{DirectEntries, FunctionText, Known, behind_fentry, idle_prefix};
 use crate::types::{BaseIndex, NewType, TypeRef};
 use crate::walk::{RawCall, RawFunction, RawParameter, RawSite, Visitor};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::btf::{Kind, TypeId};
 use siteseer_sites::location::{Argument, Missing};
@@ -38,6 +38,8 @@ pub(crate) struct Shared<'a, 'd> {
     pub(crate) frames: &'d Frames<'a>,
     /// Functions that are called by name; `None` where no unit is clang's.
     pub(crate) direct: Option<DirectEntries>,
+    /// Names that other symbols bear with a suffix.
+    pub(crate) namesakes: HashSet<&'a str>,
     pub(crate) foreign: Foreign<'a, 'd>,
     pub(crate) filter: Option<Filter>,
 }
@@ -383,6 +385,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             && !changed
             && !(0..self.found.len()).any(is_unread)
             && image.symbols_named(name).nth(1).is_none()
+            && !shared.namesakes.contains(name)
             // A module's name is looked up in its own BTF alone.
             && base_function(shared.base, name, &origin).is_some_and(|func| func >= shared.base.btf().first_id());
         if name_tells {

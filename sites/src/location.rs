@@ -195,11 +195,14 @@ pub enum Missing {
     /// An out-of-line copy of which the debug information shows that its body does not look at the parameter: calls that the
     /// compiler saw may leave anything in its place.
     Unread = 16,
+    /// A structure of which the debug information knows only that it was cleared. Clang fills variables with zeros
+    /// (`-ftrivial-auto-var-init=zero`), and may lose track of what was put into them.
+    Cleared = 17,
 }
 
 impl Missing {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Missing; 16] = [
+    pub const ALL: [Missing; 17] = [
         Missing::NotMentioned,
         Missing::OptimisedOut,
         Missing::NotAtEntry,
@@ -216,6 +219,7 @@ impl Missing {
         Missing::Removed,
         Missing::Unknown,
         Missing::Unread,
+        Missing::Cleared,
     ];
 
     /// The reason with that discriminant.
@@ -242,6 +246,7 @@ impl Missing {
             Missing::Removed => "removed",
             Missing::Unknown => "unknown",
             Missing::Unread => "unread",
+            Missing::Cleared => "cleared",
         }
     }
 }
@@ -265,6 +270,7 @@ impl fmt::Display for Missing {
             Missing::Removed => "removed from this copy's signature",
             Missing::Unknown => "no location in the site data",
             Missing::Unread => "the body does not look at it, and callers may pass anything in its place",
+            Missing::Cleared => "known only as a structure that was cleared, not what was put into it",
         })
     }
 }

@@ -44,6 +44,11 @@ impl FunctionText<'_, '_> {
     /// first of its instructions on each path from the function's entry. Empty if nothing is known to lead there.
     pub fn entries(&self, body: &[Range<u64>]) -> Vec<u64> {
         let mut candidates = self.entry_candidates(body);
+        // A jump from outside that may go anywhere may come in where nothing else leads to. A jump of the body's own may be
+        // what leads there, too: then the first hits tell.
+        candidates.extend(self.unknown_targets(body));
+        candidates.sort_unstable();
+        candidates.dedup();
         if candidates.len() <= 1 {
             return candidates;
         }
@@ -59,6 +64,10 @@ impl FunctionText<'_, '_> {
     /// Whether control may come through a body and never pass `entry`, so that a probe there misses a call.
     pub fn bypasses(&self, entry: u64, body: &[Range<u64>]) -> bool {
         let mut others = self.entry_candidates(body);
+        // What nothing else leads to is taken for a case of the body's own switch, if it has one.
+        if !self.indirect.iter().any(|&source| body.iter().any(|range| range.contains(&source))) {
+            others.extend(self.unknown_targets(body));
+        }
         others.retain(|&other| other != entry);
         let mut seen = Seen::default();
         let Some(at) = self.index(entry) else { return !others.is_empty() };
@@ -155,6 +164,16 @@ impl FunctionText<'_, '_> {
         found.sort_unstable();
         found.dedup();
         found
+    }
+
+    /// The body's instructions that only a jump from outside the body that may go anywhere can lead to.
+    fn unknown_targets(&self, body: &[Range<u64>]) -> Vec<u64> {
+        let holds = |address: u64| body.iter().any(|r| r.contains(&address));
+        if self.indirect.iter().all(|&source| holds(source)) {
+            return Vec::new();
+        }
+        let orphans = self.orphans().into_iter().map(|(piece, index)| self.address(piece, index));
+        orphans.filter(|&address| holds(address) && address != self.entry).collect()
     }
 
     /// The first instruction of the body on each path from the function's entry.

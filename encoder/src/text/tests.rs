@@ -396,6 +396,24 @@ fn indirect_jumps_make_leaders_unknown() {
     assert_eq!(walk(&text, 0).len(), 3);
 }
 
+/// A copy that is a case of a switch, as clang for arm64 compiles it: its tail is reached by way of instructions that are not its own.
+#[test]
+fn what_only_an_unknown_jump_leads_to_is_an_entry() {
+    let code = [
+        0xff, 0xe0, // 0: jmp *%rax
+        0xff, 0xc0, // 2: inc %eax
+        0x74, 0x01, // 4: je 7
+        0xc3, // 6: ret
+        0xff, 0xc1, // 7: inc %ecx
+        0xff, 0xc2, // 9: inc %edx
+        0xc3, // 11: ret
+    ];
+    x86(&code, |text| {
+        assert_eq!(text.entries(&ranges(&[(2, 6), (9, 11)])), [TEXT + 2]);
+        assert_eq!(text.entries(&ranges(&[(9, 11)])), [TEXT + 9]);
+    });
+}
+
 #[test]
 fn a_retpoline_is_a_tail_call() {
     let code = [

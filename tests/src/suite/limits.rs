@@ -128,7 +128,8 @@ fn is_gone(why: Missing) -> bool {
         | Missing::NoFrame
         | Missing::AfterEntry
         | Missing::Removed
-        | Missing::Unread => true,
+        | Missing::Unread
+        | Missing::Cleared => true,
         Missing::Reference | Missing::Unsupported | Missing::Malformed | Missing::NoType | Missing::Unknown => false,
     }
 }

@@ -199,14 +199,18 @@ fn places<'e>(
 }
 
 /// Whether a site is of this kind in this symbol. Of namesakes, a link that is optimised as a whole leaves one its name, and
-/// gives the others a number after it, as suffixes of clones are.
-fn is_named(site: &SiteReport, kind: SiteKind, within: &str) -> bool {
-    let numbered = |symbol: &str| {
-        let number = symbol.strip_prefix(within).and_then(|rest| rest.strip_prefix('.'));
-        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    (site.kind, site.symbol.as_str()) == (kind, within)
-        || (site.kind, kind) == (SiteKind::Clone, SiteKind::Body) && numbered(&site.symbol)
+/// gives the others a number after it, as suffixes of clones are; what one file has from another's gets a hash (ThinLTO).
+pub(super) fn is_named(site: &SiteReport, kind: SiteKind, within: &str) -> bool {
+    let suffix = site.symbol.strip_prefix(within).and_then(|rest| rest.strip_prefix('.'));
+    let told_apart = suffix.is_some_and(|suffix| {
+        let number = suffix.strip_prefix("llvm.").unwrap_or(suffix);
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    match (site.kind, kind) {
+        _ if site.symbol == within => site.kind == kind,
+        (SiteKind::Clone, SiteKind::Body) | (SiteKind::Inline, SiteKind::Inline) => told_apart,
+        _ => false,
+    }
 }
 
 /// What a kernel must have if any of the calls can be seen: the rules of [`places`].

@@ -120,7 +120,7 @@ impl Calls<'_> {
 
     /// Whether the kernel's site data have a site of this kind in this symbol.
     pub fn has_site(&self, kind: SiteKind, within: &str) -> bool {
-        self.report.sites().any(|site| (site.kind, site.symbol.as_str()) == (kind, within))
+        self.report.sites().any(|site| compare::is_named(site, kind, within))
     }
 
     /// How many copies of the function are out of line.
