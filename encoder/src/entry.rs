@@ -2,8 +2,9 @@
 //! Where the probe of an inlined copy goes.
 //!
 //! *The entry.* GCC says where a copy is entered (`DW_AT_entry_pc`), but for two in a hundred; clang never does.
-//! There the text is asked where control comes into the copy's ranges from outside. One answer is the entry. Of
-//! several, the copy's low address is taken if it is one of them, and the site is marked: some calls may go past it.
+//! There the text is asked where control comes into the copy's ranges from outside. One answer is the entry. Of several, it is
+//! the one from which the copy leads to the others, if there is one: these are ends that other code shares, mostly. Else the
+//! copy's low address is taken if it is one of them, and the site is marked as uncertain.
 //!
 //! *A copy without instructions* at its entry (all of it, or its beginning, was folded into what is around it) still has
 //! an address: of an instruction that is not the copy's. A probe there is hit when control comes to that instruction, and
@@ -58,6 +59,7 @@ pub(crate) fn find(
     Some(match entries[..] {
         [] => Entry { address: low, uncertain: body.len() > 1 },
         [address] => Entry { address, uncertain: false },
+        _ if let Some(address) = text.principal(&entries, body) => Entry { address, uncertain: false },
         [address, ..] => Entry { address: if entries.contains(&low) { low } else { address }, uncertain: true },
     })
 }

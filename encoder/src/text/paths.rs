@@ -61,6 +61,37 @@ impl FunctionText<'_, '_> {
         candidates
     }
 
+    /// Of several places where control enters a body, the one from which the body leads to all others; `None` if there is none, or
+    /// more than one. The others are where other code shares the body's end, or a second way in.
+    pub fn principal(&self, entries: &[u64], body: &[Range<u64>]) -> Option<u64> {
+        let mut seen = Seen::default();
+        let mut found = entries.iter().copied().filter(|&entry| self.leads_to_all(entry, entries, body, &mut seen));
+        found.next().filter(|_| found.next().is_none())
+    }
+
+    /// Whether all of some instructions of a body are reached from one of it without leaving it.
+    fn leads_to_all(&self, from: u64, all: &[u64], body: &[Range<u64>], seen: &mut Seen) -> bool {
+        let holds = |address: u64| body.iter().any(|r| r.contains(&address));
+        seen.begin(self.offsets.len());
+        let mut left: Vec<u64> = all.iter().copied().filter(|&address| address != from).collect();
+        let mut open: Vec<(usize, usize)> = self.index(from).into_iter().collect();
+        while let Some((piece, mut index)) = open.pop() {
+            loop {
+                let address = self.address(piece, index);
+                if !holds(address) || !seen.add(index) {
+                    break;
+                }
+                left.retain(|&other| other != address);
+                open.extend(self.targets_of(address));
+                if self.flags[index] & FALLS == 0 || index + 1 >= self.pieces[piece].instructions.end {
+                    break;
+                }
+                index += 1;
+            }
+        }
+        left.is_empty()
+    }
+
     /// Whether control may come through a body and never pass `entry`, so that a probe there misses a call.
     pub fn bypasses(&self, entry: u64, body: &[Range<u64>]) -> bool {
         let mut others = self.entry_candidates(body);

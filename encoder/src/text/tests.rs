@@ -414,6 +414,27 @@ fn what_only_an_unknown_jump_leads_to_is_an_entry() {
     });
 }
 
+/// The end of a copy, which sets an error, is shared with the code in front of it.
+#[test]
+fn the_entry_leads_to_ends_that_other_code_shares() {
+    let code = [
+        0x74, 0x04, // 0: je 6
+        0xff, 0xc0, // 2: inc %eax
+        0x75, 0x02, // 4: jne 8
+        0xff, 0xc1, // 6: inc %ecx
+        0xc3, // 8: ret
+    ];
+    x86(&code, |text| {
+        let body = ranges(&[(2, 8)]);
+        assert_eq!(text.entries(&body), [TEXT + 2, TEXT + 6]);
+        assert_eq!(text.principal(&text.entries(&body), &body), Some(TEXT + 2));
+        assert!(text.bypasses(TEXT + 2, &body), "it may be a second way in all the same");
+        // Two ways in that meet: neither leads to the other.
+        let apart = ranges(&[(2, 4), (6, 8)]);
+        assert_eq!(text.principal(&text.entries(&apart), &apart), None);
+    });
+}
+
 #[test]
 fn a_retpoline_is_a_tail_call() {
     let code = [
