@@ -30,6 +30,12 @@ pub(super) const TRUTHS: &[Truth] = &[
         asks: false,
         calls: bpf_copy_key_struct,
     },
+    Truth {
+        function: "strncpy_from_bpfptr",
+        shows: "clang: an argument removed under the same name, notrace",
+        asks: false,
+        calls: bpf_program_licence,
+    },
     Truth { function: "ns_capable", shows: "body and inlined copies", asks: false, calls: ns_capable },
     Truth {
         function: "jhash",
@@ -152,6 +158,30 @@ fn bpf_copy_key_struct(calls: &mut Calls<'_>) -> io::Result<()> {
             calls.expect(Inline, within, vec![pointer, Is(u64::from(key_size))]);
             map_element(command, &map, key.as_ptr(), value)?;
         }
+    }
+    Ok(())
+}
+
+const BPF_PROG_LOAD: u64 = 5;
+const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
+
+fn bpf_program_licence(calls: &mut Calls<'_>) -> io::Result<()> {
+    // r0 = 0; exit
+    let insns = [0xb7u64, 0x95];
+    for licence in [c"GPL", c"", c"Dual BSD/GPL"] {
+        // prog_type, insn_cnt, insns, license: the beginning of `union bpf_attr`.
+        let mut attributes = [0u8; 72];
+        attributes[0..4].copy_from_slice(&BPF_PROG_TYPE_SOCKET_FILTER.to_le_bytes());
+        attributes[4..8].copy_from_slice(&2u32.to_le_bytes());
+        attributes[8..16].copy_from_slice(&(insns.as_ptr() as u64).to_le_bytes());
+        attributes[16..24].copy_from_slice(&(licence.as_ptr() as u64).to_le_bytes());
+        // To a buffer on the kernel's stack.
+        let to = Masked { value: 1 << 63, mask: 1 << 63 };
+        let pointer = Value::Slots(vec![Is(licence.as_ptr() as u64), Masked { value: 0, mask: 1 }]);
+        calls.expect(Inline, "bpf_prog_load", vec![to, missing(pointer), Is(127)]);
+        let fd = bpf(BPF_PROG_LOAD, &attributes)?;
+        // SAFETY: the kernel has just given us this descriptor.
+        drop(unsafe { OwnedFd::from_raw_fd(fd as i32) });
     }
     Ok(())
 }
