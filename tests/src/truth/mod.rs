@@ -269,7 +269,8 @@ fn refused_by_complete(
         |site: &InTheWay| (&site.symbol, &site.offset) == (symbol, offset) && matches!(site.reason, Reason::MayMiss);
     let missed = format!("calls were missed at {symbol}+{offset:#x}");
     match attach.plan(program) {
-        Err(Error::Plan(PlanError::Incomplete { sites, .. })) if sites.iter().any(is_it) => {}
+        Err(Error::Plan(PlanError::Incomplete { sites, .. } | PlanError::Nothing { sites, .. }))
+            if sites.iter().any(is_it) => {}
         Err(error) => return Err(format!("{missed}, and complete is refused for other sites: {error}").into()),
         Ok(_) => return Err(format!("{missed}, and complete is not refused").into()),
     }
