@@ -408,7 +408,8 @@ pub(crate) mod tests {
             }
             Outcome::Refused(keys) => refused(&keys.iter().map(|key| (key.as_str(), true)).collect::<Vec<_>>()),
         };
-        let attempts = case.expect.iter().map(attempt).collect();
+        let family = super::super::family::tests::gcc14();
+        let attempts = expectations(&case, &family).into_iter().map(attempt).collect();
         let suite = case.name.clone();
         (case, Observation { suite, broken: None, addresses: BTreeMap::new(), attempts, milliseconds: 1 })
     }
