@@ -278,7 +278,8 @@ impl<'a, E: Environment> Machine<'_, 'a, E> {
     /// The two operands of an operation, and the type that they have in common.
     ///
     /// DWARF wants one type. Where it makes no difference to the result, 64-bit types may differ: clang mixes the
-    /// generic type and 64-bit base types.
+    /// generic type and 64-bit base types. What was an operation on a narrow integer and a constant in its IR it writes with a
+    /// constant of the generic type: one of the other operand's type is meant.
     fn operands(&mut self, signedness_matters: bool) -> Result<Result<(Term, Term, Type), Missing>, Missing> {
         let right = self.pop()?;
         let left = self.pop()?;
@@ -286,10 +287,19 @@ impl<'a, E: Environment> Machine<'_, 'a, E> {
             left.ty
         } else if !signedness_matters && left.ty.bits() == 64 && right.ty.bits() == 64 {
             Type::Generic
+        } else if !signedness_matters && self.is_constant(&right) {
+            left.ty
+        } else if !signedness_matters && self.is_constant(&left) {
+            right.ty
         } else {
             return Ok(Err(left.term.and(right.term).err().unwrap_or(Missing::Unsupported)));
         };
         Ok(left.term.and_then(|left| right.term.map(|right| (left, right, ty))))
+    }
+
+    /// Whether a value is a constant of the generic type.
+    fn is_constant(&self, value: &Value) -> bool {
+        value.ty == Type::Generic && value.term.is_ok_and(|term| self.terms.as_constant(term).is_some())
     }
 
     fn binary(

@@ -61,6 +61,11 @@ fn extensions_that_the_size_makes_redundant() {
     check(code().breg(0, 0).convert(5).convert(7).value(), &s(4), "rax");
     check(code().breg(0, 0).convert(11).convert(6).value(), &u(4), "(u1)(rax)");
     check(code().breg(0, 0).convert(12).convert(5).value(), &u(4), "(s1)(rax)");
+    // clang: a constant of the generic type where one of the other operand's is meant.
+    let with = |ty, constant, op| code().breg(0, 0).convert(ty).constant(constant).op(op).value();
+    check(with(6, 0x8000, DW_OP_or), &u(4), "rax | 32768");
+    check(with(6, 0x8000, DW_OP_or), &u(8), "(u32)(rax) | 32768");
+    check(with(5, 3, DW_OP_plus), &s(8), "(s32)(rax + 3)");
     // Shifts to the right look at the bits of the type, not at what its signedness puts above them.
     let shifted = |ty, op| code().breg(0, 0).convert(ty).constant(4).op(op).convert(0).value();
     check(shifted(5, DW_OP_shr), &u(8), "(u28)(rax >> 4)");
