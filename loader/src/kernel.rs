@@ -179,8 +179,8 @@ impl Kernel {
     }
 
     /// A kernel of which the image's BTF is known: what it could do if it ran, with all privileges. Each mechanism shows by
-    /// a function that is compiled with it alone; [`Kernel::notrace_events`] shows by none. Numbers that only a running kernel gives are made up, and of no use but
-    /// for planning.
+    /// a function that is compiled with it alone; [`Kernel::notrace_events`] shows by none. Numbers that only a running kernel
+    /// gives are made up, and of no use but for planning.
     pub fn of_image(machine: Machine, build_id: BuildId, btf: Option<Arc<[u8]>>) -> Kernel {
         let parsed = btf.as_deref().and_then(|data| Btf::parse(data).ok());
         let Some(parsed) = parsed else { return Kernel::image(machine, build_id) };
