@@ -43,7 +43,7 @@ const CALLS: u64 = 3;
 
 const LISTING: &str = "/sys/kernel/tracing/kprobe_events";
 
-fn load() -> Result<Object, Failure> {
+pub(crate) fn load() -> Result<Object, Failure> {
     let mut builder = ObjectBuilder::default();
     let mut open = builder.open_memory(COST)?;
     // What others are there for some kernels do not take: arm64's lets no function have the registers whole (Linux 6.12).
@@ -55,7 +55,7 @@ fn load() -> Result<Object, Failure> {
 }
 
 /// The counters of cost.bpf.c.
-fn counters(object: &Object) -> Result<Vec<u8>, Failure> {
+pub(crate) fn counters(object: &Object) -> Result<Vec<u8>, Failure> {
     let bss = object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss")).ok_or("no .bss")?;
     Ok(bss.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default())
 }
@@ -68,7 +68,7 @@ fn attach(target: &Target, object: &Object) -> Result<Link, Failure> {
 }
 
 /// Makes calls that hit the first function's inlined copy.
-fn call(times: u64) -> io::Result<()> {
+pub(crate) fn call(times: u64) -> io::Result<()> {
     for _ in 0..times {
         syscall(libc::SYS_semget, [libc::IPC_PRIVATE as u64, 0, 0, 0, 0, 0]).map_or_else(
             // No semaphores: EINVAL.

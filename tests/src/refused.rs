@@ -5,13 +5,11 @@
 //! kernel takes no probe ([`spoil`]). Whatever the policy and the way of attaching, that site alone is refused, with
 //! the kernel's own reason, and the others stay attached or none does.
 
-use crate::calls::syscall;
 use crate::case::{Case, Failure};
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
+use crate::killed::{call, counters, load};
 use siteseer::reason::Reason;
 use siteseer::report::Outcome;
 use siteseer::{Attach, Policy, SourceOptions, Target};
-use siteseer_bpf_progs::COST;
 use siteseer_encoder::image::Image;
 use siteseer_encoder::text::{FunctionText, Known};
 use siteseer_sites::{SiteKind, SiteSet};
@@ -63,32 +61,6 @@ fn target() -> Result<Target, Failure> {
     Ok(Target::running(&SourceOptions { file: Some(Path::new(FILE).to_owned()), ..SourceOptions::default() })?)
 }
 
-fn load() -> Result<Object, Failure> {
-    let mut builder = ObjectBuilder::default();
-    let mut open = builder.open_memory(COST)?;
-    for mut program in open.progs_mut() {
-        let wanted = program.name() == "read0";
-        program.set_autoload(wanted);
-    }
-    Ok(open.load()?)
-}
-
-/// The counters of cost.bpf.c.
-fn counters(object: &Object) -> Result<Vec<u8>, Failure> {
-    let bss = object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss")).ok_or("no .bss")?;
-    Ok(bss.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default())
-}
-
-/// Makes a call that hits an inlined copy of the first function.
-fn call() -> io::Result<()> {
-    match syscall(libc::SYS_semget, [libc::IPC_PRIVATE as u64, 0, 0, 0, 0, 0]) {
-        // No semaphores: EINVAL.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
-        Err(error) => Err(error),
-        Ok(_) => Err(io::ErrorKind::Other.into()),
-    }
-}
-
 /// Places where probes are registered and not disabled.
 fn armed() -> io::Result<Vec<String>> {
     let list = fs::read_to_string("/sys/kernel/debug/kprobes/list")?;
@@ -115,11 +87,11 @@ fn one_is_refused(bulk_from: usize) -> Result<String, Failure> {
         return Err(format!("{attached} attached, refused by the kernel: {refused:?}\n{}", link.report()).into());
     }
     let before = counters(&object)?;
-    call()?;
+    call(1)?;
     let fires = counters(&object)? != before;
     link.detach();
     let after = counters(&object)?;
-    call()?;
+    call(1)?;
     match (fires, counters(&object)? == after) {
         (true, true) => Ok(format!("{attached} attached; {}", refused.concat())),
         (fires, quiet) => Err(format!("fires when attached: {fires}; quiet after: {quiet}").into()),
@@ -144,7 +116,7 @@ fn complete_leaves_nothing() -> Result<String, Failure> {
             return Err(format!("the refusal does not say what the kernel refused: {text}").into());
         }
         let counted = counters(&object)?;
-        call()?;
+        call(1)?;
         if counters(&object)? != counted {
             return Err("it was refused, and fires".into());
         }
