@@ -36,7 +36,7 @@ pub(crate) struct Shared<'a, 'd> {
     pub(crate) debug: &'d DebugInfo<'a>,
     pub(crate) base: &'d BaseIndex<'a>,
     pub(crate) frames: &'d Frames<'a>,
-    /// Functions that are called by name; `None` where no unit is clang's.
+    /// Functions that are called by name; `None` where no unit was found to be clang's.
     pub(crate) direct: Option<DirectEntries>,
     /// Names that other symbols bear with a suffix.
     pub(crate) namesakes: HashSet<&'a str>,
@@ -361,7 +361,8 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let renamed = matches!(role, Role::Part(_) | Role::Clone { changed: true });
         let by_clang = self.unit.clang();
         // What clang may have changed together with the calls: where there are none by name, nothing.
-        let passed: Option<Vec<Passed>> = shared.direct.as_ref().filter(|direct| direct.has(address)).map(|_| {
+        let is_called = || shared.direct.as_ref().is_none_or(|direct| direct.has(address));
+        let passed: Option<Vec<Passed>> = (by_clang.is_some() && is_called()).then(|| {
             let parameters = origin.parameters.iter().zip(&self.found).zip(&abi);
             let passed = parameters.map(|((parameter, found), abi)| {
                 let kind = resolved_kind(shared.base, &parameter.type_ref);
@@ -370,7 +371,6 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             });
             passed.collect()
         });
-        let passed = passed.filter(|_| by_clang.is_some());
         let unmarked = match by_clang {
             Some(version) => passed.as_ref().is_some_and(|passed| clang::may_be_unmarked(version, passed)),
             None => self.found.iter().zip(&abi).any(|(found, abi)| match (&found.argument, abi) {
