@@ -281,15 +281,17 @@ impl<'a, E: Environment> Machine<'_, 'a, E> {
     /// generic type and 64-bit base types. What was an operation on a narrow integer and a constant in its IR it writes with a
     /// constant of the generic type: one of the other operand's type is meant.
     fn operands(&mut self, signedness_matters: bool) -> Result<Result<(Term, Term, Type), Missing>, Missing> {
-        let right = self.pop()?;
-        let left = self.pop()?;
+        let mut right = self.pop()?;
+        let mut left = self.pop()?;
         let ty = if left.ty == right.ty {
             left.ty
         } else if !signedness_matters && left.ty.bits() == 64 && right.ty.bits() == 64 {
             Type::Generic
         } else if !signedness_matters && self.is_constant(&right) {
+            right.term = right.term.map(|term| self.fit(term, left.ty));
             left.ty
         } else if !signedness_matters && self.is_constant(&left) {
+            left.term = left.term.map(|term| self.fit(term, right.ty));
             right.ty
         } else {
             return Ok(Err(left.term.and(right.term).err().unwrap_or(Missing::Unsupported)));

@@ -66,6 +66,11 @@ fn extensions_that_the_size_makes_redundant() {
     check(with(6, 0x8000, DW_OP_or), &u(4), "rax | 32768");
     check(with(6, 0x8000, DW_OP_or), &u(8), "(u32)(rax) | 32768");
     check(with(5, 3, DW_OP_plus), &s(8), "(s32)(rax + 3)");
+    check(with(6, u64::MAX, DW_OP_eq), &u(4), "(u32)(rax) == 0xffffffff");
+    check(with(5, 0xffff_ffff, DW_OP_ne), &u(4), "(s32)(rax) != -1");
+    let constant_first = code().constant(u64::MAX).breg(0, 0).convert(4).op(DW_OP_eq).value();
+    check(constant_first, &u(4), "(u16)(rax) == 65535");
+    check(with(6, 3, DW_OP_lt), &u(4), "unsupported");
     // Shifts to the right look at the bits of the type, not at what its signedness puts above them.
     let shifted = |ty, op| code().breg(0, 0).convert(ty).constant(4).op(op).convert(0).value();
     check(shifted(5, DW_OP_shr), &u(8), "(u28)(rax >> 4)");
