@@ -294,6 +294,7 @@ impl BpfProgram {
             source: None,
             declared: None,
             obstacle: extension.map(|by| Reason::Extended { program: by.program, name: by.name.clone() }),
+            ends_module: false,
             traceable: None,
             described: false,
             exact: Some(found.func),

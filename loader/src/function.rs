@@ -115,9 +115,11 @@ pub struct Candidate {
     pub source: Option<Place>,
     /// Where the function was declared.
     pub declared: Option<Place>,
-    /// What stands against a probe there, whatever the program. [`Kernel::notrace_events`] and [`Kernel::decodes_past_modules`]
-    /// say of some obstacles that they are none.
+    /// What stands against a probe there, whatever the program. [`Kernel::notrace_events`] says of some obstacles that they
+    /// are none.
     pub obstacle: Option<Reason>,
+    /// Whether it is in the last function of a module's text: see [`Kernel::decodes_past_modules`].
+    pub ends_module: bool,
     /// Whether ftrace knows a patch site in the symbol; `None` where the kernel does not say.
     pub traceable: Option<bool>,
     /// Whether the site data describes it; if not, its arguments are the ABI's, or not known.
@@ -145,10 +147,8 @@ impl Candidate {
 
     /// What stands against a probe there on a kernel.
     pub(crate) fn obstacle_on(&self, kernel: &Kernel) -> Option<&Reason> {
-        self.obstacle.as_ref().filter(|obstacle| match obstacle {
-            Reason::EndsModule => kernel.decodes_past_modules,
-            obstacle => !(kernel.notrace_events && obstacle.is_notrace()),
-        })
+        let obstacle = self.obstacle.as_ref().filter(|obstacle| !(kernel.notrace_events && obstacle.is_notrace()));
+        obstacle.or((kernel.decodes_past_modules && self.ends_module).then_some(&Reason::EndsModule))
     }
 }
 
@@ -379,6 +379,7 @@ impl Function {
             link_address: site.address,
             moved: site.moved,
             obstacle: obstacle.or_else(|| running_obstacle(address, sources.symbols)),
+            ends_module: sources.symbols.ends_module(address),
             traceable: sources.symbols.traceable(symbol_address, symbol_size),
             symbol,
             symbol_address,
@@ -425,6 +426,7 @@ impl Function {
             source: None,
             declared: None,
             obstacle: unprobeable.or_else(|| running_obstacle(address, sources.symbols)),
+            ends_module: sources.symbols.ends_module(address),
             traceable: sources.symbols.traceable(address, size),
             described: false,
             exact: None,
@@ -478,8 +480,5 @@ fn running_obstacle(address: u64, symbols: &Symbols) -> Option<Reason> {
     if symbols.blacklisted(address) == Some(true) {
         return Some(Reason::Blacklisted);
     }
-    if symbols.notrace(address) == Some(true) {
-        return Some(Reason::Notrace);
-    }
-    symbols.ends_module(address).then_some(Reason::EndsModule)
+    (symbols.notrace(address) == Some(true)).then_some(Reason::Notrace)
 }

@@ -167,7 +167,7 @@ impl Kernel {
             kretprobe: kretprobe.as_deref().and_then(config_bit),
             private_stack: has_private_stack(),
             notrace_events: notrace_events(&release),
-            decodes_past_modules: parsed.as_ref().is_none_or(decodes_past_modules),
+            decodes_past_modules: machine == Machine::X86_64 && parsed.as_ref().is_none_or(decodes_past_modules),
             release,
             machine,
             build_id,

@@ -247,13 +247,21 @@ fn the_end_of_a_modules_text_is_left_alone_where_kernels_look_past_it() {
     let world = world();
     let mut function = join(&world, vec![site(&world, 0x24, "caller", both())]);
     for candidate in &mut function.candidates {
-        candidate.obstacle = Some(Reason::EndsModule);
+        candidate.ends_module = true;
     }
     let careless = Kernel { decodes_past_modules: true, ..modern() };
     let by = |symbol, kind, kernel: &Kernel| at_symbol(&function, symbol, &[0], kind, kernel);
     assert_eq!(by("caller", Kind::Fentry, &modern()), "kprobe");
     assert_eq!(by("caller", Kind::Fentry, &careless), "ends_module");
     assert_eq!(by("foo", Kind::Fentry, &careless), "fentry", "no kprobe");
+    // What else is in the way comes first; what is lifted leaves this.
+    for candidate in &mut function.candidates {
+        candidate.obstacle = Some(Reason::Notrace);
+    }
+    let by = |kernel: &Kernel| at_symbol(&function, "caller", &[0], Kind::KprobeMaybeInline, kernel);
+    assert_eq!(by(&careless), "notrace");
+    assert_eq!(by(&Kernel { notrace_events: true, ..modern() }), "kprobe");
+    assert_eq!(by(&Kernel { notrace_events: true, ..careless }), "ends_module");
 }
 
 #[test]
