@@ -5,7 +5,7 @@
 //! kernel takes no probe ([`spoil`]). Whatever the policy and the way of attaching, that site alone is refused, with
 //! the kernel's own reason, and the others stay attached or none does.
 
-use crate::case::{Case, Failure};
+use crate::case::{Case, Failure, Shown};
 use crate::killed::{call, counters, load};
 use siteseer::reason::Reason;
 use siteseer::report::Outcome;
@@ -31,7 +31,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         case("one_of_many_events", || one_is_refused(1)),
         case("one_of_many_kprobes", || one_is_refused(usize::MAX)),
-        case("complete_leaves_nothing", complete_leaves_nothing),
+        Case { name: "refused::complete_leaves_nothing".to_owned(), run: Box::new(|_| complete_leaves_nothing()) },
     ]
 }
 
@@ -98,22 +98,26 @@ fn one_is_refused(bulk_from: usize) -> Result<String, Failure> {
     }
 }
 
-fn complete_leaves_nothing() -> Result<String, Failure> {
+fn complete_leaves_nothing() -> Result<Shown, Failure> {
     let (target, object) = (target()?, load()?);
     let program = object.progs().find(|program| program.name() == "read0").ok_or("no program read0")?;
-    let mut text = String::new();
+    let mut shown = Shown::default();
     for bulk_from in [1, usize::MAX] {
         let before = armed()?;
         let attach = Attach::new(&target).policy(Policy::Complete).all_prototypes(true).bulk_from(bulk_from);
         let attach = FUNCTIONS.iter().fold(attach, |attach, function| attach.function(*function));
         // What the kernel refuses is found out by attaching. Elsewhere something else is in the way already.
         let is_planned = attach.plan(&program).is_ok();
-        text = match attach.attach(&program) {
+        let text = match attach.attach(&program) {
             Ok(link) => return Err(format!("it is attached:\n{}", link.report()).into()),
             Err(error) => error.to_string(),
         };
         if !text.contains(FUNCTIONS[1]) || is_planned && !text.contains("the kernel refused") {
             return Err(format!("the refusal does not say what the kernel refused: {text}").into());
+        }
+        shown.text = text.lines().next().unwrap_or_default().to_owned();
+        if !is_planned {
+            shown.differences.push(format!("refused before the kernel was asked: {}", shown.text));
         }
         let counted = counters(&object)?;
         call(1)?;
@@ -129,5 +133,5 @@ fn complete_leaves_nothing() -> Result<String, Failure> {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }
-    Ok(text.lines().next().unwrap_or_default().to_owned())
+    Ok(shown)
 }

@@ -199,6 +199,8 @@ pub struct Expect {
     pub sites: Option<BTreeMap<String, usize>>,
     /// Sites that are not, by reason.
     pub skipped: Option<BTreeMap<String, usize>>,
+    /// Reasons for which some are not.
+    pub skipped_for: Vec<String>,
 }
 
 impl Expect {
@@ -278,6 +280,8 @@ struct ExpectTable {
     policy: Option<Policy>,
     sites: Option<BTreeMap<String, usize>>,
     skipped: Option<BTreeMap<String, usize>>,
+    #[serde(default)]
+    skipped_for: Vec<String>,
     function: Option<String>,
     file: Option<String>,
     #[serde(default)]
@@ -471,14 +475,16 @@ fn expect(table: ExpectTable) -> Result<Expect, String> {
             return Err(of(&format!("unsupported: {ours:?} is no limit of the kernel or of the debug information")));
         }
     }
-    if matches!(outcome, Outcome::Refused(_)) && (table.sites.is_some() || table.skipped.is_some()) {
+    if matches!(outcome, Outcome::Refused(_))
+        && (table.sites.is_some() || table.skipped.is_some() || !table.skipped_for.is_empty())
+    {
         return Err(of("where it is refused there are no sites to count"));
     }
     let refused = match &outcome {
         Outcome::Refused(reasons) => &reasons[..],
         Outcome::Events(_) => &[],
     };
-    let skipped = table.skipped.iter().flat_map(|counts| counts.keys());
+    let skipped = table.skipped.iter().flat_map(|counts| counts.keys()).chain(&table.skipped_for);
     if let Some(unknown) = refused.iter().chain(skipped).find(|reason| !limits::is_reason(reason)) {
         return Err(of(&format!("{unknown:?} is no reason")));
     }
@@ -504,6 +510,7 @@ fn expect(table: ExpectTable) -> Result<Expect, String> {
         unsupported,
         sites: table.sites,
         skipped: table.skipped,
+        skipped_for: table.skipped_for,
     })
 }
 

@@ -75,6 +75,8 @@ pub struct Wanted {
     pub sites: Option<BTreeMap<String, usize>>,
     /// Sites that are not, by reason.
     pub skipped: Option<BTreeMap<String, usize>>,
+    /// Reasons for which some are not, however many and whatever else there is.
+    pub skipped_for: Vec<String>,
 }
 
 /// Whether an expectation holds.
@@ -165,6 +167,7 @@ impl Wanted {
             unsupported: expect.unsupported.clone(),
             sites: expect.sites.clone(),
             skipped: expect.skipped.clone(),
+            skipped_for: expect.skipped_for.clone(),
         })
     }
 }
@@ -205,7 +208,11 @@ fn attached(wanted: &Wanted, events: &[Sent], seen: &Attached, any_process: bool
         if wanted == seen { Ok(()) } else { Err(format!("{what}: expected {wanted:?}, there are {seen:?}")) }
     };
     counts("sites attached", &wanted.sites, &seen.sites)?;
-    counts("sites skipped", &wanted.skipped, &seen.skipped)
+    counts("sites skipped", &wanted.skipped, &seen.skipped)?;
+    match wanted.skipped_for.iter().find(|&reason| !seen.skipped.contains_key(reason)) {
+        Some(reason) => Err(format!("no site is skipped for {reason}; skipped: {:?}", seen.skipped)),
+        None => Ok(()),
+    }
 }
 
 fn same_events(wanted: &[Sent], seen: &[Sent]) -> Result<(), String> {
@@ -307,6 +314,7 @@ pub(crate) mod tests {
             unsupported: None,
             sites: None,
             skipped: None,
+            skipped_for: Vec::new(),
         }
     }
 
@@ -368,6 +376,11 @@ pub(crate) mod tests {
             }),
             "sites skipped",
         );
+        want.skipped = None;
+        want.skipped_for = vec!["notrace".to_owned()];
+        fails(&want, &with(|_| ()), "no site is skipped for notrace");
+        let skipped = with(|seen| seen.skipped = [("notrace".to_owned(), 2), ("may_miss".to_owned(), 1)].into());
+        assert_eq!(hold(&want, &skipped, false), Held::Holds);
         fails(&want, &Attempted::Error("ENOMEM".to_owned()), "ENOMEM");
     }
 

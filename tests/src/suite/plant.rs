@@ -98,6 +98,11 @@ fn wrong(wanted: &Wanted) -> Vec<Wrong> {
                 .map(|counts| (format!("skipped {counts:?}"), Wanted { skipped: Some(counts), ..wanted.clone() })),
         );
     }
+    for nth in 0..wanted.skipped_for.len() {
+        let mut skipped_for = wanted.skipped_for.clone();
+        skipped_for[nth].insert_str(0, "not_");
+        all.push((format!("skipped for {skipped_for:?}"), Wanted { skipped_for, ..wanted.clone() }));
+    }
     all
 }
 
@@ -120,13 +125,16 @@ mod tests {
         let events = vec![sent(&[1, 2]), sent(&[1, 2]), sent(&[u64::MAX])];
         let mut right = wanted(Ok(events.clone()));
         right.sites = Some([("body".to_owned(), 1)].into());
-        right.skipped = Some([("notrace".to_owned(), 0)].into());
-        let attempted = Attempted::Attached(seen(events));
+        right.skipped = Some([("notrace".to_owned(), 1)].into());
+        right.skipped_for = vec!["notrace".to_owned()];
+        let mut seen = seen(events);
+        seen.skipped = [("notrace".to_owned(), 1)].into();
+        let attempted = Attempted::Attached(seen);
         let held = hold(&right, &attempted, false);
         assert_eq!(held, Held::Holds);
         assert_eq!(accepted(&right, &attempted, false, &held), None);
-        // Values: 5 of 3 others each; calls: 3 of 3 changes; one pair of unequal neighbours; a refusal; two counts.
-        assert_eq!(wrong(&right).len(), 5 * 3 + 3 * 3 + 1 + 1 + 2);
+        // Values: 5 of 3 others each; calls: 3 of 3 changes; one pair of unequal neighbours; a refusal; two counts; a reason.
+        assert_eq!(wrong(&right).len(), 5 * 3 + 3 * 3 + 1 + 1 + 2 + 1);
         first(&mut right);
         assert!(matches!(hold(&right, &attempted, false), Held::Fails(_)));
     }
