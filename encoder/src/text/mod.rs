@@ -21,6 +21,7 @@
 
 mod arm64;
 mod direct;
+mod graph;
 mod noreturn;
 mod patch_site;
 mod paths;
@@ -34,6 +35,7 @@ mod tests;
 use crate::image::Image;
 use crate::tables::within;
 pub(crate) use direct::DirectEntries;
+use graph::Graph;
 pub(crate) use noreturn::is_noreturn;
 pub(crate) use patch_site::behind_fentry;
 pub(crate) use result::{call_target, uses_result};
@@ -205,8 +207,8 @@ pub struct FunctionText<'i, 'a> {
     flags: Vec<u8>,
     /// Branches inside the function, by target.
     edges: Vec<Edge>,
-    /// The same by source, as (source, target); made when first needed.
-    by_source: OnceCell<Vec<(u64, u64)>>,
+    /// Made when first needed.
+    graph: OnceCell<Graph>,
     /// Indirect jumps whose targets are not known.
     indirect: Vec<u64>,
 }
@@ -222,7 +224,7 @@ impl<'i, 'a> FunctionText<'i, 'a> {
             offsets: Vec::new(),
             flags: Vec::new(),
             edges: Vec::new(),
-            by_source: OnceCell::new(),
+            graph: OnceCell::new(),
             indirect: Vec::new(),
         };
         let sorted = sorted(ranges);

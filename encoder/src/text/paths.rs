@@ -12,7 +12,8 @@
 //! that does the same, and that looks like another way in; nothing tells the two apart for certain. It counts: what is said
 //! of such a site is that calls *may* be missed.
 
-use super::{FALLS, FunctionText, NOP};
+use super::FunctionText;
+use super::graph::{Graph, Seen};
 use std::ops::Range;
 
 impl FunctionText<'_, '_> {
@@ -22,19 +23,18 @@ impl FunctionText<'_, '_> {
     /// leads up to it. An indirect jump in the body that may go anywhere counts as one that does.
     pub fn reentered_from(&self, entry: u64, body: &[Range<u64>]) -> bool {
         let Some((piece, mut index)) = self.index(entry) else { return false };
-        let holds = |address: u64| body.iter().any(|r| r.contains(&address));
         // A jump table never leads back to before the function's prologue.
-        if entry != self.entry && self.indirect.iter().any(|&source| holds(source)) {
+        if entry != self.entry && self.indirect.iter().any(|&source| holds(body, source)) {
             return true;
         }
         loop {
             let address = self.address(piece, index);
-            if self.edges_to(address).iter().any(|edge| holds(edge.source)) {
+            if self.edges_to(address).iter().any(|edge| holds(body, edge.source)) {
                 return true;
             }
             // The instruction before leads here, and belongs to the body: its predecessors count too.
             match self.fall_through_into(piece, index) {
-                Some(previous) if holds(self.address(piece, previous)) => index = previous,
+                Some(previous) if holds(body, self.address(piece, previous)) => index = previous,
                 _ => return false,
             }
         }
@@ -64,29 +64,27 @@ impl FunctionText<'_, '_> {
     /// Of several places where control enters a body, the one from which the body leads to all others; `None` if there is none, or
     /// more than one. The others are where other code shares the body's end, or a second way in.
     pub fn principal(&self, entries: &[u64], body: &[Range<u64>]) -> Option<u64> {
-        let mut seen = Seen::default();
+        let mut seen = Seen::new(self.graph());
         let mut found = entries.iter().copied().filter(|&entry| self.leads_to_all(entry, entries, body, &mut seen));
         found.next().filter(|_| found.next().is_none())
     }
 
     /// Whether all of some instructions of a body are reached from one of it without leaving it.
     fn leads_to_all(&self, from: u64, all: &[u64], body: &[Range<u64>], seen: &mut Seen) -> bool {
-        let holds = |address: u64| body.iter().any(|r| r.contains(&address));
-        seen.begin(self.offsets.len());
+        let graph = self.graph();
+        seen.begin();
         let mut left: Vec<u64> = all.iter().copied().filter(|&address| address != from).collect();
-        let mut open: Vec<(usize, usize)> = self.index(from).into_iter().collect();
-        while let Some((piece, mut index)) = open.pop() {
-            loop {
-                let address = self.address(piece, index);
-                if !holds(address) || !seen.add(index) {
+        let mut open: Vec<usize> = self.index(from).map(|(_, index)| index).into_iter().collect();
+        while let Some(first) = open.pop() {
+            let mut at = Some(first);
+            while let Some(index) = at {
+                let address = self.address_of(index);
+                if !holds(body, address) || !seen.add(index) {
                     break;
                 }
                 left.retain(|&other| other != address);
-                open.extend(self.targets_of(address));
-                if self.flags[index] & FALLS == 0 || index + 1 >= self.pieces[piece].instructions.end {
-                    break;
-                }
-                index += 1;
+                open.extend(graph.targets(index));
+                at = graph.next(index);
             }
         }
         left.is_empty()
@@ -96,39 +94,40 @@ impl FunctionText<'_, '_> {
     pub fn bypasses(&self, entry: u64, body: &[Range<u64>]) -> bool {
         let mut others = self.entry_candidates(body);
         // What nothing else leads to is taken for a case of the body's own switch, if it has one.
-        if !self.indirect.iter().any(|&source| body.iter().any(|range| range.contains(&source))) {
+        if !self.indirect.iter().any(|&source| holds(body, source)) {
             others.extend(self.unknown_targets(body));
         }
         others.retain(|&other| other != entry);
-        let mut seen = Seen::default();
-        let Some(at) = self.index(entry) else { return !others.is_empty() };
-        others.into_iter().filter_map(|address| Some((address, self.index(address)?))).any(|(address, other)| {
+        if others.is_empty() {
+            return false;
+        }
+        let Some((_, at)) = self.index(entry) else { return true };
+        let mut seen = Seen::new(self.graph());
+        others.into_iter().filter_map(|address| self.index(address)).any(|(_, other)| {
             // The search that mostly ends soon comes first: what was moved up before the entry runs into it.
-            self.leads_to_the_end(other, entry, &mut seen)
-                && self.is_reached(other, entry, &mut seen)
-                && self.is_reached(at, address, &mut seen)
+            self.leads_to_the_end(other, at, &mut seen)
+                && self.is_reached(other, at, &mut seen)
+                && self.is_reached(at, other, &mut seen)
         })
     }
 
     /// Whether control can go from an instruction to where it leaves the function, and not pass `avoided`.
-    fn leads_to_the_end(&self, from: (usize, usize), avoided: u64, seen: &mut Seen) -> bool {
-        seen.begin(self.offsets.len());
+    fn leads_to_the_end(&self, from: usize, avoided: usize, seen: &mut Seen) -> bool {
+        let graph = self.graph();
+        seen.begin();
         let mut open = vec![from];
-        while let Some((piece, mut index)) = open.pop() {
-            loop {
-                let address = self.address(piece, index);
-                if address == avoided || !seen.add(index) {
+        while let Some(first) = open.pop() {
+            let mut at = Some(first);
+            while let Some(index) = at {
+                if index == avoided || !seen.add(index) {
                     break;
                 }
                 let before = open.len();
-                open.extend(self.targets_of(address));
-                if self.flags[index] & FALLS == 0 || index + 1 >= self.pieces[piece].instructions.end {
-                    if open.len() == before {
-                        return true;
-                    }
-                    break;
+                open.extend(graph.targets(index));
+                at = graph.next(index);
+                if at.is_none() && open.len() == before {
+                    return true;
                 }
-                index += 1;
             }
         }
         false
@@ -136,50 +135,37 @@ impl FunctionText<'_, '_> {
 
     /// Whether control can come to an instruction from the function's entry, and not pass `avoided`. Where jumps may go anywhere,
     /// an instruction that nothing is known to lead to is reached.
-    fn is_reached(&self, to: (usize, usize), avoided: u64, seen: &mut Seen) -> bool {
-        seen.begin(self.offsets.len());
+    fn is_reached(&self, to: usize, avoided: usize, seen: &mut Seen) -> bool {
+        let graph = self.graph();
+        let entry = self.index(self.entry).map(|(_, index)| index);
+        seen.begin();
         let mut open = vec![to];
-        while let Some((piece, mut index)) = open.pop() {
-            loop {
-                let address = self.address(piece, index);
-                if address == avoided || !seen.add(index) {
+        while let Some(last) = open.pop() {
+            let mut at = Some(last);
+            while let Some(index) = at {
+                if index == avoided || !seen.add(index) {
                     break;
                 }
-                if address == self.entry {
+                if Some(index) == entry {
                     return true;
                 }
-                let edges = self.edges_to(address);
-                open.extend(edges.iter().filter_map(|edge| self.index(edge.source)));
-                match self.fall_through_into(piece, index) {
-                    Some(previous) => index = previous,
-                    None if edges.is_empty() && self.has_unknown_targets() => return true,
-                    None => break,
+                open.extend(graph.sources(index));
+                at = graph.previous(index);
+                if at.is_none() && !graph.is_target(index) && self.has_unknown_targets() {
+                    return true;
                 }
             }
         }
         false
     }
 
-    /// The instructions that the branches of one go to.
-    fn targets_of(&self, source: u64) -> impl Iterator<Item = (usize, usize)> + '_ {
-        let by_source = self.by_source.get_or_init(|| {
-            let mut by_source: Vec<(u64, u64)> = self.edges.iter().map(|edge| (edge.source, edge.target)).collect();
-            by_source.sort_unstable();
-            by_source
-        });
-        let start = by_source.partition_point(|&(from, _)| from < source);
-        let targets = by_source[start..].iter().take_while(move |&&(from, _)| from == source);
-        targets.filter_map(|&(_, target)| self.index(target))
-    }
-
     /// The body's instructions that control can come to from outside the body.
     fn entry_candidates(&self, body: &[Range<u64>]) -> Vec<u64> {
-        let holds = |address: u64| body.iter().any(|r| r.contains(&address));
         let mut found = Vec::new();
         for range in body.iter().filter(|r| r.start < r.end) {
             if let Some((piece, index)) = self.index(range.start) {
                 let from_outside = match self.fall_through_into(piece, index) {
-                    Some(previous) => !holds(self.address(piece, previous)),
+                    Some(previous) => !holds(body, self.address(piece, previous)),
                     None => false,
                 };
                 if from_outside {
@@ -190,7 +176,7 @@ impl FunctionText<'_, '_> {
                 found.push(self.entry);
             }
             let edges = self.edges_between(range.start, range.end - 1);
-            found.extend(edges.iter().filter(|edge| !holds(edge.source)).map(|edge| edge.target));
+            found.extend(edges.iter().filter(|edge| !holds(body, edge.source)).map(|edge| edge.target));
         }
         found.sort_unstable();
         found.dedup();
@@ -199,78 +185,54 @@ impl FunctionText<'_, '_> {
 
     /// The body's instructions that only a jump from outside the body that may go anywhere can lead to.
     fn unknown_targets(&self, body: &[Range<u64>]) -> Vec<u64> {
-        let holds = |address: u64| body.iter().any(|r| r.contains(&address));
-        if self.indirect.iter().all(|&source| holds(source)) {
+        if self.indirect.iter().all(|&source| holds(body, source)) {
             return Vec::new();
         }
-        let orphans = self.orphans().into_iter().map(|(piece, index)| self.address(piece, index));
-        orphans.filter(|&address| holds(address) && address != self.entry).collect()
+        let orphans = self.graph().orphans().map(|index| self.address_of(index));
+        orphans.filter(|&address| holds(body, address) && address != self.entry).collect()
     }
 
     /// The first instruction of the body on each path from the function's entry.
     fn first_hits(&self, body: &[Range<u64>]) -> Vec<u64> {
-        let holds = |address: u64| body.iter().any(|r| r.contains(&address));
-        let mut visited = vec![false; self.offsets.len()];
+        let graph = self.graph();
+        let mut seen = Seen::new(graph);
+        seen.begin();
         let mut hits = Vec::new();
-        let mut open: Vec<(usize, usize)> = self.index(self.entry).into_iter().collect();
+        let mut open: Vec<usize> = self.index(self.entry).map(|(_, index)| index).into_iter().collect();
         if self.has_unknown_targets() {
-            open.extend(self.orphans());
+            open.extend(graph.orphans());
         }
-        while let Some((piece, mut index)) = open.pop() {
-            loop {
-                if std::mem::replace(&mut visited[index], true) {
+        while let Some(first) = open.pop() {
+            let mut at = Some(first);
+            while let Some(index) = at {
+                if !seen.add(index) {
                     break;
                 }
-                let address = self.address(piece, index);
-                if holds(address) {
+                let address = self.address_of(index);
+                if holds(body, address) {
                     hits.push(address);
                     break;
                 }
-                open.extend(self.targets_of(address));
-                if self.flags[index] & FALLS == 0 || index + 1 >= self.pieces[piece].instructions.end {
-                    break;
-                }
-                index += 1;
+                open.extend(graph.targets(index));
+                at = graph.next(index);
             }
         }
         hits.sort_unstable();
         hits
     }
 
-    /// Instructions that no known flow leads to: what unknown jumps go to, among others.
-    fn orphans(&self) -> Vec<(usize, usize)> {
-        let mut found = Vec::new();
-        for (number, piece) in self.pieces.iter().enumerate() {
-            for index in piece.instructions.clone() {
-                if self.flags[index] & NOP == 0
-                    && self.fall_through_into(number, index).is_none()
-                    && self.edges_to(self.address(number, index)).is_empty()
-                {
-                    found.push((number, index));
-                }
-            }
-        }
-        found
+    fn graph(&self) -> &Graph {
+        self.graph.get_or_init(|| Graph::new(self))
+    }
+
+    /// The address of an instruction of whichever piece.
+    fn address_of(&self, index: usize) -> u64 {
+        let piece = self.pieces.partition_point(|piece| piece.instructions.end <= index);
+        self.address(piece, index)
     }
 }
 
-/// The instructions that a search has come to, by index.
-#[derive(Default)]
-struct Seen {
-    /// The number of the search that came to each.
-    marks: Vec<u32>,
-    search: u32,
-}
-
-impl Seen {
-    /// Begins a search.
-    fn begin(&mut self, instructions: usize) {
-        self.marks.resize(instructions, 0);
-        self.search += 1;
-    }
-
-    /// Whether the search comes to an instruction for the first time.
-    fn add(&mut self, index: usize) -> bool {
-        std::mem::replace(&mut self.marks[index], self.search) != self.search
-    }
+/// Whether a body holds an address.
+fn holds(body: &[Range<u64>], address: u64) -> bool {
+    body.iter().any(|range| range.contains(&address))
 }
