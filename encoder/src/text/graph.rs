@@ -2,46 +2,41 @@
 //! The control flow of a function from instruction to instruction, made when a search first needs it.
 
 use super::{FALLS, FunctionText, NOP};
+use std::cell::{RefCell, RefMut};
 
 /// Control may go on to the next instruction of the piece.
 const GOES_ON: u8 = 1;
 /// Control may come from the instruction before.
 const COMES: u8 = 2;
-/// Branches of the function lead from it.
-const BRANCHES: u8 = 4;
 /// Branches of the function lead to it.
-const IS_TARGET: u8 = 8;
+const IS_TARGET: u8 = 4;
 /// A no-op.
-const IDLE: u8 = 16;
+const IDLE: u8 = 8;
 
 /// Instructions are indices into the function's vectors.
 pub(super) struct Graph {
     /// One per instruction.
     marks: Vec<u8>,
-    /// Branches between instructions as (source, target), sorted.
-    by_source: Vec<(u32, u32)>,
-    /// The same as (target, source), sorted.
-    by_target: Vec<(u32, u32)>,
+    /// Where branches lead, by the branch.
+    targets: Adjacent,
+    /// Which branches lead to each, by what they lead to.
+    sources: Adjacent,
+    /// What searches work with.
+    search: RefCell<Search>,
 }
 
 impl Graph {
     pub(super) fn new(text: &FunctionText<'_, '_>) -> Graph {
         let mut marks = vec![0; text.offsets.len()];
-        let mut by_source = Vec::with_capacity(text.edges.len());
-        for edge in &text.edges {
+        let mut edges: Vec<(u32, u32)> = Vec::with_capacity(text.edges.len());
+        for with_target in text.edges.chunk_by(|a, b| a.target == b.target) {
             // What does not begin at an instruction is nowhere that control is known to be.
-            let (target, source) = (text.index(edge.target), text.index(edge.source));
-            if let Some((_, target)) = target {
-                marks[target] |= IS_TARGET;
-            }
-            if let (Some((_, target)), Some((_, source))) = (target, source) {
-                marks[source] |= BRANCHES;
-                by_source.push((source as u32, target as u32));
+            let Some((_, target)) = text.index(with_target[0].target) else { continue };
+            marks[target] |= IS_TARGET;
+            for (_, source) in with_target.iter().filter_map(|edge| text.index(edge.source)) {
+                edges.push((source as u32, target as u32));
             }
         }
-        let mut by_target: Vec<(u32, u32)> = by_source.iter().map(|&(source, target)| (target, source)).collect();
-        by_source.sort_unstable();
-        by_target.sort_unstable();
         for piece in &text.pieces {
             let mut comes = false;
             for index in piece.instructions.clone() {
@@ -56,12 +51,13 @@ impl Graph {
                 comes = falls && (comes || is_first || !idle || *mark & IS_TARGET != 0);
             }
         }
-        Graph { marks, by_source, by_target }
-    }
-
-    /// How many instructions there are.
-    pub(super) fn len(&self) -> usize {
-        self.marks.len()
+        let count = marks.len();
+        Graph {
+            targets: Adjacent::new(count, edges.iter().copied()),
+            sources: Adjacent::new(count, edges.iter().map(|&(source, target)| (target, source))),
+            search: RefCell::new(Search { marks: vec![0; count], ..Search::default() }),
+            marks,
+        }
     }
 
     /// The instruction behind one, if control may go on to it.
@@ -75,15 +71,13 @@ impl Graph {
     }
 
     /// Where the branches of an instruction lead.
-    pub(super) fn targets(&self, index: usize) -> impl Iterator<Item = usize> {
-        let branches = self.marks[index] & BRANCHES != 0;
-        branches.then(|| others(&self.by_source, index)).into_iter().flatten()
+    pub(super) fn targets(&self, index: usize) -> &[u32] {
+        self.targets.of(index)
     }
 
     /// Whose branches lead to an instruction.
-    pub(super) fn sources(&self, index: usize) -> impl Iterator<Item = usize> {
-        let is_target = self.marks[index] & IS_TARGET != 0;
-        is_target.then(|| others(&self.by_target, index)).into_iter().flatten()
+    pub(super) fn sources(&self, index: usize) -> &[u32] {
+        self.sources.of(index)
     }
 
     /// Whether branches lead to an instruction, from wherever.
@@ -96,33 +90,67 @@ impl Graph {
         let marks = self.marks.iter().enumerate();
         marks.filter(|(_, mark)| *mark & (COMES | IS_TARGET | IDLE) == 0).map(|(index, _)| index)
     }
+
+    /// Begins a search from an instruction, if there is one. One at a time.
+    pub(super) fn search(&self, from: Option<usize>) -> RefMut<'_, Search> {
+        let mut search = self.search.borrow_mut();
+        search.number += 1;
+        search.open.clear();
+        search.open.extend(from.map(|from| from as u32));
+        search
+    }
 }
 
-/// What sorted pairs have beside an index.
-fn others(pairs: &[(u32, u32)], index: usize) -> impl Iterator<Item = usize> {
-    let start = pairs.partition_point(|&(from, _)| (from as usize) < index);
-    pairs[start..].iter().take_while(move |&&(from, _)| from as usize == index).map(|&(_, to)| to as usize)
+/// For each instruction, others.
+struct Adjacent {
+    /// Where those of each begin, and the end.
+    starts: Vec<u32>,
+    others: Vec<u32>,
 }
 
-/// The instructions that a search has come to.
-pub(super) struct Seen {
-    /// The number of the search that came to each.
+impl Adjacent {
+    fn new(count: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Adjacent {
+        let mut starts = vec![0; count + 1];
+        pairs.clone().for_each(|(one, _)| starts[one as usize + 1] += 1);
+        (0..count).for_each(|index| starts[index + 1] += starts[index]);
+        let mut others = vec![0; starts[count] as usize];
+        let mut free = starts.clone();
+        for (one, other) in pairs {
+            let place = &mut free[one as usize];
+            others[*place as usize] = other;
+            *place += 1;
+        }
+        Adjacent { starts, others }
+    }
+
+    fn of(&self, index: usize) -> &[u32] {
+        &self.others[self.starts[index] as usize..self.starts[index + 1] as usize]
+    }
+}
+
+/// A search's state; the next one has its memory.
+#[derive(Default)]
+pub(super) struct Search {
+    /// The number of the search that came to each instruction last.
     marks: Vec<u32>,
-    search: u32,
+    number: u32,
+    /// Where it is to go on.
+    open: Vec<u32>,
 }
 
-impl Seen {
-    pub(super) fn new(graph: &Graph) -> Seen {
-        Seen { marks: vec![0; graph.len()], search: 0 }
+impl Search {
+    /// Whether it comes to an instruction for the first time.
+    pub(super) fn comes_to(&mut self, index: usize) -> bool {
+        std::mem::replace(&mut self.marks[index], self.number) != self.number
     }
 
-    /// Begins a search.
-    pub(super) fn begin(&mut self) {
-        self.search += 1;
+    /// Has it go on at some instructions later.
+    pub(super) fn leave(&mut self, instructions: &[u32]) {
+        self.open.extend_from_slice(instructions);
     }
 
-    /// Whether the search comes to an instruction for the first time.
-    pub(super) fn add(&mut self, index: usize) -> bool {
-        std::mem::replace(&mut self.marks[index], self.search) != self.search
+    /// An instruction where it is to go on.
+    pub(super) fn resume(&mut self) -> Option<usize> {
+        self.open.pop().map(|index| index as usize)
     }
 }

@@ -13,7 +13,7 @@
 //! of such a site is that calls *may* be missed.
 
 use super::FunctionText;
-use super::graph::{Graph, Seen};
+use super::graph::Graph;
 use std::ops::Range;
 
 impl FunctionText<'_, '_> {
@@ -64,26 +64,24 @@ impl FunctionText<'_, '_> {
     /// Of several places where control enters a body, the one from which the body leads to all others; `None` if there is none, or
     /// more than one. The others are where other code shares the body's end, or a second way in.
     pub fn principal(&self, entries: &[u64], body: &[Range<u64>]) -> Option<u64> {
-        let mut seen = Seen::new(self.graph());
-        let mut found = entries.iter().copied().filter(|&entry| self.leads_to_all(entry, entries, body, &mut seen));
+        let mut found = entries.iter().copied().filter(|&entry| self.leads_to_all(entry, entries, body));
         found.next().filter(|_| found.next().is_none())
     }
 
     /// Whether all of some instructions of a body are reached from one of it without leaving it.
-    fn leads_to_all(&self, from: u64, all: &[u64], body: &[Range<u64>], seen: &mut Seen) -> bool {
+    fn leads_to_all(&self, from: u64, all: &[u64], body: &[Range<u64>]) -> bool {
         let graph = self.graph();
-        seen.begin();
+        let mut search = graph.search(self.index(from).map(|(_, index)| index));
         let mut left: Vec<u64> = all.iter().copied().filter(|&address| address != from).collect();
-        let mut open: Vec<usize> = self.index(from).map(|(_, index)| index).into_iter().collect();
-        while let Some(first) = open.pop() {
+        while let Some(first) = search.resume() {
             let mut at = Some(first);
             while let Some(index) = at {
                 let address = self.address_of(index);
-                if !holds(body, address) || !seen.add(index) {
+                if !holds(body, address) || !search.comes_to(index) {
                     break;
                 }
                 left.retain(|&other| other != address);
-                open.extend(graph.targets(index));
+                search.leave(graph.targets(index));
                 at = graph.next(index);
             }
         }
@@ -92,40 +90,41 @@ impl FunctionText<'_, '_> {
 
     /// Whether control may come through a body and never pass `entry`, so that a probe there misses a call.
     pub fn bypasses(&self, entry: u64, body: &[Range<u64>]) -> bool {
-        let mut others = self.entry_candidates(body);
+        let mut others = Vec::new();
+        let mut add = |candidate| {
+            if candidate != entry && !others.contains(&candidate) {
+                others.push(candidate);
+            }
+        };
+        self.for_entry_candidates(body, &mut add);
         // What nothing else leads to is taken for a case of the body's own switch, if it has one.
         if !self.indirect.iter().any(|&source| holds(body, source)) {
-            others.extend(self.unknown_targets(body));
+            self.unknown_targets(body).into_iter().for_each(add);
         }
-        others.retain(|&other| other != entry);
         if others.is_empty() {
             return false;
         }
         let Some((_, at)) = self.index(entry) else { return true };
-        let mut seen = Seen::new(self.graph());
         others.into_iter().filter_map(|address| self.index(address)).any(|(_, other)| {
             // The search that mostly ends soon comes first: what was moved up before the entry runs into it.
-            self.leads_to_the_end(other, at, &mut seen)
-                && self.is_reached(other, at, &mut seen)
-                && self.is_reached(at, other, &mut seen)
+            self.leads_to_the_end(other, at) && self.is_reached(other, at) && self.is_reached(at, other)
         })
     }
 
     /// Whether control can go from an instruction to where it leaves the function, and not pass `avoided`.
-    fn leads_to_the_end(&self, from: usize, avoided: usize, seen: &mut Seen) -> bool {
+    fn leads_to_the_end(&self, from: usize, avoided: usize) -> bool {
         let graph = self.graph();
-        seen.begin();
-        let mut open = vec![from];
-        while let Some(first) = open.pop() {
+        let mut search = graph.search(Some(from));
+        while let Some(first) = search.resume() {
             let mut at = Some(first);
             while let Some(index) = at {
-                if index == avoided || !seen.add(index) {
+                if index == avoided || !search.comes_to(index) {
                     break;
                 }
-                let before = open.len();
-                open.extend(graph.targets(index));
+                let targets = graph.targets(index);
+                search.leave(targets);
                 at = graph.next(index);
-                if at.is_none() && open.len() == before {
+                if at.is_none() && targets.is_empty() {
                     return true;
                 }
             }
@@ -135,21 +134,20 @@ impl FunctionText<'_, '_> {
 
     /// Whether control can come to an instruction from the function's entry, and not pass `avoided`. Where jumps may go anywhere,
     /// an instruction that nothing is known to lead to is reached.
-    fn is_reached(&self, to: usize, avoided: usize, seen: &mut Seen) -> bool {
+    fn is_reached(&self, to: usize, avoided: usize) -> bool {
         let graph = self.graph();
         let entry = self.index(self.entry).map(|(_, index)| index);
-        seen.begin();
-        let mut open = vec![to];
-        while let Some(last) = open.pop() {
+        let mut search = graph.search(Some(to));
+        while let Some(last) = search.resume() {
             let mut at = Some(last);
             while let Some(index) = at {
-                if index == avoided || !seen.add(index) {
+                if index == avoided || !search.comes_to(index) {
                     break;
                 }
                 if Some(index) == entry {
                     return true;
                 }
-                open.extend(graph.sources(index));
+                search.leave(graph.sources(index));
                 at = graph.previous(index);
                 if at.is_none() && !graph.is_target(index) && self.has_unknown_targets() {
                     return true;
@@ -162,6 +160,14 @@ impl FunctionText<'_, '_> {
     /// The body's instructions that control can come to from outside the body.
     fn entry_candidates(&self, body: &[Range<u64>]) -> Vec<u64> {
         let mut found = Vec::new();
+        self.for_entry_candidates(body, &mut |candidate| found.push(candidate));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Calls `found` with each of these instructions, some more than once.
+    fn for_entry_candidates(&self, body: &[Range<u64>], found: &mut impl FnMut(u64)) {
         for range in body.iter().filter(|r| r.start < r.end) {
             if let Some((piece, index)) = self.index(range.start) {
                 let from_outside = match self.fall_through_into(piece, index) {
@@ -169,18 +175,15 @@ impl FunctionText<'_, '_> {
                     None => false,
                 };
                 if from_outside {
-                    found.push(range.start);
+                    found(range.start);
                 }
             }
             if range.contains(&self.entry) {
-                found.push(self.entry);
+                found(self.entry);
             }
             let edges = self.edges_between(range.start, range.end - 1);
-            found.extend(edges.iter().filter(|edge| !holds(body, edge.source)).map(|edge| edge.target));
+            edges.iter().filter(|edge| !holds(body, edge.source)).for_each(|edge| found(edge.target));
         }
-        found.sort_unstable();
-        found.dedup();
-        found
     }
 
     /// The body's instructions that only a jump from outside the body that may go anywhere can lead to.
@@ -195,17 +198,15 @@ impl FunctionText<'_, '_> {
     /// The first instruction of the body on each path from the function's entry.
     fn first_hits(&self, body: &[Range<u64>]) -> Vec<u64> {
         let graph = self.graph();
-        let mut seen = Seen::new(graph);
-        seen.begin();
         let mut hits = Vec::new();
-        let mut open: Vec<usize> = self.index(self.entry).map(|(_, index)| index).into_iter().collect();
+        let mut search = graph.search(self.index(self.entry).map(|(_, index)| index));
         if self.has_unknown_targets() {
-            open.extend(graph.orphans());
+            graph.orphans().for_each(|index| search.leave(&[index as u32]));
         }
-        while let Some(first) = open.pop() {
+        while let Some(first) = search.resume() {
             let mut at = Some(first);
             while let Some(index) = at {
-                if !seen.add(index) {
+                if !search.comes_to(index) {
                     break;
                 }
                 let address = self.address_of(index);
@@ -213,7 +214,7 @@ impl FunctionText<'_, '_> {
                     hits.push(address);
                     break;
                 }
-                open.extend(graph.targets(index));
+                search.leave(graph.targets(index));
                 at = graph.next(index);
             }
         }
