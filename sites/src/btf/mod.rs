@@ -37,4 +37,4 @@ pub use value::format_value;
 pub use write::SplitBtf;
 
 pub(crate) use read::{CHECKPOINT_STRIDE, Outline, Stored};
-pub(crate) use strings::Strings;
+pub(crate) use strings::{StringTable, Strings};

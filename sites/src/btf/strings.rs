@@ -74,19 +74,35 @@ impl<'a> Strings<'a> {
     }
 }
 
-/// A string table being built, over the strings of a base: a string that the base has keeps its offset there.
+/// A string table being built, over the strings of others: a string that one of those has keeps its offset there.
 #[derive(Debug, Clone)]
 pub(crate) struct StringTable {
-    base: Arc<BaseStrings>,
-    own: Vec<u8>,
+    below: Vec<Arc<Layer>>,
+    own: Layer,
+    hasher: DefaultHashBuilder,
+}
+
+/// Strings one after the other, and where each of them is.
+#[derive(Debug, Clone, Default)]
+struct Layer {
+    /// The offset of the first byte.
+    start: u32,
+    bytes: Vec<u8>,
+    /// Offsets from the first byte.
     index: HashTable<u32>,
 }
 
-#[derive(Debug)]
-struct BaseStrings {
-    bytes: Vec<u8>,
-    index: HashTable<u32>,
-    hasher: DefaultHashBuilder,
+impl Layer {
+    /// An empty layer on top of this one.
+    fn above(&self) -> Layer {
+        Layer { start: self.start + self.bytes.len() as u32, ..Layer::default() }
+    }
+
+    /// The offset of a string.
+    fn find(&self, hash: u64, name: &[u8]) -> Option<u32> {
+        let found = self.index.find(hash, |&offset| at(&self.bytes, offset) == name);
+        found.map(|offset| self.start + offset)
+    }
 }
 
 /// The string at an offset of a section; empty where the section is malformed.
@@ -109,7 +125,8 @@ impl StringTable {
             }
             offset += string.len() as u32;
         }
-        StringTable { base: Arc::new(BaseStrings { bytes, index, hasher }), own: Vec::new(), index: HashTable::new() }
+        let base = Layer { start: 0, bytes, index };
+        StringTable { own: base.above(), below: vec![Arc::new(base)], hasher }
     }
 
     /// A table without a base. It begins with the empty string.
@@ -119,54 +136,50 @@ impl StringTable {
         table
     }
 
-    /// The offset of a string, which is added if neither the base nor the table has it. Bytes from the first NUL on
+    /// The offset of a string, which is added if neither the table has it nor one below. Bytes from the first NUL on
     /// are dropped: the table cannot hold them.
     pub(crate) fn add(&mut self, string: &str) -> u32 {
         let name = string.as_bytes().split(|b| *b == 0).next().unwrap_or_default();
-        let (base, own) = (&*self.base, &self.own);
         // Most types have no name, and every table begins with the empty string.
-        if name.is_empty() && base.bytes.first() == Some(&0) {
+        if name.is_empty() && self.below.first().is_some_and(|base| base.bytes.first() == Some(&0)) {
             return 0;
         }
-        let hash = base.hasher.hash_one(name);
-        if let Some(offset) = base.index.find(hash, |o| at(&base.bytes, *o) == name) {
-            return *offset;
+        let hash = self.hasher.hash_one(name);
+        let layers = self.below.iter().map(|layer| &**layer).chain([&self.own]);
+        if let Some(offset) = layers.into_iter().find_map(|layer| layer.find(hash, name)) {
+            return offset;
         }
-        if let Some(offset) = self.index.find(hash, |o| at(own, *o) == name) {
-            return base.bytes.len() as u32 + offset;
-        }
-        let offset = own.len() as u32;
-        self.own.extend_from_slice(name);
-        self.own.push(0);
-        let own = &self.own;
-        self.index.insert_unique(hash, offset, |o| base.hasher.hash_one(at(own, *o)));
-        base.bytes.len() as u32 + offset
+        let Layer { start, bytes, index } = &mut self.own;
+        let offset = bytes.len() as u32;
+        bytes.extend_from_slice(name);
+        bytes.push(0);
+        index.insert_unique(hash, offset, |o| self.hasher.hash_one(at(bytes, *o)));
+        *start + offset
     }
 
-    /// A table over this one and its base, which names all their strings and is stored after them.
+    /// A table over this one and those below it, which names all their strings and is stored after them.
     pub(crate) fn continued(&self) -> StringTable {
-        let strings = Strings::default().continued(&self.base.bytes).and_then(|s| s.continued(&self.own));
-        StringTable::new(strings.unwrap_or_default())
+        let mut below = self.below.clone();
+        below.push(Arc::new(self.own.clone()));
+        StringTable { own: self.own.above(), below, hasher: self.hasher.clone() }
     }
 
     /// The string at an offset.
     pub(crate) fn get(&self, offset: u32) -> &str {
-        let base = &self.base.bytes;
-        let bytes = match offset.checked_sub(base.len() as u32) {
-            Some(own) => at(&self.own, own),
-            None => at(base, offset),
-        };
+        let mut layers = self.below.iter().map(|layer| &**layer).chain([&self.own]);
+        let holder = layers.rfind(|layer| layer.start <= offset);
+        let bytes = holder.map_or(&[][..], |layer| at(&layer.bytes, offset - layer.start));
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// The bytes of the table itself, without the base's.
+    /// The bytes of the table itself, without those below.
     pub(crate) fn own(&self) -> &[u8] {
-        &self.own
+        &self.own.bytes
     }
 
-    /// Bytes in the base's table.
+    /// Bytes in the tables below.
     pub(crate) fn base_len(&self) -> u32 {
-        self.base.bytes.len() as u32
+        self.own.start
     }
 }
 

@@ -55,6 +55,7 @@
 //! source of `sums.rs` says how), so that damage is an error and never another answer.
 
 mod by_name;
+mod companion;
 mod elf;
 mod ext;
 mod function;
