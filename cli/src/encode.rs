@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
 
 /// Encode the DWARF of a kernel image, or of modules, as site data
 ///
@@ -119,15 +120,21 @@ fn encode(arguments: &Arguments, path: &Path, base: &mut Option<BaseTypes>, seve
     bar.finish_and_clear();
     let (set, census) = encoded.map_err(|error| format!("{}: {}", path.display(), output::chain(&error)))?;
     // The set has all that is written; without the image's pages there is room for it.
-    drop(image);
+    let unmapping = thread::spawn(|| drop(image));
 
     if let Some(output) = destination(arguments, path, &set, several)? {
-        let bytes = if arguments.raw { file::write_raw(&set)? } else { file::write(&set)? };
-        output::write_whole(&output, &bytes)?;
+        output::write_whole(&output, |out| {
+            if arguments.raw {
+                return Ok(out.write_all(&file::write_raw(&set)?)?);
+            }
+            Ok(file::write_to(&set, out)?)
+        })?;
         if !arguments.json && !arguments.stats {
             writeln!(io::stdout().lock(), "{}", output.display())?;
         }
     }
+    // What is wrong with it was said where it happened.
+    let _ = unmapping.join();
     if !several {
         // The process ends soon: the system takes a million small allocations back at once.
         std::mem::forget(set);

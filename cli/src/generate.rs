@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// Writes a file of the folder, or prints it.
 fn write(folder: Option<&Path>, file: &str, text: &[u8]) -> Result<(), Failure> {
     match folder {
-        Some(folder) => output::write_whole(&folder.join(file), text),
+        Some(folder) => output::write_whole(&folder.join(file), |out| Ok(out.write_all(text)?)),
         None => Ok(io::stdout().write_all(text)?),
     }
 }

@@ -12,7 +12,12 @@ mod target;
 mod trace;
 
 use clap::{Parser, Subcommand};
+use mimalloc::MiMalloc;
 use std::process::ExitCode;
+
+/// `encode` makes millions of small pieces on all threads.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Trace every copy of a kernel function: its body, its clones, and everywhere it was inlined.
 #[derive(Parser)]

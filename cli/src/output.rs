@@ -27,31 +27,36 @@ pub(crate) fn chain(failure: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// Writes a file under another name first, so that no reader ever sees a part of it, and none is left after a failure.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let failed = |error: io::Error| -> Failure { format!("cannot write {}: {error}", path.display()).into() };
-    let Some(name) = path.file_name() else {
-        return Err(format!("cannot write {}: it has no file name", path.display()).into());
+pub(crate) fn write_whole(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let written = write_there(path, write);
+    written.map_err(|failure| format!("cannot write {}: {}", path.display(), chain(&*failure)).into())
+}
+
+fn write_there(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
+    let write_to = |file: fs::File| -> Result<(), Failure> {
+        let mut out = io::BufWriter::new(file);
+        write(&mut out)?;
+        Ok(out.flush()?)
     };
+    let name = path.file_name().ok_or("it has no file name")?;
     // Something that is no regular file (/dev/stdout, a pipe) cannot be replaced, and has no readers to protect.
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
-        return fs::OpenOptions::new()
-            .write(true)
-            .open(path)
-            .and_then(|mut file| file.write_all(bytes))
-            .map_err(failed);
+        return write_to(fs::OpenOptions::new().write(true).open(path)?);
     }
     let mut temporary = name.to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(temporary);
     let written = (|| {
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&temporary)?;
         // Not synced: what a power failure loses can be encoded again, and a cut file is refused when it is read.
-        file.write_all(bytes)?;
-        fs::rename(&temporary, path)
+        write_to(fs::OpenOptions::new().write(true).create_new(true).open(&temporary)?)?;
+        Ok(fs::rename(&temporary, path)?)
     })();
     if written.is_err() {
         // Nothing more can be done about a file that cannot be removed either.
         let _ = fs::remove_file(&temporary);
     }
-    written.map_err(failed)
+    written
 }

@@ -144,8 +144,8 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census),
     let base_btf = &*base_btf;
     let kernel_build_id = options.kernel.map_or(&[][..], |kernel| kernel.build_id);
     let debug_frame = image.debug_section(".debug_frame")?;
-    let (debug, (types, frames)) = rayon::join(
-        || DebugInfo::new(&sections),
+    let ((debug, namesakes), (types, frames)) = rayon::join(
+        || rayon::join(|| DebugInfo::new(&sections), || outofline::namesakes(&image)),
         || rayon::join(|| base_types(&image, base_btf, options), || cfi::Frames::parse(&debug_frame)),
     );
     let (debug, (btf, base)) = (debug?, types?);
@@ -156,7 +156,7 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census),
         base: &base,
         frames: &frames,
         direct,
-        namesakes: outofline::namesakes(&image),
+        namesakes,
         foreign: Foreign::new(&debug, &base),
         filter: options.functions.as_ref().map(|names| Filter::new(names, &debug)),
     };

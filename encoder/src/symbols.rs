@@ -13,7 +13,7 @@ use hashbrown::DefaultHashBuilder;
 use object::LittleEndian;
 use object::elf;
 use object::read::elf::{ElfFile64, SectionHeader as _, Sym as _};
-use rayon::slice::ParallelSliceMut as _;
+use rayon::prelude::*;
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
 use std::sync::OnceLock;
@@ -183,10 +183,10 @@ impl<'a> SymbolTable<'a> {
     }
 
     /// The addresses of the symbols, defined or (in a module) imported, whose names fit; sorted.
-    pub(crate) fn addresses(&self, fits: impl Fn(&str) -> bool) -> Vec<u64> {
-        let defined = self.sorted.iter().filter(|symbol| fits(symbol.name)).map(|symbol| symbol.address);
-        let imported = self.imports.iter().filter(|(_, name)| fits(name)).map(|(address, _)| *address);
-        let mut addresses: Vec<u64> = defined.chain(imported).collect();
+    pub(crate) fn addresses(&self, fits: impl Fn(&str) -> bool + Sync) -> Vec<u64> {
+        let defined = self.sorted.par_iter().filter(|symbol| fits(symbol.name)).map(|symbol| symbol.address);
+        let mut addresses: Vec<u64> = defined.collect();
+        addresses.extend(self.imports.iter().filter(|(_, name)| fits(name)).map(|(address, _)| *address));
         addresses.sort_unstable();
         addresses.dedup();
         addresses

@@ -134,6 +134,11 @@ impl SplitBtf {
         Some((raw.kind(), self.strings.get(raw.name.get()), raw.size_or_type.get()))
     }
 
+    /// Adds a string that a type to come will have.
+    pub(crate) fn name(&mut self, name: &str) {
+        self.strings.add(name);
+    }
+
     pub(crate) fn strings(&self) -> &StringTable {
         &self.strings
     }

@@ -39,14 +39,18 @@ pub(super) fn companion(
     base: &Outline,
     upstream: &Upstream,
     orders: &Orders<'_>,
+    named: Named,
     around: &Around<'_>,
 ) -> Result<Vec<u8>, WriteError> {
-    let (placed, named) = both(|| Placed::of(set, upstream, orders), || Named::of(set, upstream, orders));
-    let Named { strings, sections, containers, loaded, module, files, functions: names } = named;
-    let Placed { prototypes, functions: places, runs, declarations, sites, details } = placed;
+    let (details, places) = both(|| Details::of(set, upstream), || Places::of(set, upstream, orders));
+    let Named { mut strings, containers, loaded, module, files, functions: names } = named;
+    let sections = section_table(set, upstream, &mut |name| strings.add(name));
+    let Details { prototypes, details, of_sites } = details;
+    let Places { functions: of_functions, runs, declarations, mut sites } = places;
+    sites.iter_mut().zip(of_sites).for_each(|(site, details)| site.details = details.into());
     let names = names.into_iter().zip(&orders.functions).map(|(name, &(_, func))| (name, func)).chain([(0, 0)]);
     let functions: Vec<RawFunction> = names
-        .zip(places)
+        .zip(of_functions)
         .map(|((name, func), (run, declaration))| RawFunction {
             name: name.into(),
             func: func.into(),
@@ -88,9 +92,8 @@ pub(super) fn companion(
 }
 
 /// What has names, and the strings that those are.
-struct Named {
+pub(super) struct Named {
     strings: StringTable,
-    sections: Vec<RawSection>,
     containers: Vec<RawContainer>,
     loaded: Vec<RawLoaded>,
     module: Vec<u8>,
@@ -100,37 +103,56 @@ struct Named {
 }
 
 impl Named {
-    fn of(set: &SiteSet, upstream: &Upstream, orders: &Orders<'_>) -> Named {
-        let mut strings = upstream.types.strings().continued();
-        let sections = section_table(set, upstream, &mut |name| strings.add(name));
+    /// `strings` goes on after all that the upstream part has.
+    pub(super) fn of(set: &SiteSet, mut strings: StringTable, orders: &Orders<'_>) -> Named {
         let containers = container_table(set, &orders.containers, &mut |name| strings.add(name));
         let (loaded, module) = module_tables(set, &mut |name| strings.add(name));
         let files = set.files.iter().map(|name| strings.add(name).into()).collect();
         let functions = orders.functions.iter().map(|(name, _)| strings.add(name)).collect();
-        Named { strings, sections, containers, loaded, module, files, functions }
+        Named { strings, containers, loaded, module, files, functions }
     }
 }
 
-/// The sites, and what is theirs alone.
-struct Placed {
+/// What many sites have in common.
+struct Details {
     prototypes: Vec<U32>,
+    details: Vec<RawDetails>,
+    /// For each site, in the order of the LOCSECs, which it has.
+    of_sites: Vec<u32>,
+}
+
+impl Details {
+    fn of(set: &SiteSet, upstream: &Upstream) -> Details {
+        let (prototypes, prototype_of) = prototype_table(&upstream.details);
+        let mut details: Distinct<(u32, [u8; 4])> = Distinct::new();
+        let of_site = |&site: &u32| {
+            let site = &set.sites[site as usize];
+            let unprobeable = site.unprobeable.map_or(0, |reason| reason as u8);
+            let key = [site.kind as u8, site.marks.0, unprobeable, site.moved];
+            details.number((prototype_of[site.prototype as usize], key))
+        };
+        let of_sites = upstream.order.iter().map(of_site).collect();
+        Details { prototypes, details: details.values.iter().map(raw_details).collect(), of_sites }
+    }
+}
+
+/// The sites' own records, by function.
+struct Places {
     /// Per function, in their order, its first run and its first declaration; behind them the numbers of both.
     functions: Vec<(u32, u32)>,
     runs: Vec<RawRun>,
     declarations: Vec<RawDeclaration>,
+    /// In the order of the LOCSECs, without their details.
     sites: Vec<RawSite>,
-    details: Vec<RawDetails>,
 }
 
-impl Placed {
-    fn of(set: &SiteSet, upstream: &Upstream, orders: &Orders<'_>) -> Placed {
-        let (prototypes, prototype_of) = prototype_table(&upstream.details);
+impl Places {
+    fn of(set: &SiteSet, upstream: &Upstream, orders: &Orders<'_>) -> Places {
         let runs_of = function_runs(upstream, &orders.functions);
         let mut stable = vec![0u32; set.sites.len()];
         for (place, site) in upstream.order.iter().enumerate() {
             stable[*site as usize] = place as u32;
         }
-        let mut details: Distinct<(u32, [u8; 4])> = Distinct::new();
         let mut sites = vec![None; set.sites.len()];
         let (mut functions, mut runs) = (Vec::with_capacity(runs_of.len() + 1), Vec::new());
         let mut declarations: Vec<SourceLine> = Vec::new();
@@ -142,10 +164,8 @@ impl Placed {
                 for place in *first..*first + *count {
                     let site = &set.sites[upstream.order[place as usize] as usize];
                     let declaration = declaration_of(&mut declarations, first_declaration, site.declared);
-                    let unprobeable = site.unprobeable.map_or(0, |reason| reason as u8);
-                    let key = [site.kind as u8, site.marks.0, unprobeable, site.moved];
                     sites[place as usize] = Some(RawSite {
-                        details: details.number((prototype_of[site.prototype as usize], key)).into(),
+                        details: 0.into(),
                         container: orders.place_of_container[site.container as usize].into(),
                         parent: site.parent.map_or(0, |parent| stable[parent as usize] + 1).into(),
                         line: to24(site.source.line, 0),
@@ -157,14 +177,12 @@ impl Placed {
         }
         functions.push((runs.len() as u32, declarations.len() as u32));
         let place = |d: &SourceLine| RawDeclaration { file: d.file.into(), line: d.line.into() };
-        Placed {
-            prototypes,
+        Places {
             functions,
             runs,
             declarations: declarations.iter().map(place).collect(),
             // Every site is in a run of its function.
             sites: sites.into_iter().flatten().collect(),
-            details: details.values.iter().map(raw_details).collect(),
         }
     }
 }

@@ -2,12 +2,15 @@
 //! The ELF file around the sections.
 
 use super::read::FileError;
+use super::write::WriteError;
 use crate::machine::Machine;
 use crate::set::Section;
 use object::elf;
 use object::read::elf::ElfFile64;
+use object::write::StreamingBuffer;
 use object::write::elf::{FileHeader, SectionHeader, Writer};
 use object::{Endianness, LittleEndian, Object, ObjectSection, ObjectSymbol};
+use std::io;
 
 pub(super) const BTF: &str = ".BTF";
 pub(super) const INLINE: &str = ".BTF.inline";
@@ -61,14 +64,15 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// An ELF file of the sections.
+/// Writes an ELF file of the sections.
 pub(super) fn assemble(
     machine: Machine,
     build_id: &[u8],
     btf: &[u8],
     inline: &[u8],
     ext: &[u8],
-) -> Result<Vec<u8>, object::write::Error> {
+    out: &mut dyn io::Write,
+) -> Result<(), WriteError> {
     let note = build_id_note(build_id);
     let contents: [(&'static str, elf::SectionType, &[u8]); 4] = [
         (".note.gnu.build-id", elf::SHT_NOTE, &note),
@@ -76,7 +80,7 @@ pub(super) fn assemble(
         (INLINE, elf::SHT_PROGBITS, inline),
         (EXT, elf::SHT_PROGBITS, ext),
     ];
-    let mut out = Vec::new();
+    let mut out = StreamingBuffer::new(out);
     let mut writer = Writer::new(Endianness::Little, true, &mut out);
     writer.reserve_file_header();
     let mut placed = Vec::with_capacity(contents.len());
@@ -88,16 +92,17 @@ pub(super) fn assemble(
         placed.push((id, kind, data, offset));
     }
     writer.reserve_shstrtab_section_index();
-    writer.reserve_shstrtab()?;
+    writer.reserve_shstrtab().map_err(WriteError::Elf)?;
     writer.reserve_section_headers();
-    writer.write_file_header(&FileHeader {
+    let written = writer.write_file_header(&FileHeader {
         os_abi: elf::ELFOSABI_NONE,
         abi_version: 0,
         e_type: elf::ET_REL,
         e_machine: elf::Machine(machine.to_elf()),
         e_entry: 0,
         e_flags: elf::FileFlags(0),
-    })?;
+    });
+    written.map_err(WriteError::Elf)?;
     for (_, _, data, offset) in &placed {
         writer.pad_until(*offset);
         writer.write(data);
@@ -121,7 +126,7 @@ pub(super) fn assemble(
         });
     }
     writer.write_shstrtab_section_header();
-    Ok(out)
+    out.result().map_err(WriteError::Io)
 }
 
 /// A build id as an ELF note; nothing if there is none.

@@ -71,4 +71,4 @@ pub use read::{
     FileError, Image, LoadedSection, ModuleRef, SiteFile, Sizes, TextSection, module_kernel, section_names,
 };
 pub use site::{ContainerRef, PrototypeKey, SiteRef, Source};
-pub use write::{WriteError, write, write_raw};
+pub use write::{WriteError, write, write_raw, write_to};

@@ -7,7 +7,7 @@
 //!
 //! The output depends on the set alone, not on addresses in memory or the order of a hash table.
 
-use super::companion::{Orders, companion};
+use super::companion::{Named, Orders, companion};
 use super::elf;
 use super::ext::Around;
 use super::program;
@@ -16,6 +16,7 @@ use crate::location::Argument;
 use crate::set::SiteSet;
 use crate::site::SourceLine;
 use hashbrown::HashMap;
+use std::io;
 use std::thread;
 
 /// Why a set cannot be written. All but the last are contradictions in the set.
@@ -82,6 +83,9 @@ pub enum WriteError {
     /// The ELF file cannot be laid out.
     #[error("ELF: {0}")]
     Elf(object::write::Error),
+    /// It cannot be written.
+    #[error(transparent)]
+    Io(io::Error),
 }
 
 /// The sites as a site file.
@@ -89,14 +93,31 @@ pub enum WriteError {
 /// # Errors
 /// If the set contradicts itself: see [`WriteError`].
 pub fn write(set: &SiteSet) -> Result<Vec<u8>, WriteError> {
+    let mut bytes = Vec::new();
+    write_to(set, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes the sites as a site file, from its beginning to its end.
+///
+/// # Errors
+/// As [`write()`], before anything is written, or [`WriteError::Io`].
+pub fn write_to(set: &SiteSet, out: &mut dyn io::Write) -> Result<(), WriteError> {
     let base = check(set)?;
-    // What is sorted by name has nothing to do with the rest.
-    let (upstream, orders) = both(|| Upstream::build(set), || Orders::of(set, &base));
+    let types = named_types(set);
+    let strings = types.strings().continued();
+    // What goes by names has nothing to do with the rest.
+    let by_name = || {
+        let orders = Orders::of(set, &base);
+        let named = Named::of(set, strings, &orders);
+        (orders, named)
+    };
+    let (upstream, (orders, named)) = both(|| Upstream::build(set, types), by_name);
     let upstream = upstream?;
     let inline = upstream.types.to_bytes();
     let around = Around { machine: set.machine, build_id: &set.build_id, btf: &set.base_btf, inline: &inline };
-    let ext = companion(set, &base, &upstream, &orders, &around)?;
-    elf::assemble(set.machine, &set.build_id, &set.base_btf, &inline, &ext).map_err(WriteError::Elf)
+    let ext = companion(set, &base, &upstream, &orders, named, &around)?;
+    elf::assemble(set.machine, &set.build_id, &set.base_btf, &inline, &ext, out)
 }
 
 /// The sites as split BTF alone, as `/sys/kernel/btf/vmlinux.inline` has them.
@@ -105,7 +126,7 @@ pub fn write(set: &SiteSet) -> Result<Vec<u8>, WriteError> {
 /// As [`write()`].
 pub fn write_raw(set: &SiteSet) -> Result<Vec<u8>, WriteError> {
     check(set)?;
-    Ok(Upstream::build(set)?.types.to_bytes())
+    Ok(Upstream::build(set, named_types(set))?.types.to_bytes())
 }
 
 /// The upstream part, and how the rest lines up with it.
@@ -124,8 +145,7 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    fn build(set: &SiteSet) -> Result<Upstream, WriteError> {
-        let mut types = set.types.clone();
+    fn build(set: &SiteSet, mut types: SplitBtf) -> Result<Upstream, WriteError> {
         let mut programs = Programs::default();
         let mut used = vec![false; set.prototypes.len()];
         set.sites.iter().for_each(|site| used[site.prototype as usize] = true);
@@ -162,6 +182,17 @@ impl Upstream {
         let programs = programs.bytes;
         Ok(Upstream { types, details, programs, order, funcs, sections })
     }
+}
+
+/// The set's types, with all strings that the upstream part will have: LOCSECs have names, the other new types have none.
+fn named_types(set: &SiteSet) -> SplitBtf {
+    let mut types = set.types.clone();
+    let mut used = vec![false; set.sections.len()];
+    set.sites.iter().for_each(|site| used[usize::from(site.section)] = true);
+    for (section, _) in set.sections.iter().zip(used).filter(|(_, used)| *used) {
+        types.name(&section.name);
+    }
+    types
 }
 
 /// A site on its way into a LOCSEC. The order of the fields is the order of the sites.
