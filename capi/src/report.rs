@@ -205,7 +205,7 @@ pub unsafe extern "C" fn siteseer_report__counts(report: *const ReportHandle, co
             skipped: report.skipped().count() as u64,
             dead: report.skipped().filter(|(_, reason)| reason.is_dead()).count() as u64,
             functions: report.functions.len() as u64,
-            programs: report.trampolines as u64,
+            programs: report.programs as u64,
         };
         // SAFETY: as above.
         unsafe { write(counts, &own) }.map(|()| 0)

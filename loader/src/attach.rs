@@ -39,7 +39,7 @@ use crate::function::{Function, Selection};
 use crate::link::Link;
 use crate::mechanism::{Barred, Mechanism};
 use crate::object::{Loaded, Program};
-use crate::plan::{self, Decision, Plan, PlanError, PlanOptions, PlannedSite, Policy};
+use crate::plan::{self, Decision, Plan, PlanError, PlanOptions, PlannedSite, PlannedTrampoline, Policy};
 use crate::program::{self, UserProgram, Uses};
 use crate::reason::Reason;
 use crate::section::{self, SectionError, Wanted};
@@ -118,6 +118,12 @@ impl<'t> Attach<'t> {
     #[must_use]
     pub fn bulk_from(self, kprobes: usize) -> Attach<'t> {
         self.set(|options| options.bulk_from(kprobes))
+    }
+
+    /// [`AttachOptions::share_beyond`].
+    #[must_use]
+    pub fn share_beyond(self, prototypes: usize) -> Attach<'t> {
+        self.set(|options| options.share_beyond(prototypes))
     }
 
     /// Plans the attachment of a loaded program. Changes nothing.
@@ -257,7 +263,7 @@ fn carry_out(
     let kernel = target.kernel();
     let Prepared { user, uses, gpl, options, .. } = prepared;
     let by_others = |site: &&PlannedSite| matches!(site.decision, Decision::Attach { mechanism, .. } if mechanism != Mechanism::Kprobe);
-    let others = plan.sites.iter().filter(by_others).count() + plan.trampolines.len();
+    let others = plan.sites.iter().filter(by_others).count() + plan.programs.len();
     limits::raise_files(others as u64 + kprobes::files(&plan, many))?;
 
     let site_map = uses.site.then(|| site_map::site_map(&plan, kernel)).transpose()?;
@@ -290,16 +296,20 @@ fn carry_out(
         btf: None,
         modules: HashMap::new(),
     };
-    let mut bar = |site: &PlannedSite, mechanism, reason| barred.add(site.site.address, mechanism, reason);
     let mut again = false;
     // All programs first: loading takes long, and calls of the functions that are traced.
-    for planned in &plan.trampolines {
-        match loader.load(planned, &plan, &link) {
+    for program in &plan.programs {
+        let members: Vec<&PlannedTrampoline> =
+            program.trampolines.iter().filter_map(|&index| plan.trampolines.get(index)).collect();
+        let Some(&planned) = members.first() else { continue };
+        match loader.load(planned, &members, &plan, &link) {
             Ok(program) => link.programs.push(program),
+            // It may be too much for the verifier at once.
+            Err(_) if members.len() > 1 && !std::mem::replace(&mut barred.sharing, true) => return Ok(Carried::Again),
             Err(Unloaded::AtAll(error)) => return Err(error.into()),
             Err(Unloaded::There(reason)) => {
                 for site in planned.sites.iter().filter_map(|&index| plan.sites.get(index)) {
-                    again |= bar(site, planned.mechanism, reason.clone());
+                    again |= barred.add(site.site.address, planned.mechanism, reason.clone());
                 }
             }
         }
@@ -314,6 +324,7 @@ fn carry_out(
     }
     let begin = Instant::now();
     let arm = Arm { target, cookie: plan.cookie, many };
+    let served_by = plan.served_by();
     let mut order: Vec<usize> = (0..plan.trampolines.len()).collect();
     order.sort_by_key(|&nth| plan.trampolines.get(nth).map(|planned| planned.mechanism));
     let mut refused: Vec<(usize, Reason)> = Vec::new();
@@ -324,7 +335,8 @@ fn carry_out(
             break;
         }
         let sites: Vec<&PlannedSite> = planned.sites.iter().filter_map(|&index| plan.sites.get(index)).collect();
-        for (nth, error) in arm.arm(nth, planned, &sites, &mut link) {
+        let program = served_by.get(nth).map_or(0, |(program, _)| *program);
+        for (nth, error) in arm.arm(program, planned, &sites, &mut link) {
             let (Some(site), Some(&index)) = (sites.get(nth), planned.sites.get(nth)) else { continue };
             if !is_refusal(&error, planned.mechanism) {
                 let (mechanism, site) = (planned.mechanism, place(&site.site));
@@ -335,7 +347,7 @@ fn carry_out(
             if last {
                 refused.push((index, reason));
             } else {
-                again |= bar(site, planned.mechanism, reason);
+                again |= barred.add(site.site.address, planned.mechanism, reason);
             }
         }
     }

@@ -25,6 +25,8 @@ pub const PERF_EVENT_OUTPUT: u32 = 25;
 pub const PROBE_READ_KERNEL: u32 = 113;
 /// `bpf_get_func_ip`
 pub const GET_FUNC_IP: u32 = 173;
+/// `bpf_get_attach_cookie`
+pub const GET_ATTACH_COOKIE: u32 = 174;
 /// `bpf_get_func_arg`
 pub const GET_FUNC_ARG: u32 = 183;
 /// `bpf_get_func_ret`
@@ -87,7 +89,7 @@ pub fn treatment(id: u32) -> Treatment {
     const OVERRIDE: &str = "at an inline site it would return from the wrong function";
     match id {
         PERF_EVENT_OUTPUT | 27 | 67 => Treatment::Context,
-        174 => Treatment::Cookie,
+        GET_ATTACH_COOKIE => Treatment::Cookie,
         GET_FUNC_IP => Treatment::FuncIp,
         GET_FUNC_ARG => Treatment::FuncArg,
         GET_FUNC_RET => Treatment::FuncRet,

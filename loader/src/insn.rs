@@ -162,6 +162,10 @@ pub enum Cond {
     Eq = 0x10,
     /// `!=`
     Ne = 0x50,
+    /// `>`, unsigned
+    Gt = 0x20,
+    /// `>=`, unsigned
+    Ge = 0x30,
     /// `<`, unsigned
     Lt = 0xa0,
     /// `<=`, unsigned

@@ -121,16 +121,20 @@ const STACK_HELPERS: [u32; 2] = [27, 67];
 
 /// What the kernel refused in an earlier attempt: by the probe's address and the mechanism.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Barred(HashMap<(u64, Mechanism), Reason>);
+pub(crate) struct Barred {
+    sites: HashMap<(u64, Mechanism), Reason>,
+    /// That location prototypes share programs.
+    pub(crate) sharing: bool,
+}
 
 impl Barred {
     /// Notes a refusal. Whether it is a new one.
     pub(crate) fn add(&mut self, address: u64, mechanism: Mechanism, reason: Reason) -> bool {
-        self.0.insert((address, mechanism), reason).is_none()
+        self.sites.insert((address, mechanism), reason).is_none()
     }
 
     pub(crate) fn get(&self, address: u64, mechanism: Mechanism) -> Option<&Reason> {
-        self.0.get(&(address, mechanism))
+        self.sites.get(&(address, mechanism))
     }
 }
 

@@ -16,10 +16,13 @@
 //! Bodies that real fentry reaches take a program each, loaded for that function. Where several could do with one, and the
 //! kernel has the tracing-multi link, they are put together once all sites have their mechanisms.
 //!
+//! Of functions with very many location prototypes, programs at kprobes serve many each (`sharing`).
+//!
 //! Then the policy is applied. Sites in text that never runs again are reported, and do not count against
 //! [`Policy::Complete`].
 
 mod planner;
+mod sharing;
 
 pub use crate::function::Namesake;
 use crate::function::{Candidate, Function, LeftOut, Place, Prototype};
@@ -33,6 +36,7 @@ use crate::report::{InModule, Report};
 use crate::section::{Form, Kind};
 use crate::trampoline::{self, KernelIds, SavedMap, Spec};
 use planner::Planner;
+pub use sharing::PlannedProgram;
 use siteseer_sites::btf::TypeId;
 use siteseer_sites::site::SiteKind;
 use std::fmt;
@@ -79,6 +83,8 @@ pub struct PlanOptions {
     pub cookie: u64,
     /// Whether functions of one name are taken together even if their prototypes differ.
     pub all_prototypes: bool,
+    /// Beyond how many location prototypes at kprobes they share programs; `None` for the default.
+    pub share_beyond: Option<usize>,
 }
 
 /// What becomes of a site.
@@ -180,8 +186,10 @@ pub struct Plan {
     pub functions: Vec<PlannedFunction>,
     /// Every candidate site.
     pub sites: Vec<PlannedSite>,
-    /// The programs to load.
+    /// What gathers the arguments.
     pub trampolines: Vec<PlannedTrampoline>,
+    /// The programs to load. Each trampoline is in one of them.
+    pub programs: Vec<PlannedProgram>,
     /// The options that it was made with.
     pub policy: Policy,
     /// What `bpf_get_attach_cookie()` answers.
@@ -202,6 +210,21 @@ pub struct PlannedFunction {
 }
 
 impl Plan {
+    /// For each trampoline the number of its program, and the cookie by which that knows the trampoline's sites (0 if there are no
+    /// others).
+    pub(crate) fn served_by(&self) -> Vec<(usize, u64)> {
+        let mut served = vec![(0, 0); self.trampolines.len()];
+        for (number, program) in self.programs.iter().enumerate() {
+            let alone = program.trampolines.len() == 1;
+            for (&trampoline, cookie) in program.trampolines.iter().zip(1u64..) {
+                if let Some(served) = served.get_mut(trampoline) {
+                    *served = (number, if alone { 0 } else { cookie });
+                }
+            }
+        }
+        served
+    }
+
     /// The plan as a report: what it would attach as attached.
     pub fn report(&self) -> Report {
         Report::of(self)
@@ -417,10 +440,12 @@ pub(crate) fn decide(
         prototypes: function.prototypes.clone(),
         left_out: function.left_out.clone(),
     });
+    let (trampolines, programs) = planner.finish();
     Ok(Plan {
         functions: functions.collect(),
         sites,
-        trampolines: planner.into_trampolines(),
+        trampolines,
+        programs,
         policy,
         cookie: options.cookie,
         first_id: 0,

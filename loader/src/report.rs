@@ -87,8 +87,10 @@ pub struct Report {
     pub policy: Policy,
     /// The functions.
     pub functions: Vec<FunctionReport>,
-    /// How many programs were generated.
+    /// How many ways there are in which arguments are gathered.
     pub trampolines: usize,
+    /// How many programs were generated for them.
+    pub programs: usize,
     /// What else is to be known: sentences for people.
     pub notes: Vec<String>,
 }
@@ -133,7 +135,13 @@ impl Report {
                 function.sites.push(report);
             }
         }
-        Report { policy: plan.policy, functions, trampolines: plan.trampolines.len(), notes: Vec::new() }
+        Report {
+            policy: plan.policy,
+            functions,
+            trampolines: plan.trampolines.len(),
+            programs: plan.programs.len(),
+            notes: Vec::new(),
+        }
     }
 
     /// All sites.

@@ -28,17 +28,17 @@ pub(super) struct Arm<'a> {
 }
 
 impl Arm<'_> {
-    /// Arms the sites of the trampoline of a number. Gives the sites that could not be, by place in the list, and the errors.
+    /// Arms the sites of a trampoline with the program of a number. Gives the sites that could not be, by place in the list, and the errors.
     pub(super) fn arm(
         self,
-        nth: usize,
+        program: usize,
         planned: &PlannedTrampoline,
         sites: &[&PlannedSite],
         link: &mut Link,
     ) -> Vec<(usize, io::Error)> {
         let addresses: Vec<u64> = sites.iter().map(|site| site.site.address).collect();
         let Link { programs, armed, .. } = link;
-        let Some(program) = programs.get(nth).map(|program| program.as_fd()) else { return Vec::new() };
+        let Some(program) = programs.get(program).map(|program| program.as_fd()) else { return Vec::new() };
         let each_refused = |error: io::Error| {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             (0..sites.len()).map(|nth| (nth, io::Error::from_raw_os_error(errno))).collect()
@@ -77,22 +77,23 @@ impl Arm<'_> {
             Mechanism::Kprobe => Vec::new(),
             Mechanism::Kretprobe => {
                 let config = self.target.kernel().kretprobe.map_or(0, |bit| 1 << bit);
-                let (links, errors) = self.each(program, config, &addresses);
+                let (links, errors) = self.each(program, config, 0, &addresses);
                 armed.extend(links);
                 errors
             }
         }
     }
 
-    /// A perf kprobe, or kretprobe, at each address.
+    /// A perf kprobe, or kretprobe, at each address, with a cookie on its link.
     pub(super) fn each(
         self,
         program: BorrowedFd<'_>,
         config: u64,
+        cookie: u64,
         addresses: &[u64],
     ) -> (Vec<OwnedFd>, Vec<(usize, io::Error)>) {
         let pmu = self.target.kernel().kprobe_pmu.unwrap_or(0);
-        kprobe::attach_each(program, pmu, config, addresses)
+        kprobe::attach_each(program, pmu, config, cookie, addresses)
     }
 }
 

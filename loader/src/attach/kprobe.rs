@@ -50,18 +50,19 @@ pub(super) fn open_event(pmu: u32, config: u64, address: u64) -> io::Result<Owne
     }
 }
 
-/// Runs the program at each hit of the event, until the result is closed.
-pub(super) fn link_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let opts =
+/// Runs the program at each hit of the event, until the result is closed. The cookie is 0 where the kernel knows none.
+pub(super) fn link_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>, cookie: u64) -> io::Result<OwnedFd> {
+    let mut opts =
         sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
+    opts.__bindgen_anon_1.perf_event.bpf_cookie = cookie;
     // SAFETY: both descriptors are open, the options live through the call.
     opened(unsafe { sys::bpf_link_create(program.as_raw_fd(), event.as_raw_fd(), sys::BPF_PERF_EVENT, &opts) })
 }
 
 /// Puts a probe on an address.
-fn attach(program: BorrowedFd<'_>, pmu: u32, config: u64, address: u64) -> io::Result<OwnedFd> {
+fn attach(program: BorrowedFd<'_>, pmu: u32, config: u64, cookie: u64, address: u64) -> io::Result<OwnedFd> {
     let event = open_event(pmu, config, address)?;
-    link_event(program, event.as_fd())
+    link_event(program, event.as_fd(), cookie)
 }
 
 /// Puts a probe on each address; `config` is 0 for a kprobe, or has the event source's bit for a return. Gives the links, and per refused address its index and the error.
@@ -69,11 +70,12 @@ pub(super) fn attach_each(
     program: BorrowedFd<'_>,
     pmu: u32,
     config: u64,
+    cookie: u64,
     addresses: &[u64],
 ) -> (Vec<OwnedFd>, Vec<(usize, io::Error)>) {
     let (mut links, mut refused) = (Vec::new(), Vec::new());
     for (index, &address) in addresses.iter().enumerate() {
-        match attach(program, pmu, config, address) {
+        match attach(program, pmu, config, cookie, address) {
             Ok(link) => links.push(link),
             Err(error) => refused.push((index, error)),
         }

@@ -34,7 +34,8 @@ impl Arm<'_> {
         // Per trampoline: its program, and its sites with their indices.
         let mut groups = Vec::new();
         let mut members: Vec<Vec<(usize, &PlannedSite)>> = Vec::new();
-        for (planned, program) in plan.trampolines.iter().zip(programs.iter()) {
+        for (planned, (program, cookie)) in plan.trampolines.iter().zip(plan.served_by()) {
+            let Some(program) = programs.get(program) else { continue };
             if planned.mechanism != Mechanism::Kprobe {
                 continue;
             }
@@ -49,6 +50,7 @@ impl Arm<'_> {
             });
             groups.push(tracefs::Group {
                 program: program.as_fd(),
+                cookie,
                 function: function.map_or("", |function| &function.name),
                 places: places.collect(),
             });
@@ -70,7 +72,7 @@ impl Arm<'_> {
             else {
                 continue;
             };
-            let (links, errors) = self.each(group.program, 0, &[site.site.address]);
+            let (links, errors) = self.each(group.program, 0, group.cookie, &[site.site.address]);
             armed.extend(links);
             refused.extend(errors.into_iter().map(|(_, error)| (*index, error)));
         }

@@ -17,6 +17,7 @@ pub struct AttachOptions {
     pub(super) file: Option<String>,
     /// From how many kprobes on they are armed together.
     many: Option<usize>,
+    share_beyond: Option<usize>,
 }
 
 impl AttachOptions {
@@ -81,6 +82,14 @@ impl AttachOptions {
         self
     }
 
+    /// Beyond how many location prototypes at kprobes they share programs: 128, if it is not set. A program for each makes the
+    /// cheapest hits; a shared one takes less memory and is loaded sooner. `usize::MAX` for never.
+    #[must_use]
+    pub fn share_beyond(mut self, prototypes: usize) -> AttachOptions {
+        self.share_beyond = Some(prototypes);
+        self
+    }
+
     /// With a policy, unless one is set.
     #[must_use]
     pub(crate) fn or_policy(mut self, policy: Option<Policy>) -> AttachOptions {
@@ -102,6 +111,7 @@ impl AttachOptions {
     }
 
     pub(super) fn plan(&self, form: Form) -> PlanOptions {
-        PlanOptions { policy: self.policy, form, cookie: self.cookie, all_prototypes: self.all_prototypes }
+        let AttachOptions { policy, cookie, all_prototypes, share_beyond, .. } = *self;
+        PlanOptions { policy, form, cookie, all_prototypes, share_beyond }
     }
 }

@@ -94,4 +94,5 @@ fn merge(report: &mut Report, added: &Report) {
         }
     }
     report.trampolines += added.trampolines;
+    report.programs += added.programs;
 }

@@ -58,10 +58,12 @@ pub(super) struct Place<'a> {
     pub(super) in_module: bool,
 }
 
-/// The places of one program.
+/// The places of one location prototype.
 #[derive(Debug)]
 pub(super) struct Group<'a> {
     pub(super) program: BorrowedFd<'a>,
+    /// By which the program knows them.
+    pub(super) cookie: u64,
     /// What its events are named after.
     pub(super) function: &'a str,
     pub(super) places: Vec<Place<'a>>,
@@ -159,9 +161,9 @@ pub(super) fn attach(groups: &[Group<'_>], symbols: &Symbols) -> Outcome {
             event.definition.event = number.and_then(|number| kprobe::open_event(TRACEPOINT, number, 0)).ok();
         }
         for Event { definition, group, members } in events {
-            if let (Some(Group { program, .. }), Some(armed)) = (groups.get(group), armed.get_mut(group))
+            if let (Some(Group { program, cookie, .. }), Some(armed)) = (groups.get(group), armed.get_mut(group))
                 && let Some(event) = &definition.event
-                && let Ok(link) = kprobe::link_event(*program, event.as_fd())
+                && let Ok(link) = kprobe::link_event(*program, event.as_fd(), *cookie)
             {
                 links.push(link);
                 for member in members {

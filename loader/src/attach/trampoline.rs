@@ -13,7 +13,7 @@ use crate::object::btf_of;
 use crate::plan::{Maps, Plan, PlannedTrampoline};
 use crate::program::{UserProgram, Uses};
 use crate::reason::Reason;
-use crate::trampoline;
+use crate::trampoline::{self, Spec};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
@@ -51,8 +51,14 @@ pub(super) struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Loads a trampoline's program.
-    pub(super) fn load(&mut self, planned: &PlannedTrampoline, plan: &Plan, link: &Link) -> Result<OwnedFd, Unloaded> {
+    /// Loads the program of a trampoline, or of several that share it; the first of them stands for all in what is said.
+    pub(super) fn load(
+        &mut self,
+        planned: &PlannedTrampoline,
+        members: &[&PlannedTrampoline],
+        plan: &Plan,
+        link: &Link,
+    ) -> Result<OwnedFd, Unloaded> {
         let first = planned.sites.first().and_then(|&index| plan.sites.get(index));
         let site = || first.map(|site| place(&site.site)).unwrap_or_default();
         let saved = planned.saved.map(|saved| load::saved_map(&saved)).transpose();
@@ -63,8 +69,8 @@ impl Loader<'_> {
             faults: Some(link.fault_map.as_raw_fd()),
             saved: saved.as_ref().map(AsRawFd::as_raw_fd),
         };
-        let spec = planned.spec(self.kernel, self.cookie, maps);
-        let image = trampoline::generate(self.user, self.uses, &spec)
+        let specs: Vec<Spec<'_>> = members.iter().map(|planned| planned.spec(self.kernel, self.cookie, maps)).collect();
+        let image = trampoline::generate_shared(self.user, self.uses, &specs)
             .map_err(|refusal| AttachError::Trampoline { site: site(), refusal })?;
         if image.gpl_only && !self.gpl {
             return Err(AttachError::Licence { program: self.user.name.clone(), site: site() }.into());

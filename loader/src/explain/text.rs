@@ -185,14 +185,16 @@ impl Explanation {
             for (mechanism, sites) in &by {
                 wrap(f, 2, 4, &format!("at {}, by {mechanism}", kinds(sites.iter().copied())))?;
             }
-            let programs = plan.trampolines.len();
-            if programs > 1 {
-                wrap(
-                    f,
-                    2,
-                    4,
-                    &format!("as {programs} programs, one for each way in which arguments are passed there"),
-                )?;
+            let (programs, ways) = (plan.programs.len(), plan.trampolines.len());
+            if programs == ways && programs > 1 {
+                let text = format!("as {programs} programs, one for each way in which arguments are passed there");
+                wrap(f, 2, 4, &text)?;
+            } else if ways > 1 {
+                let text = format!(
+                    "as {} for {ways} ways in which arguments are passed there",
+                    if programs == 1 { "one program".to_owned() } else { format!("{programs} programs") }
+                );
+                wrap(f, 2, 4, &text)?;
             }
         }
         let mut groups: BTreeMap<String, Vec<&PlannedSite>> = BTreeMap::new();

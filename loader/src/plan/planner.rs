@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The decision about each site: by which mechanism and which trampoline, or why not.
 
-use super::{Maps, PlanError, PlanOptions, PlannedTrampoline, Policy, requires_arguments};
+use super::{Maps, PlanError, PlanOptions, PlannedProgram, PlannedTrampoline, Policy, requires_arguments, sharing};
 use crate::function::{Candidate, Function, Prototype};
 use crate::kernel::Kernel;
 use crate::mechanism::{Barred, Choice, Mechanism, keeps_return};
@@ -46,9 +46,30 @@ impl<'a> Planner<'a> {
         Planner { program, uses, kernel, options, policy, barred, trampolines, keys, together }
     }
 
-    /// The trampolines of the sites that were attached.
-    pub(super) fn into_trampolines(self) -> Vec<PlannedTrampoline> {
-        self.trampolines
+    /// The trampolines of the sites that were attached, and the programs that have them.
+    pub(super) fn finish(self) -> (Vec<PlannedTrampoline>, Vec<PlannedProgram>) {
+        let beyond = self.options.share_beyond.unwrap_or(sharing::BEYOND);
+        let may_share = self.kernel.cookies && !self.barred.sharing;
+        let programs = sharing::programs(
+            &self.trampolines,
+            beyond,
+            |members| may_share && self.generates_shared(members),
+            |planned| self.outline(planned),
+        );
+        (self.trampolines, programs)
+    }
+
+    /// What a trampoline must have in common with others to share a program.
+    fn outline(&self, planned: &PlannedTrampoline) -> Option<ImageKey> {
+        let spec = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET);
+        Some((planned.mechanism, planned.inline, None, planned.module.clone(), spec.outline(self.uses).ok()?))
+    }
+
+    /// Whether there is one program for some trampolines.
+    fn generates_shared(&self, members: &[&PlannedTrampoline]) -> bool {
+        let cookie = self.options.cookie;
+        let specs: Vec<_> = members.iter().map(|planned| planned.spec(self.kernel, cookie, Maps::NOT_YET)).collect();
+        trampoline::generate_shared(self.program, self.uses, &specs).is_ok()
     }
 
     /// What stands against the program at any site of a prototype.

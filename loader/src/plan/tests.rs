@@ -7,7 +7,8 @@ mod modules;
 
 use super::*;
 use crate::function::{DataSite, Holder, Sources};
-use crate::insn::{Insn, Width};
+use crate::helper;
+use crate::insn::{Alu, Insn, Width};
 use crate::kernel::{BuildId, Privileges};
 use crate::placement::Placement;
 use crate::symbols::{Ftrace, Symbols, parse_blacklist};
@@ -163,6 +164,21 @@ fn reads(slots: &[i16]) -> UserProgram {
     UserProgram { name: "test".to_owned(), insns, ..UserProgram::default() }
 }
 
+/// A program that reads a slot, and asks for a parameter by `siteseer_arg()`.
+fn asks(slot: i16, parameter: i32) -> UserProgram {
+    let insns = vec![
+        Insn::load(Width::D, 2, 1, slot * 8),
+        Insn::store(Width::D, 10, -8, 2),
+        Insn::mov(3, 10),
+        Insn::alu_imm(Alu::Add, 3, -8),
+        Insn::mov_imm(2, parameter),
+        Insn::call(helper::SITESEER_ARG),
+        Insn::mov_imm(0, 0),
+        Insn::exit(),
+    ];
+    UserProgram { name: "test".to_owned(), insns, ..UserProgram::default() }
+}
+
 fn plan_of(function: &Function, program: &UserProgram, policy: Policy) -> Result<Plan, PlanError> {
     let uses = crate::program::analyse(program).unwrap();
     let options = PlanOptions { policy: Some(policy), ..PlanOptions::default() };
@@ -255,6 +271,51 @@ fn dead_sites_do_not_count() {
     function.candidates.retain(|candidate| candidate.symbol != "foo.constprop.1");
     let plan = plan_of(&function, &reads(&[1]), Policy::Complete).unwrap();
     insta::assert_snapshot!("complete_but_dead", text(&plan));
+}
+
+/// Beyond a number of location prototypes, those that are alike but for where things are share a program.
+#[test]
+fn many_location_prototypes_share_programs() {
+    let world = world();
+    let computed = |constant| at(8, Location::RegisterOffset(3, constant));
+    let mut sites: Vec<DataSite> =
+        (0..6).map(|n| site(&world, 4 * n, "caller", vec![computed(n as i32), at(4, Location::Register(4))])).collect();
+    // Twice the same, and one that lacks what the accessor asks for.
+    sites.push(site(&world, 0x20, "caller", vec![computed(0), at(4, Location::Register(4))]));
+    sites.push(site(&world, 0x24, "caller", vec![computed(9), Err(Missing::Empty)]));
+    let function = join(&world, sites);
+    let planned = |beyond, kernel: &Kernel, barred: &Barred| {
+        let program = asks(0, 1);
+        let uses = crate::program::analyse(&program).unwrap();
+        let options = PlanOptions { share_beyond: beyond, policy: Some(Policy::BestEffort), ..PlanOptions::default() };
+        plan_without(std::slice::from_ref(&function), &program, &uses, kernel, options, barred).unwrap()
+    };
+    let shapes = |plan: &Plan| {
+        let mut all: Vec<usize> = plan.programs.iter().flat_map(|program| program.trampolines.clone()).collect();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..plan.trampolines.len()), "each trampoline is in one program");
+        let mut sizes: Vec<usize> = plan.programs.iter().map(|program| program.trampolines.len()).collect();
+        sizes.sort_unstable();
+        sizes
+    };
+    let free = Barred::default();
+    let shared = planned(Some(1), &kernel(), &free);
+    // The body goes by kprobe.multi.
+    assert_eq!(shapes(&shared), [1, 1, 6]);
+    let served = shared.served_by();
+    let together = shared.programs.iter().position(|program| program.trampolines.len() == 6).unwrap();
+    let mut cookies: Vec<u64> =
+        served.iter().filter(|(program, _)| *program == together).map(|(_, cookie)| *cookie).collect();
+    cookies.sort_unstable();
+    assert_eq!(cookies, [1, 2, 3, 4, 5, 6]);
+    assert!(served.iter().filter(|(program, _)| *program != together).all(|(_, cookie)| *cookie == 0));
+    let alone = [1; 8];
+    assert_eq!(shapes(&planned(Some(7), &kernel(), &free)), alone, "not beyond");
+    assert_eq!(shapes(&planned(None, &kernel(), &free)), alone);
+    assert_eq!(shapes(&planned(Some(1), &Kernel { cookies: false, ..kernel() }, &free)), alone, "nothing to tell by");
+    let mut barred = Barred::default();
+    barred.sharing = true;
+    assert_eq!(shapes(&planned(Some(1), &kernel(), &barred)), alone, "refused");
 }
 
 #[test]

@@ -30,7 +30,8 @@ pub(super) const CONTEXT: u8 = 6;
 pub(super) const FRAME: u8 = 10;
 const EFAULT: i32 = 14;
 
-pub(super) fn emit(layout: &Layout) -> Result<Trampoline, Refusal> {
+/// With `alternatives`, one of them is gathered in place of the layout's own items.
+pub(super) fn emit(layout: &Layout, alternatives: &[Vec<Item>]) -> Result<Trampoline, Refusal> {
     let array = -8 * layout.words as i32;
     let front = if layout.address {
         16
@@ -58,6 +59,7 @@ pub(super) fn emit(layout: &Layout) -> Result<Trampoline, Refusal> {
         gather.session_return(layout, session)?;
     } else {
         gather.surroundings(layout)?;
+        gather.one_of(alternatives, layout)?;
         for item in &layout.items {
             gather.described(item, layout)?;
         }

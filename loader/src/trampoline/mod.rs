@@ -50,6 +50,11 @@
 //! wants a trusted pointer is not. A kernel without that kfunc (before 6.2) gets the plain number; that is enough for
 //! a program that reads memory through helpers, and one that does not is refused beforehand.
 //!
+//! # Many location prototypes
+//! A program for each is the fastest, and of some functions there are thousands. Beyond a bound (`plan`) one program serves
+//! many ([`generate_shared`]): its trampoline gathers in one of several ways, and the cookie of the site's link says in which.
+//! See `dispatch`.
+//!
 //! # What cannot be gathered
 //! Memory is read by `bpf_probe_read_kernel`. If that fails, the user's program is not run: a zero in place of a
 //! value would be a lie. The loss is counted in a map. An argument that is asked for through `siteseer_arg` alone is
@@ -85,6 +90,7 @@
 //! extend a narrow argument there too: the kernel's array has the register as it was.
 
 mod btf;
+mod dispatch;
 mod expression;
 mod gather;
 mod layout;
@@ -224,6 +230,14 @@ pub struct SavedMap {
 }
 
 impl Spec<'_> {
+    /// What must be equal for one program to serve them all ([`generate_shared`]): all but where things are.
+    ///
+    /// # Errors
+    /// As [`generate`], for reasons that the locations have.
+    pub fn outline(&self, uses: &Uses) -> Result<Key, Refusal> {
+        Layout::new(uses, self).map(|layout| Key(layout.outline()))
+    }
+
     /// The map that the program needs as [`Spec::saved_map`], if it needs one.
     ///
     /// # Errors
@@ -311,11 +325,22 @@ impl Image {
 /// # Errors
 /// A [`Refusal`] if an argument that the program reads is missing, or it cannot be run there for another reason.
 pub fn generate(program: &UserProgram, uses: &Uses, spec: &Spec<'_>) -> Result<Image, Refusal> {
+    generate_shared(program, uses, std::slice::from_ref(spec))
+}
+
+/// Generates one program that runs the user's at kprobes of several location prototypes. Which one, the cookie of the link
+/// tells that runs it: their numbers, from 1 on. With any other it is not run, and the loss is counted.
+///
+/// # Errors
+/// As [`generate`], and [`Refusal::TooComplex`] if they are too many, or differ in more than where things are.
+pub fn generate_shared(program: &UserProgram, uses: &Uses, specs: &[Spec<'_>]) -> Result<Image, Refusal> {
+    let Some(spec) = specs.first() else { return Err(Refusal::TooComplex) };
     if program.exit != spec.probe.is_exit() {
         return Err(Refusal::WrongEnd);
     }
     rewrite::check_helpers(uses, spec.probe)?;
-    let layout = Layout::new(uses, spec)?;
+    let layouts: Vec<Layout> = specs.iter().map(|spec| Layout::new(uses, spec)).collect::<Result<_, _>>()?;
+    let (layout, alternatives) = dispatch::together(layouts, spec)?;
     let user = rewrite::rewrite(program, uses, &layout)?;
     let mut info = rewrite::info(program, &user.positions);
     if matches!(layout.probe, Probe::Fentry | Probe::Fexit) {
@@ -331,7 +356,7 @@ pub fn generate(program: &UserProgram, uses: &Uses, spec: &Spec<'_>) -> Result<I
             user_start: 0,
         });
     }
-    let trampoline = gather::emit(&layout).map_err(|refusal| match refusal {
+    let trampoline = gather::emit(&layout, &alternatives).map_err(|refusal| match refusal {
         Refusal::StackOverflow { trampoline, limit, .. } => {
             Refusal::StackOverflow { program: uses.stack, trampoline, limit }
         }

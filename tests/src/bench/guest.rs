@@ -3,7 +3,7 @@
 
 use super::commands::median;
 use crate::cost::Figure;
-use siteseer_vmtest::{Arch, Vm, build_guest};
+use siteseer_vmtest::{Arch, Vm, build_guest_for};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
@@ -16,6 +16,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(1500);
 pub struct Guest<'a> {
     /// The kernel.
     pub vmlinuz: &'a Path,
+    /// What it runs on.
+    pub arch: Arch,
     /// Its encoded site data.
     pub sites: &'a Path,
     /// Its build id.
@@ -24,8 +26,8 @@ pub struct Guest<'a> {
 
 impl Guest<'_> {
     fn run(&self, cpus: u32, arguments: &[&str]) -> Result<Vec<String>, Box<dyn Error>> {
-        let guest = build_guest("siteseer-conformance", "siteseer-guest", "release")?;
-        let outcome = Vm::new(Arch::X86_64, self.vmlinuz)
+        let guest = build_guest_for(self.arch, "siteseer-conformance", "siteseer-guest", "release")?;
+        let outcome = Vm::new(self.arch, self.vmlinuz)
             .init(&guest)
             .args(arguments.iter().copied())
             .file(self.sites, format!("/var/cache/siteseer/{}.sites", self.build_id))

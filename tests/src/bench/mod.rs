@@ -39,11 +39,13 @@ impl Distribution {
     }
 }
 
-/// Everything that one run of ci/bench has measured.
+/// Everything that one run of ci/bench has measured on one kernel.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Figures {
     /// The kernel's name in kernels/matrix.toml.
     pub kernel: String,
+    /// Its architecture, as Debian names it.
+    pub arch: String,
     /// What `siteseer encode --json` says of it.
     pub census: serde_json::Value,
     /// Bytes of the image with DWARF.
@@ -56,8 +58,6 @@ pub struct Figures {
     pub prototypes: Distribution,
     /// Steps from a tool's start to its first event, in seconds.
     pub startup: BTreeMap<String, f64>,
-    /// Whether what follows is from an earlier run.
-    pub guest_earlier: bool,
     /// What else was measured in the virtual machine.
     pub guest: Vec<Figure>,
 }

@@ -13,7 +13,8 @@ use std::fmt::Write as _;
 const INTRODUCTION: &str = "\
 # What it costs
 
-`ci/bench --update-docs` writes this page. Every figure stands beside that of what one would use without siteseer.
+`ci/bench --update-docs` writes this page, from one run. Every figure stands beside that of what one would use without
+siteseer.
 ";
 
 const HITS: &str = "\
@@ -45,37 +46,59 @@ among the probes there are, and goes through the tables of static branches, stat
 optimizer's grace periods, and how often differs from run to run.
 ";
 
+const PROGRAMS: &str = "\
+One program per location prototype, with all of the function's arguments read.
+";
+
+const STARTUP: &str = "\
+The steps of a tool that traces `__bpf_copy_key`, in the guest's time as above, beside what the kernel takes to write its
+tables as text.
+";
+
 fn seconds(value: f64) -> String {
     if value < 0.1 { format!("{:.2} ms", value * 1000.0) } else { format!("{value:.2} s") }
 }
 
 /// The page, in Markdown.
-pub fn page(figures: &Figures) -> String {
+pub fn page(all: &[Figures]) -> String {
     let mut page = INTRODUCTION.to_owned();
-    let runs = if figures.guest_earlier {
-        "The commands were measured in one run, what takes a virtual machine in earlier ones, on a busy host"
-    } else {
-        "All was measured in one run"
+    section(&mut page, all, "Sites", "", census);
+    section(
+        &mut page,
+        all,
+        "Commands",
+        "Whole processes, in turn; median, range, CPU time and the most memory.\n",
+        commands,
+    );
+    section(&mut page, all, "A hit", HITS, hits);
+    overhead(&mut page, all);
+    section(&mut page, all, "Attaching and detaching", ATTACHING, attaching);
+    let _ = writeln!(page, "\n{LIMIT}");
+    section(&mut page, all, "Programs", PROGRAMS, programs);
+    section(&mut page, all, "From start to first event", STARTUP, startup);
+    let notes = |figures: &Figures| -> Vec<String> {
+        let note = |figure: &Figure| if let Figure::Note(note) = figure { Some(format!("- {note}")) } else { None };
+        figures.guest.iter().filter_map(note).collect()
     };
-    let _ = writeln!(page, "\nThe kernel: {}. {runs}.\n", figures.kernel);
-    census(&mut page, figures);
-    commands(&mut page, figures);
-    hits(&mut page, figures);
-    attaching(&mut page, figures);
-    programs(&mut page, figures);
-    startup(&mut page, figures);
-    let notes: Vec<&String> = figures
-        .guest
-        .iter()
-        .filter_map(|figure| if let Figure::Note(note) = figure { Some(note) } else { None })
-        .collect();
-    if !notes.is_empty() {
-        page.push_str("\n## What could not be measured\n\n");
-        for note in notes {
-            let _ = writeln!(page, "- {note}");
+    if all.iter().any(|figures| !notes(figures).is_empty()) {
+        page.push_str("\n## What could not be measured\n");
+        for figures in all {
+            let _ = writeln!(page, "\n{}:\n\n{}", figures.kernel, notes(figures).join("\n"));
         }
     }
     page
+}
+
+/// A heading, what is to be known, and what there is of each kernel.
+fn section(page: &mut String, all: &[Figures], title: &str, text: &str, of: fn(&mut String, &Figures)) {
+    let _ = write!(page, "\n## {title}\n");
+    if !text.is_empty() {
+        let _ = write!(page, "\n{text}");
+    }
+    for figures in all {
+        let _ = write!(page, "\n### {}\n\n", figures.kernel);
+        of(page, figures);
+    }
 }
 
 fn census(page: &mut String, figures: &Figures) {
@@ -94,11 +117,10 @@ fn census(page: &mut String, figures: &Figures) {
     );
     let _ = writeln!(page, "| image with DWARF | {} bytes | |", figures.image);
     let _ = writeln!(page, "| `.BTF.inline` | {inline} bytes | {:.1} a site |", inline / total);
-    let _ = writeln!(page, "| `.BTF.inline.ext` | {ext} bytes | {:.1} a site |\n", ext / total);
+    let _ = writeln!(page, "| `.BTF.inline.ext` | {ext} bytes | {:.1} a site |", ext / total);
 }
 
 fn commands(page: &mut String, figures: &Figures) {
-    page.push_str("## Commands\n\nWhole processes, in turn; median, range, CPU time and the most memory.\n\n");
     page.push_str("| job | by | wall | range | CPU | memory | times as fast |\n|---|---|---:|---:|---:|---:|---:|\n");
     for compared in &figures.commands {
         for (name, summary, ratio) in [
@@ -117,7 +139,6 @@ fn commands(page: &mut String, figures: &Figures) {
             );
         }
     }
-    page.push('\n');
 }
 
 fn all_hits(figures: &Figures) -> Vec<&Hit> {
@@ -125,7 +146,6 @@ fn all_hits(figures: &Figures) -> Vec<&Hit> {
 }
 
 fn hits(page: &mut String, figures: &Figures) {
-    let _ = write!(page, "## A hit\n\n{HITS}\n");
     let all = all_hits(figures);
     page.push_str("| at | function | by | arguments | a hit | of it BPF |\n|---|---|---|---:|---:|---:|\n");
     for hit in &all {
@@ -146,14 +166,34 @@ fn hits(page: &mut String, figures: &Figures) {
             spec.program.unwrap_or(f64::NAN) / ours.program.unwrap_or(f64::NAN)
         );
     }
-    page.push_str(
-        "\n![A hit at an inline site](performance/hits.svg)\n\n![A hit at an entry](performance/entries.svg)\n\n",
-    );
-    let _ = write!(page, "### Overhead\n\n{OVERHEAD}\n| by | overhead |\n|---|---:|\n");
-    for hit in all.iter().filter(|hit| hit.function == "vfs_write" && hit.arguments == 0) {
-        let _ = writeln!(page, "| {} | {:.1}% |", hit.way, 100.0 * hit.hit / hit.without);
+    let arch = &figures.arch;
+    let _ = writeln!(page, "\n![A hit at an inline site](performance/hits-{arch}.svg)\n");
+    let _ = writeln!(page, "![A hit at an entry](performance/entries-{arch}.svg)");
+}
+
+/// What a system call takes more, by mechanism and architecture.
+fn overhead(page: &mut String, all: &[Figures]) {
+    let _ = write!(page, "\n### Overhead\n\n{OVERHEAD}\n| by |");
+    all.iter().for_each(|figures| page.push_str(&format!(" {} |", figures.arch)));
+    let _ = writeln!(page, "\n|---|{}", "---:|".repeat(all.len()));
+    let of = |figures: &Figures| -> Vec<(String, f64)> {
+        let hits = all_hits(figures).into_iter().filter(|hit| hit.function == "vfs_write" && hit.arguments == 0);
+        hits.map(|hit| (hit.way.clone(), 100.0 * hit.hit / hit.without)).collect()
+    };
+    let columns: Vec<Vec<(String, f64)>> = all.iter().map(of).collect();
+    let mut ways: Vec<&String> = Vec::new();
+    for (way, _) in columns.iter().flatten() {
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
     }
-    page.push('\n');
+    for way in ways {
+        let cell = |column: &Vec<(String, f64)>| {
+            let found = column.iter().find(|(its, _)| its == way);
+            found.map_or_else(|| " |".to_owned(), |(_, overhead)| format!(" {overhead:.1}% |"))
+        };
+        let _ = writeln!(page, "| {way} |{}", columns.iter().map(cell).collect::<String>());
+    }
 }
 
 /// Medians by function and way: sites, seconds to attach and to detach.
@@ -186,7 +226,6 @@ fn medians(figures: &Figures) -> BTreeMap<usize, (String, BTreeMap<Way, Attachin
 }
 
 fn attaching(page: &mut String, figures: &Figures) {
-    let _ = write!(page, "## Attaching and detaching\n\n{ATTACHING}\n");
     page.push_str(
         "| sites | function | attach: loop | each | siteseer | times | registration alone | detach: loop | each | siteseer | times | files | removed after |\n\
          |---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
@@ -227,13 +266,14 @@ fn attaching(page: &mut String, figures: &Figures) {
             plain.attach / floor.attach
         );
     }
-    let _ = write!(page, "\n{LIMIT}\n![Attaching](performance/attach.svg)\n\n![Detaching](performance/detach.svg)\n\n");
+    let arch = &figures.arch;
+    let _ = writeln!(page, "\n![Attaching](performance/attach-{arch}.svg)\n");
+    let _ = writeln!(page, "![Detaching](performance/detach-{arch}.svg)");
 }
 
 fn programs(page: &mut String, figures: &Figures) {
     page.push_str(
-        "## Programs\n\nOne program per location prototype, with all of the function's arguments read.\n\n\
-         | function | sites | programs | loaded in | machine code | armed in | detached in | files |\n\
+        "| function | sites | programs | loaded in | machine code | armed in | detached in | files |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for figure in &figures.guest {
@@ -273,18 +313,16 @@ fn startup(page: &mut String, figures: &Figures) {
     if figures.startup.is_empty() {
         return;
     }
-    page.push_str(
-        "\n## From start to first event\n\nThe steps of a tool that traces `__bpf_copy_key`, in the guest's time as above, beside \
-         what the kernel takes to write its tables as text.\n\n| step | time |\n|---|---:|\n",
-    );
+    page.push_str("| step | time |\n|---|---:|\n");
     for (step, time) in &figures.startup {
         let _ = writeln!(page, "| {step} | {} |", seconds(*time));
     }
 }
 
-/// The plots: file name and content.
-pub fn plots(figures: &Figures) -> Vec<(&'static str, String)> {
+/// The plots of one kernel: file name and content.
+pub fn plots(figures: &Figures) -> Vec<(String, String)> {
     let all = medians(figures);
+    let file = |name: &str| format!("{name}-{}.svg", figures.arch);
     let line = |name: &str, way: Way, value: fn(&Attaching) -> f64| Series {
         name: name.to_owned(),
         points: all.iter().filter_map(|(sites, (_, ways))| Some((*sites as f64, value(ways.get(&way)?)))).collect(),
@@ -310,9 +348,9 @@ pub fn plots(figures: &Figures) -> Vec<(&'static str, String)> {
         bars.into_iter().map(|(_, _, bar)| bar).collect()
     };
     vec![
-        ("attach.svg", chart("Time to attach", |run| run.attach)),
-        ("detach.svg", chart("Time to detach", |run| run.detach)),
-        ("hits.svg", plot::bars("A hit at an inline site", "instructions", &bars(true))),
-        ("entries.svg", plot::bars("A hit at an entry", "instructions", &bars(false))),
+        (file("attach"), chart("Time to attach", |run| run.attach)),
+        (file("detach"), chart("Time to detach", |run| run.detach)),
+        (file("hits"), plot::bars("A hit at an inline site", "instructions", &bars(true))),
+        (file("entries"), plot::bars("A hit at an entry", "instructions", &bars(false))),
     ]
 }

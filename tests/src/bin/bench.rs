@@ -3,11 +3,12 @@
 
 use clap::Parser;
 use siteseer_conformance::bench::commands::{Pair, measure, words};
-use siteseer_conformance::bench::guest::{self, Guest};
+use siteseer_conformance::bench::guest::Guest;
 use siteseer_conformance::bench::{Distribution, Figures, page};
-use siteseer_conformance::cost::prototypes;
+use siteseer_conformance::cost::{Figure, prototypes};
+use siteseer_sites::Machine;
 use siteseer_sites::file::SiteFile;
-use std::collections::BTreeMap;
+use siteseer_vmtest::Arch;
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
@@ -17,12 +18,9 @@ use std::process::Command;
 /// Measures siteseer beside pahole, perf and plain BPF.
 #[derive(Parser)]
 struct Arguments {
-    /// Folder of the kernel: vmlinux with DWARF, and vmlinuz.
-    #[arg(long)]
-    kernel: PathBuf,
-    /// The kernel's name.
-    #[arg(long)]
-    name: String,
+    /// A kernel's name and its folder: vmlinux with DWARF, and vmlinuz. May be given several times.
+    #[arg(long, value_name = "NAME=FOLDER", required = true, value_parser = kernel)]
+    kernel: Vec<Kernel>,
     /// The siteseer command (a release build).
     #[arg(long)]
     siteseer: PathBuf,
@@ -35,9 +33,6 @@ struct Arguments {
     /// Leave out what takes a virtual machine.
     #[arg(long)]
     no_guest: bool,
-    /// Take the virtual machine's figures from a file with what `siteseer-guest cost` sent, and boot nothing.
-    #[arg(long, conflicts_with = "no_guest")]
-    guest_results: Option<PathBuf>,
     /// Where to write the figures as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -46,11 +41,24 @@ struct Arguments {
     docs: Option<PathBuf>,
 }
 
+/// A kernel to measure on.
+#[derive(Clone)]
+struct Kernel {
+    name: String,
+    folder: PathBuf,
+}
+
+fn kernel(text: &str) -> Result<Kernel, String> {
+    let (name, folder) = text.split_once('=').ok_or("it is NAME=FOLDER")?;
+    Ok(Kernel { name: name.to_owned(), folder: folder.into() })
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let scratch = std::env::temp_dir().join(format!("siteseer-bench-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
-    let figures = figures(&arguments, &scratch);
+    let figures: Result<Vec<Figures>, _> =
+        arguments.kernel.iter().map(|kernel| figures(&arguments, kernel, &scratch)).collect();
     fs::remove_dir_all(&scratch)?;
     let figures = figures?;
     let text = page::page(&figures);
@@ -61,16 +69,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(docs) = &arguments.docs {
         fs::create_dir_all(docs.join("performance"))?;
         fs::write(docs.join("performance.md"), text)?;
-        for (name, plot) in page::plots(&figures) {
+        for (name, plot) in figures.iter().flat_map(page::plots) {
             fs::write(docs.join("performance").join(name), plot)?;
         }
     }
     Ok(())
 }
 
-fn figures(arguments: &Arguments, scratch: &Path) -> Result<Figures, Box<dyn Error>> {
+fn figures(arguments: &Arguments, kernel: &Kernel, scratch: &Path) -> Result<Figures, Box<dyn Error>> {
     let (siteseer, function) = (&arguments.siteseer, &arguments.function);
-    let vmlinux = &arguments.kernel.join("vmlinux");
+    let vmlinux = &kernel.folder.join("vmlinux");
     let (sites, btf) = (scratch.join("vmlinux.sites"), scratch.join("vmlinux.btf"));
     let census = Command::new(siteseer).arg("encode").arg(vmlinux).arg("-o").arg(&sites).arg("--json").output()?;
     if !census.status.success() {
@@ -110,25 +118,31 @@ fn figures(arguments: &Arguments, scratch: &Path) -> Result<Figures, Box<dyn Err
             theirs: perf,
         },
     ];
-    let commands = pairs.iter().map(|pair| measure(pair, arguments.runs)).collect::<Result<_, _>>()?;
-    let vmlinuz = arguments.kernel.join("vmlinuz");
-    let machine = Guest { vmlinuz: &vmlinuz, sites: &sites, build_id: &build_id };
-    let (guest, startup) = if arguments.no_guest {
-        Default::default()
-    } else if let Some(path) = &arguments.guest_results {
-        (guest::parse(fs::read_to_string(path)?.lines())?, BTreeMap::new())
-    } else {
-        (machine.figures()?, machine.startup()?)
+    let (mut commands, mut notes) = (Vec::new(), Vec::new());
+    for pair in &pairs {
+        match measure(pair, arguments.runs) {
+            Ok(compared) => commands.push(compared),
+            Err(why) => notes.push(Figure::Note(format!("{} ({}): {why}", pair.job, pair.theirs_name))),
+        }
+    }
+    let vmlinuz = kernel.folder.join("vmlinuz");
+    let arch = match file.machine() {
+        Machine::X86_64 => Arch::X86_64,
+        Machine::Aarch64 => Arch::Arm64,
     };
+    let machine = Guest { vmlinuz: &vmlinuz, arch, sites: &sites, build_id: &build_id };
+    let (mut guest, startup) =
+        if arguments.no_guest { Default::default() } else { (machine.figures()?, machine.startup()?) };
+    guest.append(&mut notes);
     Ok(Figures {
-        kernel: arguments.name.clone(),
+        kernel: kernel.name.clone(),
+        arch: arch.debian().to_owned(),
         census,
         image: fs::metadata(vmlinux)?.len(),
         bytes: (sizes.inline as u64, sizes.ext as u64),
         commands,
         prototypes,
         startup,
-        guest_earlier: arguments.guest_results.is_some(),
         guest,
     })
 }

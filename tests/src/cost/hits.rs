@@ -251,15 +251,15 @@ fn entry(bench: &mut Bench<'_>, path: &Path, without: f64) -> Result<(), Failure
         let way = format!("siteseer: {}", mechanism(&link, path)?);
         let cost = with(path, link)?;
         say(bench, way, arguments, cost)?;
-        if path.kind == SiteKind::Body {
-            // Another body that one program can serve as well.
-            match siteseer(bench, &object, path, &format!("read{arguments}"), Some("ksys_shmget")) {
+        // Another body that one program can serve as well.
+        if path.kind == SiteKind::Body && arguments <= OTHER_TAKES {
+            match siteseer(bench, &object, path, &format!("read{arguments}"), Some(OTHER)) {
                 Ok(link) => {
                     let way = format!("siteseer: {}, with others", mechanism(&link, path)?);
                     let cost = with(path, link)?;
                     say(bench, way, arguments, cost)?;
                 }
-                Err(why) => bench.say(&Figure::Note(format!("{} with ksys_shmget: {why}", path.function)))?,
+                Err(why) => bench.say(&Figure::Note(format!("{} with {OTHER}: {why}", path.function)))?,
             }
         }
         let hand = program(&object, &format!("entry_kprobe{arguments}"))?;
@@ -276,6 +276,10 @@ fn entry(bench: &mut Bench<'_>, path: &Path, without: f64) -> Result<(), Failure
     }
     Ok(())
 }
+
+/// A function to attach to together with another, and how many arguments it takes.
+const OTHER: &str = "ksys_shmget";
+const OTHER_TAKES: usize = 3;
 
 pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
     for path in paths()? {

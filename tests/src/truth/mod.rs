@@ -165,17 +165,25 @@ pub fn cases() -> Vec<Case> {
         .map(|truth| Case {
             name: format!("truth::{}", truth.function),
             run: Box::new(move |target| {
-                // Each kprobe by itself, then all of them together, however few they are.
-                check(truth, target, usize::MAX).map_err(by_itself)?;
-                check(truth, target, 1)
+                // Each kprobe by itself, and all of them together, however few they are; a program for each location prototype,
+                // and as few as there can be.
+                for (many, beyond) in [(usize::MAX, usize::MAX), (usize::MAX, 1), (1, 1)] {
+                    check(truth, target, many, beyond).map_err(|why| in_mode(why, many, beyond))?;
+                }
+                check(truth, target, 1, usize::MAX)
             }),
         })
         .collect()
 }
 
-/// Says that it was each kprobe by itself that failed. What is lacking is lacking either way.
-fn by_itself(why: Failure) -> Failure {
-    if why.is::<Lack>() { why } else { format!("each kprobe by itself: {why}").into() }
+/// Says in which mode it failed. What is lacking is lacking in all.
+fn in_mode(why: Failure, many: usize, beyond: usize) -> Failure {
+    if why.is::<Lack>() {
+        return why;
+    }
+    let kprobes = if many == 1 { "kprobes together" } else { "each kprobe by itself" };
+    let programs = if beyond == 1 { "shared programs" } else { "a program for each location prototype" };
+    format!("{kprobes}, {programs}: {why}").into()
 }
 
 /// The maps of `object` by name.
@@ -199,8 +207,8 @@ fn load(elf: &'static [u8]) -> Result<Object, Failure> {
     Ok(open.load()?)
 }
 
-/// `many` is from how many kprobes on they are armed together.
-fn check(truth: &Truth, target: &Target, many: usize) -> Result<Shown, Failure> {
+/// `many` is from how many kprobes on they are armed together, `beyond` beyond how many location prototypes programs are shared.
+fn check(truth: &Truth, target: &Target, many: usize, beyond: usize) -> Result<Shown, Failure> {
     if truth.asks {
         need(target, Capability::Fentry)?;
     }
@@ -225,8 +233,8 @@ fn check(truth: &Truth, target: &Target, many: usize) -> Result<Shown, Failure> 
     let ring = builder.build()?;
 
     let program = object.progs_mut().next().ok_or("no program")?;
-    let attach =
-        Attach::new(target).function(truth.function).policy(Policy::BestEffort).all_prototypes(true).bulk_from(many);
+    let attach = Attach::new(target).function(truth.function).policy(Policy::BestEffort).all_prototypes(true);
+    let attach = attach.bulk_from(many).share_beyond(beyond);
     let link = attach.attach(&program)?;
     // Attaching made system calls of its own.
     ring.consume()?;

@@ -98,30 +98,47 @@ fn slot_program() -> impl Strategy<Value = Box<[Op]>> {
 pub(super) fn parameter() -> impl Strategy<Value = Parameter> {
     let size = prop::sample::select(vec![1u32, 2, 3, 4, 4, 5, 6, 7, 8, 8, 8, 8, 9, 12, 15, 16, 20, 24]);
     (size, any::<bool>(), any::<bool>()).prop_flat_map(|(size, signed, pointer)| {
-        let slots = size.div_ceil(8) as usize;
-        let memory = (machine_register(), any::<i16>()).prop_map(|(r, o)| Location::Memory(r, i32::from(o)));
-        let computed = prop::collection::vec(slot_program(), slots)
-            .prop_map(|slots| Location::Computed(Computed { slots: slots.into_boxed_slice() }));
-        let at = match slots {
-            1 => prop_oneof![
-                2 => word().prop_map(Location::Constant),
-                1 => word().prop_map(Location::Address),
-                3 => machine_register().prop_map(Location::Register),
-                1 => (machine_register(), any::<i32>()).prop_map(|(r, o)| Location::RegisterOffset(r, o)),
-                2 => memory,
-                5 => computed,
-            ]
-            .boxed(),
-            2 => prop_oneof![
-                (machine_register(), machine_register()).prop_map(|(a, b)| Location::RegisterPair(a, b)),
-                memory,
-                computed,
-            ]
-            .boxed(),
-            _ => prop_oneof![memory, computed].boxed(),
-        };
         let typed = (pointer && size == 8).then_some(300);
-        at.prop_map(move |at| Parameter { typed, ..located(size, signed, at) })
+        location(size.div_ceil(8) as usize).prop_map(move |at| Parameter { typed, ..located(size, signed, at) })
+    })
+}
+
+fn location(slots: usize) -> BoxedStrategy<Location> {
+    let memory = (machine_register(), any::<i16>()).prop_map(|(r, o)| Location::Memory(r, i32::from(o)));
+    let computed = prop::collection::vec(slot_program(), slots)
+        .prop_map(|slots| Location::Computed(Computed { slots: slots.into_boxed_slice() }));
+    match slots {
+        1 => prop_oneof![
+            2 => word().prop_map(Location::Constant),
+            1 => word().prop_map(Location::Address),
+            3 => machine_register().prop_map(Location::Register),
+            1 => (machine_register(), any::<i32>()).prop_map(|(r, o)| Location::RegisterOffset(r, o)),
+            2 => memory,
+            5 => computed,
+        ]
+        .boxed(),
+        2 => prop_oneof![
+            (machine_register(), machine_register()).prop_map(|(a, b)| Location::RegisterPair(a, b)),
+            memory,
+            computed,
+        ]
+        .boxed(),
+        _ => prop_oneof![memory, computed].boxed(),
+    }
+}
+
+/// Lists of parameters that are alike but for where they are.
+fn alike() -> impl Strategy<Value = Vec<Vec<Parameter>>> {
+    prop::collection::vec(parameter(), 1..4).prop_flat_map(|parameters| {
+        let elsewhere: Vec<_> = parameters
+            .into_iter()
+            .map(|parameter| {
+                let Parameter { size, typed, argument, .. } = parameter;
+                let signed = argument.is_ok_and(|located| located.signed);
+                location(size.div_ceil(8) as usize).prop_map(move |at| Parameter { typed, ..located(size, signed, at) })
+            })
+            .collect();
+        prop::collection::vec(elsewhere, 2..9)
     })
 }
 
@@ -185,6 +202,31 @@ proptest! {
                 prop_assert_eq!(&trace.recorded, &[], "{}", image.listing());
                 prop_assert_eq!(trace.lost, 1);
             }
+        }
+    }
+
+    /// A shared program gathers as the link's cookie says; with one that it does not know the call is lost, and counted.
+    #[test]
+    fn shared_programs_go_by_the_cookie(case in case(), ways in alike()) {
+        let specs: Vec<Spec<'_>> = ways.iter().map(|parameters| spec(parameters)).collect();
+        let slots: u32 = ways[0].iter().map(Parameter::slots).sum();
+        let program = copier(0..slots);
+        let image = generate_shared(&program, &analyse(&program).expect("simple"), &specs).expect("all is located");
+        prop_assume!(image.stack <= 256);
+        prop_assert_eq!(stale_register(&image.insns, 0, image.user_start), None, "{}", image.listing());
+        for link_cookie in (0..=ways.len() as u64 + 1).chain([u64::MAX]) {
+            let mut context = pt_regs(&|r| case.register(r));
+            let mut kernel = vm::Kernel { link_cookie, ..vm::Kernel::default() };
+            let trace = vm::run_in(&mut kernel, &image.insns, &mut context, case.memory, &[]);
+            let way = usize::try_from(link_cookie).ok().and_then(|cookie| ways.get(cookie.checked_sub(1)?));
+            let values = way.and_then(|parameters| {
+                let value = |p: &Parameter| case.expected(p.argument.as_ref().expect("located"), specs[0].displacement);
+                parameters.iter().map(value).collect::<Option<Vec<Vec<u64>>>>()
+            });
+            prop_assert_eq!(trace.returned, Some(0), "{}", image.listing());
+            prop_assert_eq!(trace.lost, u64::from(values.is_none()));
+            let values: Vec<(u64, u64)> = (0u64..).zip(values.unwrap_or_default().concat()).collect();
+            prop_assert_eq!(&trace.recorded, &values, "{}: {}", link_cookie, image.listing());
         }
     }
 

@@ -83,6 +83,8 @@ pub(super) struct Kernel {
     pub(super) result: Option<u64>,
     /// Address of the function.
     pub(super) function: u64,
+    /// The cookie of the link that runs the program.
+    pub(super) link_cookie: u64,
 }
 
 struct World {
@@ -185,6 +187,10 @@ fn func_ip(_: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
     WORLD.with_borrow(|world| world.kernel.function)
 }
 
+fn attach_cookie(_: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
+    WORLD.with_borrow(|world| world.kernel.link_cookie)
+}
+
 /// A bool in the low 8 bits of a register whose other bits mean nothing.
 fn is_return(_: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
     0x5555_5500 | WORLD.with_borrow(|world| u64::from(world.kernel.at_return))
@@ -239,7 +245,7 @@ pub(super) fn run_in(
     for (start, length) in readable {
         machine.register_allowed_memory(start..start + length);
     }
-    let helpers: [(u32, rbpf::Helper); 13] = [
+    let helpers: [(u32, rbpf::Helper); 14] = [
         (6, record),
         (7, number),
         (helper::PROBE_READ_KERNEL, probe_read),
@@ -249,6 +255,7 @@ pub(super) fn run_in(
         (helper::GET_FUNC_ARG, func_arg),
         (helper::GET_FUNC_RET, func_ret),
         (helper::GET_FUNC_IP, func_ip),
+        (helper::GET_ATTACH_COOKIE, attach_cookie),
         (IS_RETURN, is_return),
         (COOKIE, cookie),
         (CAST, cast),

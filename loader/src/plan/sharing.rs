@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Which trampolines share a program.
+//!
+//! A program of its own for each location prototype makes the cheapest hit. It is also the whole of the user's program again, in
+//! memory and at the verifier. So it is one each as long as there are not too many; beyond that all at kprobes that are alike but
+//! for where things are share programs, as many in each as jumps can reach across.
+//!
+//! It takes links with cookies (Linux 5.15), by which a program tells its sites apart.
+
+use super::PlannedTrampoline;
+use crate::mechanism::Mechanism;
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// Beyond so many location prototypes programs are shared, unless the caller says otherwise.
+pub(super) const BEYOND: usize = 128;
+/// The most that one program serves. BPF's jumps reach 32767 instructions, and the verifier looks at each way by itself.
+const MOST: usize = 128;
+
+/// A program to load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedProgram {
+    /// What it has: indices into [`Plan::trampolines`](super::Plan::trampolines). Several are told apart by the cookies of their sites'
+    /// links, from 1 on.
+    pub trampolines: Vec<usize>,
+}
+
+/// The programs for some trampolines. Those of one outline may share, if `is_possible` says so of them.
+pub(super) fn programs<K: Hash + Eq>(
+    trampolines: &[PlannedTrampoline],
+    beyond: usize,
+    is_possible: impl Fn(&[&PlannedTrampoline]) -> bool,
+    outline: impl Fn(&PlannedTrampoline) -> Option<K>,
+) -> Vec<PlannedProgram> {
+    let is_kprobe = |planned: &PlannedTrampoline| planned.mechanism == Mechanism::Kprobe;
+    let shares = trampolines.iter().filter(|planned| is_kprobe(planned)).count() > beyond;
+    let mut programs: Vec<PlannedProgram> = Vec::new();
+    // In the order of their first trampolines.
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut group_of: HashMap<K, usize> = HashMap::new();
+    for (index, planned) in trampolines.iter().enumerate() {
+        let key = if shares && is_kprobe(planned) { outline(planned) } else { None };
+        let group = key.map_or(groups.len(), |key| *group_of.entry(key).or_insert(groups.len()));
+        match groups.get_mut(group) {
+            Some(group) => group.push(index),
+            None => groups.push(vec![index]),
+        }
+    }
+    for group in groups {
+        for members in group.chunks(MOST) {
+            let planned: Vec<&PlannedTrampoline> = members.iter().filter_map(|&index| trampolines.get(index)).collect();
+            if members.len() > 1 && is_possible(&planned) {
+                programs.push(PlannedProgram { trampolines: members.to_vec() });
+            } else {
+                programs.extend(members.iter().map(|&index| PlannedProgram { trampolines: vec![index] }));
+            }
+        }
+    }
+    programs
+}
