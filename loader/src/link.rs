@@ -79,7 +79,7 @@ impl fmt::Display for Gone {
 /// What a link takes of the machine, and what it took to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
-    /// Programs loaded: one per location prototype and mechanism.
+    /// Programs loaded: one per location prototype and mechanism, or fewer ([`Attach::share_beyond`](crate::Attach::share_beyond)).
     pub programs: usize,
     /// Machine code that the kernel made of them, in bytes (`bpf_prog_info.jited_prog_len`); 0 without a JIT.
     pub jited: u64,
