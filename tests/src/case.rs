@@ -247,6 +247,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::bpf_target::cases());
     all.extend(crate::explain::cases());
     all.extend(crate::trampolines::cases());
+    all.extend(crate::sharing::cases());
     all.extend(crate::libbpf::cases());
     all.extend(crate::killed::cases());
     all.extend(crate::modules::cases());

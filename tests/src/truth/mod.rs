@@ -27,16 +27,15 @@ mod cases;
 mod compare;
 
 use crate::case::{Capability, Case, Failure, Lack, Shown, need};
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramType, RingBufferBuilder};
+use crate::watch::Watch;
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramType};
 use siteseer::plan::{InTheWay, PlanError};
 use siteseer::report::{Report, SiteReport};
 use siteseer::{Attach, Error, Policy, Reason, Target};
 use siteseer_bpf_progs::oracle::Oracle;
-use siteseer_bpf_progs::trace::{Function, Record};
-use siteseer_bpf_progs::{ORACLE, TRACE, set_constant};
+use siteseer_bpf_progs::{ORACLE, set_constant};
 use siteseer_sites::SiteKind;
 use siteseer_sites::location::Location;
-use std::cell::RefCell;
 use std::io;
 
 /// A function, and calls of it.
@@ -186,15 +185,10 @@ fn in_mode(why: Failure, many: usize, beyond: usize) -> Failure {
     format!("{kprobes}, {programs}: {why}").into()
 }
 
-/// The maps of `object` by name.
-fn map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'o>, Failure> {
-    object.maps().find(|map| map.name() == name).ok_or_else(|| format!("no map {name}").into())
-}
-
-fn load(elf: &'static [u8]) -> Result<Object, Failure> {
+fn load_oracle() -> Result<Object, Failure> {
     let mut builder = ObjectBuilder::default();
-    let mut open = builder.open_memory(elf)?;
-    set_constant(&mut open, elf, "only_tgid", std::process::id())?;
+    let mut open = builder.open_memory(ORACLE)?;
+    set_constant(&mut open, ORACLE, "only_tgid", std::process::id())?;
     // The oracle's programs are fentry programs that go past siteseer, which has libbpf's own section name.
     for mut program in open.progs_mut() {
         let section = program.section().to_string_lossy().into_owned();
@@ -212,45 +206,18 @@ fn check(truth: &Truth, target: &Target, many: usize, beyond: usize) -> Result<S
     if truth.asks {
         need(target, Capability::Fentry)?;
     }
-    let oracle = truth.asks.then(|| load(ORACLE)).transpose()?;
+    let oracle = truth.asks.then(load_oracle).transpose()?;
     let _watching: Vec<Link> = oracle
         .iter()
         .flat_map(|oracle| oracle.progs_mut())
         .map(|program| program.attach_trace())
         .collect::<Result<_, libbpf_rs::Error>>()?;
-    let object = load(TRACE)?;
-    // Text at the first parameters, wherever they point; what cannot be read is no text.
-    let wanted = Function { kernel_strings: 0b1111, ..Function::default() };
-    map(&object, "functions")?.update(&0u32.to_ne_bytes(), &wanted.to_bytes(), MapFlags::ANY)?;
-
-    let records = RefCell::new(Vec::new());
-    let buffer = map(&object, "records")?;
-    let mut builder = RingBufferBuilder::new();
-    builder.add(&buffer, |data| {
-        records.borrow_mut().push(Record::parse(data));
-        0
-    })?;
-    let ring = builder.build()?;
-
-    let program = object.progs_mut().next().ok_or("no program")?;
+    let watch = Watch::load()?;
     let attach = Attach::new(target).function(truth.function).policy(Policy::BestEffort).all_prototypes(true);
-    let attach = attach.bulk_from(many).share_beyond(beyond);
-    let link = attach.attach(&program)?;
-    // Attaching made system calls of its own.
-    ring.consume()?;
-    records.borrow_mut().clear();
-
+    let link = watch.attach(&attach.bulk_from(many).share_beyond(beyond))?;
     let mut calls = Calls { expected: Vec::new(), report: link.report(), oracle: oracle.as_ref() };
     (truth.calls)(&mut calls).map_err(|error| format!("the calls could not be made: {error}"))?;
-    ring.consume()?;
-
-    drop(ring);
-    let hits: Option<Vec<Record>> = records.into_inner().into_iter().collect();
-    let hits = hits.ok_or("a record is too short")?;
-    let dropped = map(&object, "dropped")?.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
-    if dropped.iter().flatten().any(|&byte| byte != 0) {
-        return Err("hits were dropped for want of room".into());
-    }
+    let hits = watch.records()?;
     let stated = calls.expected;
     let report = link.report().clone();
     let faults = link.faults()?;
@@ -261,7 +228,7 @@ fn check(truth: &Truth, target: &Target, many: usize, beyond: usize) -> Result<S
     let result = compare::compare(truth, target, &stated, &hits, &report)?;
     if let Some(site) = &result.passed_by {
         let attach = Attach::new(target).function(truth.function).policy(Policy::Complete).all_prototypes(true);
-        refused_by_complete(&attach, &program, site, &report)?;
+        refused_by_complete(&attach, &watch.program()?, site, &report)?;
     }
     Ok(result.shown)
 }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The program of `siteseer trace`, attached, and what it sends of this process's calls.
+
+use crate::case::Failure;
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
+use siteseer::{Attach, Link};
+use siteseer_bpf_progs::trace::{Function, Record};
+use siteseer_bpf_progs::{TRACE, set_constant};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A loaded program and what it has sent.
+pub(crate) struct Watch {
+    ring: RingBuffer<'static>,
+    object: Object,
+    records: Rc<RefCell<Vec<Option<Record>>>>,
+}
+
+/// The map of a name.
+fn map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'o>, Failure> {
+    object.maps().find(|map| map.name() == name).ok_or_else(|| format!("no map {name}").into())
+}
+
+impl Watch {
+    /// Loads the program.
+    pub(crate) fn load() -> Result<Watch, Failure> {
+        let mut builder = ObjectBuilder::default();
+        let mut open = builder.open_memory(TRACE)?;
+        set_constant(&mut open, TRACE, "only_tgid", std::process::id())?;
+        let object = open.load()?;
+        // Text at the first parameters, wherever they point; what cannot be read is no text.
+        let wanted = Function { kernel_strings: 0b1111, ..Function::default() };
+        map(&object, "functions")?.update(&0u32.to_ne_bytes(), &wanted.to_bytes(), MapFlags::ANY)?;
+        let records = Rc::new(RefCell::new(Vec::new()));
+        let (buffer, kept) = (map(&object, "records")?, Rc::clone(&records));
+        let mut builder = RingBufferBuilder::new();
+        builder.add(&buffer, move |data| {
+            kept.borrow_mut().push(Record::parse(data));
+            0
+        })?;
+        let ring = builder.build()?;
+        Ok(Watch { object, ring, records })
+    }
+
+    /// The program.
+    pub(crate) fn program(&self) -> Result<libbpf_rs::ProgramMut<'_>, Failure> {
+        Ok(self.object.progs_mut().next().ok_or("no program")?)
+    }
+
+    /// Attaches it. What it saw of attaching itself is thrown away.
+    pub(crate) fn attach(&self, attach: &Attach<'_>) -> Result<Link, Failure> {
+        let link = attach.attach(&self.program()?)?;
+        self.records()?;
+        Ok(link)
+    }
+
+    /// What it has sent since they were taken last.
+    pub(crate) fn records(&self) -> Result<Vec<Record>, Failure> {
+        self.ring.consume()?;
+        let records: Option<Vec<Record>> = self.records.take().into_iter().collect();
+        let dropped = map(&self.object, "dropped")?.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?;
+        if dropped.unwrap_or_default().iter().flatten().any(|&byte| byte != 0) {
+            return Err("hits were dropped for want of room".into());
+        }
+        Ok(records.ok_or("a record is too short")?)
+    }
+}
