@@ -47,7 +47,8 @@ optimizer's grace periods, and how often differs from run to run.
 ";
 
 const PROGRAMS: &str = "\
-One program per location prototype, with all of the function's arguments read.
+With all of the function's arguments read; one program for each location prototype, and as few programs as there can be
+(`Attach::share_beyond(1)`). Left to itself siteseer shares programs beyond 128 location prototypes.
 ";
 
 const STARTUP: &str = "\
@@ -273,16 +274,17 @@ fn attaching(page: &mut String, figures: &Figures) {
 
 fn programs(page: &mut String, figures: &Figures) {
     page.push_str(
-        "| function | sites | programs | loaded in | machine code | armed in | detached in | files |\n\
-         |---|---:|---:|---:|---:|---:|---:|---:|\n",
+        "| function | sites | location prototypes | programs | loaded in | machine code | armed in | detached in | files |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for figure in &figures.guest {
         if let Figure::Programs(cost) = figure {
             let _ = writeln!(
                 page,
-                "| `{}` | {} | {} | {} | {} bytes | {} | {} | {} |",
+                "| `{}` | {} | {} | {} | {} | {} bytes | {} | {} | {} |",
                 cost.function,
                 cost.sites,
+                cost.prototypes,
                 cost.programs,
                 seconds(cost.loading),
                 cost.jited,

@@ -9,6 +9,7 @@ use siteseer_conformance::cost::{Figure, prototypes};
 use siteseer_sites::Machine;
 use siteseer_sites::file::SiteFile;
 use siteseer_vmtest::Arch;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
@@ -57,8 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let scratch = std::env::temp_dir().join(format!("siteseer-bench-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
-    let figures: Result<Vec<Figures>, _> =
-        arguments.kernel.iter().map(|kernel| figures(&arguments, kernel, &scratch)).collect();
+    let figures = all_figures(&arguments, &scratch);
     fs::remove_dir_all(&scratch)?;
     let figures = figures?;
     let text = page::page(&figures);
@@ -76,10 +76,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn figures(arguments: &Arguments, kernel: &Kernel, scratch: &Path) -> Result<Figures, Box<dyn Error>> {
+/// All commands first, which a busy machine would slow down; the time of virtual machines goes by instructions.
+fn all_figures(arguments: &Arguments, scratch: &Path) -> Result<Vec<Figures>, Box<dyn Error>> {
+    let commands = arguments.kernel.iter().map(|kernel| commands(arguments, kernel, scratch));
+    let mut all = commands.collect::<Result<Vec<Figures>, _>>()?;
+    if !arguments.no_guest {
+        for (figures, kernel) in all.iter_mut().zip(&arguments.kernel) {
+            guest(figures, kernel, scratch)?;
+        }
+    }
+    Ok(all)
+}
+
+/// What is measured on this machine.
+fn commands(arguments: &Arguments, kernel: &Kernel, scratch: &Path) -> Result<Figures, Box<dyn Error>> {
     let (siteseer, function) = (&arguments.siteseer, &arguments.function);
     let vmlinux = &kernel.folder.join("vmlinux");
-    let (sites, btf) = (scratch.join("vmlinux.sites"), scratch.join("vmlinux.btf"));
+    let (sites, btf) = (encoded(scratch, kernel), scratch.join("vmlinux.btf"));
     let census = Command::new(siteseer).arg("encode").arg(vmlinux).arg("-o").arg(&sites).arg("--json").output()?;
     if !census.status.success() {
         return Err(String::from_utf8_lossy(&census.stderr).into_owned().into());
@@ -88,7 +101,6 @@ fn figures(arguments: &Arguments, kernel: &Kernel, scratch: &Path) -> Result<Fig
     let data = fs::read(&sites)?;
     let file = SiteFile::parse(&data)?;
     let sizes = file.sizes();
-    let build_id: String = file.build_id().iter().map(|byte| format!("{byte:02x}")).collect();
     let prototypes = Distribution::of(prototypes::census(&file)?);
 
     let mut probe = function.clone();
@@ -125,26 +137,41 @@ fn figures(arguments: &Arguments, kernel: &Kernel, scratch: &Path) -> Result<Fig
             Err(why) => notes.push(Figure::Note(format!("{} ({}): {why}", pair.job, pair.theirs_name))),
         }
     }
-    let vmlinuz = kernel.folder.join("vmlinuz");
-    let arch = match file.machine() {
-        Machine::X86_64 => Arch::X86_64,
-        Machine::Aarch64 => Arch::Arm64,
-    };
-    let machine = Guest { vmlinuz: &vmlinuz, arch, sites: &sites, build_id: &build_id };
-    let (mut guest, startup) =
-        if arguments.no_guest { Default::default() } else { (machine.figures()?, machine.startup()?) };
-    guest.append(&mut notes);
     Ok(Figures {
         kernel: kernel.name.clone(),
-        arch: arch.debian().to_owned(),
+        arch: arch(&file).debian().to_owned(),
         census,
         image: fs::metadata(vmlinux)?.len(),
         bytes: (sizes.inline as u64, sizes.ext as u64),
         commands,
         prototypes,
-        startup,
-        guest,
+        startup: BTreeMap::new(),
+        guest: notes,
     })
+}
+
+/// Where the kernel's site data are.
+fn encoded(scratch: &Path, kernel: &Kernel) -> PathBuf {
+    scratch.join(format!("{}.sites", kernel.name))
+}
+
+fn arch(file: &SiteFile<'_>) -> Arch {
+    match file.machine() {
+        Machine::X86_64 => Arch::X86_64,
+        Machine::Aarch64 => Arch::Arm64,
+    }
+}
+
+/// What is measured in a virtual machine.
+fn guest(figures: &mut Figures, kernel: &Kernel, scratch: &Path) -> Result<(), Box<dyn Error>> {
+    let (sites, vmlinuz) = (encoded(scratch, kernel), kernel.folder.join("vmlinuz"));
+    let data = fs::read(&sites)?;
+    let file = SiteFile::parse(&data)?;
+    let build_id: String = file.build_id().iter().map(|byte| format!("{byte:02x}")).collect();
+    let machine = Guest { vmlinuz: &vmlinuz, arch: arch(&file), sites: &sites, build_id: &build_id };
+    figures.guest.extend(machine.figures()?);
+    figures.startup = machine.startup()?;
+    Ok(())
 }
 
 /// The names of a function's parameters, which perf must be told.

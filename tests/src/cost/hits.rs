@@ -168,6 +168,12 @@ fn siteseer(bench: &Bench<'_>, object: &Object, path: &Path, name: &str, more: O
     Ok(attach.all_prototypes(true).attach(&program(object, name)?)?)
 }
 
+/// With as few programs as there can be.
+fn shared(bench: &Bench<'_>, object: &Object, path: &Path, name: &str) -> Result<Link, Failure> {
+    let attach = Attach::new(&bench.target).function(path.function).policy(Policy::BestEffort);
+    Ok(attach.share_beyond(1).all_prototypes(true).attach(&program(object, name)?)?)
+}
+
 /// What siteseer runs the program by at the path's site.
 fn mechanism(link: &Link, path: &Path) -> Result<String, Failure> {
     let site = hit_site(link.report().sites(), path)?;
@@ -222,6 +228,14 @@ fn inline(bench: &mut Bench<'_>, path: &Path, without: f64) -> Result<(), Failur
         let link = siteseer(bench, &object, path, &format!("read{arguments}"), None)?;
         let cost = with(path, link)?;
         say(bench, "siteseer", arguments, cost)?;
+        if arguments > 0 {
+            let link = shared(bench, &object, path, &format!("read{arguments}"))?;
+            let ways = link.report().trampolines;
+            if link.programs() < ways {
+                let cost = with(path, link)?;
+                say(bench, &format!("siteseer, one program for {ways} location prototypes"), arguments, cost)?;
+            }
+        }
         let cost = with(path, by_hand(&format!("hand{arguments}"))?)?;
         say(bench, "by hand", arguments, cost)?;
         if arguments > 0 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Location prototypes: how many functions have, and what their programs cost.
 
+use super::attach::definitions_gone;
 use super::{Bench, Figure, load, settle};
 use crate::case::Failure;
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,8 @@ pub struct Programs {
     pub function: String,
     /// Sites attached.
     pub sites: usize,
+    /// Location prototypes.
+    pub prototypes: usize,
     /// Programs loaded.
     pub programs: usize,
     /// Bytes of machine code.
@@ -86,25 +89,32 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
         for candidate in all.iter().take(6) {
             let name = format!("read{}", candidate.parameters);
             let program = object.progs().find(|program| *program.name() == *name).ok_or("no such program")?;
-            let attach = Attach::new(&bench.target).function(&candidate.function).policy(Policy::BestEffort);
-            let Ok(link) = attach.attach(&program) else { continue };
-            let cost = link.cost()?;
-            let sites = link.report().attached().count();
-            let begin = std::time::Instant::now();
-            link.detach();
-            bench.say(&Figure::Programs(Programs {
-                function: candidate.function.clone(),
-                sites,
-                programs: cost.programs,
-                jited: cost.jited,
-                loading: cost.loading.as_secs_f64(),
-                arming: cost.arming.as_secs_f64(),
-                files: cost.files,
-                detach: begin.elapsed().as_secs_f64(),
-            }))?;
-            settle();
-            measured = true;
-            break;
+            // A program for each, and as few as there can be.
+            for beyond in [usize::MAX, 1] {
+                let attach = Attach::new(&bench.target).function(&candidate.function).policy(Policy::BestEffort);
+                let Ok(link) = attach.share_beyond(beyond).attach(&program) else { break };
+                let (cost, report) = (link.cost()?, link.report());
+                let (sites, prototypes) = (report.attached().count(), report.trampolines);
+                let begin = std::time::Instant::now();
+                link.detach();
+                bench.say(&Figure::Programs(Programs {
+                    function: candidate.function.clone(),
+                    sites,
+                    prototypes,
+                    programs: cost.programs,
+                    jited: cost.jited,
+                    loading: cost.loading.as_secs_f64(),
+                    arming: cost.arming.as_secs_f64(),
+                    files: cost.files,
+                    detach: begin.elapsed().as_secs_f64(),
+                }))?;
+                definitions_gone()?;
+                settle();
+                measured = true;
+            }
+            if measured {
+                break;
+            }
         }
         if !measured {
             bench.say(&Figure::Note(format!("no function with about {aim} location prototypes could be attached")))?;
