@@ -133,7 +133,7 @@ fn encode(arguments: &Arguments, path: &Path, base: &mut Option<BaseTypes>, seve
             writeln!(io::stdout().lock(), "{}", output.display())?;
         }
     }
-    // What is wrong with it was said where it happened.
+    // Nothing in it can fail.
     let _ = unmapping.join();
     if !several {
         // The process ends soon: the system takes a million small allocations back at once.
