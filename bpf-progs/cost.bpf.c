@@ -122,7 +122,7 @@ struct {
 	__type(value, struct cost_spec);
 } specs SEC(".maps");
 
-__attribute__((weak, noinline)) int interpret(struct pt_regs *ctx, u64 number, long *result)
+__attribute__((weak, noinline)) int interpret(struct pt_regs *ctx __arg_ctx, u64 number, long *result)
 {
 	u32 id = (u32)bpf_get_attach_cookie(ctx);
 	struct cost_argument *argument;

@@ -42,21 +42,26 @@ impl Guest<'_> {
         Ok(outcome.result_lines().iter().map(ToString::to_string).collect())
     }
 
-    /// Hits, on one CPU, so that nothing else runs between two of them; then programs and attaching, on two, because with one no
-    /// grace period ever takes any time.
+    /// Hits, on one CPU, so that nothing else runs between two of them.
     ///
     /// # Errors
     /// If the machine cannot be had, or the program fails.
-    pub fn figures(&self) -> Result<Vec<Figure>, Box<dyn Error>> {
-        let mut lines = self.run(1, &["cost", "hits"])?;
-        lines.extend(self.run(2, &["cost", "programs", "attach"])?);
-        Ok(parse(lines.iter().map(String::as_str))?)
+    pub fn hits(&self) -> Result<Vec<Figure>, Box<dyn Error>> {
+        Ok(parse(self.run(1, &["cost", "hits"])?.iter().map(String::as_str))?)
+    }
+
+    /// Programs and attaching, on two, because with one no grace period ever takes any time.
+    ///
+    /// # Errors
+    /// As [`Guest::hits`].
+    pub fn attaching(&self) -> Result<Vec<Figure>, Box<dyn Error>> {
+        Ok(parse(self.run(2, &["cost", "programs", "attach"])?.iter().map(String::as_str))?)
     }
 
     /// Seconds of each step from a tool's start to its first event, median of some rounds after one that does not count.
     ///
     /// # Errors
-    /// As [`Guest::figures`].
+    /// As [`Guest::hits`].
     pub fn startup(&self) -> Result<BTreeMap<String, f64>, Box<dyn Error>> {
         let mut steps: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for line in self.run(2, &["startup", "6"])?.iter().skip(1) {

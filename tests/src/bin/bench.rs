@@ -15,6 +15,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 /// Measures siteseer beside pahole, perf and plain BPF.
 #[derive(Parser)]
@@ -81,9 +82,16 @@ fn all_figures(arguments: &Arguments, scratch: &Path) -> Result<Vec<Figures>, Bo
     let commands = arguments.kernel.iter().map(|kernel| commands(arguments, kernel, scratch));
     let mut all = commands.collect::<Result<Vec<Figures>, _>>()?;
     if !arguments.no_guest {
-        for (figures, kernel) in all.iter_mut().zip(&arguments.kernel) {
-            guest(figures, kernel, scratch)?;
-        }
+        // Their time is not that of this machine, which may run several.
+        thread::scope(|scope| {
+            for (figures, kernel) in all.iter_mut().zip(&arguments.kernel) {
+                scope.spawn(move || {
+                    if let Err(why) = guest(figures, kernel, scratch) {
+                        figures.guest.push(not_measured("anything in the virtual machine", &*why));
+                    }
+                });
+            }
+        });
     }
     Ok(all)
 }
@@ -162,15 +170,31 @@ fn arch(file: &SiteFile<'_>) -> Arch {
     }
 }
 
-/// What is measured in a virtual machine.
+fn not_measured(what: &str, why: &dyn Error) -> Figure {
+    let text = why.to_string();
+    eprintln!("{what}: {text}");
+    Figure::Note(format!("{what}: {}", text.lines().next().unwrap_or_default()))
+}
+
+/// What is measured in a virtual machine. What fails leaves the rest.
 fn guest(figures: &mut Figures, kernel: &Kernel, scratch: &Path) -> Result<(), Box<dyn Error>> {
     let (sites, vmlinuz) = (encoded(scratch, kernel), kernel.folder.join("vmlinuz"));
     let data = fs::read(&sites)?;
     let file = SiteFile::parse(&data)?;
     let build_id: String = file.build_id().iter().map(|byte| format!("{byte:02x}")).collect();
     let machine = Guest { vmlinuz: &vmlinuz, arch: arch(&file), sites: &sites, build_id: &build_id };
-    figures.guest.extend(machine.figures()?);
-    figures.startup = machine.startup()?;
+    match machine.hits() {
+        Ok(measured) => figures.guest.extend(measured),
+        Err(why) => figures.guest.push(not_measured("hits", &*why)),
+    }
+    match machine.attaching() {
+        Ok(measured) => figures.guest.extend(measured),
+        Err(why) => figures.guest.push(not_measured("programs and attaching", &*why)),
+    }
+    match machine.startup() {
+        Ok(steps) => figures.startup = steps,
+        Err(why) => figures.guest.push(not_measured("start to first event", &*why)),
+    }
     Ok(())
 }
 
