@@ -80,6 +80,8 @@ fn same_records(target: &Target) -> Result<Shown, Failure> {
         together.records()?;
         (0..3).try_for_each(|_| calls())?;
         let (ours, others) = (seen(&together)?, seen(&apart)?);
+        together.has_all()?;
+        apart.has_all()?;
         let (few, many) = (shared.programs(), plain.programs());
         if let Some(at) = (0..ours.len().max(others.len())).find(|&at| ours.get(at) != others.get(at)) {
             let (ours, others) = (ours.get(at), others.get(at));

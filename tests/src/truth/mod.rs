@@ -218,6 +218,7 @@ fn check(truth: &Truth, target: &Target, many: usize, beyond: usize) -> Result<S
     let mut calls = Calls { expected: Vec::new(), report: link.report(), oracle: oracle.as_ref() };
     (truth.calls)(&mut calls).map_err(|error| format!("the calls could not be made: {error}"))?;
     let hits = watch.records()?;
+    watch.has_all()?;
     let stated = calls.expected;
     let report = link.report().clone();
     let faults = link.faults()?;
