@@ -76,14 +76,15 @@ pub fn page(all: &[Figures]) -> String {
     section(&mut page, all, "Attaching and detaching", ATTACHING, attaching);
     let _ = writeln!(page, "\n{LIMIT}");
     section(&mut page, all, "Programs", PROGRAMS, programs);
-    section(&mut page, all, "From start to first event", STARTUP, startup);
+    let started: Vec<Figures> = all.iter().filter(|figures| !figures.startup.is_empty()).cloned().collect();
+    section(&mut page, &started, "From start to first event", STARTUP, startup);
     let notes = |figures: &Figures| -> Vec<String> {
         let note = |figure: &Figure| if let Figure::Note(note) = figure { Some(format!("- {note}")) } else { None };
         figures.guest.iter().filter_map(note).collect()
     };
     if all.iter().any(|figures| !notes(figures).is_empty()) {
         page.push_str("\n## What could not be measured\n");
-        for figures in all {
+        for figures in all.iter().filter(|figures| !notes(figures).is_empty()) {
             let _ = writeln!(page, "\n{}:\n\n{}", figures.kernel, notes(figures).join("\n"));
         }
     }
@@ -312,9 +313,6 @@ fn programs(page: &mut String, figures: &Figures) {
 }
 
 fn startup(page: &mut String, figures: &Figures) {
-    if figures.startup.is_empty() {
-        return;
-    }
     page.push_str("| step | time |\n|---|---:|\n");
     for (step, time) in &figures.startup {
         let _ = writeln!(page, "| {step} | {} |", seconds(*time));
