@@ -6,7 +6,7 @@ use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBuffer
 use siteseer::{Attach, Link};
 use siteseer_bpf_progs::trace::{Function, Record};
 use siteseer_bpf_progs::{TRACE, set_constant};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// A loaded program and what it has sent.
@@ -14,6 +14,8 @@ pub(crate) struct Watch {
     ring: RingBuffer<'static>,
     object: Object,
     records: Rc<RefCell<Vec<Option<Record>>>>,
+    /// How many found no room before it counted.
+    dropped: Cell<u64>,
 }
 
 /// The map of a name.
@@ -39,7 +41,7 @@ impl Watch {
             0
         })?;
         let ring = builder.build()?;
-        Ok(Watch { object, ring, records })
+        Ok(Watch { object, ring, records, dropped: Cell::new(0) })
     }
 
     /// The program.
@@ -50,7 +52,7 @@ impl Watch {
     /// Attaches it. What it saw of attaching itself is thrown away.
     pub(crate) fn attach(&self, attach: &Attach<'_>) -> Result<Link, Failure> {
         let link = attach.attach(&self.program()?)?;
-        self.records()?;
+        self.forget()?;
         Ok(link)
     }
 
@@ -61,12 +63,24 @@ impl Watch {
         Ok(records.ok_or("a record is too short")?)
     }
 
+    /// Throws away what it has sent so far, and found no room for.
+    pub(crate) fn forget(&self) -> Result<(), Failure> {
+        self.dropped.set(self.count_dropped()?);
+        self.records().map(drop)
+    }
+
+    fn count_dropped(&self) -> Result<u64, Failure> {
+        let dropped = map(&self.object, "dropped")?.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?;
+        let counts = dropped.unwrap_or_default();
+        let of_cpu = |bytes: &Vec<u8>| bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        Ok(counts.iter().map(of_cpu).sum())
+    }
+
     /// Fails if there was no room for some.
     pub(crate) fn has_all(&self) -> Result<(), Failure> {
-        let dropped = map(&self.object, "dropped")?.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?;
-        if dropped.unwrap_or_default().iter().flatten().any(|&byte| byte != 0) {
-            return Err("hits were dropped for want of room".into());
+        match self.count_dropped()? - self.dropped.get() {
+            0 => Ok(()),
+            dropped => Err(format!("{dropped} hits found no room").into()),
         }
-        Ok(())
     }
 }
