@@ -335,7 +335,7 @@ fn carry_out(
             break;
         }
         let sites: Vec<&PlannedSite> = planned.sites.iter().filter_map(|&index| plan.sites.get(index)).collect();
-        let program = served_by.get(nth).map_or(0, |(program, _)| *program);
+        let program = served_by.get(nth).map_or(usize::MAX, |(program, _)| *program);
         for (nth, error) in arm.arm(program, planned, &sites, &mut link) {
             let (Some(site), Some(&index)) = (sites.get(nth), planned.sites.get(nth)) else { continue };
             if !is_refusal(&error, planned.mechanism) {

@@ -213,7 +213,8 @@ impl Plan {
     /// For each trampoline the number of its program, and the cookie by which that knows the trampoline's sites (0 if there are no
     /// others).
     pub(crate) fn served_by(&self) -> Vec<(usize, u64)> {
-        let mut served = vec![(0, 0); self.trampolines.len()];
+        // One that no program has would be refused, not served by another's.
+        let mut served = vec![(usize::MAX, 0); self.trampolines.len()];
         for (number, program) in self.programs.iter().enumerate() {
             let alone = program.trampolines.len() == 1;
             for (&trampoline, cookie) in program.trampolines.iter().zip(1u64..) {

@@ -38,10 +38,12 @@ impl Arm<'_> {
     ) -> Vec<(usize, io::Error)> {
         let addresses: Vec<u64> = sites.iter().map(|site| site.site.address).collect();
         let Link { programs, armed, .. } = link;
-        let Some(program) = programs.get(program).map(|program| program.as_fd()) else { return Vec::new() };
         let each_refused = |error: io::Error| {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             (0..sites.len()).map(|nth| (nth, io::Error::from_raw_os_error(errno))).collect()
+        };
+        let Some(program) = programs.get(program).map(|program| program.as_fd()) else {
+            return each_refused(io::Error::from_raw_os_error(libc::EINVAL));
         };
         match planned.mechanism {
             Mechanism::Fentry | Mechanism::Fexit => {

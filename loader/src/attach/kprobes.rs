@@ -32,10 +32,14 @@ impl Arm<'_> {
     pub(super) fn kprobes(self, plan: &Plan, link: &mut Link) -> Result<Vec<(usize, io::Error)>, AttachError> {
         let Link { programs, armed, definitions, .. } = link;
         // Per trampoline: its program, and its sites with their indices.
-        let mut groups = Vec::new();
+        let (mut groups, mut refused) = (Vec::new(), Vec::new());
         let mut members: Vec<Vec<(usize, &PlannedSite)>> = Vec::new();
         for (planned, (program, cookie)) in plan.trampolines.iter().zip(plan.served_by()) {
-            let Some(program) = programs.get(program) else { continue };
+            let Some(program) = programs.get(program) else {
+                let refusal = || io::Error::from_raw_os_error(libc::EINVAL);
+                refused.extend(planned.sites.iter().map(|&index| (index, refusal())));
+                continue;
+            };
             if planned.mechanism != Mechanism::Kprobe {
                 continue;
             }
@@ -66,7 +70,6 @@ impl Arm<'_> {
             all().collect()
         };
         limits::raise_files(left.len() as u64)?;
-        let mut refused = Vec::new();
         for (nth, place) in left {
             let Some((group, (index, site))) = groups.get(nth).zip(members.get(nth).and_then(|sites| sites.get(place)))
             else {
