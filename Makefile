@@ -32,6 +32,10 @@ LIBBPF ?= system
 # cargo's name of a profile: dev, release.
 PROFILE ?= release
 
+# Cargo's builds run other makefiles, libbpf's among them: folders given to this one are not theirs.
+MAKEOVERRIDES :=
+unexport PREFIX EXEC_PREFIX BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR PKGCONFIGDIR BASHDIR ZSHDIR FISHDIR DESTDIR
+
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # The number is that of the library's soname: capi/build.rs.
 SONAME := libsiteseer.so.0

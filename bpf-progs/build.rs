@@ -18,6 +18,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("not run by cargo")?);
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("not run by cargo")?);
     let libbpf = env::var_os("DEP_BPF_INCLUDE").ok_or("libbpf-sys does not say where libbpf's headers are")?;
+    // Without this the compiler would take the system's, which may be older, and say nothing.
+    if !Path::new(&libbpf).join("bpf/bpf_helpers.h").is_file() {
+        return Err(format!(
+            "{} has no bpf/bpf_helpers.h: libbpf-sys has put libbpf's headers elsewhere",
+            Path::new(&libbpf).display()
+        )
+        .into());
+    }
     let own_headers = folder.join("../loader/include");
     let target = match env::var("CARGO_CFG_TARGET_ARCH")?.as_str() {
         "x86_64" => "x86",
