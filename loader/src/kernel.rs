@@ -10,19 +10,22 @@
 //!
 //! A [`Kernel`] is plain data: plans for other kernels, and tests, make one themselves.
 
+mod types;
+
 use crate::attach::tracing_multi::{self, FENTRY_MULTI};
 use crate::insn::{Insn, Width};
 use crate::object::opened;
 use crate::trampoline::Kfunc;
 use libbpf_sys as sys;
 use siteseer_sites::Machine;
-use siteseer_sites::btf::{Btf, Kind, NameIndex, TypeId};
+use siteseer_sites::btf::{Btf, TypeId};
 use std::ffi::CStr;
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
+use types::KernelTypes;
 
 /// Why the running kernel cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -148,30 +151,30 @@ impl Kernel {
         let notes = fs::read(path).map_err(|error| KernelError::Read { path, error })?;
         let build_id = build_id(&notes).ok_or(KernelError::NoBuildId)?;
         let btf: Option<Arc<[u8]>> = fs::read("/sys/kernel/btf/vmlinux").ok().map(Arc::from);
-        let parsed = btf.as_deref().and_then(|data| Btf::parse(data).ok());
-        let rdonly_cast = parsed.as_ref().and_then(|btf| btf.find(Kind::Func, "bpf_rdonly_cast")).map(|func| func.id());
+        let types = KernelTypes::new(btf.as_deref().and_then(|data| Btf::parse(data).ok()));
         let kprobe_pmu = fs::read_to_string("/sys/bus/event_source/devices/kprobe/type").ok();
         let privileges = privileges(&fs::read_to_string("/proc/self/status").unwrap_or_default());
-        let attach_type = |name: &str| parsed.as_ref().is_some_and(|btf| has_enumerator(btf, "bpf_attach_type", name));
-        let kprobe_multi = attach_type("BPF_TRACE_KPROBE_MULTI") && kprobe_multi_attaches();
-        let fentry = attach_type("BPF_TRACE_FENTRY") && parsed.as_ref().is_some_and(fentry_attaches);
-        let kprobe_session = parsed.as_ref().filter(|_| kprobe_multi && attach_type("BPF_TRACE_KPROBE_SESSION"));
+        let anchor = ANCHORS.iter().find_map(|name| types.function(name.to_str().ok()?));
+        let kprobe_multi = types.has_attach_type("BPF_TRACE_KPROBE_MULTI") && kprobe_multi_attaches();
+        let fentry = types.has_attach_type("BPF_TRACE_FENTRY") && anchor.is_some_and(fentry_attaches);
+        let sessions = kprobe_multi && types.has_attach_type("BPF_TRACE_KPROBE_SESSION");
         let kretprobe = fs::read_to_string("/sys/bus/event_source/devices/kprobe/format/retprobe").ok();
         Ok(Kernel {
             kprobe_multi,
-            cookies: attach_type("BPF_PERF_EVENT"),
+            cookies: types.has_attach_type("BPF_PERF_EVENT"),
             fentry,
-            tracing_multi: attach_type("BPF_TRACE_FENTRY_MULTI")
-                && parsed.as_ref().is_some_and(|btf| fentry && tracing_multi_attaches(btf)),
-            kprobe_session: kprobe_session.and_then(session),
+            tracing_multi: fentry
+                && types.has_attach_type("BPF_TRACE_FENTRY_MULTI")
+                && anchor.is_some_and(tracing_multi_attaches),
+            kprobe_session: if sessions { types.session() } else { None },
             kretprobe: kretprobe.as_deref().and_then(config_bit),
             private_stack: has_private_stack(),
             notrace_events: notrace_events(&release),
-            decodes_past_modules: machine == Machine::X86_64 && parsed.as_ref().is_none_or(decodes_past_modules),
+            decodes_past_modules: machine == Machine::X86_64 && types.decodes_past_modules(),
             release,
             machine,
             build_id,
-            rdonly_cast,
+            rdonly_cast: types.function("bpf_rdonly_cast"),
             kprobe_pmu: kprobe_pmu.and_then(|text| text.trim().parse().ok()),
             privileges,
             btf,
@@ -183,38 +186,32 @@ impl Kernel {
     /// gives are made up, and of no use but for planning.
     pub fn of_image(machine: Machine, build_id: BuildId, btf: Option<Arc<[u8]>>) -> Kernel {
         let parsed = btf.as_deref().and_then(|data| Btf::parse(data).ok());
-        let Some(parsed) = parsed else { return Kernel::image(machine, build_id) };
-        let names = [
-            "bpf_rdonly_cast",
-            "perf_kprobe_init",
-            "register_kretprobe",
-            "register_fprobe_ips",
-            "register_ftrace_direct",
-            "bpf_trampoline_link_prog",
-            "bpf_jit_supports_private_stack",
-            "bpf_trampoline_multi_attach",
-        ];
-        let index = NameIndex::new(&parsed, &[Kind::Func]);
-        let [rdonly_cast, kprobes, kretprobes, fprobe, direct, trampolines, private_stack, multi] =
-            names.map(|name| index.get(Kind::Func, name).next());
-        let attach_type = |name: &str| has_enumerator(&parsed, "bpf_attach_type", name);
+        if parsed.is_none() {
+            return Kernel::image(machine, build_id);
+        }
+        let types = KernelTypes::new(parsed);
+        let has = |function| types.function(function).is_some();
         // CONFIG_FPROBE, CONFIG_KPROBE_EVENTS, CONFIG_KRETPROBES, CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, CONFIG_BPF_JIT,
         // CONFIG_HAVE_SINGLE_FTRACE_DIRECT_OPS.
-        let kprobe_multi = attach_type("BPF_TRACE_KPROBE_MULTI") && fprobe.is_some();
-        let fentry = attach_type("BPF_TRACE_FENTRY") && direct.is_some() && trampolines.is_some();
-        let kprobe_session = (kprobe_multi && attach_type("BPF_TRACE_KPROBE_SESSION")).then(|| session(&parsed));
+        let kprobe_multi = types.has_attach_type("BPF_TRACE_KPROBE_MULTI") && has("register_fprobe_ips");
+        let fentry = types.has_attach_type("BPF_TRACE_FENTRY")
+            && has("register_ftrace_direct")
+            && has("bpf_trampoline_link_prog");
+        let sessions = kprobe_multi && types.has_attach_type("BPF_TRACE_KPROBE_SESSION");
         Kernel {
-            rdonly_cast,
-            kprobe_pmu: kprobes.map(|_| 0),
+            rdonly_cast: types.function("bpf_rdonly_cast"),
+            kprobe_pmu: has("perf_kprobe_init").then_some(0),
             kprobe_multi,
-            cookies: attach_type("BPF_PERF_EVENT"),
+            cookies: types.has_attach_type("BPF_PERF_EVENT"),
             fentry,
-            tracing_multi: fentry && multi.is_some() && attach_type("BPF_TRACE_FENTRY_MULTI"),
-            kprobe_session: kprobe_session.flatten(),
-            kretprobe: kretprobes.map(|_| 0),
+            tracing_multi: fentry
+                && has("bpf_trampoline_multi_attach")
+                && types.has_attach_type("BPF_TRACE_FENTRY_MULTI"),
+            kprobe_session: if sessions { types.session() } else { None },
+            kretprobe: has("register_kretprobe").then_some(0),
             // arm64 has it since Linux 6.18 only, which the image does not tell.
-            private_stack: machine == Machine::X86_64 && private_stack.is_some(),
-            decodes_past_modules: decodes_past_modules(&parsed),
+            private_stack: machine == Machine::X86_64 && has("bpf_jit_supports_private_stack"),
+            decodes_past_modules: types.decodes_past_modules(),
             privileges: Privileges { bpf: true, perfmon: true, sys_admin: true },
             btf: btf.clone(),
             ..Kernel::image(machine, build_id)
@@ -242,20 +239,6 @@ impl Kernel {
             privileges: Privileges::default(),
         }
     }
-}
-
-fn has_enumerator(btf: &Btf<'_>, enumeration: &str, name: &str) -> bool {
-    let found = btf.find(Kind::Enum, enumeration);
-    found.is_some_and(|ty| ty.enumerators().any(|enumerator| enumerator.name == name))
-}
-
-/// See [`Kernel::decodes_past_modules`]: what tells is which functions and members the kernel has.
-fn decodes_past_modules(btf: &Btf<'_>) -> bool {
-    let has = |name: &str| btf.find(Kind::Func, name).is_some();
-    let one_area = btf
-        .find(Kind::Struct, "module")
-        .is_some_and(|module| module.members().any(|member| member.name == "core_layout"));
-    has("arch_prepare_optimized_kprobe") && !has("execmem_restore_rox") && !one_area
 }
 
 /// Whether the configuration lets kprobe events into notrace functions. It is where libbpf looks for it: in
@@ -318,20 +301,6 @@ fn privileges(status: &str) -> Privileges {
     Privileges { bpf: sys_admin || has(CAP_BPF), perfmon: sys_admin || has(CAP_PERFMON), sys_admin }
 }
 
-/// The kfuncs of kprobe sessions. They took no argument before Linux 7.0.
-///
-/// Up to 6.13 the return of a call is handled even if its entry was missed, and what was kept could be another call's. The release that
-/// mended it (`kprobe_multi_link_prog_run()` in kernel/trace/bpf_trace.c) also put fprobe on the function graph tracer, which
-/// shows in the kernel's types.
-fn session(btf: &Btf<'_>) -> Option<Session> {
-    btf.find(Kind::Struct, "fprobe_hlist_node")?;
-    let kfunc = |name: &str| {
-        let func = btf.find(Kind::Func, name)?;
-        Some(Kfunc { id: func.id(), takes_context: btf.ty(func.target()?)?.params().len() > 0 })
-    };
-    Some(Session { is_return: kfunc("bpf_session_is_return")?, cookie: kfunc("bpf_session_cookie")? })
-}
-
 /// The bit in `config:0`, the format of a field of an event source.
 fn config_bit(format: &str) -> Option<u32> {
     format.trim().strip_prefix("config:")?.parse().ok().filter(|&bit| bit < 64)
@@ -369,22 +338,15 @@ fn has_private_stack() -> bool {
     load(sys::BPF_PROG_TYPE_KPROBE, sys::bpf_prog_load_opts::default(), &insns).is_ok()
 }
 
-/// The first of the functions that a TRACING program can be loaded for.
-fn anchor(btf: &Btf<'_>) -> Option<TypeId> {
-    ANCHORS.iter().find_map(|name| btf.find(Kind::Func, name.to_str().ok()?)).map(|func| func.id())
-}
-
 /// Whether an empty fentry program can be attached to several functions by one link.
-fn tracing_multi_attaches(btf: &Btf<'_>) -> bool {
-    let Some(anchor) = anchor(btf) else { return false };
+fn tracing_multi_attaches(anchor: TypeId) -> bool {
     let opts = sys::bpf_prog_load_opts { expected_attach_type: FENTRY_MULTI, ..Default::default() };
     let program = load(sys::BPF_PROG_TYPE_TRACING, opts, &EMPTY);
     program.is_ok_and(|program| tracing_multi::attach(program.as_fd(), FENTRY_MULTI, &[anchor], 0).is_ok())
 }
 
 /// Whether an empty fentry program can be attached.
-fn fentry_attaches(btf: &Btf<'_>) -> bool {
-    let Some(anchor) = anchor(btf) else { return false };
+fn fentry_attaches(anchor: TypeId) -> bool {
     let opts = sys::bpf_prog_load_opts {
         expected_attach_type: sys::BPF_TRACE_FENTRY,
         attach_btf_id: anchor,

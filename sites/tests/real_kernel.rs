@@ -58,6 +58,10 @@ fn the_kernels_types() {
         let text = btf::type_name(&btf, ty.id());
         assert!(!text.is_empty() && !text.contains("<type"), "{} {text}", ty.id());
     }
+    let wanted = [(Kind::Struct, "task_struct"), (Kind::Func, "vfs_read"), (Kind::Union, "task_struct")];
+    let found: Vec<_> = btf.find_each(&wanted).into_iter().map(|ty| ty.map(|ty| ty.id())).collect();
+    let indexed = |(kind, name)| names.get(kind, name).next();
+    assert_eq!(found, wanted.map(indexed));
     exercise::exercise_btf(&btf);
 }
 

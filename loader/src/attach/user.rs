@@ -10,12 +10,14 @@ use crate::program::UserProgram;
 use crate::section::{Told, Wanted};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, Kind, Type};
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 /// What libbpf keeps of a program, as the analysis takes it.
 pub(super) fn user_program(loaded: Loaded<'_>, kernel: &Kernel) -> UserProgram {
     let insns: Vec<_> = loaded.insns.iter().map(load::insn).collect();
-    let kernel_btf = kernel.btf.as_deref().and_then(|data| Btf::parse(data).ok());
+    // All of the kernel's types take milliseconds to walk; most programs call no kfunc.
+    let kernel_btf = LazyCell::new(|| kernel.btf.as_deref().and_then(|data| Btf::parse(data).ok()));
     let parameters = |id: i32| {
         let btf = kernel_btf.as_ref()?;
         let func = btf.ty(u32::try_from(id).ok()?).filter(|ty| ty.kind() == Kind::Func)?;

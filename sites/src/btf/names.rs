@@ -40,3 +40,44 @@ impl<'a> NameIndex<'a> {
         first.into_iter().chain(more.iter().copied())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::btf::{IntEncoding, Linkage, SplitBtf};
+
+    #[test]
+    fn the_first_of_a_kind_and_name() {
+        let mut kernel = SplitBtf::standalone();
+        let int = kernel.int("int", 4, 32, IntEncoding::SIGNED);
+        let pair = kernel.composite(Kind::Struct, "pair", 8, &[]);
+        kernel.composite(Kind::Struct, "pair", 16, &[]);
+        let proto = kernel.func_proto::<&str>(int, &[], false);
+        let func = kernel.func("pair", proto, Linkage::Static);
+        let data = kernel.to_bytes();
+        let base = Btf::parse(&data).unwrap();
+        let mut split = SplitBtf::new(&base);
+        let own = split.composite(Kind::Struct, "own", 4, &[]);
+        let nearer = split.func("pair", proto, Linkage::Static);
+        let data = split.to_bytes();
+        let btf = Btf::parse_split(&data, &base).unwrap();
+
+        let wanted = [
+            (Kind::Struct, "own"),
+            (Kind::Func, "pair"),
+            (Kind::Struct, "pair"),
+            (Kind::Union, "pair"),
+            (Kind::Struct, "pai"),
+            (Kind::FuncProto, ""),
+            (Kind::Struct, "own"),
+        ];
+        let ids: Vec<_> = btf.find_each(&wanted).into_iter().map(|ty| ty.map(|ty| ty.id())).collect();
+        assert_eq!(ids, [Some(own), Some(nearer), Some(pair), None, None, None, Some(own)]);
+        for ((kind, name), id) in wanted.into_iter().zip(ids) {
+            assert_eq!(btf.find(kind, name).map(|ty| ty.id()), id, "{name}");
+        }
+        let index = NameIndex::new(&btf, &[Kind::Func, Kind::Struct]);
+        assert_eq!(index.get(Kind::Func, "pair").collect::<Vec<_>>(), [func, nearer], "the base's first");
+        assert_eq!(base.find_each(&[(Kind::Func, "pair")])[0].map(|ty| ty.id()), Some(func));
+    }
+}

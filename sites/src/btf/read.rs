@@ -384,11 +384,36 @@ impl<'a> Btf<'a> {
         self.inner.layout
     }
 
-    /// The first type of the kind and name among this BTF's own types, then the base's. A walk: for many names
-    /// build a [`super::NameIndex`].
+    /// The first type of the kind and name among this BTF's own types, then the base's. A walk: for several
+    /// names there is [`Btf::find_each`], for many [`super::NameIndex`].
     pub fn find(&self, kind: Kind, name: &str) -> Option<Type<'a>> {
         let own = self.named(kind, name).next();
         own.or_else(|| self.base()?.find(kind, name))
+    }
+
+    /// As [`Btf::find`] finds each of several kinds and names, in one walk.
+    pub fn find_each(&self, wanted: &[(Kind, &str)]) -> Vec<Option<Type<'a>>> {
+        let mut found = vec![None; wanted.len()];
+        let mut by_offset: Vec<(u32, Kind, usize)> = Vec::new();
+        for (nth, (kind, name)) in wanted.iter().enumerate() {
+            by_offset.extend(self.inner.strings.offsets_of(name).into_iter().map(|offset| (offset, *kind, nth)));
+        }
+        by_offset.sort_unstable_by_key(|&(offset, ..)| offset);
+        for ty in self.types() {
+            let offset = ty.name_offset();
+            let first = by_offset.partition_point(|&(its, ..)| its < offset);
+            for &(_, kind, nth) in by_offset[first..].iter().take_while(|&&(its, ..)| its == offset) {
+                if ty.kind() == kind && found[nth].is_none() {
+                    found[nth] = Some(ty);
+                }
+            }
+        }
+        if let Some(base) = self.base() {
+            for (found, in_base) in found.iter_mut().zip(base.find_each(wanted)) {
+                *found = found.or(in_base);
+            }
+        }
+        found
     }
 
     /// The types of the kind and name among this BTF's own types, in order. A walk, as [`Btf::find`] is. There are none
