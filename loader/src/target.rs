@@ -141,6 +141,9 @@ impl Target {
     /// # Errors
     /// [`Error::Source`] if they cannot be read, or are not for this kernel.
     pub fn with_modules(mut self, modules: Vec<SiteData>) -> Result<Target, Error> {
+        if modules.is_empty() {
+            return Ok(self);
+        }
         let types = self.base_types();
         let named = self.data.read(&["vmlinux"], |file| -> Result<Vec<String>, SourceError> {
             let name = |data: &SiteData| match types {
