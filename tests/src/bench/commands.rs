@@ -43,7 +43,7 @@ fn run(argv: &[OsString]) -> Result<Run, Box<dyn Error>> {
     }
     let status = ExitStatus::from_raw(status);
     if !status.success() {
-        return Err(format!("{}: {status}", text()).into());
+        return Err(format!("{} ended with {status}", text()).into());
     }
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     let cpu = seconds(usage.ru_utime) + seconds(usage.ru_stime);
@@ -121,25 +121,28 @@ pub struct Comparison {
     pub times_faster: f64,
 }
 
-/// Measures a pair: once without counting, then `runs` times.
+/// Measures a pair: once without counting, then `runs` times. The inner error is what the other says if it cannot do the job, which
+/// its users would meet as well.
 ///
 /// # Errors
-/// If one of the commands cannot be started, or fails.
-pub fn measure(pair: &Pair, runs: usize) -> Result<Comparison, Box<dyn Error>> {
+/// If one of the commands cannot be started, ours fails, or the other fails that has done it before.
+pub fn measure(pair: &Pair, runs: usize) -> Result<Result<Comparison, String>, Box<dyn Error>> {
     run(&pair.ours)?;
-    run(&pair.theirs)?;
+    if let Err(why) = run(&pair.theirs) {
+        return Ok(Err(why.to_string()));
+    }
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..runs.max(1) {
         ours.push(run(&pair.ours)?);
         theirs.push(run(&pair.theirs)?);
     }
-    Ok(Comparison {
+    Ok(Ok(Comparison {
         job: pair.job.to_owned(),
         times_faster: median(ours.iter().zip(&theirs).map(|(a, b)| b.wall / a.wall).collect()),
         ours: Summary::of(&ours),
         theirs_name: pair.theirs_name.to_owned(),
         theirs: Summary::of(&theirs),
-    })
+    }))
 }
 
 #[cfg(test)]

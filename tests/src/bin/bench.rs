@@ -59,13 +59,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let scratch = std::env::temp_dir().join(format!("siteseer-bench-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
-    let figures = all_figures(&arguments, &scratch);
+    let measured = all_figures(&arguments, &scratch);
     fs::remove_dir_all(&scratch)?;
-    let figures = figures?;
+    let (figures, failures) = measured?;
     let text = page::page(&figures);
     print!("{text}");
     if let Some(path) = &arguments.json {
         fs::write(path, serde_json::to_vec_pretty(&figures)?)?;
+    }
+    if !failures.is_empty() {
+        return Err(format!("not measured, and nothing documented:\n{}", failures.join("\n")).into());
     }
     if let Some(docs) = &arguments.docs {
         fs::create_dir_all(docs.join("performance"))?;
@@ -77,23 +80,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// All commands first, which a busy machine would slow down; the time of virtual machines goes by instructions.
-fn all_figures(arguments: &Arguments, scratch: &Path) -> Result<Vec<Figures>, Box<dyn Error>> {
+/// All commands first, which a busy machine would slow down; the time of virtual machines goes by instructions. With the figures comes
+/// what failed and should not have: what else was measured is worth seeing.
+fn all_figures(arguments: &Arguments, scratch: &Path) -> Result<(Vec<Figures>, Vec<String>), Box<dyn Error>> {
     let commands = arguments.kernel.iter().map(|kernel| commands(arguments, kernel, scratch));
     let mut all = commands.collect::<Result<Vec<Figures>, _>>()?;
+    let mut failures = Vec::new();
     if !arguments.no_guest {
         // Their time is not that of this machine, which may run several.
         thread::scope(|scope| {
-            for (figures, kernel) in all.iter_mut().zip(&arguments.kernel) {
-                scope.spawn(move || {
-                    if let Err(why) = guest(figures, kernel, scratch) {
-                        figures.guest.push(not_measured("anything in the virtual machine", &*why));
-                    }
-                });
+            let both = all.iter_mut().zip(&arguments.kernel);
+            let guests: Vec<_> = both
+                .map(|(figures, kernel)| (scope.spawn(move || guest(figures, kernel, scratch)), &kernel.name))
+                .collect();
+            for (guest, name) in guests {
+                let failed = guest.join().unwrap_or_else(|_| vec!["a panic".to_owned()]);
+                failures.extend(failed.into_iter().map(|failure| format!("{name}: {failure}")));
             }
         });
     }
-    Ok(all)
+    Ok((all, failures))
 }
 
 /// What is measured on this machine.
@@ -112,7 +118,7 @@ fn commands(arguments: &Arguments, kernel: &Kernel, scratch: &Path) -> Result<Fi
     let prototypes = Distribution::of(prototypes::census(&file)?);
 
     let mut probe = function.clone();
-    for name in parameters(siteseer, &sites, function)?.unwrap_or_default() {
+    for name in parameters(siteseer, &sites, function)? {
         probe.push(' ');
         probe.push_str(&name);
     }
@@ -140,9 +146,9 @@ fn commands(arguments: &Arguments, kernel: &Kernel, scratch: &Path) -> Result<Fi
     ];
     let (mut commands, mut notes) = (Vec::new(), Vec::new());
     for pair in &pairs {
-        match measure(pair, arguments.runs) {
+        match measure(pair, arguments.runs)? {
             Ok(compared) => commands.push(compared),
-            Err(why) => notes.push(Figure::Note(format!("{} ({}): {why}", pair.job, pair.theirs_name))),
+            Err(why) => notes.push(Figure::Note(format!("{}: {why}", pair.job))),
         }
     }
     Ok(Figures {
@@ -170,14 +176,21 @@ fn arch(file: &SiteFile<'_>) -> Arch {
     }
 }
 
-fn not_measured(what: &str, why: &dyn Error) -> Figure {
-    let text = why.to_string();
-    eprintln!("{what}: {text}");
-    Figure::Note(format!("{what}: {}", text.lines().next().unwrap_or_default()))
+/// What is measured in a virtual machine. What fails leaves the rest, and is returned.
+fn guest(figures: &mut Figures, kernel: &Kernel, scratch: &Path) -> Vec<String> {
+    let mut failures = Vec::new();
+    if let Err(why) = measure_in_guest(figures, kernel, scratch, &mut failures) {
+        failures.push(why.to_string());
+    }
+    failures
 }
 
-/// What is measured in a virtual machine. What fails leaves the rest.
-fn guest(figures: &mut Figures, kernel: &Kernel, scratch: &Path) -> Result<(), Box<dyn Error>> {
+fn measure_in_guest(
+    figures: &mut Figures,
+    kernel: &Kernel,
+    scratch: &Path,
+    failures: &mut Vec<String>,
+) -> Result<(), Box<dyn Error>> {
     let (sites, vmlinuz) = (encoded(scratch, kernel), kernel.folder.join("vmlinuz"));
     let data = fs::read(&sites)?;
     let file = SiteFile::parse(&data)?;
@@ -185,26 +198,33 @@ fn guest(figures: &mut Figures, kernel: &Kernel, scratch: &Path) -> Result<(), B
     let machine = Guest { vmlinuz: &vmlinuz, arch: arch(&file), sites: &sites, build_id: &build_id };
     match machine.hits() {
         Ok(measured) => figures.guest.extend(measured),
-        Err(why) => figures.guest.push(not_measured("hits", &*why)),
+        Err(why) => failures.push(format!("hits: {why}")),
     }
     match machine.attaching() {
         Ok(measured) => figures.guest.extend(measured),
-        Err(why) => figures.guest.push(not_measured("programs and attaching", &*why)),
+        Err(why) => failures.push(format!("programs and attaching: {why}")),
     }
     match machine.startup() {
         Ok(steps) => figures.startup = steps,
-        Err(why) => figures.guest.push(not_measured("start to first event", &*why)),
+        Err(why) => failures.push(format!("start to first event: {why}")),
     }
     Ok(())
 }
 
-/// The names of a function's parameters, which perf must be told.
-fn parameters(siteseer: &Path, sites: &Path, function: &str) -> Result<Option<Vec<String>>, Box<dyn Error>> {
+/// The names of a function's parameters, which perf must be told: of those that have a location at each site, as perf takes no
+/// others.
+fn parameters(siteseer: &Path, sites: &Path, function: &str) -> Result<Vec<String>, Box<dyn Error>> {
     let output = Command::new(siteseer).arg("sites").arg(function).arg("--sites").arg(sites).arg("--json").output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
     }
     let json: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let arguments = json.pointer("/sites/0/arguments").and_then(serde_json::Value::as_array);
-    Ok(arguments.map(|list| list.iter().filter_map(|argument| argument["name"].as_str()).map(str::to_owned).collect()))
+    let mut located: BTreeMap<&str, bool> = BTreeMap::new();
+    let listed = json["sites"].as_array().into_iter().flatten();
+    for argument in listed.filter_map(|site| site["arguments"].as_array()).flatten() {
+        if let Some(name) = argument["name"].as_str() {
+            *located.entry(name).or_insert(true) &= argument["location"].is_string();
+        }
+    }
+    Ok(located.into_iter().filter(|&(_, everywhere)| everywhere).map(|(name, _)| name.to_owned()).collect())
 }

@@ -93,6 +93,15 @@ fn paths() -> Result<Vec<Path>, Failure> {
             reads: &[0, 1, 2, 3],
             call: Box::new(move || drop(syscall(libc::SYS_semget, [key, 1, 0o600, 0, 0, 0]))),
         },
+        // Inlined into many functions, with its argument in as many places.
+        Path {
+            function: "class_fd_constructor",
+            kind: SiteKind::Inline,
+            within: "ksys_ftruncate",
+            reads: &[1],
+            // No such file: EBADF.
+            call: Box::new(|| drop(syscall(libc::SYS_ftruncate, [9999, 0, 0, 0, 0, 0]))),
+        },
         Path {
             function: "ksys_mmap_pgoff",
             kind: SiteKind::Body,
@@ -191,10 +200,11 @@ fn hit_site<'r>(mut sites: impl Iterator<Item = &'r SiteReport>, path: &Path) ->
 
 fn inline(bench: &mut Bench<'_>, path: &Path, without: f64) -> Result<(), Failure> {
     let object = load()?;
+    let most = path.reads.iter().filter(|&&arguments| arguments <= 3).max().copied().unwrap_or(0);
     let report = Attach::new(&bench.target)
         .function(path.function)
         .policy(Policy::BestEffort)
-        .plan(&program(&object, "read3")?)?
+        .plan(&program(&object, &format!("read{most}"))?)?
         .report();
     let site = hit_site(report.sites(), path)?;
     let address = site.address;
