@@ -15,9 +15,12 @@
 //! (`alternatives_text_reserved`); debuggers' breakpoints.
 
 use crate::image::{Container, Image};
+use crate::tables::{Bug, JumpLabel, jump_label_at, reaching};
 use crate::text::{FunctionText, instruction_refusal};
 use siteseer_sites::{Machine, Unprobeable};
 use std::ops::Range;
+
+const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 /// Answers for many addresses, fastest if those of one function come together.
 pub struct Prober<'i, 'a> {
@@ -26,12 +29,16 @@ pub struct Prober<'i, 'a> {
     symbol: Range<u64>,
     verdict: Option<Unprobeable>,
     is_notrace: bool,
+    /// What lies in it, or may.
+    jump_labels: &'i [JumpLabel],
+    static_calls: &'i [u64],
+    bugs: &'i [Bug],
 }
 
 impl<'i, 'a> Prober<'i, 'a> {
     /// For the addresses of an image.
     pub fn new(image: &'i Image<'a>) -> Prober<'i, 'a> {
-        Prober { image, symbol: 0..0, verdict: None, is_notrace: false }
+        Prober { image, symbol: 0..0, verdict: None, is_notrace: false, jump_labels: &[], static_calls: &[], bugs: &[] }
     }
 
     /// Why a probe at that address, in that function, will be refused; `None` if it will be taken.
@@ -63,31 +70,35 @@ impl<'i, 'a> Prober<'i, 'a> {
             self.symbol = container.address..container.address.saturating_add(container.size);
             self.verdict = symbol_verdict(self.image, &container);
             self.is_notrace = within_notrace(self.image, &container);
+            let tables = self.image.tables();
+            // The address that counts may be behind the symbol's `endbr64`, and so behind all of it.
+            let near = container.address..self.symbol.end.saturating_add(ENDBR64.len() as u64);
+            self.jump_labels = reaching(&tables.jump_labels, &near, |label| label.code);
+            self.static_calls = reaching(&tables.static_calls, &near, |&call| call);
+            self.bugs = reaching(&tables.bugs, &near, |bug| bug.address);
         }
         if self.verdict.is_some() {
             return self.verdict;
         }
         let address = self.adjusted(address);
-        let tables = self.image.tables();
-        if tables.jump_label_at(address).is_some() {
+        if jump_label_at(self.jump_labels, address).is_some() {
             return Some(Unprobeable::JumpLabel);
         }
-        if is_in_static_call(&tables.static_calls, address) {
+        if is_in_static_call(self.static_calls, address) {
             return Some(Unprobeable::StaticCall);
         }
-        tables.bug_at(address).map(|_| Unprobeable::Bug)
+        self.bugs.binary_search_by_key(&address, |bug| bug.address).ok().map(|_| Unprobeable::Bug)
     }
 
     /// Where the kernel puts a probe that is asked for at a function's `endbr64`: behind it
     /// (arch/x86/kernel/kprobes/core.c `arch_adjust_kprobe_addr`).
     fn adjusted(&self, address: u64) -> u64 {
-        const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
         let is_endbr = || {
-            let bytes = address.checked_add(4).and_then(|end| self.image.bytes(address..end));
-            bytes == Some(&ENDBR64[..])
+            let end = address.checked_add(ENDBR64.len() as u64);
+            end.and_then(|end| self.image.bytes(address..end)) == Some(&ENDBR64[..])
         };
         if self.image.machine() == Machine::X86_64 && address == self.symbol.start && is_endbr() {
-            address + 4
+            address + ENDBR64.len() as u64
         } else {
             address
         }

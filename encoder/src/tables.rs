@@ -118,9 +118,7 @@ impl Tables {
 
     /// The jump label whose patched instruction holds an address.
     pub fn jump_label_at(&self, address: u64) -> Option<&JumpLabel> {
-        let after = self.jump_labels.partition_point(|label| label.code <= address);
-        let label = &self.jump_labels[after.checked_sub(1)?];
-        (address - label.code < u64::from(label.size)).then_some(label)
+        jump_label_at(&self.jump_labels, address)
     }
 
     /// The trap at exactly that address.
@@ -145,6 +143,19 @@ impl Tables {
     pub fn has_ftrace(&self, range: &Range<u64>) -> bool {
         within(&self.ftrace, range, |&address| address).next().is_some()
     }
+}
+
+/// The jump label of a sorted list whose patched instruction holds an address.
+pub(crate) fn jump_label_at(labels: &[JumpLabel], address: u64) -> Option<&JumpLabel> {
+    let label = &labels[labels.partition_point(|label| label.code <= address).checked_sub(1)?];
+    (address - label.code < u64::from(label.size)).then_some(label)
+}
+
+/// The entries of a sorted table in a range, and the one before: it may reach into the range.
+pub(crate) fn reaching<'t, T>(table: &'t [T], range: &Range<u64>, address: impl Fn(&T) -> u64) -> &'t [T] {
+    let start = table.partition_point(|entry| address(entry) < range.start).saturating_sub(1);
+    let rest = &table[start..];
+    &rest[..rest.partition_point(|entry| address(entry) < range.end)]
 }
 
 /// A table's address and bytes: between linker symbols, or a module's section.

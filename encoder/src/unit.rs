@@ -28,6 +28,7 @@ use siteseer_sites::location::{Argument, Missing};
 use siteseer_sites::site::SourceLine;
 use siteseer_sites::{Marks, Site, SiteKind, Unprobeable};
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What all units share.
@@ -113,6 +114,8 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     function_of: HashMap<(*const Origin<'a>, &'a str), u32>,
     prototype_of: HashMap<Box<[Argument]>, u32>,
     container_of: HashMap<u64, u32>,
+    /// The addresses of the one that was asked for last, and its number.
+    last_container: (Range<u64>, u32),
     file_of: HashMap<(usize, u64), u32>,
     gathered: Gathered<'a>,
     found: Vec<Found>,
@@ -139,6 +142,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             function_of: HashMap::new(),
             prototype_of: HashMap::new(),
             container_of: HashMap::new(),
+            last_container: (0..0, 0),
             file_of: HashMap::new(),
             gathered: Gathered::default(),
             found: Vec::new(),
@@ -504,13 +508,19 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
     }
 
     fn container(&mut self, address: u64) -> u32 {
+        let (range, number) = &self.last_container;
+        if range.contains(&address) {
+            return *number;
+        }
         let container = self.shared.image.container(address).unwrap_or(Container { name: "", address, size: 0 });
         let next = self.out.containers.len() as u32;
         let (containers, prober) = (&mut self.out.containers, &mut self.prober);
-        *self.container_of.entry(container.address).or_insert_with(|| {
+        let number = *self.container_of.entry(container.address).or_insert_with(|| {
             containers.push((container, prober.check_address(container.address)));
             next
-        })
+        });
+        self.last_container = (container.address..container.address.saturating_add(container.size), number);
+        number
     }
 
     fn source(&mut self, unit: usize, file: u64, line: u32) -> SourceLine {

@@ -34,6 +34,18 @@ const KERNELS_VARIABLE: &str = "SITESEER_KERNELS";
 /// Emulated machines are slow, and so are loaded ones; a guest that hangs is stopped then.
 const TIME_LIMIT: Duration = Duration::from_secs(1200);
 
+/// A kernel that boots when the first of its tests runs.
+struct Boot {
+    kernel: String,
+    run: OnceLock<Run>,
+}
+
+impl Boot {
+    fn run(&self) -> &Run {
+        self.run.get_or_init(|| boot(&self.kernel))
+    }
+}
+
 /// What one boot brought back.
 struct Run {
     verdicts: BTreeMap<String, Verdict>,
@@ -65,24 +77,27 @@ fn main() -> ExitCode {
     // C programs for another architecture would take a system's libraries for it.
     let host = Arch::host().map(|arch| arch.to_string()).unwrap_or_default();
     let is_fit = |name: &str| name.ends_with(&host) && name.starts_with(DEBIAN);
+    let kernels = matrix.names().filter(|name| is_chosen(name) && is_fit(name));
+    let boots: Vec<Arc<Boot>> =
+        kernels.map(|kernel| Arc::new(Boot { kernel: kernel.to_owned(), run: OnceLock::new() })).collect();
+    // Example by example rather than kernel by kernel: the threads of the test program then boot different kernels.
     let mut trials = Vec::new();
-    for kernel in matrix.names().filter(|name| is_chosen(name) && is_fit(name)).map(str::to_owned) {
-        let run: Arc<OnceLock<Run>> = Arc::default();
-        for name in names() {
-            let (run, kernel) = (run.clone(), kernel.clone());
-            trials.push(Trial::test(format!("{kernel}::{name}"), move || {
-                verdict(&kernel, run.get_or_init(|| boot(&kernel)), &name)
+    for name in names() {
+        for boot in &boots {
+            let (boot, name) = (boot.clone(), name.clone());
+            trials.push(Trial::test(format!("{}::{name}", boot.kernel), move || {
+                verdict(&boot.kernel, boot.run(), &name)
             }));
         }
-        let name = kernel.clone();
-        let again = run.clone();
-        trials.push(Trial::test(format!("{kernel}::the_kernel_does_not_complain"), move || {
-            again.get_or_init(|| boot(&name)).failure.clone().map_or(Ok(()), |why| Err(Failed::from(why)))
+    }
+    for boot in boots {
+        let same = boot.clone();
+        trials.push(Trial::test(format!("{}::the_kernel_does_not_complain", boot.kernel), move || {
+            same.run().failure.clone().map_or(Ok(()), |why| Err(Failed::from(why)))
         }));
-        if kernel == REFERENCE {
-            trials.push(Trial::test(format!("{kernel}::the_page_is_what_is_printed"), move || {
-                let run = run.get_or_init(|| boot(&kernel));
-                page::check(&run.verdicts, built()?).map_err(Failed::from)
+        if boot.kernel == REFERENCE {
+            trials.push(Trial::test(format!("{REFERENCE}::the_page_is_what_is_printed"), move || {
+                page::check(&boot.run().verdicts, built()?).map_err(Failed::from)
             }));
         }
     }
