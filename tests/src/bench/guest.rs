@@ -37,7 +37,9 @@ impl Guest<'_> {
             .time_limit(TIME_LIMIT)
             .run()?;
         if !outcome.success() {
-            return Err(format!("the guest ended with {:?}\n{}", outcome.exit_status, outcome.console).into());
+            // The kernel's lines have the time in brackets.
+            let own: Vec<&str> = outcome.console.lines().filter(|line| !line.starts_with('[')).collect();
+            return Err(format!("the guest ended with {:?}: {}", outcome.exit_status, own.join("; ")).into());
         }
         Ok(outcome.result_lines().iter().map(ToString::to_string).collect())
     }

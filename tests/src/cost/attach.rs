@@ -7,7 +7,8 @@
 //! verification included. The plain loop has its program loaded already. "Attached" is when the call has returned, and so
 //! is "detached": nothing fires any more. What siteseer leaves to be removed after that is waited for between the
 //! measurements, and its time is given. Beside them stands the kernel's part in every one of them: making the same
-//! probes known to it, by writing them to tracefs, with nothing attached.
+//! probes known to it, by writing them to tracefs, with nothing attached; and its part in siteseer's way: writing the same lines as
+//! siteseer, by symbol, and opening the event, without a program.
 
 use super::{Bench, Figure, load, perf, settle};
 use crate::case::Failure;
@@ -33,6 +34,8 @@ pub enum Way {
     Bulk,
     /// Nothing is attached: the kernel is made to know the probes.
     Registered,
+    /// No program is attached: the kernel is made to know the probes by symbol, and to arm them.
+    Armed,
 }
 
 /// One attachment.
@@ -87,28 +90,33 @@ fn by_kprobe(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Attached { mechanism: Mechanism::Kprobe, .. })
 }
 
-/// What the kernel takes to know the probes, and no more: one event with all of them, never opened.
-fn registered(function: &str, addresses: &[u64]) -> Result<Attaching, Failure> {
+/// A site.
+struct Place {
+    address: u64,
+    /// By symbol.
+    written: String,
+}
+
+/// What the kernel takes to know the probes, and, if the way says so, to arm them: one event with all of them, without a program.
+fn by_kernel(function: &str, places: &[Place], way: Way) -> Result<Attaching, Failure> {
     let mut file = OpenOptions::new().append(true).open("/sys/kernel/tracing/kprobe_events")?;
     let begin = Instant::now();
     let mut sites = 0;
-    for (nth, address) in addresses.iter().enumerate() {
+    for (nth, Place { address, written }) in places.iter().enumerate() {
         // An argument that is a number tells probes at bare addresses apart.
-        sites += usize::from(file.write_all(format!("p:floor/e {address:#x} n=\\{nth}\n").as_bytes()).is_ok());
+        let line = match way {
+            Way::Armed => format!("p:floor/e {written}\n"),
+            _ => format!("p:floor/e {address:#x} n=\\{nth}\n"),
+        };
+        sites += usize::from(file.write_all(line.as_bytes()).is_ok());
     }
+    let event = if way == Way::Armed && sites > 0 { Some(perf::event("floor/e")?) } else { None };
     let attach = begin.elapsed().as_secs_f64();
+    drop(event);
     if sites > 0 {
         file.write_all(b"-:floor/e\n")?;
     }
-    Ok(Attaching {
-        function: function.to_owned(),
-        way: Way::Registered,
-        sites,
-        attach,
-        detach: 0.0,
-        left: 0.0,
-        files: 0,
-    })
+    Ok(Attaching { function: function.to_owned(), way, sites, attach, detach: 0.0, left: 0.0, files: 0 })
 }
 
 fn by_siteseer(bench: &Bench<'_>, object: &Object, function: &str, bulk: bool) -> Result<Attaching, Failure> {
@@ -134,12 +142,12 @@ fn by_siteseer(bench: &Bench<'_>, object: &Object, function: &str, bulk: bool) -
     Ok(Attaching { function: function.to_owned(), way, sites, attach, detach, left, files })
 }
 
-fn by_loop(object: &Object, function: &str, addresses: &[u64]) -> Result<Attaching, Failure> {
+fn by_loop(object: &Object, function: &str, places: &[Place]) -> Result<Attaching, Failure> {
     let program = object.progs().find(|program| program.name() == "hand_nothing").ok_or("no program hand_nothing")?;
     let before = open_files();
     let begin = Instant::now();
     let mut links = Vec::new();
-    for &address in addresses {
+    for &Place { address, .. } in places {
         // What the kernel refuses here it refuses siteseer too.
         if let Ok(event) = perf::kprobe(address) {
             links.push(perf::link(program.as_fd(), &event, 0)?);
@@ -168,9 +176,9 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
     counts.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), name.clone()));
     for aim in AIMS {
         // The largest function that is not too large, and others until there are enough: sites that can be attached, by kprobes.
-        let (mut names, mut addresses): (Vec<String>, Vec<u64>) = (Vec::new(), Vec::new());
+        let (mut names, mut places): (Vec<String>, Vec<Place>) = (Vec::new(), Vec::new());
         for (name, count) in &counts {
-            let missing = (aim as usize).saturating_sub(addresses.len());
+            let missing = (aim as usize).saturating_sub(places.len());
             if missing * 10 <= aim as usize || names.len() == MOST {
                 break;
             }
@@ -180,35 +188,42 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
             let attach = Attach::new(&bench.target).function(name).policy(Policy::BestEffort).all_prototypes(true);
             let Ok(plan) = attach.plan(&program) else { continue };
             let report = plan.report();
-            let attached = report.attached().filter(|site| by_kprobe(&site.outcome)).map(|site| site.address);
-            let before = addresses.len();
-            addresses.extend(attached);
+            let attached = report.attached().filter(|site| by_kprobe(&site.outcome));
+            let before = places.len();
+            places.extend(
+                attached
+                    .map(|site| Place { address: site.address, written: format!("{}+{}", site.symbol, site.offset) }),
+            );
             // One of which little can be attached is passed over.
-            if (addresses.len() - before) * 2 > *count as usize {
+            if (places.len() - before) * 2 > *count as usize {
                 names.push(name.clone());
             } else {
-                addresses.truncate(before);
+                places.truncate(before);
             }
         }
         if names.is_empty() {
             bench.say(&Figure::Note(format!("no function with about {aim} sites can be attached")))?;
             continue;
         }
-        addresses.sort_unstable();
-        addresses.dedup();
+        places.sort_by_key(|place| place.address);
+        places.dedup_by_key(|place| place.address);
         let name = names.join(" ");
-        let runs = RUNS.iter().find(|(limit, _)| addresses.len() <= *limit).map_or(1, |(_, runs)| *runs);
+        let runs = RUNS.iter().find(|(limit, _)| places.len() <= *limit).map_or(1, |(_, runs)| *runs);
         for _ in 0..runs {
-            if addresses.len() <= PATIENCE {
-                bench.say(&Figure::Attach(by_loop(&object, &name, &addresses)?))?;
+            if places.len() <= PATIENCE {
+                bench.say(&Figure::Attach(by_loop(&object, &name, &places)?))?;
                 settle();
                 bench.say(&Figure::Attach(by_siteseer(bench, &object, &name, false)?))?;
                 settle();
             }
             bench.say(&Figure::Attach(by_siteseer(bench, &object, &name, true)?))?;
             settle();
-            bench.say(&Figure::Attach(registered(&name, &addresses)?))?;
+            bench.say(&Figure::Attach(by_kernel(&name, &places, Way::Registered)?))?;
             settle();
+            if places.len() <= PATIENCE {
+                bench.say(&Figure::Attach(by_kernel(&name, &places, Way::Armed)?))?;
+                settle();
+            }
         }
     }
     Ok(())

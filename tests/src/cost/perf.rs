@@ -64,13 +64,25 @@ pub fn counting_kprobe(address: u64) -> io::Result<OwnedFd> {
     open(kprobe_source()?, 0, address, 0, -1)
 }
 
+fn event_number(event: &str) -> io::Result<u64> {
+    let id = fs::read_to_string(format!("/sys/kernel/tracing/events/{event}/id"))?;
+    id.trim().parse().map_err(io::Error::other)
+}
+
 /// An event of tracefs that counts this process's hits.
 ///
 /// # Errors
 /// The kernel's.
 pub fn counting_event(event: &str) -> io::Result<OwnedFd> {
-    let id = fs::read_to_string(format!("/sys/kernel/tracing/events/{event}/id"))?;
-    open(TRACEPOINT, id.trim().parse().map_err(io::Error::other)?, 0, 0, -1)
+    open(TRACEPOINT, event_number(event)?, 0, 0, -1)
+}
+
+/// An event of tracefs for a BPF program.
+///
+/// # Errors
+/// The kernel's.
+pub fn event(event: &str) -> io::Result<OwnedFd> {
+    open(TRACEPOINT, event_number(event)?, 0, -1, 0)
 }
 
 /// What an event has counted.
