@@ -50,6 +50,8 @@ pub struct Figures {
     pub census: serde_json::Value,
     /// Bytes of the image with DWARF.
     pub image: u64,
+    /// Bytes of the DWARF.
+    pub dwarf: u64,
     /// Bytes of the upstream part, and of our own.
     pub bytes: (u64, u64),
     /// Commands beside each other.

@@ -2,7 +2,7 @@
 //! The figures as a page for people, and its plots.
 
 use super::Figures;
-use super::commands::median;
+use super::commands::{Comparison, Summary, median};
 use super::plot::{self, Bar, Series};
 use crate::cost::Figure;
 use crate::cost::attach::{Attaching, Way};
@@ -119,7 +119,7 @@ fn census(page: &mut String, figures: &Figures) {
         "| usable by DWARF | {usable} | of these located: {of_usable} ({:.2}%) |",
         100.0 * of_usable / usable
     );
-    let _ = writeln!(page, "| image with DWARF | {} bytes | |", figures.image);
+    let _ = writeln!(page, "| image | {} bytes | of it DWARF: {} bytes |", figures.image, figures.dwarf);
     let _ = writeln!(page, "| `.BTF.inline` | {inline} bytes | {:.1} a site |", inline / total);
     let _ = writeln!(page, "| `.BTF.inline.ext` | {ext} bytes | {:.1} a site |", ext / total);
 }
@@ -143,6 +143,21 @@ fn commands(page: &mut String, figures: &Figures) {
             );
         }
     }
+    let arch = &figures.arch;
+    let _ = writeln!(page, "\n![Encoding](performance/encode-{arch}.svg)\n");
+    let _ = writeln!(page, "![Looking a function up](performance/lookup-{arch}.svg)\n");
+    let _ = writeln!(page, "![Memory](performance/memory-{arch}.svg)");
+}
+
+/// Bars of the commands for some jobs.
+fn command_bars(figures: &Figures, is_wanted: impl Fn(&str) -> bool, value: impl Fn(&Summary) -> f64) -> Vec<Bar> {
+    let wanted = figures.commands.iter().filter(|compared| is_wanted(&compared.job));
+    let both = |compared: &Comparison| {
+        let bar =
+            |name: &str, summary| Bar { group: compared.job.clone(), name: name.to_owned(), value: value(summary) };
+        [bar("siteseer", &compared.ours), bar(&compared.theirs_name, &compared.theirs)]
+    };
+    wanted.flat_map(both).collect()
 }
 
 fn all_hits(figures: &Figures) -> Vec<&Hit> {
@@ -350,7 +365,19 @@ pub fn plots(figures: &Figures) -> Vec<(String, String)> {
         bars.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
         bars.into_iter().map(|(_, _, bar)| bar).collect()
     };
+    let is_encoding = |job: &str| job.starts_with("encode");
+    let mut memory = command_bars(figures, |_| true, |summary| summary.peak_mib);
+    memory.push(Bar {
+        group: "for comparison".to_owned(),
+        name: "the image's DWARF".to_owned(),
+        value: figures.dwarf as f64 / f64::from(1 << 20),
+    });
+    let encoding = command_bars(figures, is_encoding, |summary| summary.wall);
+    let lookups = command_bars(figures, |job| !is_encoding(job), |summary| summary.wall * 1000.0);
     vec![
+        (file("encode"), plot::bars("Encoding: whole processes", "s", &encoding)),
+        (file("lookup"), plot::bars("Looking a function up: whole processes", "ms", &lookups)),
+        (file("memory"), plot::bars("The most memory", "MiB", &memory)),
         (file("attach"), chart("Time to attach", |run| run.attach)),
         (file("detach"), chart("Time to detach", |run| run.detach)),
         (file("hits"), plot::bars("A hit at an inline site", "instructions", &bars(true))),

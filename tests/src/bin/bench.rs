@@ -2,6 +2,7 @@
 //! Measures what siteseer costs beside what people would use instead, in one run: `ci/bench`.
 
 use clap::Parser;
+use object::{Object, ObjectSection};
 use siteseer_conformance::bench::commands::{Pair, measure, words};
 use siteseer_conformance::bench::guest::Guest;
 use siteseer_conformance::bench::{Distribution, Figures, page};
@@ -156,12 +157,21 @@ fn commands(arguments: &Arguments, kernel: &Kernel, scratch: &Path) -> Result<Fi
         arch: arch(&file).debian().to_owned(),
         census,
         image: fs::metadata(vmlinux)?.len(),
+        dwarf: dwarf_size(vmlinux)?,
         bytes: (sizes.inline as u64, sizes.ext as u64),
         commands,
         prototypes,
         startup: BTreeMap::new(),
         guest: notes,
     })
+}
+
+/// Bytes of an image's debug information.
+fn dwarf_size(vmlinux: &Path) -> Result<u64, Box<dyn Error>> {
+    let file = object::ReadCache::new(fs::File::open(vmlinux)?);
+    let elf = object::File::parse(&file)?;
+    let sections = elf.sections().filter(|section| section.name().is_ok_and(|name| name.starts_with(".debug_")));
+    Ok(sections.map(|section| section.file_range().map_or(0, |(_, size)| size)).sum())
 }
 
 /// Where the kernel's site data are.
