@@ -42,12 +42,12 @@ pub(super) fn companion(
     named: Named,
     around: &Around<'_>,
 ) -> Result<Vec<u8>, WriteError> {
-    let (details, places) = both(|| Details::of(set, upstream), || Places::of(set, upstream, orders));
+    let (records, by_function) = both(|| Records::of(set, upstream, orders), || ByFunction::of(set, upstream, orders));
     let Named { mut strings, containers, loaded, module, files, functions: names } = named;
     let sections = section_table(set, upstream, &mut |name| strings.add(name));
-    let Details { prototypes, details, of_sites } = details;
-    let Places { functions: of_functions, runs, declarations, mut sites } = places;
-    sites.iter_mut().zip(of_sites).for_each(|(site, details)| site.details = details.into());
+    let Records { prototypes, details, mut sites } = records;
+    let ByFunction { functions: of_functions, runs, declarations, declared } = by_function;
+    sites.iter_mut().zip(declared).for_each(|(site, declaration)| site.declaration = declaration.into());
     let names = names.into_iter().zip(&orders.functions).map(|(name, &(_, func))| (name, func)).chain([(0, 0)]);
     let functions: Vec<RawFunction> = names
         .zip(of_functions)
@@ -113,47 +113,54 @@ impl Named {
     }
 }
 
-/// What many sites have in common.
-struct Details {
+/// The sites' own records, and what many sites have in common.
+struct Records {
     prototypes: Vec<U32>,
     details: Vec<RawDetails>,
-    /// For each site, in the order of the LOCSECs, which it has.
-    of_sites: Vec<u32>,
+    /// In the order of the LOCSECs, without their declarations.
+    sites: Vec<RawSite>,
 }
 
-impl Details {
-    fn of(set: &SiteSet, upstream: &Upstream) -> Details {
+impl Records {
+    fn of(set: &SiteSet, upstream: &Upstream, orders: &Orders<'_>) -> Records {
         let (prototypes, prototype_of) = prototype_table(&upstream.details);
+        let mut place_of = vec![0u32; set.sites.len()];
+        for (place, site) in upstream.order.iter().enumerate() {
+            place_of[*site as usize] = place as u32;
+        }
         let mut details: Distinct<(u32, [u8; 4])> = Distinct::new();
-        let of_site = |&site: &u32| {
+        let record = |&site: &u32| {
             let site = &set.sites[site as usize];
             let unprobeable = site.unprobeable.map_or(0, |reason| reason as u8);
             let key = [site.kind as u8, site.marks.0, unprobeable, site.moved];
-            details.number((prototype_of[site.prototype as usize], key))
+            RawSite {
+                details: details.number((prototype_of[site.prototype as usize], key)).into(),
+                container: orders.place_of_container[site.container as usize].into(),
+                parent: site.parent.map_or(0, |parent| place_of[parent as usize] + 1).into(),
+                line: to24(site.source.line, 0),
+                file: to24(site.source.file, NONE24),
+                declaration: NONE16.into(),
+            }
         };
-        let of_sites = upstream.order.iter().map(of_site).collect();
-        Details { prototypes, details: details.values.iter().map(raw_details).collect(), of_sites }
+        let sites = upstream.order.iter().map(record).collect();
+        Records { prototypes, details: details.values.iter().map(raw_details).collect(), sites }
     }
 }
 
-/// The sites' own records, by function.
-struct Places {
+/// What goes by function.
+struct ByFunction {
     /// Per function, in their order, its first run and its first declaration; behind them the numbers of both.
     functions: Vec<(u32, u32)>,
     runs: Vec<RawRun>,
     declarations: Vec<RawDeclaration>,
-    /// In the order of the LOCSECs, without their details.
-    sites: Vec<RawSite>,
+    /// Per site, in the order of the LOCSECs, the place of its declaration among its function's.
+    declared: Vec<u16>,
 }
 
-impl Places {
-    fn of(set: &SiteSet, upstream: &Upstream, orders: &Orders<'_>) -> Places {
+impl ByFunction {
+    fn of(set: &SiteSet, upstream: &Upstream, orders: &Orders<'_>) -> ByFunction {
         let runs_of = function_runs(upstream, &orders.functions);
-        let mut stable = vec![0u32; set.sites.len()];
-        for (place, site) in upstream.order.iter().enumerate() {
-            stable[*site as usize] = place as u32;
-        }
-        let mut sites = vec![None; set.sites.len()];
+        let mut declared = vec![NONE16; set.sites.len()];
         let (mut functions, mut runs) = (Vec::with_capacity(runs_of.len() + 1), Vec::new());
         let mut declarations: Vec<SourceLine> = Vec::new();
         for of_function in &runs_of {
@@ -161,29 +168,16 @@ impl Places {
             let first_declaration = declarations.len();
             for (first, count) in of_function {
                 runs.push(RawRun { first: (*first).into(), count: (*count).into() });
-                for place in *first..*first + *count {
-                    let site = &set.sites[upstream.order[place as usize] as usize];
-                    let declaration = declaration_of(&mut declarations, first_declaration, site.declared);
-                    sites[place as usize] = Some(RawSite {
-                        details: 0.into(),
-                        container: orders.place_of_container[site.container as usize].into(),
-                        parent: site.parent.map_or(0, |parent| stable[parent as usize] + 1).into(),
-                        line: to24(site.source.line, 0),
-                        file: to24(site.source.file, NONE24),
-                        declaration: declaration.into(),
-                    });
+                let places = *first as usize..(*first + *count) as usize;
+                for (place, site) in declared[places.clone()].iter_mut().zip(&upstream.order[places]) {
+                    let site = &set.sites[*site as usize];
+                    *place = declaration_of(&mut declarations, first_declaration, site.declared);
                 }
             }
         }
         functions.push((runs.len() as u32, declarations.len() as u32));
         let place = |d: &SourceLine| RawDeclaration { file: d.file.into(), line: d.line.into() };
-        Places {
-            functions,
-            runs,
-            declarations: declarations.iter().map(place).collect(),
-            // Every site is in a run of its function.
-            sites: sites.into_iter().flatten().collect(),
-        }
+        ByFunction { functions, runs, declarations: declarations.iter().map(place).collect(), declared }
     }
 }
 
