@@ -10,9 +10,9 @@
 use crate::image::{Container, ImageError, is_text};
 use crate::relocate::Layout;
 use hashbrown::DefaultHashBuilder;
-use object::LittleEndian;
 use object::elf;
 use object::read::elf::{ElfFile64, SectionHeader as _, Sym as _};
+use object::{LittleEndian, SymbolIndex};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -95,43 +95,32 @@ const LINKER_SYMBOLS: &[&str] = &[
 
 impl<'a> SymbolTable<'a> {
     pub(crate) fn new(file: &ElfFile64<'a, LittleEndian>, layout: &Layout) -> Result<SymbolTable<'a>, ImageError> {
+        /// Symbols that one thread reads at a time.
+        const PART: usize = 8192;
         let sections = file.elf_section_table();
-        let is_text: Vec<bool> = sections.iter().map(|s| is_text(s.sh_flags(LittleEndian))).collect();
-        let wanted: HashMap<&'static str, ()> = LINKER_SYMBOLS.iter().map(|&name| (name, ())).collect();
-        let table = file.elf_symbol_table();
+        let reader = Reader {
+            file,
+            layout,
+            is_text: sections.iter().map(|s| is_text(s.sh_flags(LittleEndian))).collect(),
+            wanted: LINKER_SYMBOLS.iter().map(|&name| (name, ())).collect(),
+        };
+        let all = file.elf_symbol_table().iter().as_slice();
+        let parts: Vec<Part<'a>> =
+            all.par_chunks(PART).enumerate().map(|(nth, symbols)| reader.read(nth * PART, symbols)).collect();
         let mut result = SymbolTable {
-            sorted: Vec::with_capacity(table.len()),
+            sorted: Vec::with_capacity(parts.iter().map(|part| part.text.len()).sum()),
             by_name: OnceLock::new(),
             linker: HashMap::new(),
             imports: HashMap::new(),
         };
-        for (index, symbol) in table.enumerate() {
-            let Ok(name) = table.symbol_name(LittleEndian, symbol) else { continue };
-            let Ok(name) = std::str::from_utf8(name) else { continue };
-            if name.is_empty() {
-                continue;
-            }
-            if symbol.is_undefined(LittleEndian) {
-                if layout.is_relocatable() {
-                    result.imports.insert(layout.import_address(index), name);
-                }
-                continue;
-            }
-            let address = layout.symbol_address(file, index, symbol);
-            if name.starts_with('_')
-                && let Some((&name, ())) = wanted.get_key_value(name)
-            {
-                result.linker.insert(name, address);
-            }
-            let Ok(Some(section)) = table.symbol_section(LittleEndian, symbol, index) else { continue };
-            if is_text.get(section.0) == Some(&true) && !is_dropped(symbol, name) {
-                result.sorted.push(symbol_of(symbol, name, address));
-            }
+        for part in parts {
+            result.sorted.extend(part.text);
+            result.linker.extend(part.linker);
+            result.imports.extend(part.imports);
         }
         result
             .sorted
             .par_sort_unstable_by(|a, b| a.address.cmp(&b.address).then_with(|| preference(a).cmp(&preference(b))));
-        result.sorted.shrink_to_fit();
         if u32::try_from(result.sorted.len()).is_err() {
             return Err(ImageError::NoSymbols);
         }
@@ -271,6 +260,58 @@ fn is_dropped(symbol: &elf::Sym64<LittleEndian>, name: &str) -> bool {
         || kind == elf::STT_FILE
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || name.ends_with("_veneer")
+}
+
+/// Reads an image's symbols.
+struct Reader<'s, 'a> {
+    file: &'s ElfFile64<'a, LittleEndian>,
+    layout: &'s Layout,
+    /// By section.
+    is_text: Vec<bool>,
+    /// [`LINKER_SYMBOLS`].
+    wanted: HashMap<&'static str, ()>,
+}
+
+/// What some of the symbols come to.
+#[derive(Default)]
+struct Part<'a> {
+    text: Vec<Symbol<'a>>,
+    linker: Vec<(&'static str, u64)>,
+    imports: Vec<(u64, &'a str)>,
+}
+
+impl<'a> Reader<'_, 'a> {
+    /// Reads symbols; `first` is the first one's place in the table.
+    fn read(&self, first: usize, symbols: &[elf::Sym64<LittleEndian>]) -> Part<'a> {
+        let (file, layout) = (self.file, self.layout);
+        let table = file.elf_symbol_table();
+        let mut part = Part::default();
+        for (nth, symbol) in symbols.iter().enumerate() {
+            let index = SymbolIndex(first + nth);
+            let Ok(name) = table.symbol_name(LittleEndian, symbol) else { continue };
+            let Ok(name) = std::str::from_utf8(name) else { continue };
+            if name.is_empty() {
+                continue;
+            }
+            if symbol.is_undefined(LittleEndian) {
+                if layout.is_relocatable() {
+                    part.imports.push((layout.import_address(index), name));
+                }
+                continue;
+            }
+            let address = layout.symbol_address(file, index, symbol);
+            if name.starts_with('_')
+                && let Some((&name, ())) = self.wanted.get_key_value(name)
+            {
+                part.linker.push((name, address));
+            }
+            let Ok(Some(section)) = table.symbol_section(LittleEndian, symbol, index) else { continue };
+            if self.is_text.get(section.0) == Some(&true) && !is_dropped(symbol, name) {
+                part.text.push(symbol_of(symbol, name, address));
+            }
+        }
+        part
+    }
 }
 
 /// kallsyms' order of symbols at one address.
