@@ -36,9 +36,10 @@ struct {
 	__type(value, struct answer);
 } answers SEC(".maps");
 
+/* A stack whose hash has the bucket of another's is refused: there are many more than stacks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
-	__uint(max_entries, 64);
+	__uint(max_entries, 16384);
 	__uint(key_size, 4);
 	__uint(value_size, FRAMES * 8);
 } stacks SEC(".maps");
