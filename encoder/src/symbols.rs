@@ -104,7 +104,7 @@ impl<'a> SymbolTable<'a> {
             is_text: sections.iter().map(|s| is_text(s.sh_flags(LittleEndian))).collect(),
             wanted: LINKER_SYMBOLS.iter().map(|&name| (name, ())).collect(),
         };
-        let all = file.elf_symbol_table().iter().as_slice();
+        let all = file.elf_symbol_table().symbols();
         let parts: Vec<Part<'a>> =
             all.par_chunks(PART).enumerate().map(|(nth, symbols)| reader.read(nth * PART, symbols)).collect();
         let mut result = SymbolTable {
