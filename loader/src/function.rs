@@ -55,6 +55,24 @@ pub struct Holder {
     pub name: String,
     /// Link-time address.
     pub address: u64,
+    /// Bytes; 0 where the site data does not say.
+    pub size: u64,
+}
+
+impl Holder {
+    /// Whether a body that starts at `entry`, with its probe at `probe`, lies in it. Both are link-time addresses.
+    fn holds(&self, entry: Option<u64>, probe: u64) -> bool {
+        let within = |address: u64| address.checked_sub(self.address).is_some_and(|offset| offset < self.size);
+        self.size == 0 || (entry.is_some_and(within) && within(probe))
+    }
+}
+
+/// The symbol that holds a site in the kernel, and what the kernel's symbols have against that.
+struct Held {
+    symbol: String,
+    address: u64,
+    size: u64,
+    contradiction: Option<Reason>,
 }
 
 /// One site as the site data has it.
@@ -82,6 +100,13 @@ pub struct DataSite {
     pub marks: Marks,
     /// Why it cannot be probed, as far as the image tells.
     pub unprobeable: Option<Unprobeable>,
+}
+
+impl DataSite {
+    /// Link-time address at which the body starts; `None` if the data puts that below all addresses.
+    fn entry(&self) -> Option<u64> {
+        self.address.checked_sub(u64::from(self.moved))
+    }
 }
 
 /// One place where a body of the function may start executing.
@@ -204,6 +229,32 @@ impl<'a> Sources<'a> {
         symbol.module == self.module.map(|module| &**module)
     }
 
+    /// Finds the symbol that holds a site which the kernel has at `address`.
+    ///
+    /// The checksums of site data keep accidents out, not intent. The names under which sites are reported are therefore those that
+    /// the kernel's own symbols confirm: the holder is where the site data says, it is as large, and the site is inside of it.
+    fn holder_of(&self, site: &DataSite, address: u64) -> Option<Held> {
+        let Some(holder) = &site.holder else {
+            let found = self.symbols.containing(address)?;
+            let contradiction = (!self.owns(&found.symbol)).then_some(Reason::SymbolMismatch);
+            let symbol = found.symbol.name.to_owned();
+            return Some(Held { symbol, address: found.symbol.address, size: found.size, contradiction });
+        };
+        let at = self.placement.run_time(holder.address).unwrap_or(0);
+        let known = self.symbols.at(at).any(|found| found.name == holder.name && self.owns(&found));
+        let size = self.symbols.containing(at).map_or(0, |found| found.size - found.offset);
+        let entry = address.checked_sub(u64::from(site.moved));
+        let inside = |address: u64| address.checked_sub(at).is_some_and(|offset| offset < size);
+        let contradiction = if !known || holder.size > size {
+            Some(Reason::SymbolMismatch)
+        } else if !holder.holds(site.entry(), site.address) || !inside(address) || !entry.is_some_and(inside) {
+            Some(Reason::OutsideSymbol)
+        } else {
+            None
+        };
+        Some(Held { symbol: holder.name.clone(), address: at, size, contradiction })
+    }
+
     fn prototype(&self, func: TypeId) -> Option<Prototype> {
         let prototype = Prototype::of(self.btf, func, self.kernel_types)?;
         Some(Prototype { module: self.module.cloned(), ..prototype })
@@ -232,8 +283,8 @@ impl Function {
         let mut described: HashSet<u64> = HashSet::new();
         for site in data {
             if site.kind != SiteKind::Inline {
-                let symbol = site.holder.as_ref().map_or(site.address - u64::from(site.moved), |holder| holder.address);
-                described.extend(sources.placement.run_time(symbol));
+                let symbol = site.holder.as_ref().map(|holder| holder.address).or_else(|| site.entry());
+                described.extend(symbol.and_then(|symbol| sources.placement.run_time(symbol)));
             }
             function.add_described(site, &mut read, sources);
         }
@@ -356,18 +407,12 @@ impl Function {
             obstacle = Some(Reason::SymbolMismatch);
         }
         let address = placed.unwrap_or(0);
-        let containing = sources.symbols.containing(address);
-        let mut symbol = containing.map(|found| (found.symbol.name.to_owned(), found.symbol.address, found.size));
-        if let Some(holder) = site.holder {
-            let at = sources.placement.run_time(holder.address).unwrap_or(0);
-            let known = sources.symbols.at(at).any(|found| found.name == holder.name && sources.owns(&found));
-            if !known && obstacle.is_none() {
-                obstacle = Some(Reason::SymbolMismatch);
-            }
-            let size = sources.symbols.containing(at).map_or(0, |found| found.size - found.offset);
-            symbol = Some((holder.name, at, size));
-        }
-        let (symbol, symbol_address, symbol_size) = symbol.unwrap_or_else(|| (self.name.clone(), address, 0));
+        let held = sources.holder_of(&site, address).unwrap_or_else(|| {
+            let symbol = site.holder.as_ref().map_or(&self.name, |holder| &holder.name).clone();
+            Held { symbol, address, size: 0, contradiction: None }
+        });
+        let Held { symbol, address: symbol_address, size: symbol_size, contradiction } = held;
+        let obstacle = obstacle.or(contradiction);
         let mut arguments: Vec<Argument> =
             site.arguments.into_iter().map(|argument| sources.placement.settle(argument)).collect();
         arguments.resize(count, Err(Missing::NotMentioned));

@@ -49,6 +49,8 @@ pub enum Reason {
     FileUnknown,
     /// The kernel's symbol is not where the site data has it.
     SymbolMismatch,
+    /// The site data puts the site outside of the symbol that is said to hold it.
+    OutsideSymbol,
     /// The site is in a module of which there are no site data.
     InModule(String),
     /// The kernel has no mechanism that could reach the site.
@@ -134,6 +136,7 @@ impl Reason {
             Reason::PrototypeUnknown => "prototype_unknown",
             Reason::FileUnknown => "file_unknown",
             Reason::SymbolMismatch => "symbol_mismatch",
+            Reason::OutsideSymbol => "outside_symbol",
             Reason::InModule(_) => "in_module",
             Reason::NoMechanism => "no_mechanism",
             Reason::ExitOfInline => "exit_of_inline",
@@ -220,6 +223,7 @@ impl fmt::Display for Reason {
                 "where it is declared is not known: it may be another function of this name than the one in the file",
             ),
             Reason::SymbolMismatch => f.write_str("the kernel has another symbol there than the site data"),
+            Reason::OutsideSymbol => f.write_str("the site data puts it outside of the symbol that holds it"),
             Reason::InModule(module) => write!(f, "in module {module}, of which there are no site data"),
             Reason::NoMechanism => f.write_str("this kernel has no kprobes"),
             Reason::ExitOfInline => f.write_str("an inlined copy has no return that a probe could be put on"),

@@ -559,7 +559,11 @@ fn data_site(
         address: site.address(),
         moved: site.moved(),
         arguments: site.arguments()?,
-        holder: holder.map(|holder| Holder { name: holder.name.to_owned(), address: holder.address }),
+        holder: holder.map(|holder| Holder {
+            name: holder.name.to_owned(),
+            address: holder.address,
+            size: u64::from(holder.size),
+        }),
         source: site.source().map(place),
         declared: site.declared()?.map(place),
         marks: site.marks(),

@@ -109,7 +109,7 @@ fn site(world: &World, offset: u64, symbol: &str, arguments: Vec<Argument>) -> D
         address: address + offset,
         moved: 0,
         arguments,
-        holder: Some(Holder { name: name.to_owned(), address }),
+        holder: Some(Holder { name: name.to_owned(), address, size: 0 }),
         source: Some(Place { file: "a.c".to_owned(), line: 10 }),
         declared: Some(Place { file: "a.h".to_owned(), line: 1 }),
         marks: Marks::default(),
@@ -201,7 +201,7 @@ fn all_sorts(world: &World) -> Vec<DataSite> {
     let mut passed_by = inline(0x1e, "caller", both());
     passed_by.marks = Marks::MAY_MISS;
     let mut misplaced = inline(0x20, "caller", both());
-    misplaced.holder = Some(Holder { name: "gone".to_owned(), address: LINK + 0x300 });
+    misplaced.holder = Some(Holder { name: "gone".to_owned(), address: LINK + 0x300, size: 0 });
     vec![
         clone,
         dead,
@@ -235,6 +235,47 @@ fn every_sort_of_site() {
     let plan = plan_of(&function, &reads(&[0, 1]), Policy::BestEffort).unwrap();
     insta::assert_snapshot!("every_sort_of_site", text(&plan));
     insta::assert_snapshot!("every_sort_of_site_in_short", plan.report().to_string());
+}
+
+/// Site data with right checksums can still be made to lie. Under the name of a symbol nothing is attached outside of it.
+#[test]
+fn sites_lie_in_the_symbols_that_hold_them() {
+    let world = world();
+    let obstacle = |change: &dyn Fn(&mut DataSite)| {
+        let mut changed = site(&world, 0x10, "caller", both());
+        change(&mut changed);
+        let function = join(&world, vec![changed]);
+        function.candidates.iter().find(|site| site.kind == SiteKind::Inline).unwrap().obstacle.clone()
+    };
+    let sized = |size: u64| move |site: &mut DataSite| site.holder.as_mut().unwrap().size = size;
+    assert_eq!(obstacle(&|_| ()), None);
+    assert_eq!(obstacle(&sized(0x11)), None);
+    assert_eq!(obstacle(&sized(0x100)), None, "as large as it is for the kernel");
+    assert_eq!(obstacle(&sized(0x10)), Some(Reason::OutsideSymbol), "just past the end");
+    assert_eq!(obstacle(&sized(0x101)), Some(Reason::SymbolMismatch), "larger than it is for the kernel");
+    let at = |address: u64| move |site: &mut DataSite| site.address = address;
+    assert_eq!(obstacle(&at(LINK + 0x3ff)), None);
+    assert_eq!(obstacle(&at(LINK + 0x400)), Some(Reason::OutsideSymbol), "in the next symbol");
+    assert_eq!(obstacle(&at(LINK + 0x210)), Some(Reason::OutsideSymbol), "before its holder");
+    assert_eq!(obstacle(&at(0)), Some(Reason::OutsideSymbol));
+    let moved = |moved: u8| move |site: &mut DataSite| site.moved = moved;
+    assert_eq!(obstacle(&moved(0x10)), None);
+    assert_eq!(obstacle(&moved(0x11)), Some(Reason::OutsideSymbol), "it starts before its holder");
+}
+
+/// A site file may leave out what holds a site, and put it anywhere.
+#[test]
+fn sites_without_a_holder_are_of_the_image() {
+    let world = world();
+    let candidate = |address: u64, moved: u8| {
+        let mut changed = site(&world, 0, "caller", both());
+        (changed.holder, changed.address, changed.moved, changed.kind) = (None, address, moved, SiteKind::Clone);
+        let function = join(&world, vec![changed]);
+        function.candidates.into_iter().find(|site| site.described).unwrap()
+    };
+    let inside = candidate(LINK + 0x310, 0);
+    assert_eq!((inside.obstacle.as_ref(), inside.symbol.as_str()), (None, "caller"));
+    assert!(candidate(3, 200).described, "an entry below all addresses");
 }
 
 #[test]

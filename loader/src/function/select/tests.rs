@@ -45,7 +45,7 @@ fn foo(sites: &[(usize, Option<&str>)], undescribed: bool) -> Function {
         address: TEXT + 0x1000 + 16 * nth as u64,
         moved: 0,
         arguments: Vec::new(),
-        holder: Some(Holder { name: "caller".to_owned(), address: TEXT + 0x1000 }),
+        holder: Some(Holder { name: "caller".to_owned(), address: TEXT + 0x1000, size: 0 }),
         source: None,
         declared: file.map(|file| Place { file: file.to_owned(), line: 7 }),
         marks: Marks::default(),

@@ -61,7 +61,7 @@ fn inline(index: u32, func: TypeId, arguments: Vec<Argument>) -> DataSite {
         address: LINK_TEXT + 0x90,
         moved: 0,
         arguments,
-        holder: Some(Holder { name: "caller".to_owned(), address: LINK_TEXT + 0x80 }),
+        holder: Some(Holder { name: "caller".to_owned(), address: LINK_TEXT + 0x80, size: 0 }),
         source: None,
         declared: None,
         marks: Marks::default(),
