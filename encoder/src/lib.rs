@@ -39,6 +39,7 @@ pub mod tables;
 #[cfg(test)]
 mod test_image;
 pub mod text;
+mod threads;
 pub mod types;
 mod unit;
 mod walk;
@@ -128,13 +129,7 @@ pub fn is_module(image: &[u8]) -> bool {
 /// # Errors
 /// See [`EncodeError`].
 pub fn encode(image: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census), EncodeError> {
-    match options.threads {
-        None => encode_here(image, options),
-        Some(threads) => {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(EncodeError::Threads)?;
-            pool.install(|| encode_here(image, options))
-        }
-    }
+    threads::run(options.threads, || encode_here(image, options)).map_err(EncodeError::Threads)?
 }
 
 fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census), EncodeError> {

@@ -25,13 +25,13 @@ mod lines;
 use kallsyms::{Entry, Table};
 use lines::{address, each_line, read_lines};
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind};
+use siteseer_sites::both::both;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::thread;
 
 /// Why the running kernel's symbols cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -453,11 +453,8 @@ pub(crate) fn tracefs() -> Option<&'static Path> {
 /// [`SymbolsError`] if kallsyms cannot be read or hides its addresses.
 pub fn running() -> Result<Symbols, SymbolsError> {
     // The kernel takes long to write its tables, and as long for one as for another: side by side they take half.
-    let (symbols, (ftrace, blacklist)) = thread::scope(|scope| {
-        let others = scope.spawn(|| (read_ftrace(), fs::read_to_string(BLACKLIST)));
-        let symbols = File::open(KALLSYMS).and_then(Symbols::read);
-        (symbols, others.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    });
+    let kallsyms = || File::open(KALLSYMS).and_then(Symbols::read);
+    let (symbols, (ftrace, blacklist)) = both(kallsyms, || (read_ftrace(), fs::read_to_string(BLACKLIST)));
     let mut symbols = symbols.map_err(|error| SymbolsError::Read { path: KALLSYMS.into(), error })?;
     if symbols.is_empty() {
         return Err(SymbolsError::NoSymbols);

@@ -21,12 +21,12 @@ use crate::section::Wanted;
 use crate::source::{BaseTypes, ModuleFinder, Over, RunTime, SiteData, SourceError, SourceOptions};
 use crate::symbols::{self, Symbols, SymbolsError};
 use siteseer_sites::Machine;
+use siteseer_sites::both::both;
 use siteseer_sites::btf::{Btf, BtfError, TypeId};
 use siteseer_sites::file::{FileError, SiteFile, SiteRef, Source};
 use siteseer_sites::site::{SiteKind, Unprobeable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 
 pub use error::TargetError;
 
@@ -78,11 +78,7 @@ impl Target {
     /// [`Error::Kernel`], [`Error::Symbols`] or [`Error::Source`].
     pub fn running(options: &SourceOptions) -> Result<Target, Error> {
         // Each waits for the kernel, which writes tables for the one and checks programs for the other.
-        let (kernel, symbols) = thread::scope(|scope| {
-            let symbols = scope.spawn(running_symbols);
-            let kernel = Kernel::running();
-            (kernel, symbols.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        });
+        let (kernel, symbols) = both(Kernel::running, running_symbols);
         let (kernel, (symbols, loaded)) = (kernel?, symbols?);
         let at = RunTime { text: text_base(&symbols, "_text")?, stext: text_base(&symbols, "_stext")? };
         let data = SiteData::find(options, &kernel, at)?;

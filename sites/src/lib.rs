@@ -14,6 +14,8 @@
 //! Nothing in this crate does I/O: bytes in, bytes out.
 
 pub mod abi;
+#[doc(hidden)]
+pub mod both;
 pub mod btf;
 pub mod evaluate;
 pub mod file;

@@ -5,7 +5,8 @@ use super::ext::{
     Around, NONE16, NONE24, RawContainer, RawDeclaration, RawDetails, RawFunction, RawLoaded, RawRun, RawSection,
     RawSite, assemble, halves, to24,
 };
-use super::write::{Upstream, WriteError, both};
+use super::write::{Upstream, WriteError};
+use crate::both::both;
 use crate::btf::{CHECKPOINT_STRIDE, Outline, StringTable, TypeId};
 use crate::set::SiteSet;
 use crate::site::SourceLine;

@@ -11,13 +11,13 @@ use super::companion::{Named, Orders, companion};
 use super::elf;
 use super::ext::Around;
 use super::program;
+use crate::both::both;
 use crate::btf::{Btf, BtfError, Kind, LocsecEntry, MAX_VLEN, Outline, SplitBtf, TypeId, loc};
 use crate::location::Argument;
 use crate::set::SiteSet;
 use crate::site::SourceLine;
 use hashbrown::HashMap;
 use std::io;
-use std::thread;
 
 /// Why a set cannot be written. All but the last are contradictions in the set.
 #[derive(Debug, thiserror::Error)]
@@ -318,12 +318,3 @@ fn lower(argument: &Argument, set: &SiteSet, types: &mut SplitBtf, programs: &mu
 
 /// What the offset of a location is raised by in a prototype's word: lower ones are reasons.
 pub(super) const FIRST_PROGRAM: u32 = 256;
-
-/// The results of two functions that run at once.
-pub(super) fn both<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
-    thread::scope(|scope| {
-        let other = scope.spawn(other);
-        let one = one();
-        (one, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })
-}
