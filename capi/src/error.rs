@@ -6,6 +6,7 @@ use siteseer::log;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 /// An error with its number.
@@ -42,17 +43,38 @@ fn fail(failure: Failure) -> c_int {
     failure.errno
 }
 
-/// A result as a number: 0 or more, or a negative errno.
-pub(crate) fn number<T: From<c_int> + std::ops::Neg<Output = T>>(result: Result<T, Failure>) -> T {
-    result.unwrap_or_else(|failure| -T::from(fail(failure)))
+/// Makes a call. A panic in it is a fault of siteseer's, and ends with the call: it must not unwind into C, which would abort the
+/// application.
+fn guarded<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    // What a call that panics leaves behind is behind locks that tell, or dropped.
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<&str>().copied();
+        let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given");
+        Err(Failure::new(libc::ENOTRECOVERABLE, format!("internal error of siteseer: {said}")))
+    })
 }
 
-/// A result as a handle: NULL with errno set.
-pub(crate) fn handle<T>(result: Result<T, Failure>) -> *mut T {
-    match result {
-        Ok(handle) => Box::into_raw(Box::new(handle)),
-        Err(failure) => null(failure),
-    }
+/// What a call gives as a number: 0 or more, or a negative errno.
+pub(crate) fn number<T: From<c_int> + std::ops::Neg<Output = T>>(call: impl FnOnce() -> Result<T, Failure>) -> T {
+    guarded(call).unwrap_or_else(|failure| -T::from(fail(failure)))
+}
+
+/// What a call gives as a handle: NULL with errno set.
+pub(crate) fn handle<T>(call: impl FnOnce() -> Result<T, Failure>) -> *mut T {
+    pointer(|| Ok(Box::into_raw(Box::new(call()?))))
+}
+
+/// What a call gives as a pointer: NULL with errno set.
+pub(crate) fn pointer<T>(call: impl FnOnce() -> Result<*mut T, Failure>) -> *mut T {
+    guarded(call).unwrap_or_else(null)
+}
+
+/// What a call gives that cannot fail.
+pub(crate) fn plain<T: Default>(call: impl FnOnce() -> T) -> T {
+    guarded(|| Ok(call())).unwrap_or_else(|failure| {
+        fail(failure);
+        T::default()
+    })
 }
 
 /// NULL with errno set.
@@ -77,4 +99,20 @@ pub extern "C" fn siteseer_last_error() -> *const c_char {
         }
         given.as_ptr()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panics_end_at_the_boundary() {
+        let broken = || -> c_int { panic!("entry {} is not there", 7) };
+        assert_eq!(number(|| Ok(broken())), -libc::ENOTRECOVERABLE);
+        assert_eq!(log::last_error().as_deref(), Some("internal error of siteseer: entry 7 is not there"));
+        assert!(handle(|| Ok(broken())).is_null());
+        assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOTRECOVERABLE));
+        assert_eq!(plain(broken), 0);
+        assert_eq!(number(|| Ok(3)), 3);
+    }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `struct siteseer_link`: an attachment of one's own, or what stands behind a link of libbpf's.
 
-use crate::error::{Failure, null, number};
+use crate::error::{Failure, number, plain, pointer};
 use crate::layout::{Layout, layout};
 use crate::options::{Versioned, write};
 use crate::report::ReportHandle;
@@ -70,10 +70,7 @@ fn count(count: io::Result<u64>) -> Result<i64, Failure> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_link__report(link: *const LinkHandle) -> *const ReportHandle {
     // SAFETY: the caller's promise.
-    match unsafe { live(link) } {
-        Ok(link) => &raw const link.report,
-        Err(failure) => null(failure),
-    }
+    pointer(|| Ok((&raw const unsafe { live(link) }?.report).cast_mut()))
 }
 
 /// `siteseer_link__is_attached()`
@@ -83,9 +80,12 @@ pub unsafe extern "C" fn siteseer_link__report(link: *const LinkHandle) -> *cons
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_link__is_attached(link: *const LinkHandle) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { link.as_ref() }.is_some_and(|link| match &link.what {
-        What::Own(_) => true,
-        What::Of(attached) => attached.is_attached(),
+    let link = unsafe { link.as_ref() };
+    plain(|| {
+        link.is_some_and(|link| match &link.what {
+            What::Own(_) => true,
+            What::Of(attached) => attached.is_attached(),
+        })
     })
 }
 
@@ -96,12 +96,13 @@ pub unsafe extern "C" fn siteseer_link__is_attached(link: *const LinkHandle) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_link__missed(link: *const LinkHandle) -> i64 {
     // SAFETY: the caller's promise.
-    number(unsafe { live(link) }.and_then(|link| {
+    number(|| {
+        let link = unsafe { live(link) }?;
         count(match &link.what {
             What::Own(link) => link.missed(),
             What::Of(attached) => attached.missed(),
         })
-    }))
+    })
 }
 
 /// `siteseer_link__faults()`
@@ -111,12 +112,13 @@ pub unsafe extern "C" fn siteseer_link__missed(link: *const LinkHandle) -> i64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_link__faults(link: *const LinkHandle) -> i64 {
     // SAFETY: the caller's promise.
-    number(unsafe { live(link) }.and_then(|link| {
+    number(|| {
+        let link = unsafe { live(link) }?;
         count(match &link.what {
             What::Own(link) => link.faults(),
             What::Of(attached) => attached.faults(),
         })
-    }))
+    })
 }
 
 /// `siteseer_link__cost()`
@@ -127,7 +129,8 @@ pub unsafe extern "C" fn siteseer_link__faults(link: *const LinkHandle) -> i64 {
 pub unsafe extern "C" fn siteseer_link__cost(link: *const LinkHandle, cost: *mut CostInfo) -> c_int {
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     // SAFETY: the caller's promise.
-    number(unsafe { live(link) }.and_then(|link| {
+    number(|| {
+        let link = unsafe { live(link) }?;
         let Cost { programs, jited, files, loading, arming } = match &link.what {
             What::Own(link) => link.cost()?,
             What::Of(attached) => attached.cost()?,
@@ -142,7 +145,7 @@ pub unsafe extern "C" fn siteseer_link__cost(link: *const LinkHandle, cost: *mut
         };
         // SAFETY: as above.
         unsafe { write(cost, &info) }.map(|()| 0)
-    }))
+    })
 }
 
 /// `siteseer_link__destroy()`
@@ -153,7 +156,8 @@ pub unsafe extern "C" fn siteseer_link__cost(link: *const LinkHandle, cost: *mut
 pub unsafe extern "C" fn siteseer_link__destroy(link: *mut LinkHandle) -> c_int {
     if !link.is_null() {
         // SAFETY: the caller's promise: it is a box of ours, and not used any more.
-        drop(unsafe { Box::from_raw(link) });
+        let link = unsafe { Box::from_raw(link) };
+        plain(|| drop(link));
     }
     0
 }
@@ -161,5 +165,5 @@ pub unsafe extern "C" fn siteseer_link__destroy(link: *mut LinkHandle) -> c_int 
 /// `siteseer_clean()`
 #[unsafe(no_mangle)]
 pub extern "C" fn siteseer_clean() -> c_int {
-    number(siteseer::clean().map(|count| c_int::try_from(count).unwrap_or(c_int::MAX)).map_err(Failure::from))
+    number(|| Ok(c_int::try_from(siteseer::clean()?).unwrap_or(c_int::MAX)))
 }

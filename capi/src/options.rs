@@ -7,6 +7,7 @@ use crate::error::Failure;
 use crate::layout::{Layout, layout};
 use crate::text::optional;
 use siteseer::register::Options;
+use siteseer::source::Dwarf;
 use siteseer::{AttachOptions, Policy, SourceOptions};
 use std::ffi::{c_char, c_int};
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ pub struct SourceOpts {
     sz: usize,
     file: *const c_char,
     no_dwarf: u8,
+    found_dwarf: u8,
 }
 
 /// `struct siteseer_register_opts`
@@ -64,7 +66,7 @@ unsafe impl Versioned for AttachOpts {
     const NAME: &'static str = "struct siteseer_attach_opts";
 }
 
-pub(crate) const SOURCE_OPTS: Layout = layout!("siteseer_source_opts", SourceOpts { sz, file, no_dwarf });
+pub(crate) const SOURCE_OPTS: Layout = layout!("siteseer_source_opts", SourceOpts { sz, file, no_dwarf, found_dwarf });
 pub(crate) const REGISTER_OPTS: Layout =
     layout!("siteseer_register_opts", RegisterOpts { sz, source, policy, no_plan_at_load });
 pub(crate) const ATTACH_OPTS: Layout = layout!(
@@ -135,7 +137,13 @@ pub(crate) unsafe fn source(opts: *const SourceOpts) -> Result<SourceOptions, Fa
     let Some(opts) = (unsafe { read(opts) })? else { return Ok(SourceOptions::default()) };
     // SAFETY: as above.
     let file = unsafe { optional(opts.file, "the file of site data") }?;
-    Ok(SourceOptions { file: file.map(PathBuf::from), dwarf: opts.no_dwarf == 0, ..SourceOptions::default() })
+    let dwarf = match (opts.no_dwarf, opts.found_dwarf) {
+        (0, 0) => Dwarf::default(),
+        (0, _) => Dwarf::Found,
+        (_, 0) => Dwarf::Never,
+        _ => return Err(Failure::invalid("DWARF is not to be read, and to be read: no_dwarf and found_dwarf are set")),
+    };
+    Ok(SourceOptions { file: file.map(PathBuf::from), dwarf, ..SourceOptions::default() })
 }
 
 /// # Safety
@@ -191,7 +199,7 @@ mod tests {
     }
 
     fn newer(later: u64) -> Newer {
-        Newer { known: SourceOpts { sz: size_of::<Newer>(), file: ptr::null(), no_dwarf: 1 }, later }
+        Newer { known: SourceOpts { sz: size_of::<Newer>(), file: ptr::null(), no_dwarf: 1, found_dwarf: 0 }, later }
     }
 
     #[test]
@@ -200,13 +208,13 @@ mod tests {
         unsafe {
             assert!(read::<SourceOpts>(ptr::null()).unwrap().is_none());
             let [known, unknown] = [newer(0), newer(1)];
-            assert!(!source((&raw const known).cast()).unwrap().dwarf);
+            assert_eq!(source((&raw const known).cast()).unwrap().dwarf, Dwarf::Never);
             let error = source((&raw const unknown).cast()).unwrap_err();
-            assert_eq!(crate::error::number::<c_int>(Err(error)), -libc::E2BIG);
+            assert_eq!(crate::error::number::<c_int>(|| Err(error)), -libc::E2BIG);
             let older: usize = size_of::<usize>();
-            assert!(source((&raw const older).cast()).unwrap().dwarf);
+            assert_eq!(source((&raw const older).cast()).unwrap().dwarf, Dwarf::default());
             let none: usize = 0;
-            assert_eq!(crate::error::number::<c_int>(source((&raw const none).cast()).map(|_| 0)), -libc::EINVAL);
+            assert_eq!(crate::error::number::<c_int>(|| source((&raw const none).cast()).map(|_| 0)), -libc::EINVAL);
         }
     }
 

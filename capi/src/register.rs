@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Registering with libbpf, and what is asked of programs that libbpf's calls attach.
 
-use crate::error::{Failure, handle, null, number};
+use crate::error::{Failure, handle, number};
 use crate::link::LinkHandle;
 use crate::options::{self, AttachOpts, RegisterOpts};
 use crate::report::ReportHandle;
@@ -34,15 +34,16 @@ pub(crate) unsafe fn program<'p>(raw: *const sys::bpf_program) -> Result<Program
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_register(opts: *const RegisterOpts) -> c_int {
     // SAFETY: the caller's promise.
-    let options = unsafe { options::register(opts) };
-    number(options.and_then(|options| Ok(register::register_with(options).map(|()| 0)?)))
+    number(|| Ok(register::register_with(unsafe { options::register(opts) }?).map(|()| 0)?))
 }
 
 /// `siteseer_unregister()`
 #[unsafe(no_mangle)]
 pub extern "C" fn siteseer_unregister() -> c_int {
-    register::unregister();
-    0
+    number(|| {
+        register::unregister();
+        Ok(0)
+    })
 }
 
 /// `siteseer_program__set_attach_opts()`
@@ -54,9 +55,11 @@ pub unsafe extern "C" fn siteseer_program__set_attach_opts(
     prog: *mut sys::bpf_program,
     opts: *const AttachOpts,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    let given = unsafe { program(prog).and_then(|program| Ok((program, options::attach(opts)?))) };
-    number(given.and_then(|(program, options)| Ok(register::set_attach_options(program, options).map(|()| 0)?)))
+    number(|| {
+        // SAFETY: the caller's promise.
+        let (program, options) = unsafe { (program(prog)?, options::attach(opts)?) };
+        Ok(register::set_attach_options(program, options).map(|()| 0)?)
+    })
 }
 
 /// `siteseer_program__report()`
@@ -65,13 +68,13 @@ pub unsafe extern "C" fn siteseer_program__set_attach_opts(
 /// As siteseer.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_program__report(prog: *const sys::bpf_program) -> *mut ReportHandle {
-    // SAFETY: the caller's promise.
-    let program = unsafe { program(prog) };
-    handle(program.and_then(|program| {
+    handle(|| {
+        // SAFETY: the caller's promise.
+        let program = unsafe { program(prog) }?;
         let none =
             || Failure::new(libc::ENOENT, format!("program {} was neither planned nor attached", program.name()));
         Ok(ReportHandle::of(&*register::report(program).ok_or_else(none)?))
-    }))
+    })
 }
 
 /// `siteseer_link__of()`
@@ -80,8 +83,10 @@ pub unsafe extern "C" fn siteseer_program__report(prog: *const sys::bpf_program)
 /// As siteseer.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_link__of(link: *const sys::bpf_link) -> *mut LinkHandle {
-    let Some(link) = NonNull::new(link.cast_mut()) else { return null(Failure::invalid("the link is NULL")) };
-    // SAFETY: the caller's promise.
-    let attached = unsafe { register::attached(link) };
-    handle(attached.map(LinkHandle::of).ok_or_else(|| Failure::new(libc::ENOENT, "the link is libbpf's own")))
+    handle(|| {
+        let link = NonNull::new(link.cast_mut()).ok_or_else(|| Failure::invalid("the link is NULL"))?;
+        // SAFETY: the caller's promise.
+        let attached = unsafe { register::attached(link) };
+        attached.map(LinkHandle::of).ok_or_else(|| Failure::new(libc::ENOENT, "the link is libbpf's own"))
+    })
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `struct siteseer_report`: counts, sites, text.
 
-use crate::error::{Failure, null, number};
+use crate::error::{Failure, null, number, plain};
 use crate::layout::{Layout, layout};
 use crate::options::{Versioned, write};
 use crate::text::c_string;
@@ -196,7 +196,8 @@ pub unsafe extern "C" fn siteseer_report__text(report: *const ReportHandle, flag
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_report__counts(report: *const ReportHandle, counts: *mut Counts) -> c_int {
     // SAFETY: the caller's promise.
-    number(unsafe { live(report) }.and_then(|handle| {
+    number(|| {
+        let handle = unsafe { live(report) }?;
         let report = &handle.report;
         let own = Counts {
             sz: size_of::<Counts>(),
@@ -209,7 +210,7 @@ pub unsafe extern "C" fn siteseer_report__counts(report: *const ReportHandle, co
         };
         // SAFETY: as above.
         unsafe { write(counts, &own) }.map(|()| 0)
-    }))
+    })
 }
 
 /// `siteseer_report__site_cnt()`
@@ -233,12 +234,13 @@ pub unsafe extern "C" fn siteseer_report__site(
     info: *mut SiteInfo,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    number(unsafe { live(report) }.and_then(|report| {
+    number(|| {
+        let report = unsafe { live(report) }?;
         let behind = || Failure::new(libc::ENOENT, format!("the report has no site {index}"));
         let site = report.sites().get(index).ok_or_else(behind)?;
         // SAFETY: as above.
         unsafe { write(info, &site.info) }.map(|()| 0)
-    }))
+    })
 }
 
 /// `siteseer_report__free()`
@@ -249,6 +251,7 @@ pub unsafe extern "C" fn siteseer_report__site(
 pub unsafe extern "C" fn siteseer_report__free(report: *mut ReportHandle) {
     if !report.is_null() {
         // SAFETY: the caller's promise: it is a box of ours, and not used any more.
-        drop(unsafe { Box::from_raw(report) });
+        let report = unsafe { Box::from_raw(report) };
+        plain(|| drop(report));
     }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `struct siteseer_target`, and what is done with it: planning and attaching.
 
-use crate::error::{Failure, handle, null};
+use crate::error::{Failure, handle, null, plain, pointer};
 use crate::link::LinkHandle;
 use crate::options::{self, AttachOpts, SourceOpts};
 use crate::register::program;
 use crate::report::ReportHandle;
 use crate::text::{c_string, optional};
 use libbpf_sys as sys;
-use siteseer::source::SiteData;
+use siteseer::source::{Dwarf, SiteData};
 use siteseer::{Attach, AttachOptions, Program, Target};
 use std::ffi::{CString, c_char};
 use std::path::Path;
@@ -39,8 +39,7 @@ const _: () = {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_target__running(opts: *const SourceOpts) -> *mut TargetHandle {
     // SAFETY: the caller's promise.
-    let options = unsafe { options::source(opts) };
-    handle(options.and_then(|options| Ok(TargetHandle::of(Target::running(&options)?))))
+    handle(|| Ok(TargetHandle::of(Target::running(&unsafe { options::source(opts) }?)?)))
 }
 
 /// `siteseer_target__image()`
@@ -49,13 +48,14 @@ pub unsafe extern "C" fn siteseer_target__running(opts: *const SourceOpts) -> *m
 /// As siteseer.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_target__image(file: *const c_char, opts: *const SourceOpts) -> *mut TargetHandle {
-    // SAFETY: the caller's promise.
-    let given = unsafe { optional(file, "the image").and_then(|file| Ok((file, options::source(opts)?))) };
-    handle(given.and_then(|(file, options)| {
+    handle(|| {
+        // SAFETY: the caller's promise.
+        let (file, options) = unsafe { (optional(file, "the image")?, options::source(opts)?) };
         let file = file.ok_or_else(|| Failure::invalid("the image is NULL"))?;
-        let data = SiteData::open(Path::new(&file), None, options.dwarf).map_err(siteseer::Error::from)?;
+        let data =
+            SiteData::open(Path::new(&file), None, options.dwarf != Dwarf::Never).map_err(siteseer::Error::from)?;
         Ok(TargetHandle::of(Target::image(data)?))
-    }))
+    })
 }
 
 /// `siteseer_target__describe()`
@@ -79,7 +79,8 @@ pub unsafe extern "C" fn siteseer_target__describe(target: *const TargetHandle) 
 pub unsafe extern "C" fn siteseer_target__free(target: *mut TargetHandle) {
     if !target.is_null() {
         // SAFETY: the caller's promise: it is a box of ours, and not used any more.
-        drop(unsafe { Box::from_raw(target) });
+        let target = unsafe { Box::from_raw(target) };
+        plain(|| drop(target));
     }
 }
 
@@ -110,10 +111,10 @@ pub unsafe extern "C" fn siteseer_program__plan(
     opts: *const AttachOpts,
 ) -> *mut ReportHandle {
     // SAFETY: the caller's promise.
-    let given = unsafe { given(prog, target, opts) };
-    handle(given.and_then(|(program, target, options)| {
+    handle(|| {
+        let (program, target, options) = unsafe { given(prog, target, opts) }?;
         Ok(ReportHandle::of(&Attach::with(target, options).plan(program)?.report()))
-    }))
+    })
 }
 
 /// `siteseer_program__attach()`
@@ -127,11 +128,10 @@ pub unsafe extern "C" fn siteseer_program__attach(
     opts: *const AttachOpts,
 ) -> *mut LinkHandle {
     // SAFETY: the caller's promise.
-    let given = unsafe { given(prog, target, opts) };
-    handle(
-        given
-            .and_then(|(program, target, options)| Ok(LinkHandle::own(Attach::with(target, options).attach(program)?))),
-    )
+    handle(|| {
+        let (program, target, options) = unsafe { given(prog, target, opts) }?;
+        Ok(LinkHandle::own(Attach::with(target, options).attach(program)?))
+    })
 }
 
 /// `siteseer_program__attach_link()`
@@ -145,8 +145,8 @@ pub unsafe extern "C" fn siteseer_program__attach_link(
     opts: *const AttachOpts,
 ) -> *mut sys::bpf_link {
     // SAFETY: the caller's promise.
-    let given = unsafe { given(prog, target, opts) };
-    let link = given
-        .and_then(|(program, target, options)| Ok(Attach::with(target, options).attach(program)?.into_libbpf()?));
-    link.map_or_else(null, std::ptr::NonNull::as_ptr)
+    pointer(|| {
+        let (program, target, options) = unsafe { given(prog, target, opts) }?;
+        Ok(Attach::with(target, options).attach(program)?.into_libbpf()?.as_ptr())
+    })
 }

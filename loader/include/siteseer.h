@@ -126,9 +126,14 @@ struct siteseer_source_opts {
 	const char *file;
 	/* Do not read DWARF, which takes longer than a file of sites. */
 	bool no_dwarf;
+	/*
+	 * Read also the DWARF of debug images that are found in the usual places. A process with privileges (root, capabilities)
+	 * reads DWARF only of the file that is named, unless this is set.
+	 */
+	bool found_dwarf;
 	size_t :0;
 };
-#define siteseer_source_opts__last_field no_dwarf
+#define siteseer_source_opts__last_field found_dwarf
 
 struct siteseer_register_opts {
 	size_t sz;

@@ -9,12 +9,14 @@
 //! refused, or passed over while searching. The types in it are numbers of the kernel's BTF; so its copy of that BTF is
 //! compared with the kernel's, byte by byte.
 //!
+//! Who may have written a file decides whether it is read at all ([`is_privileged`], and docs/security.md).
+//!
 //! A failed search lists every place that was tried, and why it did not serve.
 
 mod module;
+mod trust;
 
 use crate::kernel::{BuildId, Kernel};
-use memmap2::Mmap;
 use object::{Object, ObjectSection};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, BtfError};
@@ -23,14 +25,16 @@ use siteseer_sites::set::Section;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::env;
+use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use module::Over;
 pub use module::{BaseTypes, ModuleFinder};
+pub use trust::is_privileged;
+use trust::{Chosen, Contents};
 
 /// The kernel's own site data.
 const KERNEL_INLINE: &str = "/sys/kernel/btf/vmlinux.inline";
@@ -40,9 +44,9 @@ const KERNEL_INLINE: &str = "/sys/kernel/btf/vmlinux.inline";
 pub struct SourceOptions {
     /// A site file, or a debug vmlinux: nothing else is tried.
     pub file: Option<PathBuf>,
-    /// Whether a debug vmlinux without encoded sites may be read (slower: its DWARF is walked). Without effect unless the
+    /// Which debug images without encoded sites may be read (slower: their DWARF is walked). Without effect unless the
     /// crate's feature `dwarf` is on.
-    pub dwarf: bool,
+    pub dwarf: Dwarf,
     /// Site files of modules, or modules with debug information, to be tried before the usual places. Each is used for the module
     /// that has its build id.
     pub modules: Vec<PathBuf>,
@@ -50,7 +54,35 @@ pub struct SourceOptions {
 
 impl Default for SourceOptions {
     fn default() -> SourceOptions {
-        SourceOptions { file: None, dwarf: true, modules: Vec::new() }
+        SourceOptions { file: None, dwarf: Dwarf::default(), modules: Vec::new() }
+    }
+}
+
+/// Whose DWARF is read. It is an intricate format, and its reader is large: a process with privileges had better leave it to
+/// `siteseer encode`, which needs none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dwarf {
+    /// No file's.
+    Never,
+    /// That of files that the caller names. The default of processes with privileges ([`is_privileged`]).
+    Named,
+    /// Also that of files that are found by searching. The default of all other processes.
+    Found,
+}
+
+impl Dwarf {
+    /// Whether a file's is read.
+    fn reads(self, chosen: Chosen) -> bool {
+        match chosen {
+            Chosen::ByCaller => self != Dwarf::Never,
+            Chosen::BySearch => self == Dwarf::Found,
+        }
+    }
+}
+
+impl Default for Dwarf {
+    fn default() -> Dwarf {
+        if is_privileged() { Dwarf::Named } else { Dwarf::Found }
     }
 }
 
@@ -220,12 +252,12 @@ impl Encoded {
 #[derive(Debug)]
 enum Bytes {
     /// A file with encoded sites.
-    Encoded(Mmap),
+    Encoded(Contents),
     /// The kernel's split BTF, and what goes with it.
     Kernel { inline: Vec<u8>, btf: Arc<[u8]>, image: Image },
     /// A debug vmlinux.
     #[cfg_attr(not(feature = "dwarf"), allow(dead_code, reason = "only the encoder reads it"))]
-    Dwarf(Mmap),
+    Dwarf(Contents),
 }
 
 /// The addresses that the kernel's own site data are relative to.
@@ -241,11 +273,8 @@ fn read_error(path: &Path) -> impl FnOnce(io::Error) -> SourceError + '_ {
     move |error| SourceError::Read { path: path.to_owned(), error }
 }
 
-fn map(path: &Path) -> Result<Mmap, SourceError> {
-    let file = File::open(path).map_err(read_error(path))?;
-    // SAFETY: site data are not changed in place: they are replaced. Should someone do so nevertheless, what is read is
-    // checked as it is read, as everything in a file is.
-    unsafe { Mmap::map(&file) }.map_err(read_error(path))
+fn contents(path: &Path, chosen: Chosen) -> Result<Contents, SourceError> {
+    trust::read(path, chosen).map_err(read_error(path))
 }
 
 type Elf<'a> = object::read::elf::ElfFile64<'a, object::LittleEndian>;
@@ -264,7 +293,11 @@ impl SiteData {
     /// # Errors
     /// [`SourceError`] if it cannot be read, is of another kernel, or has no sites.
     pub fn open(path: &Path, kernel: Option<&Kernel>, dwarf: bool) -> Result<SiteData, SourceError> {
-        let bytes = map(path)?;
+        SiteData::open_chosen(path, kernel, dwarf, Chosen::ByCaller)
+    }
+
+    fn open_chosen(path: &Path, kernel: Option<&Kernel>, dwarf: bool, chosen: Chosen) -> Result<SiteData, SourceError> {
+        let bytes = contents(path, chosen)?;
         let elf = Elf::parse(&*bytes).map_err(|error| SourceError::Malformed {
             origin: Origin::Encoded(path.to_owned()),
             error: FileError::Elf(error),
@@ -290,16 +323,18 @@ impl SiteData {
             }
             return Ok(SiteData::new(origin, Bytes::Encoded(bytes)));
         }
-        SiteData::of_dwarf(path, bytes, dwarf)
+        SiteData::of_dwarf(path, bytes, dwarf, chosen)
     }
 
     /// A file without encoded sites, if its DWARF will do.
-    fn of_dwarf(path: &Path, bytes: Mmap, dwarf: bool) -> Result<SiteData, SourceError> {
+    fn of_dwarf(path: &Path, bytes: Contents, dwarf: bool, chosen: Chosen) -> Result<SiteData, SourceError> {
         let has_dwarf = Elf::parse(&*bytes).is_ok_and(|elf| elf.section_by_name(".debug_info").is_some());
         let why = if !has_dwarf {
             "no DWARF either"
         } else if !cfg!(feature = "dwarf") {
             "its DWARF cannot be read: this siteseer was built without the feature `dwarf`"
+        } else if !dwarf && chosen == Chosen::BySearch && is_privileged() {
+            "its DWARF is not read in a process with privileges unless it is asked for: encode it (siteseer encode)"
         } else if !dwarf {
             "its DWARF is not to be read"
         } else {
@@ -314,7 +349,7 @@ impl SiteData {
     /// [`SourceError`]; a search that finds nothing says where it looked.
     pub fn find(options: &SourceOptions, kernel: &Kernel, at: RunTime) -> Result<SiteData, SourceError> {
         if let Some(path) = &options.file {
-            return SiteData::open(path, Some(kernel), options.dwarf);
+            return SiteData::open(path, Some(kernel), options.dwarf.reads(Chosen::ByCaller));
         }
         let mut tried = Vec::new();
         match Self::of_kernel(kernel, at) {
@@ -322,7 +357,8 @@ impl SiteData {
             Err(error) => tried.push(Tried { path: KERNEL_INLINE.into(), why: reason(&error) }),
         }
         for path in places(kernel) {
-            match SiteData::open(&path, Some(kernel), options.dwarf) {
+            let dwarf = options.dwarf.reads(Chosen::BySearch);
+            match SiteData::open_chosen(&path, Some(kernel), dwarf, Chosen::BySearch) {
                 Ok(data) => return Ok(data),
                 Err(error) => tried.push(Tried { path, why: reason(&error) }),
             }
@@ -477,11 +513,16 @@ fn reason(error: &SourceError) -> String {
     text.into_owned()
 }
 
-/// The folder where the user's site files are kept: `$XDG_CACHE_HOME/siteseer`, or `~/.cache/siteseer`.
+/// The folder where the user's site files are kept: `$XDG_CACHE_HOME/siteseer`, or `~/.cache/siteseer`. `None` where the
+/// environment does not say, names a path that is not absolute, or is not to be believed (set-user-ID, file capabilities).
 pub fn user_cache() -> Option<PathBuf> {
-    let cache = env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || Some(Path::new(&env::var_os("HOME")?).join(".cache"));
-    Some(cache.or_else(home)?.join("siteseer"))
+    cache_of(|name| if trust::has_secure_environment() { None } else { env::var_os(name) })
+}
+
+fn cache_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    Some(cache?.join("siteseer"))
 }
 
 /// Where the site file of an image or module with that build id is looked for.
@@ -555,6 +596,29 @@ mod tests {
         for place in places(&kernel()) {
             assert!(text.contains(&format!("{}: not there", place.display())), "{text}");
         }
+    }
+
+    #[test]
+    fn caches_are_absolute() {
+        let cache = |cache: &str, home: &str| {
+            let value = |name: &str| Some(OsString::from(if name == "HOME" { home } else { cache }));
+            cache_of(value).map(|path| path.display().to_string())
+        };
+        assert_eq!(cache("/c", "/h").as_deref(), Some("/c/siteseer"));
+        assert_eq!(cache("", "/h").as_deref(), Some("/h/.cache/siteseer"));
+        assert_eq!(cache("c", "/h").as_deref(), Some("/h/.cache/siteseer"), "as the XDG specification says");
+        assert_eq!(cache("", ""), None, "an empty HOME would give a relative path");
+        assert_eq!(cache_of(|_| None), None);
+    }
+
+    #[test]
+    fn dwarf_is_read_as_far_as_it_is_asked_for() {
+        use Chosen::{ByCaller, BySearch};
+        let reads = |dwarf: Dwarf| [ByCaller, BySearch].map(|chosen| dwarf.reads(chosen));
+        assert_eq!(reads(Dwarf::Never), [false, false]);
+        assert_eq!(reads(Dwarf::Named), [true, false]);
+        assert_eq!(reads(Dwarf::Found), [true, true]);
+        assert_eq!(Dwarf::default() == Dwarf::Named, is_privileged());
     }
 
     #[test]

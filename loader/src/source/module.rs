@@ -8,8 +8,9 @@
 //! A module's types continue its kernel's. A site file says which kernel that is, and is of no use with another. That
 //! the types are those that the running kernel knows the module by is checked against `/sys/kernel/btf/MODULE`, byte by byte.
 
+use super::trust::Chosen;
 use super::{
-    Bytes, Elf, Origin, SiteData, SourceError, SourceOptions, Tried, caches, elf_build_id, map, read_error, reason,
+    Bytes, Elf, Origin, SiteData, SourceError, SourceOptions, Tried, caches, contents, elf_build_id, read_error, reason,
 };
 use crate::kernel::{BuildId, Kernel, build_id};
 use crate::modules::{Loaded, kernel_name, known};
@@ -47,7 +48,7 @@ impl BaseTypes {
     /// # Errors
     /// [`SourceError`] if it cannot be read, or has no BTF.
     pub fn open(path: &Path) -> Result<BaseTypes, SourceError> {
-        let bytes = map(path)?;
+        let bytes = contents(path, Chosen::ByCaller)?;
         if bytes.starts_with(&MAGIC.to_le_bytes()) {
             return Ok(BaseTypes { btf: Arc::from(&*bytes), build_id: BuildId::default() });
         }
@@ -84,9 +85,10 @@ impl ModuleFinder<'_> {
             return Err(SourceError::NoModuleBuildId { module: module.name.clone() });
         };
         let mut tried = Vec::new();
-        let own = self.options.modules.iter().cloned();
-        for path in own.chain(places(id, &module.name, &self.kernel.release)) {
-            match SiteData::open_module(&path, Some(id), self.options.dwarf) {
+        let own = self.options.modules.iter().map(|path| (path.clone(), Chosen::ByCaller));
+        let found = places(id, &module.name, &self.kernel.release).into_iter().map(|path| (path, Chosen::BySearch));
+        for (path, chosen) in own.chain(found) {
+            match SiteData::open_chosen_module(&path, Some(id), self.options.dwarf.reads(chosen), chosen) {
                 Ok(data) => match data.kernel_of_module() {
                     Some(theirs) if theirs != self.kernel.build_id => {
                         let why = format!("its types are over those of another kernel (build id {theirs})");
@@ -107,7 +109,16 @@ impl SiteData {
     /// # Errors
     /// [`SourceError`] if it cannot be read, is of another module, or has no sites.
     pub fn open_module(path: &Path, build_id: Option<&BuildId>, dwarf: bool) -> Result<SiteData, SourceError> {
-        let bytes = map(path)?;
+        SiteData::open_chosen_module(path, build_id, dwarf, Chosen::ByCaller)
+    }
+
+    fn open_chosen_module(
+        path: &Path,
+        build_id: Option<&BuildId>,
+        dwarf: bool,
+        chosen: Chosen,
+    ) -> Result<SiteData, SourceError> {
+        let bytes = contents(path, chosen)?;
         let malformed = |error| SourceError::Malformed { origin: Origin::Encoded(path.to_owned()), error };
         let elf = Elf::parse(&*bytes).map_err(|error| malformed(FileError::Elf(error)))?;
         if let Some(ours) = build_id {
@@ -123,7 +134,7 @@ impl SiteData {
                 Ok(Some(_)) => Ok(SiteData::new(Origin::Encoded(path.to_owned()), Bytes::Encoded(bytes))),
             };
         }
-        SiteData::of_dwarf(path, bytes, dwarf)
+        SiteData::of_dwarf(path, bytes, dwarf, chosen)
     }
 
     /// The build id of the kernel that a module's encoded data are for, if they say.
