@@ -19,6 +19,7 @@ mod load;
 mod multi;
 mod options;
 mod owner;
+mod profile;
 mod reap;
 mod refresh;
 mod site_map;
@@ -26,12 +27,15 @@ mod tracefs;
 pub(crate) mod tracing_multi;
 mod trampoline;
 mod user;
+mod wait;
 
 pub use error::AttachError;
 pub(crate) use load::Kind;
 pub use options::AttachOptions;
+pub(crate) use profile::missed_at_events;
 pub use reap::clean;
 pub(crate) use tracefs::{Definition, remove_all};
+pub(crate) use wait::wait_for_programs;
 
 use crate::declared::Declared;
 use crate::error::Error;

@@ -7,7 +7,7 @@
 //! definitions is then left to a short-lived process ([`crate::attach`]). Closing the descriptor of one kprobe, or of one event with many, waits for RCU grace periods, a few dozen
 //! milliseconds; many are closed by several threads, whose waits overlap in part.
 
-use crate::attach::{Definition, remove_all};
+use crate::attach::{Definition, missed_at_events, remove_all, wait_for_programs};
 use crate::bpf_target::{self, TailSlot};
 use crate::modules::sysfs;
 use crate::object::{check, info_by_fd, program_info};
@@ -185,15 +185,16 @@ impl Link {
 
     /// How many hits the kernel did not run the program for: where it switches BPF tracing off (inside of `bpf()` map
     /// operations), or is in a tracing program already (`bpf_prog_active`, kernel/trace/bpf_trace.c; for fentry and fexit, in
-    /// this very program); and how many returns, because more calls were pending than it keeps track of. Kernels count them
-    /// since Linux 6.7 (fentry and fexit: 5.12); of an older one the answer is 0 whatever was missed.
+    /// this very program); where a kprobe is hit while another one is being handled; and how many returns, because more calls
+    /// were pending than it keeps track of. Kernels count them since Linux 6.7 (fentry and fexit: 5.12; kprobes that
+    /// tracefs lists: always); of an older one the answer is 0 whatever was missed.
     ///
     /// # Errors
     /// If the kernel does not give a counter.
     pub fn missed(&self) -> io::Result<u64> {
         let misses = |program: &OwnedFd| program_info(program.as_fd()).map(|info| info.recursion_misses);
         let by_programs: u64 = self.programs.iter().map(misses).sum::<io::Result<u64>>()?;
-        let by_links: u64 = self.armed.iter().map(missed_by_link).sum::<io::Result<u64>>()?;
+        let by_links = missed_by(&self.armed, &self.definitions)?;
         let later = self.later.iter().map(Link::missed).sum::<io::Result<u64>>()?;
         Ok(by_programs + by_links + later)
     }
@@ -215,8 +216,30 @@ impl Link {
     }
 }
 
-/// How many hits of a kprobe.multi link or a kretprobe did not get as far as a program.
-pub(crate) fn missed_by_link(link: &OwnedFd) -> io::Result<u64> {
+/// How many hits did not get as far as a program, by the links and the events that some of them are on.
+pub(crate) fn missed_by<'d>(
+    links: &[OwnedFd],
+    definitions: impl IntoIterator<Item = &'d Definition>,
+) -> io::Result<u64> {
+    let (mut at_kprobes, mut others) = (0, 0);
+    for link in links {
+        match missed_by_link(link)? {
+            Missed::AtKprobe(count) => at_kprobes += count,
+            Missed::Elsewhere(count) => others += count,
+        }
+    }
+    // Of an event with many probes the link tells the first one's, which tracefs tells too.
+    let events = missed_at_events(definitions)?;
+    Ok(others + events.all + at_kprobes.saturating_sub(events.first))
+}
+
+enum Missed {
+    AtKprobe(u64),
+    Elsewhere(u64),
+}
+
+/// How many hits of a link did not get as far as a program.
+fn missed_by_link(link: &OwnedFd) -> io::Result<Missed> {
     let mut info = sys::bpf_link_info::default();
     // SAFETY: plain bytes, without pointers.
     unsafe { info_by_fd(link.as_raw_fd(), &mut info) }?;
@@ -224,11 +247,13 @@ pub(crate) fn missed_by_link(link: &OwnedFd) -> io::Result<u64> {
     // SAFETY: the kernel says which member it has filled, and any bytes are a value of each.
     Ok(unsafe {
         match info.type_ {
-            sys::BPF_LINK_TYPE_KPROBE_MULTI => about.kprobe_multi.missed,
-            sys::BPF_LINK_TYPE_PERF_EVENT if about.perf_event.type_ == sys::BPF_PERF_EVENT_KRETPROBE => {
-                about.perf_event.__bindgen_anon_1.kprobe.missed
-            }
-            _ => 0,
+            sys::BPF_LINK_TYPE_KPROBE_MULTI => Missed::Elsewhere(about.kprobe_multi.missed),
+            sys::BPF_LINK_TYPE_PERF_EVENT => match about.perf_event.type_ {
+                sys::BPF_PERF_EVENT_KRETPROBE => Missed::Elsewhere(about.perf_event.__bindgen_anon_1.kprobe.missed),
+                sys::BPF_PERF_EVENT_KPROBE => Missed::AtKprobe(about.perf_event.__bindgen_anon_1.kprobe.missed),
+                _ => Missed::Elsewhere(0),
+            },
+            _ => Missed::Elsewhere(0),
         }
     })
 }
@@ -236,19 +261,13 @@ pub(crate) fn missed_by_link(link: &OwnedFd) -> io::Result<u64> {
 impl Drop for Link {
     fn drop(&mut self) {
         close_all(std::mem::take(&mut self.armed));
-        if !self.definitions.is_empty() {
-            wait_for_programs();
+        let mut definitions = std::mem::take(&mut self.definitions);
+        if !definitions.is_empty() && wait_for_programs().is_err() {
+            // To close an event is to wait, too, however long it takes.
+            definitions.iter_mut().for_each(|definition| drop(definition.take_event()));
         }
-        remove_all(std::mem::take(&mut self.definitions));
+        remove_all(definitions);
     }
-}
-
-/// Waits until every program that had begun at a kprobe has ended: one grace period of RCU, which is what this is
-/// (kernel/sched/membarrier.c). Closing the link of an event that stays open waits for it by itself only on newer kernels.
-fn wait_for_programs() {
-    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
-    // SAFETY: plain numbers.
-    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
 }
 
 /// Closes descriptors, many of them from several threads.

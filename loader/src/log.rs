@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::io::{self, Write};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// How much a message matters.
@@ -43,7 +44,8 @@ pub(crate) fn say(level: Level, message: fmt::Arguments<'_>) {
     };
     // Not under the lock: the sink may set another.
     match sink {
-        None => eprintln!("siteseer: {message}"),
+        // Where nobody can be told, the application goes on: `eprintln` would panic.
+        None => drop(writeln!(io::stderr(), "siteseer: {message}")),
         Some(sink) => sink(level, message.to_string().trim_end()),
     }
 }

@@ -2,108 +2,256 @@
 //! A short-lived process of our own that closes events and writes lines to `kprobe_events`, so that nobody waits for it: also not
 //! a process that ends meanwhile, as it would for a thread.
 //!
-//! It must never have a descriptor that arms anything: a program would go on running after its process was killed. So the
-//! first thing after the fork is to close all but what it is for, and [`Background::start`] returns after that.
+//! # What it keeps open
+//! It begins with a copy of every descriptor, and must not keep one that arms anything: a program would go on running after its
+//! process was killed. So it closes all but what it is for, before anything else: by close_range(2); where that is refused
+//! (seccomp) or absent (before Linux 5.9), one by one, as `/proc/self/fd` lists them; without that, by number. If none of these
+//! shows that all are closed, it ends at once, which closes them too. Then the definitions are left to the next process
+//! ([`super::reap`]).
+//!
+//! # What the application sees of it
+//! Nothing. It is made by clone(2) itself: no handler of pthread_atfork(3) runs, and its end sends no signal, so that handlers of
+//! SIGCHLD and wait(-1) do not come across it. No handler of the application runs in it. It is an orphan, which init waits for.
+//! Where this process is init, or the one that orphans go to (PR_SET_CHILD_SUBREAPER), it stays a child, and is waited for
+//! when the next one is started.
 
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
 
-/// For how long the other process waits to be told to go, in milliseconds, if its parent neither does nor ends.
-const PATIENCE: libc::c_int = 60_000;
+/// As many numbers of descriptors are tried where nothing says which are open.
+const NUMBERS: u64 = 1 << 20;
+/// The number of signals, `_NSIG`.
+const SIGNALS: libc::c_int = 64;
 
-/// The process, which waits.
-#[must_use = "it waits to be told to go"]
-pub(super) struct Background {
-    /// Whoever closes an event's last descriptor waits for the kernel. That is to be the other process.
-    events: Vec<OwnedFd>,
-    /// What is to be done here, if there is no other process: where to, and what.
-    here: Option<(File, Vec<String>)>,
-    /// The other process waits for the end of this pipe.
-    _told: Option<OwnedFd>,
-}
-
-impl Background {
-    /// Starts a process that will close the events, and then write each line by one system call.
-    pub(super) fn start(file: &File, lines: Vec<String>, events: Vec<OwnedFd>) -> Background {
-        let writes: Vec<(*const libc::c_void, usize)> =
-            lines.iter().map(|line| (line.as_ptr().cast(), line.len())).collect();
-        let Ok((wait, told)) = io::pipe() else { return Background::here(file, lines, events) };
-        let (wait, told) = (OwnedFd::from(wait), OwnedFd::from(told));
-        let mut keep: Vec<RawFd> = events.iter().map(AsRawFd::as_raw_fd).collect();
-        keep.extend([file.as_raw_fd(), wait.as_raw_fd()]);
-        keep.sort_unstable();
-        // SAFETY: between fork and _exit the children make system calls only, on memory that was set up before; that is allowed
-        // after a fork of a process with threads. The first child ends at once, and is waited for; the second one is init's.
-        unsafe {
-            let child = libc::fork();
-            if child == 0 {
-                close_but(&keep);
-                if libc::fork() == 0 {
-                    work(file.as_raw_fd(), wait.as_raw_fd(), &writes);
-                }
-                libc::_exit(0);
-            }
-            if child < 0 {
-                return Background::here(file, lines, events);
-            }
-            let mut status = 0;
-            while libc::waitpid(child, &mut status, 0) < 0 && *libc::__errno_location() == libc::EINTR {}
-        }
-        Background { events, here: None, _told: Some(told) }
+/// Closes the events, and then writes each line by one system call. Where no process can be had, that is done here.
+pub(super) fn close_and_write(file: &File, lines: &[String], events: Vec<OwnedFd>) {
+    if start(file, lines, &events).is_ok() {
+        // The other process has its own, and is the one that waits for the kernel.
+        drop(events);
+        return;
     }
-
-    fn here(file: &File, lines: Vec<String>, events: Vec<OwnedFd>) -> Background {
-        Background { events, here: file.try_clone().ok().map(|file| (file, lines)), _told: None }
-    }
-
-    /// Lets it begin.
-    pub(super) fn go(self) {
-        drop(self.events);
-        // No process to be had: then here.
-        if let Some((mut file, lines)) = self.here {
-            for line in lines {
-                let _ = io::Write::write_all(&mut file, line.as_bytes());
-            }
-        }
+    drop(events);
+    for line in lines {
+        let _ = io::Write::write_all(&mut &*file, line.as_bytes());
     }
 }
 
-/// Closes all descriptors but these, which are sorted.
+/// Processes that are children of ours.
+static CHILDREN: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
+
+fn start(file: &File, lines: &[String], events: &[OwnedFd]) -> io::Result<()> {
+    let writes: Vec<(*const libc::c_void, usize)> =
+        lines.iter().map(|line| (line.as_ptr().cast(), line.len())).collect();
+    let mut keep: Vec<RawFd> = events.iter().map(AsRawFd::as_raw_fd).collect();
+    let events = keep.clone();
+    keep.push(file.as_raw_fd());
+    keep.sort_unstable();
+    let mut children = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
+    children.retain(|&child| !has_ended(child));
+    let orphan = !is_reaper();
+    // SAFETY: until they end the children make system calls only, on memory that was set up before; that is allowed after a
+    // fork of a process with threads.
+    let child = unsafe {
+        let before = block_signals();
+        let child = clone();
+        if child == 0 {
+            default_signals();
+            if keep_only(&keep) && (!orphan || clone() == 0) {
+                work(file.as_raw_fd(), &events, &writes);
+            }
+            libc::_exit(0);
+        }
+        let error = io::Error::last_os_error();
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+        if child < 0 {
+            return Err(error);
+        }
+        child
+    };
+    if orphan {
+        wait_for(child)
+    } else {
+        children.push(child)
+    }
+    Ok(())
+}
+
+/// Whether orphans below this process become its children.
+fn is_reaper() -> bool {
+    let mut subreaper: libc::c_int = 0;
+    // SAFETY: plain calls; the number lives through the second.
+    unsafe {
+        libc::getpid() == 1 || (libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut subreaper) == 0 && subreaper != 0)
+    }
+}
+
+fn wait_for(child: libc::pid_t) {
+    // SAFETY: a child of this process. It may have been waited for: by wait(2) with __WALL.
+    while unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL) } < 0
+        && io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
+    {}
+}
+
+/// Whether there is nothing more to wait for.
+fn has_ended(child: libc::pid_t) -> bool {
+    // SAFETY: plain call.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) != 0 }
+}
+
+/// Makes a copy of the process, with this thread alone, whose end sends no signal.
 ///
 /// # Safety
-/// In a forked child that has no other use for them.
-unsafe fn close_but(keep: &[RawFd]) {
-    let close = |first: u32, last: u32| {
-        if first <= last {
-            // SAFETY: the caller has no use for them.
-            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0 as libc::c_uint) };
+/// As fork(2): the child may only make system calls.
+unsafe fn clone() -> libc::pid_t {
+    // SAFETY: without flags it is fork(2); no stack of its own, no places to fill.
+    unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) as libc::pid_t }
+}
+
+/// Keeps handlers from running in the child before they are taken away. Gives what was blocked before.
+///
+/// # Safety
+/// The result is to be set again.
+unsafe fn block_signals() -> MaybeUninit<libc::sigset_t> {
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: both live through the calls, which fill them.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
+    }
+    before
+}
+
+/// Takes the application's handlers away, and lets signals through.
+///
+/// # Safety
+/// In a child that has no use for them.
+unsafe fn default_signals() {
+    // SAFETY: any bytes are a structure, and no handler is no address. Those that cannot be set (SIGKILL) are refused.
+    unsafe {
+        let none: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        for signal in 1..=SIGNALS {
+            libc::sigaction(signal, &raw const none, std::ptr::null_mut());
         }
+        let mut empty = MaybeUninit::uninit();
+        libc::sigemptyset(empty.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, empty.as_ptr(), std::ptr::null_mut());
+    }
+}
+
+/// Closes all descriptors but these, which are sorted; false, if it is not certain that all are closed.
+///
+/// # Safety
+/// In a child that has no other use for them.
+unsafe fn keep_only(keep: &[RawFd]) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { close_ranges(keep) || close_listed(keep) || close_numbers(keep) }
+}
+
+/// # Safety
+/// As [`keep_only`].
+unsafe fn close_ranges(keep: &[RawFd]) -> bool {
+    let close = |first: u32, last: u32| {
+        // SAFETY: the caller has no use for them.
+        first > last || unsafe { libc::syscall(libc::SYS_close_range, first, last, 0 as libc::c_uint) == 0 }
     };
     let mut first = 0;
     for &fd in keep {
         let fd = fd as u32;
-        if fd > first {
-            close(first, fd - 1);
+        if fd > first && !close(first, fd - 1) {
+            return false;
         }
         first = fd + 1;
     }
-    close(first, u32::MAX);
+    close(first, u32::MAX)
 }
 
-/// What the process does: waits, closes, writes.
+/// # Safety
+/// As [`keep_only`].
+unsafe fn close_listed(keep: &[RawFd]) -> bool {
+    /// Aligned as `struct linux_dirent64` wants it.
+    #[repr(align(8))]
+    struct Entries([u8; 2048]);
+    /// Where an entry has its length, and its name.
+    const LENGTH: usize = 16;
+    const NAME: usize = 19;
+    let mut entries = Entries([0; 2048]);
+    let mut listed_itself = false;
+    // SAFETY: the path is terminated, the buffer as long as it is said to be, and the caller has no use for what is closed.
+    unsafe {
+        let folder = libc::open(c"/proc/self/fd".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC);
+        if folder < 0 {
+            return false;
+        }
+        loop {
+            let read = libc::syscall(libc::SYS_getdents64, folder, entries.0.as_mut_ptr(), entries.0.len());
+            let Ok(read) = usize::try_from(read) else { return false };
+            if read == 0 {
+                break;
+            }
+            let mut left = entries.0.get(..read).unwrap_or_default();
+            while let Some(&[low, high]) = left.get(LENGTH..LENGTH + 2) {
+                let length = usize::from(u16::from_ne_bytes([low, high]));
+                if let Some(fd) = left.get(NAME..length).and_then(number) {
+                    listed_itself |= fd == folder;
+                    if fd != folder && keep.binary_search(&fd).is_err() {
+                        libc::close(fd);
+                    }
+                }
+                left = left.get(length.max(1)..).unwrap_or_default();
+            }
+        }
+        libc::close(folder);
+    }
+    listed_itself
+}
+
+/// A number, ended by a zero byte.
+fn number(name: &[u8]) -> Option<RawFd> {
+    let digits = name.split(|&byte| byte == 0).next().filter(|digits| !digits.is_empty())?;
+    digits.iter().try_fold(0, |number: RawFd, digit| {
+        let digit = digit.wrapping_sub(b'0');
+        if digit < 10 { number.checked_mul(10)?.checked_add(RawFd::from(digit)) } else { None }
+    })
+}
+
+/// # Safety
+/// As [`keep_only`].
+unsafe fn close_numbers(keep: &[RawFd]) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure lives through the call, and the caller has no use for what is closed.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 || limit.rlim_max > NUMBERS {
+            return false;
+        }
+        for fd in 0..limit.rlim_max as RawFd {
+            if keep.binary_search(&fd).is_err() {
+                libc::close(fd);
+            }
+        }
+    }
+    true
+}
+
+/// What the process does: closes, writes, ends.
 ///
 /// # Safety
-/// In a forked child. The writes' memory is what was set up before the fork.
-unsafe fn work(file: RawFd, wait: RawFd, writes: &[(*const libc::c_void, usize)]) {
+/// In the child. The writes' memory is what was set up before it was made.
+unsafe fn work(file: RawFd, events: &[RawFd], writes: &[(*const libc::c_void, usize)]) {
     // SAFETY: system calls on descriptors and memory that are this process's own.
     unsafe {
         libc::setsid();
-        let mut end = libc::pollfd { fd: wait, events: libc::POLLIN, revents: 0 };
-        libc::poll(&raw mut end, 1, PATIENCE);
-        close_but(&[file]);
+        for &event in events {
+            libc::close(event);
+        }
         for (bytes, len) in writes {
             libc::write(file, *bytes, *len);
         }
+        libc::_exit(0);
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

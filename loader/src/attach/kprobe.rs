@@ -7,6 +7,7 @@
 
 use crate::object::opened;
 use libbpf_sys as sys;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -41,13 +42,28 @@ pub(super) fn open_event(pmu: u32, config: u64, address: u64) -> io::Result<Owne
         config2: address,
         ..Default::default()
     };
-    let (any_process, first_cpu, no_group): (libc::pid_t, libc::c_int, libc::c_int) = (-1, 0, -1);
+    open_on(&attr, 0).or_else(|error| match error.raw_os_error() {
+        // The first CPU can be switched off as any other.
+        Some(libc::ENODEV) => {
+            let online = fs::read_to_string("/sys/devices/system/cpu/online")?;
+            open_on(&attr, first_of(&online).filter(|&cpu| cpu != 0).ok_or(error)?)
+        }
+        _ => Err(error),
+    })
+}
+
+fn open_on(attr: &PerfEventAttr, cpu: libc::c_int) -> io::Result<OwnedFd> {
+    let (any_process, no_group): (libc::pid_t, libc::c_int) = (-1, -1);
     // SAFETY: the structure lives through the call, and states its own size; a non-negative result is a new descriptor.
     unsafe {
-        let fd =
-            libc::syscall(libc::SYS_perf_event_open, &raw const attr, any_process, first_cpu, no_group, FD_CLOEXEC);
+        let fd = libc::syscall(libc::SYS_perf_event_open, &raw const *attr, any_process, cpu, no_group, FD_CLOEXEC);
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd as i32)) }
     }
+}
+
+/// The first number of a list such as `1-3,6`.
+fn first_of(list: &str) -> Option<libc::c_int> {
+    list.trim().split([',', '-']).next()?.parse().ok()
 }
 
 /// Runs the program at each hit of the event, until the result is closed. The cookie is 0 where the kernel knows none.
@@ -81,4 +97,17 @@ pub(super) fn attach_each(
         }
     }
     (links, refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_cpu_that_is_there() {
+        assert_eq!(first_of("0-7\n"), Some(0));
+        assert_eq!(first_of("1,3-5\n"), Some(1));
+        assert_eq!(first_of("2\n"), Some(2));
+        assert_eq!(first_of("\n"), None);
+    }
 }

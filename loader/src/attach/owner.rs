@@ -2,12 +2,15 @@
 //! Whose a definition in tracefs is, and whether that process is gone.
 //!
 //! A definition outlives the process that wrote it, so its group's name says who that was: the PID namespace, the PID, and
-//! when the process started, because PIDs are used again. That is not enough to call it left over. A process may fork after it
-//! has attached, and end: the child has the descriptors that arm the event. Taking probes away from an armed event is
-//! something that the kernel does without a word (kernel/trace/trace_kprobe.c, `unregister_trace_kprobe()`: only the last
-//! probe of an event is refused), and hits would be missed silently. So the owner also holds a lock on one byte of
-//! `kprobe_events`, an open file description's lock (fcntl(2), F_OFD_SETLK): children inherit it with the descriptors,
-//! exec and the end of the last of them drop it with the descriptors.
+//! when the process started, because PIDs are used again. It does not say whether the process still lives: one of another PID
+//! namespace cannot be seen, and one that has ended may have forked after it had attached. Then the child has the descriptors that
+//! arm the event. Taking probes away from an armed event is something that the kernel does without a word
+//! (kernel/trace/trace_kprobe.c, `unregister_trace_kprobe()`: only the last probe of an event is refused), and hits would be
+//! missed silently.
+//!
+//! So an owner holds a lock on one byte of `kprobe_events` before it defines anything, an open file description's lock (fcntl(2),
+//! F_OFD_SETLK). Children inherit it with the descriptors; exec and the end of the last of them drop it with the descriptors.
+//! There is one tracefs for all containers, and so one file to lock: an owner without its lock is gone, wherever it lived.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -97,11 +100,10 @@ impl Owner {
         words.next().is_none().then_some(Owner { namespace, pid, started })
     }
 
-    /// Whether the process is known to be gone, and so is every other one that could have what it armed.
-    pub(super) fn is_gone(&self, here: &Owner, events: &File) -> bool {
-        self.namespace == here.namespace
-            && Owner::of(self.pid).as_ref() != Some(self)
-            && self.lock(events, libc::F_OFD_GETLK).is_ok_and(|lock| lock.l_type == libc::F_UNLCK as libc::c_short)
+    /// Whether the process is gone, and so is every other one that could have what it armed. `events` was opened for this: of the
+    /// description that holds a lock the kernel says that it is free.
+    pub(super) fn is_gone(&self, events: &File) -> bool {
+        self.lock(events, libc::F_OFD_GETLK).is_ok_and(|lock| lock.l_type == libc::F_UNLCK as libc::c_short)
     }
 }
 
@@ -129,19 +131,28 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_gone_when_it_ended_and_nobody_holds_its_lock() {
+    fn an_owner_is_gone_when_nobody_holds_its_lock() {
         let file = tempfile::tempfile().unwrap();
         let again = || OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let here = Owner::here().unwrap();
-        assert!(!here.is_gone(&here, &file));
-        let earlier = Owner { started: here.started.wrapping_sub(1), ..here.clone() };
-        assert!(earlier.is_gone(&here, &file), "a process of that number lives, but started later");
-        let elsewhere = Owner { namespace: here.namespace + 1, ..earlier.clone() };
-        assert!(!elsewhere.is_gone(&here, &file), "processes of another namespace cannot be seen");
-        let child = again().unwrap();
-        earlier.lock(&child, libc::F_OFD_SETLK).unwrap();
-        assert!(!earlier.is_gone(&here, &file), "a child that it forked has the lock");
-        drop(child);
-        assert!(earlier.is_gone(&here, &file));
+        let elsewhere = Owner { namespace: here.namespace + 1, ..here.clone() };
+        for owner in [&here, &elsewhere] {
+            assert!(owner.is_gone(&file), "{owner:?}");
+            let held = again().unwrap();
+            owner.lock(&held, libc::F_OFD_SETLK).unwrap();
+            let inherited = held.try_clone().unwrap();
+            drop(held);
+            assert!(!owner.is_gone(&file), "a child that it forked has the lock: {owner:?}");
+            drop(inherited);
+            assert!(owner.is_gone(&file), "{owner:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_claimed_is_locked_for_good() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("kprobe_events"), "").unwrap();
+        let owner = Owner::claim(folder.path()).unwrap();
+        assert!(!owner.is_gone(&events_file(folder.path()).unwrap()));
     }
 }

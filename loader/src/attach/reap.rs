@@ -4,7 +4,7 @@
 //! `kprobe_events` lists every probe of everyone, a line each, in the form that defines it. Those whose group names an owner
 //! that is gone ([`Owner::is_gone`]) are removed one by one; all others are left alone, whatever they are called.
 
-use super::background::Background;
+use super::background;
 use super::owner::{Owner, events_file};
 use crate::symbols;
 use std::collections::{BTreeSet, HashMap};
@@ -37,9 +37,8 @@ fn stale_in(listing: &str, mut is_gone: impl FnMut(&Owner) -> bool) -> Vec<Stale
 
 /// The probes of processes that are gone.
 fn stale(folder: &Path, events: &File) -> io::Result<Vec<Stale>> {
-    let Some(here) = Owner::here() else { return Ok(Vec::new()) };
     let listing = fs::read_to_string(folder.join("kprobe_events"))?;
-    Ok(stale_in(&listing, |owner| owner.is_gone(&here, events)))
+    Ok(stale_in(&listing, |owner| owner.is_gone(events)))
 }
 
 /// Removes what processes that are gone have left in tracefs, and nothing else. Gives the number of events. Attaching does
@@ -64,10 +63,12 @@ pub fn clean() -> io::Result<usize> {
     Ok(removed.len())
 }
 
-/// [`clean`] without waiting for it, and without complaint: made ready, and to be told to go.
-pub(super) fn prepare(folder: &Path, events: &File) -> Option<Background> {
+/// [`clean`] without waiting for it, and without complaint.
+pub(super) fn clean_in_background(folder: &Path, events: &File) {
     let lines: Vec<String> = stale(folder, events).unwrap_or_default().into_iter().map(|probe| probe.removal).collect();
-    (!lines.is_empty()).then(|| Background::start(events, lines, Vec::new()))
+    if !lines.is_empty() {
+        background::close_and_write(events, &lines, Vec::new());
+    }
 }
 
 #[cfg(test)]

@@ -31,10 +31,9 @@
 //! gone: that closes it and removes the definition, a probe at a time, so that the lock is free in between. A killed process
 //! leaves no descriptor open, and so nothing armed; the definitions that it leaves are removed by the next one ([`super::reap`]).
 
-use super::background::Background;
-use super::kprobe;
 use super::owner::{Owner, events_file};
 use super::reap;
+use super::{background, kprobe};
 use crate::symbols::{Symbols, tracefs};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -93,6 +92,11 @@ pub(crate) struct Definition {
 }
 
 impl Definition {
+    /// Group, a slash, event.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// What arms it, to be closed elsewhere, before it is removed.
     pub(crate) fn take_event(&mut self) -> Option<OwnedFd> {
         self.event.take()
@@ -149,11 +153,6 @@ pub(super) fn attach(groups: &[Group<'_>], symbols: &Symbols) -> Outcome {
     if let Some(folder) = tracefs()
         && let (Ok(owner), Ok(mut file)) = (Owner::claim(folder), events_file(folder))
     {
-        // Made ready before anything is armed, so that it never has a descriptor that arms. It begins last: the kernel lets one
-        // at a time define or remove, and what others left can wait. Once in each process, and one that was forked is another.
-        static CLEANED: AtomicU32 = AtomicU32::new(0);
-        let here = std::process::id();
-        let others = (CLEANED.swap(here, Ordering::Relaxed) != here).then(|| reap::prepare(folder, &file)).flatten();
         let mut events = define(groups, symbols, &owner, folder, &mut file);
         // All are open before the optimizer begins, which is a few ticks after the first.
         let numbers: Vec<io::Result<u64>> = events.iter().map(|event| number(&event.definition)).collect();
@@ -174,8 +173,12 @@ pub(super) fn attach(groups: &[Group<'_>], symbols: &Symbols) -> Outcome {
             }
             definitions.push(definition);
         }
-        if let Some(others) = others {
-            others.go();
+        // Last: the kernel lets one at a time define or remove, and what others left can wait. Once in each process, and one
+        // that was forked is another.
+        static CLEANED: AtomicU32 = AtomicU32::new(0);
+        let here = std::process::id();
+        if CLEANED.swap(here, Ordering::Relaxed) != here {
+            reap::clean_in_background(folder, &file);
         }
     }
     let left = armed.iter().enumerate().flat_map(|(group, places)| {
@@ -225,7 +228,7 @@ pub(crate) fn remove_all(definitions: Vec<Definition>) {
     let lines: Vec<String> = definitions.iter().flat_map(Definition::removal).collect();
     if let Ok(file) = events_file(&folder) {
         let events: Vec<OwnedFd> = definitions.into_iter().filter_map(|definition| definition.event).collect();
-        Background::start(&file, lines, events).go();
+        background::close_and_write(&file, &lines, events);
     }
 }
 

@@ -85,7 +85,7 @@ impl Offsets {
         for place in out.at.iter_mut().take(usize::from(self.len)) {
             match by.and_then(|by| i64::from(*place).checked_add(by)).and_then(|sum| i32::try_from(sum).ok()) {
                 // Far outside of any context or stack, where no further moves matter.
-                Some(sum) if sum.abs() < 1 << 20 => *place = sum,
+                Some(sum) if sum.unsigned_abs() < 1 << 20 => *place = sum,
                 _ => return Offsets::ANY,
             }
         }
@@ -235,6 +235,14 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn offsets_at_the_end_of_their_range() {
+        let far = Offsets::one(0).moved(Some(i64::from(i32::MIN)));
+        assert!(far.any, "no context and no stack is so large");
+        assert!(Offsets::one(-8).moved(Some(16)) == Offsets::one(8));
+        assert!(Offsets::one(8).moved(Some(i64::MAX)).any);
+    }
 
     #[test]
     fn offsets_join_as_sets_and_saturate() {

@@ -15,7 +15,9 @@ use crate::report::Report;
 use libbpf_sys as sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::panic::catch_unwind;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 struct Handed {
@@ -57,8 +59,14 @@ pub(super) fn sweep() {
     remove_all(own.flat_map(|handed| handed.definitions()).collect());
 }
 
+/// The process that sweeps when it ends.
+static SWEEPS: AtomicU32 = AtomicU32::new(0);
+
 extern "C" fn sweep_at_exit() {
-    sweep();
+    // A child that was forked has nothing to undo. It may have been forked while a thread that it does not have held the lock.
+    if SWEEPS.load(Ordering::Relaxed) == std::process::id() {
+        let _ = catch_unwind(sweep);
+    }
 }
 
 fn link_id(link: &OwnedFd) -> io::Result<u32> {
@@ -112,6 +120,7 @@ pub(super) fn hand_out(mut link: Link) -> Result<(NonNull<sys::bpf_link>, Attach
             // room for it, what it would remove is left to the next process.
             unsafe { libc::atexit(sweep_at_exit) };
         });
+        SWEEPS.store(std::process::id(), Ordering::Relaxed);
     }
     let handed = Arc::new(Handed {
         link,
@@ -162,12 +171,11 @@ impl Attached {
     /// # Errors
     /// If the kernel does not give a counter, or the link is destroyed.
     pub fn missed(&self) -> io::Result<u64> {
-        let of_link = |&id: &u32| {
-            // SAFETY: plain call.
-            let link = opened(unsafe { sys::bpf_link_get_fd_by_id(id) })?;
-            crate::link::missed_by_link(&link)
-        };
-        let by_links: u64 = self.0.ids.iter().map(of_link).sum::<io::Result<u64>>()?;
+        // SAFETY: plain call.
+        let link = |&id: &u32| opened(unsafe { sys::bpf_link_get_fd_by_id(id) });
+        let links = self.0.ids.iter().map(link).collect::<io::Result<Vec<OwnedFd>>>()?;
+        let definitions = self.0.definitions.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_links = crate::link::missed_by(&links, &*definitions)?;
         Ok(self.0.link.missed()? + by_links)
     }
 
@@ -193,5 +201,32 @@ impl Attached {
 impl std::fmt::Debug for Attached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Attached").field("attached", &self.is_attached()).field("report", self.report()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread holds the lock while another one forks: in the child nobody will ever give it back.
+    #[test]
+    fn a_forked_child_ends() {
+        SWEEPS.store(std::process::id(), Ordering::Relaxed);
+        let held = all();
+        // SAFETY: the child makes system calls only.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends the child, by a signal if not otherwise.
+            unsafe {
+                libc::alarm(20);
+                sweep_at_exit();
+                libc::_exit(7);
+            }
+        }
+        let mut status = 0;
+        // SAFETY: a child of this process.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        drop(held);
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
     }
 }

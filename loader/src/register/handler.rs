@@ -12,20 +12,32 @@ use crate::kernel::ANCHORS;
 use crate::log::{Level, say, set_last_error};
 use crate::object::{Loaded, Program, btf_data_of, check, info_by_fd, program_info};
 use crate::program::{FuncInfo, LineInfo};
-use crate::section::{Kind, SECTIONS, Told, guarded, unguarded};
+use crate::section::{Form, Kind, SECTIONS, Told, guarded, unguarded};
 use libbpf_sys as sys;
 use std::cell::RefCell;
 use std::ffi::{c_int, c_long};
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, OnceLock};
+
+/// Answers libbpf. A panic is a fault of siteseer's, and must not unwind into C, which would abort the application.
+fn answer(call: impl FnOnce() -> c_int) -> c_int {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
+        // What it says the panic hook has said.
+        set_last_error("internal error of siteseer: a panic");
+        -libc::ENOTRECOVERABLE
+    })
+}
 
 /// A program comes to be.
 pub(super) unsafe extern "C" fn setup(program: *mut sys::bpf_program, _: c_long) -> c_int {
     let Some(program) = NonNull::new(program) else { return -libc::EINVAL };
-    programs::born(program);
-    0
+    answer(|| {
+        programs::born(program);
+        0
+    })
 }
 
 thread_local! {
@@ -93,8 +105,7 @@ pub(super) unsafe extern "C" fn prepare_load(
     let (Some(program), false) = (NonNull::new(raw), opts.is_null()) else { return -libc::EINVAL };
     let Some((.., form)) = usize::try_from(cookie).ok().and_then(|nth| SECTIONS.get(nth)) else { return -libc::EINVAL };
     // SAFETY: libbpf passes its own options and a live program.
-    let prepared = unsafe { prepare(program, opts, form.kind) };
-    match prepared {
+    answer(|| match unsafe { prepare(program, opts, form.kind) } {
         Ok(()) => 0,
         Err(error) => {
             // SAFETY: the program is live through the call.
@@ -103,7 +114,7 @@ pub(super) unsafe extern "C" fn prepare_load(
             set_last_error(format!("prog '{name}': {error}"));
             -error.raw_os_error().unwrap_or(libc::EINVAL)
         }
-    }
+    })
 }
 
 /// # Safety
@@ -228,18 +239,25 @@ pub(super) unsafe extern "C" fn attach(
     let Some(&(_, _, form)) = usize::try_from(cookie).ok().and_then(|nth| SECTIONS.get(nth)) else {
         return -libc::EINVAL;
     };
-    // SAFETY: libbpf passes a live program.
-    let program = unsafe { Program::from_raw(raw) };
+    answer(|| {
+        // SAFETY: libbpf passes a live program.
+        let program = unsafe { Program::from_raw(raw) };
+        // SAFETY: as above.
+        attach_as(program, form, unsafe { &mut *link })
+    })
+}
+
+/// Attaches a program of a section, and gives the link and what libbpf is told.
+fn attach_as(program: Program<'_>, form: Form, link: &mut *mut sys::bpf_link) -> c_int {
     let bare = program.wanted().is_ok_and(|wanted| wanted.function.is_none());
-    let nothing_given = passed(raw).is_none_or(|passed| passed.options.names_nothing());
+    let nothing_given = passed(program.raw()).is_none_or(|passed| passed.options.names_nothing());
     // As libbpf has it for SEC("kprobe"): what says nothing of its target is passed over.
     if form.kind == Kind::KprobeMaybeInline && bare && nothing_given {
         return 0;
     }
     match attach_program(program) {
         Ok(made) => {
-            // SAFETY: as above.
-            unsafe { *link = made.as_ptr() };
+            *link = made.as_ptr();
             0
         }
         Err(error) => {
@@ -283,4 +301,16 @@ fn attach_program(program: Program<'_>) -> Result<NonNull<sys::bpf_link>, Error>
     say(Level::Info, format_args!("prog '{}': {report}", program.name()));
     programs::change(program.raw(), |passed| passed.report = Some(Arc::new(report.clone())));
     Ok(link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panics_do_not_reach_libbpf() {
+        assert_eq!(answer(|| panic!("a fault")), -libc::ENOTRECOVERABLE);
+        assert!(crate::log::last_error().is_some_and(|error| error.contains("internal error")));
+        assert_eq!(answer(|| 7), 7);
+    }
 }
