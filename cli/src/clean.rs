@@ -3,6 +3,7 @@
 
 use crate::Failure;
 use clap::Args;
+use std::io::{self, Write};
 
 /// Remove the definitions of tracefs events that killed processes have left (takes root)
 ///
@@ -12,6 +13,6 @@ pub(crate) struct Arguments {}
 
 pub(crate) fn run(_: &Arguments) -> Result<(), Failure> {
     let removed = siteseer::clean()?;
-    println!("{removed} {} removed", if removed == 1 { "definition" } else { "definitions" });
+    writeln!(io::stdout(), "{removed} {} removed", if removed == 1 { "definition" } else { "definitions" })?;
     Ok(())
 }

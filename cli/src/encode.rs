@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Ok(census) => census,
             // One module of many that has no BTF leaves the others as they are.
             Err(failure) if several => {
-                eprintln!("siteseer: {}", output::chain(&*failure));
+                output::tell!("siteseer: {}", output::chain(&*failure));
                 failed += 1;
                 continue;
             }

@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         // A reader that has seen enough (`siteseer sites foo | head`) is no failure to speak of.
         Err(failure) if output::is_broken_pipe(&*failure) => ExitCode::from(141),
         Err(failure) => {
-            eprintln!("siteseer: {}", output::chain(&*failure));
+            output::tell!("siteseer: {}", output::chain(&*failure));
             ExitCode::FAILURE
         }
     }

@@ -6,6 +6,14 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+/// Says something on stderr, if that can be written: `eprintln` panics where it cannot.
+macro_rules! tell {
+    ($($what:tt)*) => {
+        drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($what)*))))
+    };
+}
+pub(crate) use tell;
+
 /// Whether the error is that nobody reads our output any more.
 pub(crate) fn is_broken_pipe(failure: &(dyn std::error::Error + 'static)) -> bool {
     failure.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

@@ -4,12 +4,17 @@
 //! One BPF program, compiled when siteseer was built, is attached once for each function; the number of the function is
 //! its cookie. It sends the raw slots of every argument that a site has; types turn them into text here.
 
+mod out;
+mod pace;
+
 use crate::Failure;
 use crate::filter::Condition;
+use crate::output::tell;
 use crate::target::Modules;
 use clap::Args;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, RingBufferBuilder};
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use out::Out;
+use pace::{Pace, stop_on_signals};
 use siteseer::function::Parameter;
 use siteseer::report::{FunctionReport, SiteReport};
 use siteseer::target::Types;
@@ -18,9 +23,8 @@ use siteseer_bpf_progs::trace::{Function as Wanted, PARAMETERS, Record, SLOTS, S
 use siteseer_sites::btf::{self, Btf, Kind};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Print each call of functions of the running kernel, wherever their bodies start
@@ -60,23 +64,6 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Set by the signal handler.
-static STOP: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn stop(_: nix::libc::c_int) {
-    STOP.store(true, Ordering::Relaxed);
-}
-
-/// Has ctrl-C and a polite kill end the loop instead of the process, so that what is known of losses is still said.
-fn stop_on_signals() -> Result<(), Failure> {
-    let action = SigAction::new(SigHandler::Handler(stop), SaFlags::empty(), SigSet::empty());
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        // SAFETY: The handler only stores to an atomic.
-        unsafe { sigaction(signal, &action) }?;
-    }
-    Ok(())
-}
-
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.functions.len() > MAX_FUNCTIONS {
         return Err(format!("at most {MAX_FUNCTIONS} functions can be traced at once").into());
@@ -87,7 +74,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let policy = if arguments.complete { Policy::Complete } else { Policy::BestEffort };
     let program = object.progs_mut().next().ok_or("the embedded program is missing")?;
     let wanted = arguments.functions.iter().map(|name| section::Wanted::parse(name)).collect::<Result<Vec<_>, _>>()?;
-    stop_on_signals()?;
     let functions = target.functions(&wanted)?;
     let names: Vec<&str> = functions.iter().map(|function| function.name.as_str()).collect();
     let modules =
@@ -102,8 +88,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             traced.push(Traced { attach, link, gone: 0, failed: Vec::new() });
         }
         for Traced { link, .. } in &traced {
-            eprint!("{}", link.report());
+            tell!("{}", link.report().to_string().trim_end());
         }
+        // Until here they end the process, which leaves nothing attached: attaching may take long.
+        stop_on_signals()?;
         follow(arguments, &object, &program, traced, types)
     })?
 }
@@ -123,7 +111,7 @@ impl Traced<'_> {
     fn keep_up(&mut self, program: &ProgramMut<'_>) -> Result<(), Failure> {
         let gone = self.link.gone()?;
         for gone in gone.iter().skip(self.gone) {
-            eprintln!("{gone}");
+            tell!("{gone}");
         }
         self.gone = gone.len();
         let unseen = self.link.unseen_modules()?;
@@ -132,10 +120,10 @@ impl Traced<'_> {
         }
         match self.attach.refresh(program, &mut self.link) {
             Ok(0) => {}
-            Ok(_) => eprint!("{}", self.link.report()),
+            Ok(_) => tell!("{}", self.link.report().to_string().trim_end()),
             // The rest goes on being traced.
             Err(error) => {
-                eprintln!("in modules that were loaded since: {error}");
+                tell!("in modules that were loaded since: {error}");
                 self.failed = unseen;
             }
         }
@@ -214,40 +202,38 @@ fn follow(
         types,
         begin,
         printed: 0,
+        unread: 0,
         aligned: io::stdout().is_terminal(),
-        failure: None,
+        out: Out::stdout()?,
+        pace: Pace::new(arguments.duration.map(Duration::from_secs)),
+        ended: None,
     });
     let records = object.maps().find(|map| map.name() == "records").ok_or("the embedded program lacks a map")?;
     let mut builder = RingBufferBuilder::new();
     builder.add(&records, |data| -i32::from(!printer.borrow_mut().record(data)))?;
     let ring = builder.build()?;
     if !arguments.json {
-        println!("{:>12} {:>3} {:<22} CALL", "TIME", "CPU", "TASK");
+        printer.borrow_mut().out.line(&format!("{:>12} {:>3} {:<22} CALL", "TIME", "CPU", "TASK"));
     }
-    let deadline = arguments.duration.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let over = |printer: &Printer<'_, '_, '_>| {
-        STOP.load(Ordering::Relaxed)
-            || deadline.is_some_and(|deadline| Instant::now() >= deadline)
-            || printer.failure.is_some()
-            || printer.is_done()
-    };
     let mut looked = Instant::now();
-    while !over(&printer.borrow()) {
-        // An interrupted poll is a signal, which the loop's condition sees; the callback's own errors are kept by it.
-        let _ = ring.poll(Duration::from_millis(100));
-        io::stdout().flush()?;
+    while !printer.borrow().is_over() {
+        let wait = printer.borrow().pace.begin();
+        // An interrupted poll is a signal, which the loop's condition sees; the callback ends it when its time is up.
+        let _ = ring.poll(wait);
+        printer.borrow_mut().write()?;
         if looked.elapsed() >= MODULES_EVERY {
             looked = Instant::now();
             printer.borrow_mut().traced.iter_mut().try_for_each(|traced| traced.keep_up(program))?;
         }
     }
+    printer.borrow_mut().end()?;
+    let _ = ring.poll(Duration::ZERO);
     drop(ring);
-    let printer = printer.into_inner();
-    if let Some(failure) = printer.failure {
-        return Err(failure.into());
-    }
-    losses(object, &printer.traced, printer.printed)
+    losses(object, &printer.into_inner())
 }
+
+/// For how long what is left is written, and counted, when tracing ends.
+const AFTERWARDS: Duration = Duration::from_millis(20);
 
 /// How often modules that come and go are looked for.
 const MODULES_EVERY: Duration = Duration::from_secs(1);
@@ -258,22 +244,27 @@ fn monotonic() -> Result<u64, Failure> {
     Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
-fn losses(object: &Object, traced: &[Traced<'_>], printed: u64) -> Result<(), Failure> {
+fn losses(object: &Object, printer: &Printer<'_, '_, '_>) -> Result<(), Failure> {
     let map = object.maps().find(|map| map.name() == "dropped").ok_or("the embedded program lacks a map")?;
     let per_cpu = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
     let word = |bytes: &Vec<u8>| bytes.get(..8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
     let dropped: u64 = per_cpu.iter().map(word).sum();
     let (mut faults, mut missed) = (0, 0);
-    for Traced { link, .. } in traced {
+    for Traced { link, .. } in &printer.traced {
         faults += link.faults()?;
         missed += link.missed()?;
     }
-    eprintln!("{printed} calls printed, {dropped} lost for want of room in the buffer");
+    let unprinted = printer.out.left();
+    tell!("{} calls printed, {dropped} lost for want of room in the buffer", printer.printed.saturating_sub(unprinted));
+    let left = unprinted + printer.unread;
+    if left > 0 && !printer.is_done() {
+        tell!("{left} calls or more not printed because the time was over");
+    }
     if faults > 0 {
-        eprintln!("{faults} calls left out because an argument's memory could not be read");
+        tell!("{faults} calls left out because an argument's memory could not be read");
     }
     if missed > 0 {
-        eprintln!("{missed} calls not seen because the kernel runs no tracing programs where they were made");
+        tell!("{missed} calls not seen because the kernel runs no tracing programs where they were made");
     }
     Ok(())
 }
@@ -284,8 +275,13 @@ struct Printer<'p, 'b, 't> {
     types: &'p Types<'b>,
     begin: u64,
     printed: u64,
+    /// Records that are not looked at any more.
+    unread: u64,
     aligned: bool,
-    failure: Option<io::Error>,
+    out: Out,
+    pace: Pace,
+    /// Since when records are counted only.
+    ended: Option<Instant>,
 }
 
 /// One argument of a call.
@@ -301,30 +297,50 @@ impl Printer<'_, '_, '_> {
         self.arguments.count.is_some_and(|count| self.printed >= count)
     }
 
+    /// Whether tracing has to end.
+    fn is_over(&self) -> bool {
+        self.pace.is_over() || self.is_done()
+    }
+
+    /// Writes the lines of a turn.
+    fn write(&mut self) -> io::Result<()> {
+        let Printer { out, pace, .. } = self;
+        out.write(|| pace.is_over())
+    }
+
+    /// Writes what is left. What comes now is counted.
+    fn end(&mut self) -> io::Result<()> {
+        let ended = Instant::now();
+        self.ended = Some(ended);
+        self.out.write(|| ended.elapsed() >= AFTERWARDS)
+    }
+
     /// Takes one record; false ends the polling.
     fn record(&mut self, data: &[u8]) -> bool {
-        if self.is_done() {
-            return false;
+        if let Some(ended) = self.ended {
+            self.unread += 1;
+            return ended.elapsed() < 2 * AFTERWARDS;
         }
-        let Some(record) = Record::parse(data) else { return true };
+        self.print(data);
+        !(self.is_done() || self.out.is_full() || self.pace.has_turned())
+    }
+
+    fn print(&mut self, data: &[u8]) {
+        let Some(record) = Record::parse(data) else { return };
         let traced = usize::try_from(record.function).ok().and_then(|nth| self.traced.get(nth));
-        let Some(function) = traced.and_then(|traced| traced.link.report().functions.first()) else { return true };
+        let Some(function) = traced.and_then(|traced| traced.link.report().functions.first()) else { return };
         let site = record.site.and_then(|id| function.sites.iter().find(|site| site.id == id));
         let values = self.values(function, site, &record);
         if !self.arguments.conditions.iter().all(|condition| holds(condition, &record, site, &values)) {
-            return true;
+            return;
         }
         let line = if self.arguments.json {
             self.json(function, site, &record, &values).to_string()
         } else {
             self.line(function, site, &record, &values)
         };
-        if let Err(error) = writeln!(io::stdout(), "{line}") {
-            self.failure = Some(error);
-            return false;
-        }
+        self.out.line(&line);
         self.printed += 1;
-        true
     }
 
     fn values(&self, function: &FunctionReport, site: Option<&SiteReport>, record: &Record) -> Vec<Value> {

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! When tracing has to turn from the records to something else, and when it ends.
+//!
+//! libbpf's poll does not return while records come, and of a busy function they come faster than they are printed. So whoever takes a
+//! record asks here whether to go on, and the poll is left when it is time.
+
+use crate::Failure;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// For how long records are taken before anything else is looked at.
+pub(super) const TURN: Duration = Duration::from_millis(50);
+
+/// Set by the signal handler.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn stop(_: nix::libc::c_int) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+/// Has ctrl-C and a polite kill end the loop instead of the process, so that what is known of losses is still said. A second one
+/// ends the process.
+pub(super) fn stop_on_signals() -> Result<(), Failure> {
+    let action = SigAction::new(SigHandler::Handler(stop), SaFlags::SA_RESETHAND, SigSet::empty());
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        // SAFETY: The handler only stores to an atomic.
+        unsafe { sigaction(signal, &action) }?;
+    }
+    Ok(())
+}
+
+/// How far tracing has come.
+pub(super) struct Pace {
+    stop: &'static AtomicBool,
+    deadline: Option<Instant>,
+    /// When this turn began.
+    begun: Cell<Instant>,
+}
+
+impl Pace {
+    /// Until a signal comes, or that much time has passed.
+    pub(super) fn new(duration: Option<Duration>) -> Pace {
+        let now = Instant::now();
+        Pace { stop: &STOP, deadline: duration.and_then(|duration| now.checked_add(duration)), begun: Cell::new(now) }
+    }
+
+    /// Begins a turn, and gives how long a poll may wait in it.
+    pub(super) fn begin(&self) -> Duration {
+        let now = Instant::now();
+        self.begun.set(now);
+        let left = self.deadline.map_or(TURN, |deadline| deadline.saturating_duration_since(now));
+        // The kernel's clock counts milliseconds, and a poll of none would not wait at all.
+        left.clamp(Duration::from_millis(1), TURN)
+    }
+
+    /// Whether tracing has to end.
+    pub(super) fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Whether the turn is over.
+    pub(super) fn has_turned(&self) -> bool {
+        self.is_over() || self.begun.get().elapsed() >= TURN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// A poll as libbpf's: it returns when there is no record, or when the callback says so. Here there always is one.
+    fn poll_busy(pace: &Pace) -> Duration {
+        let begin = Instant::now();
+        let _ = pace.begin();
+        while !pace.has_turned() {}
+        begin.elapsed()
+    }
+
+    fn within(time: Duration) -> bool {
+        // The machine may have more to do than this.
+        time < TURN * 20
+    }
+
+    #[test]
+    fn a_poll_is_left_though_records_come() {
+        static NONE: AtomicBool = AtomicBool::new(false);
+        let endless = Pace { stop: &NONE, ..Pace::new(None) };
+        let turn = poll_busy(&endless);
+        assert!(turn >= TURN && within(turn), "{turn:?}");
+        assert!(!endless.is_over());
+        let short = Pace { stop: &NONE, ..Pace::new(Some(Duration::from_millis(120))) };
+        let begin = Instant::now();
+        while !short.is_over() {
+            poll_busy(&short);
+        }
+        assert!(begin.elapsed() >= Duration::from_millis(120) && within(begin.elapsed()), "{:?}", begin.elapsed());
+        assert!(short.begin() <= Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_signal_ends_it() {
+        static STOPPED: AtomicBool = AtomicBool::new(false);
+        let pace = Pace { stop: &STOPPED, ..Pace::new(Some(Duration::MAX)) };
+        let begin = Instant::now();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(20));
+                STOPPED.store(true, Ordering::Relaxed);
+            });
+            while !pace.is_over() {
+                poll_busy(&pace);
+            }
+        });
+        assert!(within(begin.elapsed()), "{:?}", begin.elapsed());
+    }
+}
