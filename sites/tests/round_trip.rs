@@ -32,7 +32,7 @@ struct Told {
 /// An argument as it comes back: constants as their size extends them.
 fn canonical(argument: &Argument) -> Argument {
     let mut argument = argument.clone();
-    if let Ok(Located { size: size @ 1..=8, signed, at: Location::Constant(value) }) = &mut argument {
+    if let Ok(Located { size: size @ 1..=8, signed, at: Location::Constant(value), .. }) = &mut argument {
         *value = canonical_constant(*value, *size, *signed);
     }
     argument

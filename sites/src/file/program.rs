@@ -146,7 +146,7 @@ pub(super) fn decode(bytes: &[u8], base: u64, machine: Machine) -> Option<(Locat
         6 => Location::Memory(input.register()?, i32::from_le_bytes(input.array()?)),
         _ => return None,
     };
-    let located = Located { size, signed: flags & 1 != 0, at };
+    let located = Located::certain(size, flags & 1 != 0, at);
     is_well_formed(&located, machine).then_some((located, bytes.len() - input.0.len()))
 }
 
@@ -267,13 +267,13 @@ mod tests {
         for end in ends {
             for unary in [Op::Load(4), Op::ZeroExtend(33), Op::SignExtend(8), Op::Neg, Op::Not] {
                 let slots: Box<[Box<[Op]>]> = Box::new([Box::new([end, unary])]);
-                round(&Located { size: 8, signed: true, at: Location::Computed(Computed { slots }) });
+                round(&Located::certain(8, true, Location::Computed(Computed { slots })));
             }
         }
         for binary in PLAIN.into_iter().filter(|op| op.arity() == 2) {
             let slots: Box<[Box<[Op]>]> =
                 Box::new([Box::new([Op::Register(1), Op::Register(2), binary]), Box::new([Op::Constant(5)])]);
-            round(&Located { size: 12, signed: false, at: Location::Computed(Computed { slots }) });
+            round(&Located::certain(12, false, Location::Computed(Computed { slots })));
         }
     }
 
@@ -287,7 +287,7 @@ mod tests {
             Location::RegisterOffset(7, -8),
             Location::Memory(6, i32::MIN),
         ] {
-            round(&Located { size: 20, signed: false, at });
+            round(&Located::certain(20, false, at));
         }
     }
 
@@ -295,7 +295,7 @@ mod tests {
     fn a_mask_of_memory_is_short() {
         let slot: Box<[Op]> =
             Box::new([Op::Register(3), Op::Constant(16), Op::Add, Op::Load(4), Op::Constant(0xff), Op::And]);
-        let located = Located { size: 4, signed: false, at: Location::Computed(Computed { slots: Box::new([slot]) }) };
+        let located = Located::certain(4, false, Location::Computed(Computed { slots: Box::new([slot]) }));
         assert_eq!(round(&located), 16);
     }
 
