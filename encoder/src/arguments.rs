@@ -477,7 +477,7 @@ mod tests {
     }
 
     fn found(register: Result<Register, Missing>, late: bool) -> Found {
-        let argument = register.map(|register| Located { size: 8, signed: false, at: Location::Register(register) });
+        let argument = register.map(|register| Located::certain(8, false, Location::Register(register)));
         Found { argument, form: Form::Covering, usable: late, late }
     }
 

@@ -179,7 +179,7 @@ mod tests {
     }
 
     fn found(at: Location, form: Form) -> Found {
-        Found { argument: Ok(Located { size: 8, signed: false, at }), form, usable: true, late: false }
+        Found { argument: Ok(Located::certain(8, false, at)), form, usable: true, late: false }
     }
 
     fn places(arguments: &[Argument]) -> Vec<Result<Location, Missing>> {
