@@ -233,7 +233,7 @@ impl<'e, D: 'e> Emulator<'e, D> {
 
     /// Runs from an address until another one is reached.
     pub(crate) fn run(&mut self, from: u64, until: u64, limit: usize) -> Result<(), EmulatorError> {
-        let outcome = self.unicorn.emu_start(from, until, 0, limit);
+        let outcome = self.unicorn.emu_start(from, until, 0, 0);
         let at = self.unicorn.pc_read().unwrap_or(0);
         match outcome {
             Err(error) => Err(EmulatorError::Stopped { at, error }),

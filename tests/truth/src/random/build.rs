@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Where an image's text and memory are: as kernels' are, or low.
-pub(crate) const TEXT: [u64; 2] = [0x100_0000, 0xffff_ffff_8100_0000];
+pub(crate) const TEXT: [u64; 2] = [0x100_0040, 0xffff_ffff_8100_0040];
 pub(crate) const WORLD: [u64; 2] = [0x800_0000, 0xffff_ffff_8800_0000];
 /// The same on arm64, which has no code model for the top of memory: small addresses differ by less than 4 GiB there.
-pub(crate) const TEXT_ARM64: [u64; 2] = [0x100_0000, 0xffff_8000_8000_0000];
+pub(crate) const TEXT_ARM64: [u64; 2] = [0x100_0040, 0xffff_8000_8000_0040];
 pub(crate) const WORLD_ARM64: [u64; 2] = [0x800_0000, 0xffff_8000_8800_0000];
 
 /// Why there is no image.

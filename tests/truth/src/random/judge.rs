@@ -169,9 +169,14 @@ impl Judge<'_> {
                     calls.failed_runs += 1;
                     let text = match outcome {
                         Ok(seen) => {
-                            let differs =
-                                seen.stores.iter().zip(&trace.stores).position(|(one, other)| one.number != *other);
-                            format!("does something else from store {differs:?} of {} on", trace.stores.len())
+                            let pairs = seen.stores.iter().map(|store| store.number).zip(trace.stores.iter().copied());
+                            let differs = pairs.clone().position(|(one, other)| one != other);
+                            format!(
+                                "does something else: store {differs:?} differs ({:?}), {} stores, not {}",
+                                differs.and_then(|at| pairs.clone().nth(at)),
+                                seen.stores.len(),
+                                trace.stores.len()
+                            )
                         }
                         Err(error) => error.to_string(),
                     };
