@@ -51,6 +51,7 @@ pub struct AttachOpts {
     function_cnt: usize,
     file: *const c_char,
     bpf_program_id: u32,
+    max_sites: u32,
 }
 
 // SAFETY: numbers and raw pointers only, the size first.
@@ -71,7 +72,18 @@ pub(crate) const REGISTER_OPTS: Layout =
     layout!("siteseer_register_opts", RegisterOpts { sz, source, policy, no_plan_at_load });
 pub(crate) const ATTACH_OPTS: Layout = layout!(
     "siteseer_attach_opts",
-    AttachOpts { sz, policy, all_prototypes, no_bulk, cookie, functions, function_cnt, file, bpf_program_id }
+    AttachOpts {
+        sz,
+        policy,
+        all_prototypes,
+        no_bulk,
+        cookie,
+        functions,
+        function_cnt,
+        file,
+        bpf_program_id,
+        max_sites
+    }
 );
 
 /// The caller's structure; `None` for NULL.
@@ -184,6 +196,11 @@ pub(crate) unsafe fn attach(opts: *const AttachOpts) -> Result<AttachOptions, Fa
     if opts.bpf_program_id != 0 {
         options = options.bpf_program(opts.bpf_program_id);
     }
+    if let Ok(sites) = usize::try_from(opts.max_sites)
+        && sites != 0
+    {
+        options = options.max_sites(sites);
+    }
     Ok(options)
 }
 
@@ -230,6 +247,7 @@ mod tests {
             function_cnt,
             file: ptr::null(),
             bpf_program_id: 0,
+            max_sites: 0,
         };
         let names = [c"foo".as_ptr(), ptr::null()];
         // SAFETY: the lists have as many names as the structures say.

@@ -3,7 +3,7 @@
 
 use crate::Failure;
 use clap::Args;
-use siteseer::source::{SiteData, SourceOptions};
+use siteseer::source::{Dwarf, SiteData, SourceOptions};
 use siteseer::{Target, function::Function, section::Wanted};
 use std::path::PathBuf;
 
@@ -25,12 +25,17 @@ pub(crate) struct Modules {
     /// kernel each is used if that very module is loaded
     #[arg(long = "module", value_name = "FILE")]
     modules: Vec<PathBuf>,
+    /// Read also the DWARF of debug images that are found in the usual places. With privileges, only that of files that are given
+    /// is read otherwise
+    #[arg(long)]
+    dwarf: bool,
 }
 
 impl Modules {
     /// The running kernel's site data, these modules' among them.
     pub(crate) fn options(&self, file: Option<PathBuf>) -> SourceOptions {
-        SourceOptions { file, modules: self.modules.clone(), ..SourceOptions::default() }
+        let dwarf = if self.dwarf { Dwarf::Found } else { Dwarf::default() };
+        SourceOptions { file, modules: self.modules.clone(), dwarf }
     }
 }
 

@@ -48,6 +48,9 @@ pub(crate) struct Arguments {
     /// Attach at every site or not at all
     #[arg(long)]
     complete: bool,
+    /// Attach at more than 1,024 sites of a function. That many slow the whole machine down, and take minutes to arm
+    #[arg(short, long)]
+    yes: bool,
     /// End after this many calls were printed
     #[arg(short = 'n', long, value_name = "COUNT")]
     count: Option<u64>,
@@ -83,6 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let mut traced = Vec::new();
         for (cookie, (name, function)) in (0u64..).zip(arguments.functions.iter().zip(&functions)) {
             let attach = Attach::new(&target).function(name).policy(policy).cookie(cookie).all_prototypes(true);
+            let attach = if arguments.yes { attach.max_sites(usize::MAX) } else { attach };
             want(&object, cookie, &function.prototypes, types, arguments.strings)?;
             let link = attach.attach(&program)?;
             traced.push(Traced { attach, link, gone: 0, failed: Vec::new() });

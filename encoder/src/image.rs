@@ -69,15 +69,15 @@ pub enum ImageError {
         #[source]
         source: object::Error,
     },
-    /// A compressed section claims a size that no compressor reaches.
-    #[error("section {section} claims {size} bytes from {compressed} compressed ones")]
+    /// Compressed sections claim more bytes than such an image can have.
+    #[error("section {section} and other compressed ones claim {size} bytes together, in an image of {image}")]
     CompressionRatio {
-        /// Name of the section.
+        /// Name of the section that was wanted.
         section: String,
-        /// The size that its header claims.
+        /// The sizes that their headers claim, together.
         size: u64,
-        /// Its size in the file.
-        compressed: u64,
+        /// The size of the image.
+        image: u64,
     },
     /// No symbol table.
     #[error("no symbol table (.symtab): a stripped image cannot be used")]
@@ -176,8 +176,11 @@ pub struct Image<'a> {
     tables: Tables,
 }
 
-/// No compressor of DWARF reaches this ratio; deflate cannot exceed 1032.
-const MAX_RATIO: u64 = 2048;
+/// How many times as large as the whole image its compressed sections may be. DWARF is compressed to a third or a fifth; deflate
+/// can make a thousand times as much of an image that is made for it.
+const MAX_RATIO: u64 = 16;
+/// Compressed sections may be so large in any image.
+const SMALL: u64 = 64 << 20;
 
 impl<'a> Image<'a> {
     /// Reads an image.
@@ -302,13 +305,8 @@ impl<'a> Image<'a> {
         let missing = || if name == ".debug_info" { Err(ImageError::NoDebugInfo) } else { Ok(Cow::Borrowed(&[][..])) };
         let Some(section) = self.elf.section_by_name(name) else { return missing() };
         let compressed = section.compressed_data().map_err(ImageError::malformed("a debug section"))?;
-        let len = compressed.data.len() as u64;
-        if compressed.format != CompressionFormat::None && compressed.uncompressed_size / MAX_RATIO > len {
-            return Err(ImageError::CompressionRatio {
-                section: name.to_owned(),
-                size: compressed.uncompressed_size,
-                compressed: len,
-            });
+        if compressed.format != CompressionFormat::None {
+            self.bound_decompressed(name)?;
         }
         let bytes =
             compressed.decompress().map_err(|source| ImageError::Compressed { section: name.to_owned(), source })?;
@@ -316,6 +314,19 @@ impl<'a> Image<'a> {
             return missing();
         }
         Ok(relocate::apply(&self.elf, &self.layout, section.index(), bytes))
+    }
+
+    /// Refuses an image whose compressed sections are larger together than such an image can need. What they claim is what is
+    /// allocated for them.
+    fn bound_decompressed(&self, name: &str) -> Result<(), ImageError> {
+        let sections = self.elf.sections().filter_map(|section| section.compressed_data().ok());
+        let compressed = sections.filter(|data| data.format != CompressionFormat::None);
+        let size = compressed.fold(0, |sum: u64, data| sum.saturating_add(data.uncompressed_size));
+        let image = self.elf.data().len() as u64;
+        if size > image.saturating_mul(MAX_RATIO).saturating_add(SMALL) {
+            return Err(ImageError::CompressionRatio { section: name.to_owned(), size, image });
+        }
+        Ok(())
     }
 
     /// The sections that hold instructions, by address. Writable ones are left out: nothing that can be probed is

@@ -25,7 +25,7 @@
  * NULL and set errno. siteseer_last_error() then has the sentence. After an error nothing stays attached.
  *
  *	EINVAL		an argument, a section name or a program that cannot be
- *	E2BIG		an options struct has bytes set that this library does not know
+ *	E2BIG		an options struct has bytes set that this library does not know; there are more sites than max_sites allows
  *	EPERM		a privilege is missing: CAP_BPF, CAP_PERFMON, CAP_SYSLOG, CAP_SYS_ADMIN
  *	ENODATA		there are no site data for the kernel
  *	ENOENT		there is no function of that name, or none that is meant
@@ -197,9 +197,14 @@ struct siteseer_attach_opts {
 	const char *file;
 	/* A BPF program, by the kernel's id, whose functions are meant in place of the kernel's; 0 for none. */
 	uint32_t bpf_program_id;
+	/*
+	 * At how many sites the program may be attached; 0 for 1024. Beyond that attaching fails with E2BIG: so many sites slow the
+	 * whole machine down, and take minutes to arm and to disarm.
+	 */
+	uint32_t max_sites;
 	size_t :0;
 };
-#define siteseer_attach_opts__last_field bpf_program_id
+#define siteseer_attach_opts__last_field max_sites
 
 /*
  * Sets how libbpf's own calls attach a program. After bpf_object__open(), and before bpf_object__load(). Everything is copied.

@@ -23,6 +23,7 @@ mod profile;
 mod reap;
 mod refresh;
 mod site_map;
+mod switches;
 mod tracefs;
 pub(crate) mod tracing_multi;
 mod trampoline;
@@ -30,8 +31,9 @@ mod user;
 mod wait;
 
 pub use error::AttachError;
+pub(crate) use limits::KeptFiles;
 pub(crate) use load::Kind;
-pub use options::AttachOptions;
+pub use options::{AttachOptions, MAX_SITES};
 pub(crate) use profile::missed_at_events;
 pub use reap::clean;
 pub(crate) use tracefs::{Definition, remove_all};
@@ -52,6 +54,7 @@ use arm::{Arm, is_refusal, place};
 use libbpf_sys as sys;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
+use switches::Switches;
 use trampoline::{Loader, Unloaded};
 
 /// Attaches programs to a target.
@@ -124,6 +127,12 @@ impl<'t> Attach<'t> {
         self.set(|options| options.bulk_from(kprobes))
     }
 
+    /// [`AttachOptions::max_sites`].
+    #[must_use]
+    pub fn max_sites(self, sites: usize) -> Attach<'t> {
+        self.set(|options| options.max_sites(sites))
+    }
+
     /// [`AttachOptions::share_beyond`].
     #[must_use]
     pub fn share_beyond(self, prototypes: usize) -> Attach<'t> {
@@ -147,7 +156,15 @@ impl<'t> Attach<'t> {
     /// # Errors
     /// As [`Attach::plan`], and [`Error::Attach`] if the plan cannot be carried out. Then nothing is attached.
     pub fn attach<'p>(&self, program: impl Into<Program<'p>>) -> Result<Link, Error> {
-        let program = program.into();
+        self.attach_program(program.into()).map_err(|error| match switches::lockdown() {
+            Some(mode) if error.errno() == libc::EPERM => {
+                AttachError::LockedDown { mode, error: Box::new(error) }.into()
+            }
+            _ => error,
+        })
+    }
+
+    fn attach_program(&self, program: Program<'_>) -> Result<Link, Error> {
         let privileges = self.target.kernel().privileges;
         if !(privileges.bpf && privileges.perfmon) {
             return Err(AttachError::Privileges.into());
@@ -163,9 +180,18 @@ impl<'t> Attach<'t> {
             let mut barred = Barred::default();
             loop {
                 let plan = prepared.plan(target, &barred)?;
+                let mechanisms = || plan.sites.iter().filter_map(|site| site.decision.mechanism());
+                self.options.allow(mechanisms().count())?;
+                let off = Switches::running().in_the_way(mechanisms());
+                if plan.policy == Policy::Complete
+                    && let Some(off) = off.first()
+                {
+                    return Err(AttachError::SwitchedOff(off.clone()).into());
+                }
                 match carry_out(&prepared, plan, target, self.options.many(), &mut barred)? {
                     Carried::Out(mut link) => {
                         link.report.notes = self.notes(target);
+                        link.report.notes.extend(off);
                         link.known = target.modules().instances();
                         return Ok(*link);
                     }
@@ -268,6 +294,7 @@ fn carry_out(
     let Prepared { user, uses, gpl, options, .. } = prepared;
     let by_others = |site: &&PlannedSite| matches!(site.decision, Decision::Attach { mechanism, .. } if mechanism != Mechanism::Kprobe);
     let others = plan.sites.iter().filter(by_others).count() + plan.programs.len();
+    let files = KeptFiles::keep();
     limits::raise_files(others as u64 + kprobes::files(&plan, many))?;
 
     let site_map = uses.site.then(|| site_map::site_map(&plan, kernel)).transpose()?;
@@ -286,6 +313,7 @@ fn carry_out(
         later: Vec::new(),
         loading: Duration::ZERO,
         arming: Duration::ZERO,
+        _files: files,
     };
 
     let begin = Instant::now();

@@ -98,7 +98,9 @@ impl Error {
                 PlanError::Nothing { .. } | PlanError::Incomplete { .. } => libc::EADDRNOTAVAIL,
             },
             Error::Attach(error) => match error {
-                AttachError::Privileges => libc::EPERM,
+                AttachError::Privileges | AttachError::LockedDown { .. } => libc::EPERM,
+                AttachError::TooManySites { .. } => libc::E2BIG,
+                AttachError::SwitchedOff(_) => libc::EOPNOTSUPP,
                 AttachError::NoFunction { .. } | AttachError::NoSuchType { .. } | AttachError::Trampoline { .. } => {
                     libc::EINVAL
                 }

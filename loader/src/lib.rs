@@ -121,8 +121,7 @@
 //! * Helpers that take the context work, or the program is refused with the helper's name.
 //!
 //! # Limits
-//! Attaching takes CAP_BPF, CAP_PERFMON, CAP_SYSLOG (for addresses) and CAP_SYS_ADMIN (to get
-//! the object's BTF back from the kernel): root, in short. x86-64 and arm64.
+//! Attaching requires CAP_BPF, CAP_PERFMON and CAP_SYSLOG (for addresses). x86-64 and arm64.
 
 pub mod arch;
 pub mod attach;

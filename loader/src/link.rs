@@ -7,7 +7,7 @@
 //! definitions is then left to a short-lived process ([`crate::attach`]). Closing the descriptor of one kprobe, or of one event with many, waits for RCU grace periods, a few dozen
 //! milliseconds; many are closed by several threads, whose waits overlap in part.
 
-use crate::attach::{Definition, missed_at_events, remove_all, wait_for_programs};
+use crate::attach::{Definition, KeptFiles, missed_at_events, remove_all, wait_for_programs};
 use crate::bpf_target::{self, TailSlot};
 use crate::modules::sysfs;
 use crate::object::{check, info_by_fd, program_info};
@@ -54,6 +54,8 @@ pub struct Link {
     pub(crate) loading: Duration,
     /// How long the sites took to arm.
     pub(crate) arming: Duration,
+    /// It needs more files than the application may have had open.
+    pub(crate) _files: KeptFiles,
 }
 
 /// Sites that went away with their module.

@@ -4,7 +4,7 @@
 //! [`Program`] is a borrowed handle to libbpf's `struct bpf_program`: of libbpf-rs's `Program` and `ProgramMut` (feature
 //! `libbpf-rs`), or of a raw pointer. What the loader needs is read through it: the relocated instructions, which may be behind
 //! the guard (see [`crate::section`]), and the object's BTF. libbpf has no way from a program to its object, so
-//! the BTF comes back from the kernel, through the program that was loaded. That takes CAP_SYS_ADMIN. Function and line information
+//! the BTF comes back from the kernel, by the descriptor that libbpf has while it loads. Function and line information
 //! is what was kept when the program was loaded: libbpf has given it out since its release 1.6 only.
 
 use crate::program::{FuncInfo, LineInfo};
@@ -179,12 +179,13 @@ impl<'p> Program<'p> {
         };
         // SAFETY: libbpf's descriptor of a loaded program is open as long as the object.
         let info = program_info(unsafe { BorrowedFd::borrow_raw(fd) }).map_err(failed("bpf_obj_get_info_by_fd"))?;
-        let btf = match info.btf_id {
-            0 => None,
-            id => Some(btf_data(id).map_err(failed("the object's BTF"))?),
-        };
         let gpl = info.gpl_compatible() != 0;
-        let Passed { told, func_info, line_info, .. } = passed;
+        let Passed { told, func_info, line_info, btf, .. } = passed;
+        let btf = match (btf, info.btf_id) {
+            (_, 0) => None,
+            (Some(btf), _) => Some(btf.to_vec()),
+            (None, id) => Some(btf_data(id).map_err(failed("the object's BTF"))?),
+        };
         Ok(Loaded { name: program, form, told, insns, func_info, line_info, btf, gpl })
     }
 }

@@ -101,6 +101,16 @@ pub enum Decision {
     Skip(Reason),
 }
 
+impl Decision {
+    /// What it is attached by, if it is.
+    pub fn mechanism(&self) -> Option<Mechanism> {
+        match self {
+            Decision::Attach { mechanism, .. } => Some(*mechanism),
+            Decision::Skip(_) => None,
+        }
+    }
+}
+
 /// A site, and what becomes of it.
 #[derive(Debug, Clone)]
 pub struct PlannedSite {

@@ -308,7 +308,7 @@ impl SiteData {
                 let ours = kernel.build_id.clone();
                 return Err(SourceError::Foreign { path: path.to_owned(), theirs, ours });
             }
-            let own = elf.section_by_name(".BTF").and_then(|section| section.uncompressed_data().ok());
+            let own = elf.section_by_name(".BTF").and_then(|section| section.data().ok());
             if let (Some(own), Some(running)) = (own, kernel.btf.as_deref())
                 && *own != *running
             {
@@ -415,7 +415,7 @@ impl SiteData {
         };
         let elf = Elf::parse(&**bytes).ok()?;
         let section = elf.section_by_name(".BTF")?;
-        section.uncompressed_data().ok().map(|data| Arc::from(&*data))
+        section.data().ok().map(Arc::from)
     }
 
     /// Whether they are a debug image's, of which only the functions asked for are encoded.

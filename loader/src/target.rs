@@ -8,6 +8,7 @@
 //! A name stands for the functions that bear it in the image and in all loaded modules, each with site data of its own
 //! ([`crate::modules`]), unless a module is named.
 
+mod budget;
 mod error;
 
 use crate::error::Error;
@@ -20,6 +21,7 @@ use crate::reason::Reason;
 use crate::section::Wanted;
 use crate::source::{BaseTypes, ModuleFinder, Over, RunTime, SiteData, SourceError, SourceOptions};
 use crate::symbols::{self, Symbols, SymbolsError};
+use budget::Budget;
 use siteseer_sites::Machine;
 use siteseer_sites::both::both;
 use siteseer_sites::btf::{Btf, BtfError, TypeId};
@@ -474,9 +476,12 @@ impl Target {
             return Ok(None);
         }
         let mut sites = Vec::new();
+        let mut budget = Budget::of(file.sizes());
         for function in file.functions(name)? {
             for site in function.sites() {
-                sites.push(data_site(name, site?, placement, symbols)?);
+                let site = data_site(name, site?, placement, symbols)?;
+                budget.take(&site)?;
+                sites.push(site);
             }
         }
         let has_plain_body = symbols.named(name).any(|symbol| symbol.module == module.map(|module| &**module));

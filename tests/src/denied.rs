@@ -10,11 +10,12 @@ use siteseer::attach::AttachError;
 use siteseer::kernel::KernelError;
 use siteseer::object::ObjectError;
 use siteseer::symbols::{self, SymbolsError};
-use siteseer::{Attach, Error, Kernel, Target};
+use siteseer::{Attach, Error, Kernel, Target, bpf_target};
 use siteseer_bpf_progs::{BAD, CONTEXT, PROPRIETARY, UNNAMED};
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {
@@ -28,6 +29,7 @@ pub fn cases() -> Vec<Case> {
         case("no_function_was_given", no_function_was_given),
         case("licence_that_is_not_gpl_compatible", licence_that_is_not_gpl_compatible),
         case("missing_sys_admin", missing_sys_admin),
+        case("few_capabilities_are_enough", few_capabilities_are_enough),
         case("too_few_files", too_few_files),
         case("kernel_that_shows_nothing", kernel_that_shows_nothing),
     ]
@@ -86,6 +88,9 @@ fn licence_that_is_not_gpl_compatible(target: &Target) -> Result<String, Failure
 /// Capabilities, include/uapi/linux/capability.h.
 const CAP_SYS_ADMIN: u64 = 21;
 const CAP_SYS_RESOURCE: u64 = 24;
+const CAP_SYSLOG: u64 = 34;
+const CAP_PERFMON: u64 = 38;
+const CAP_BPF: u64 = 39;
 
 /// Gives up all capabilities but those that this mask leaves.
 fn keep_capabilities(mask: u64) -> io::Result<()> {
@@ -110,17 +115,32 @@ fn found(meant: bool, error: &Error) -> io::Result<()> {
 fn missing_sys_admin(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
     let program = program_of(&object, "count")?;
+    // Programs of others are asked for by id.
+    let id = bpf_target::id_of(program.as_fd())?;
     in_child(|| {
         keep_capabilities(!(1 << CAP_SYS_ADMIN))?;
-        match Attach::new(target).function("ns_capable").attach(&program) {
+        match Attach::new(target).bpf_program(id).function("count").attach(&program) {
             Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
-            Err(error) => found(
-                matches!(error, Error::Object(ObjectError::Info { .. })) && error.to_string().contains("CAP_SYS_ADMIN"),
-                &error,
-            ),
+            Err(error) => {
+                found(matches!(error, Error::BpfTarget(_)) && error.to_string().contains("CAP_SYS_ADMIN"), &error)
+            }
         }
     })?;
     Ok("says that CAP_SYS_ADMIN is needed".to_owned())
+}
+
+fn few_capabilities_are_enough(target: &Target) -> Result<String, Failure> {
+    let object = load(0)?;
+    let program = program_of(&object, "count")?;
+    in_child(|| {
+        keep_capabilities(1 << CAP_BPF | 1 << CAP_PERFMON | 1 << CAP_SYSLOG)?;
+        match Attach::new(target).function("ns_capable").attach(&program) {
+            Ok(link) if link.report().attached().next().is_some() => Ok(()),
+            Ok(_) => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+            Err(error) => found(false, &error),
+        }
+    })?;
+    Ok("attached with CAP_BPF, CAP_PERFMON and CAP_SYSLOG alone".to_owned())
 }
 
 fn too_few_files(target: &Target) -> Result<String, Failure> {
@@ -131,7 +151,7 @@ fn too_few_files(target: &Target) -> Result<String, Failure> {
         let limits = [64u64, 64];
         syscall(libc::SYS_prlimit64, [0, u64::from(libc::RLIMIT_NOFILE), limits.as_ptr() as u64, 0, 0, 0])?;
         keep_capabilities(!(1 << CAP_SYS_RESOURCE))?;
-        match Attach::new(target).function("rcu_read_unlock").attach(&program) {
+        match Attach::new(target).function("rcu_read_unlock").max_sites(usize::MAX).attach(&program) {
             Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
             Err(error) => found(matches!(error, Error::Attach(AttachError::Files { .. })), &error),
         }

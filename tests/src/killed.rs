@@ -28,6 +28,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         case("at_any_moment", at_any_moment),
         case("a_child_keeps_what_its_parent_attached", a_child_keeps_what_its_parent_attached),
+        case("in_another_pid_namespace", in_another_pid_namespace),
     ]
 }
 
@@ -291,6 +292,60 @@ fn a_child_keeps_what_its_parent_attached(target: &Target) -> Result<String, Fai
         Ok(left()? == 0)
     })?;
     Ok(format!("its {defined} probes fired on after its parent had ended; removed after it had ended, too"))
+}
+
+/// A process of a container: it cannot be seen from here whether it lives, and here nobody would be left in the container.
+fn in_another_pid_namespace(target: &Target) -> Result<String, Failure> {
+    let object = load()?;
+    siteseer::clean()?;
+    let (reader, writer) = io::pipe()?;
+    let outside = Child::new(|| {
+        // SAFETY: one thread.
+        let inside = unsafe {
+            if libc::unshare(libc::CLONE_NEWPID) != 0 {
+                return;
+            }
+            libc::fork()
+        };
+        if inside == 0 {
+            let Ok(_link) = attach(target, &object) else { return };
+            let _ = (&writer).write_all(b"!");
+            loop {
+                // SAFETY: waits for a signal.
+                unsafe { libc::pause() };
+            }
+        }
+        let _ = (&writer).write_all(&inside.to_ne_bytes());
+        loop {
+            // SAFETY: as above.
+            unsafe { libc::pause() };
+        }
+    })?;
+    // The number, and much later, when it has attached, a byte.
+    let mut said = [0u8; 5];
+    io::Read::read_exact(&mut (&reader), &mut said)?;
+    let [number @ .., b'!'] = said else { return Err(format!("it said {said:?}").into()) };
+    let inside = Grandchild(libc::pid_t::from_ne_bytes(number));
+    let removed = siteseer::clean()?;
+    let before = counters(&object)?;
+    call(1)?;
+    let fires = counters(&object)? != before;
+    let defined = left()?;
+    drop(inside);
+    if removed != 0 || !fires || defined == 0 {
+        return Err(format!("removed {removed} events of it, fires: {fires}, {defined} definitions").into());
+    }
+    wait_until("the definitions of the other namespace can be removed", || {
+        siteseer::clean()?;
+        Ok(left()? == 0)
+    })?;
+    drop(outside);
+    let after = counters(&object)?;
+    call(CALLS)?;
+    if counters(&object)? != after {
+        return Err("the program ran after its process was killed".into());
+    }
+    Ok(format!("its {defined} probes were let alone while it lived, and removed after it was killed"))
 }
 
 /// A process that is another's child, killed when it is dropped.

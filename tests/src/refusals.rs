@@ -10,7 +10,7 @@ use siteseer::function::Candidate;
 use siteseer::plan::{InTheWay, PlanError};
 use siteseer::report::SiteReport;
 use siteseer::source::SiteData;
-use siteseer::{Attach, Error, Reason, SourceOptions, Target};
+use siteseer::{Attach, Error, Policy, Reason, SourceOptions, Target};
 use siteseer_bpf_progs::BAD;
 use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
 use std::fs;
@@ -29,6 +29,7 @@ pub fn cases() -> Vec<Case> {
         case("programs_that_cannot_be_attached", programs_that_cannot_be_attached),
         case("every_site_lacks_an_argument", every_site_lacks_an_argument),
         case("missing_privileges", missing_privileges),
+        case("kprobes_that_are_switched_off", kprobes_that_are_switched_off),
     ]
 }
 
@@ -41,6 +42,26 @@ fn refused<T>(result: Result<T, siteseer::Error>, words: &[&str]) -> Result<Stri
     match words.iter().find(|word| !text.contains(**word)) {
         Some(missing) => Err(format!("the refusal does not say {missing:?}: {text}").into()),
         None => Ok(text.lines().next().unwrap_or_default().to_owned()),
+    }
+}
+
+/// Nothing fires at a kprobe while all are switched off, and the kernel takes new ones nevertheless.
+fn kprobes_that_are_switched_off(target: &Target) -> Result<String, Failure> {
+    const SWITCH: &str = "/sys/kernel/debug/kprobes/enabled";
+    let object = load(0)?;
+    let program = program_of(&object, "count")?;
+    let attach = |policy| Attach::new(target).function("ns_capable").policy(policy).attach(&program);
+    fs::write(SWITCH, "0")?;
+    let (complete, best_effort) = (attach(Policy::Complete), attach(Policy::BestEffort));
+    fs::write(SWITCH, "1")?;
+    let refusal = refused(complete, &["policy is complete", "kprobes are switched off", SWITCH])?;
+    let notes = best_effort?.report().notes.join("; ");
+    if !notes.contains("kprobes are switched off") {
+        return Err(format!("the report's notes do not say it: {notes}").into());
+    }
+    match attach(Policy::Complete)?.report().notes.iter().find(|note| note.contains("switched off")) {
+        Some(note) => Err(format!("it is said when they are on: {note}").into()),
+        None => Ok(refusal),
     }
 }
 

@@ -68,7 +68,11 @@ fn same_records(target: &Target) -> Result<Shown, Failure> {
     let functions = target.data().read(&[], many_on_the_way)??;
     let mut shown = Vec::new();
     for function in functions.iter().take(TRIED) {
-        let attach = Attach::new(target).function(function).policy(Policy::BestEffort).all_prototypes(true);
+        let attach = Attach::new(target)
+            .max_sites(usize::MAX)
+            .function(function)
+            .policy(Policy::BestEffort)
+            .all_prototypes(true);
         let together = Watch::load()?;
         let Ok(shared) = together.attach(&attach.clone().share_beyond(1)) else { continue };
         calls()?;
@@ -131,7 +135,11 @@ fn few_programs(target: &Target) -> Result<String, Failure> {
     let functions = target.data().read(&[], census)??;
     let most = functions.iter().max_by_key(|function| function.prototypes).ok_or("no functions")?;
     let watch = Watch::load()?;
-    let attach = Attach::new(target).function(&most.function).policy(Policy::BestEffort).all_prototypes(true);
+    let attach = Attach::new(target)
+        .max_sites(usize::MAX)
+        .function(&most.function)
+        .policy(Policy::BestEffort)
+        .all_prototypes(true);
     let report = attach.plan(&watch.program()?)?.report();
     let text = format!("{}: {} prototypes, {} programs", most.function, report.trampolines, report.programs);
     if report.trampolines > 300 && report.programs * 20 < report.trampolines { Ok(text) } else { Err(text.into()) }

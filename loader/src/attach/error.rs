@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Why a plan could not be carried out.
 
+use crate::error::Error;
 use crate::mechanism::Mechanism;
 use crate::refusal::Refusal;
 use crate::section::Kind;
@@ -39,6 +40,32 @@ pub enum AttachError {
     /// Whether modules are still loaded cannot be found out.
     #[error("/sys/module: {0}")]
     Modules(io::Error),
+    /// The program would run at more sites than it may.
+    #[error(
+        "the program would be attached at {sites} sites, and {limit} are allowed: so many slow the whole machine down, and \
+         take minutes to arm and to disarm. To have them nevertheless, raise the limit (AttachOptions::max_sites(), \
+         max_sites of struct siteseer_attach_opts, --yes)"
+    )]
+    TooManySites {
+        /// How many.
+        sites: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The kernel lets nobody do it.
+    #[error(
+        "the kernel is locked down ({mode}), which keeps also root from attaching: see kernel_lockdown(7): {error}"
+    )]
+    LockedDown {
+        /// `integrity` or `confidentiality`.
+        mode: String,
+        /// What was refused.
+        error: Box<Error>,
+    },
+    /// Every site is attached, and a switch of the kernel's keeps the program from running there. Under
+    /// [`Policy::Complete`](crate::Policy::Complete).
+    #[error("the policy is complete, and {0}")]
+    SwitchedOff(String),
     /// More files would be needed than may be open.
     #[error("{needed} files would have to be open, the limit is {limit} and cannot be raised: {error}")]
     Files {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How to attach: to which functions, under which policy, with which cookie.
 
-use super::kprobes;
+use super::{AttachError, kprobes};
 use crate::plan::{PlanOptions, Policy};
 use crate::section::Form;
 
@@ -18,7 +18,11 @@ pub struct AttachOptions {
     /// From how many kprobes on they are armed together.
     many: Option<usize>,
     share_beyond: Option<usize>,
+    max_sites: Option<usize>,
 }
+
+/// At as many sites a program is attached unless more are allowed.
+pub const MAX_SITES: usize = 1024;
 
 impl AttachOptions {
     /// Sets the policy.
@@ -90,6 +94,16 @@ impl AttachOptions {
         self
     }
 
+    /// Allows a program to be attached at so many sites: [`MAX_SITES`], if it is not set; `usize::MAX` for any number. Functions with
+    /// thousands of copies are on the hottest paths of the kernel: a program there slows the whole machine down, and arming and
+    /// disarming take minutes. So beyond that it is refused ([`AttachError::TooManySites`](super::AttachError::TooManySites)),
+    /// under every policy.
+    #[must_use]
+    pub fn max_sites(mut self, sites: usize) -> AttachOptions {
+        self.max_sites = Some(sites);
+        self
+    }
+
     /// With a policy, unless one is set.
     #[must_use]
     pub(crate) fn or_policy(mut self, policy: Option<Policy>) -> AttachOptions {
@@ -106,6 +120,12 @@ impl AttachOptions {
         self.functions.is_empty() && self.bpf_program.is_none()
     }
 
+    /// Whether so many sites may be attached.
+    pub(super) fn allow(&self, sites: usize) -> Result<(), AttachError> {
+        let limit = self.max_sites.unwrap_or(MAX_SITES);
+        if sites <= limit { Ok(()) } else { Err(AttachError::TooManySites { sites, limit }) }
+    }
+
     pub(super) fn many(&self) -> usize {
         self.many.unwrap_or(kprobes::MANY)
     }
@@ -113,5 +133,21 @@ impl AttachOptions {
     pub(super) fn plan(&self, form: Form) -> PlanOptions {
         let AttachOptions { policy, cookie, all_prototypes, share_beyond, .. } = *self;
         PlanOptions { policy, form, cookie, all_prototypes, share_beyond }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_sites_than_a_thousand_are_asked_for() {
+        let default = AttachOptions::default();
+        assert!(default.allow(MAX_SITES).is_ok());
+        let refused = default.allow(MAX_SITES + 1).unwrap_err();
+        assert!(matches!(refused, AttachError::TooManySites { sites: 1025, limit: 1024 }));
+        assert!(refused.to_string().contains("max_sites"), "{refused}");
+        assert!(AttachOptions::default().max_sites(usize::MAX).allow(100_000).is_ok());
+        assert!(AttachOptions::default().max_sites(2).allow(3).is_err());
     }
 }

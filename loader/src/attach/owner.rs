@@ -35,18 +35,15 @@ pub(super) struct Owner {
 static CLAIMED: Mutex<Option<Owner>> = Mutex::new(None);
 
 impl Owner {
-    fn of(pid: u32) -> Option<Owner> {
-        let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
-        let namespace = namespace.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()?;
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // proc_pid_stat(5): the name, in brackets, may have blanks and brackets; the start is field 22.
-        let started = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
-        Some(Owner { namespace, pid, started })
-    }
-
     /// This process.
     pub(super) fn here() -> Option<Owner> {
-        Owner::of(std::process::id())
+        let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
+        let namespace = namespace.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()?;
+        // Not by the number: /proc may be that of another PID namespace.
+        let stat = fs::read_to_string("/proc/self/stat").ok()?;
+        // proc_pid_stat(5): the name, in brackets, may have blanks and brackets; the start is field 22.
+        let started = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
+        Some(Owner { namespace, pid: std::process::id(), started })
     }
 
     /// This process, its lock taken: what it defines from now on is its own as long as it, or a child that it forks, lives.

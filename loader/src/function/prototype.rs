@@ -73,6 +73,9 @@ impl Prototype {
     pub fn of(btf: &Btf<'_>, func: TypeId, kernel_types: TypeId) -> Option<Prototype> {
         let function = btf.ty(func).filter(|ty| ty.kind() == Kind::Func)?;
         let proto = btf.ty(function.target()?).filter(|ty| ty.kind() == Kind::FuncProto)?;
+        if !is_plausible(&function, &proto) {
+            return None;
+        }
         let parameter = |name: &str, ty: TypeId| {
             let size = btf.size_of(ty).and_then(|size| u32::try_from(size).ok()).unwrap_or(0);
             Parameter {
@@ -117,6 +120,20 @@ impl Prototype {
     }
 }
 
+/// Whether it can be a function of a kernel's. Many FUNCs may share a prototype, and each makes a text of all names in it: without a
+/// bound, data that are made for it would take any amount of memory.
+fn is_plausible(function: &Type<'_>, proto: &Type<'_>) -> bool {
+    /// As many as any C compiler has to take (C23 5.3.5.2), twice.
+    const PARAMETERS: usize = 254;
+    /// `KSYM_NAME_LEN`, to which the kernel bounds names in BTF.
+    const NAME: usize = 512;
+    let mut parameters = proto.params();
+    let short = |name: &str| name.len() <= NAME;
+    short(function.name())
+        && parameters.by_ref().take(PARAMETERS).all(|parameter| short(parameter.name))
+        && parameters.next().is_none()
+}
+
 /// What is returned, and the parameters, as the arguments of a macro.
 fn statement(btf: &Btf<'_>, proto: &Type<'_>) -> String {
     let returns = btf::type_name(btf, proto.target().unwrap_or(0));
@@ -144,4 +161,28 @@ fn pointee(btf: &Btf<'_>, ty: TypeId) -> Option<TypeId> {
     let pointer = btf.resolve(ty).filter(|ty| ty.kind() == Kind::Ptr)?;
     let target = btf.resolve(pointer.target()?)?;
     matches!(target.kind(), Kind::Struct | Kind::Union).then(|| target.id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use siteseer_sites::btf::{IntEncoding, Linkage, SplitBtf};
+
+    #[test]
+    fn functions_that_no_kernel_has_are_without_a_prototype() {
+        let base = SplitBtf::standalone().to_bytes();
+        let base = Btf::parse(&base).unwrap();
+        let prototype = |parameters: usize, name: usize, function: usize| {
+            let mut types = SplitBtf::new(&base);
+            let int = types.int("int", 4, 32, IntEncoding(1));
+            let (name, function) = ("p".repeat(name), "f".repeat(function));
+            let proto = types.func_proto(int, &vec![(name.as_str(), int); parameters], false);
+            let func = types.func(&function, proto, Linkage::Static);
+            let bytes = types.to_bytes();
+            let btf = Btf::parse_split(&bytes, &base).unwrap();
+            Prototype::of(&btf, func, TypeId::MAX).is_some()
+        };
+        assert!(prototype(0, 1, 1) && prototype(254, 1, 1) && prototype(2, 512, 512));
+        assert!(!prototype(255, 1, 1) && !prototype(2, 513, 1) && !prototype(2, 1, 513));
+    }
 }

@@ -131,8 +131,12 @@ unsafe fn prepare(raw: NonNull<sys::bpf_program>, opts: *mut sys::bpf_prog_load_
     };
     // SAFETY: the program is live through the call.
     let program = unsafe { Program::from_raw(raw) };
+    // SAFETY: the member has always been there.
+    let btf_fd = unsafe { (*opts).prog_btf_fd };
+    let btf = (btf_fd != 0).then(|| btf_data_of(btf_fd as RawFd)).and_then(Result::ok).map(programs::kept);
     let known = programs::change(raw, |passed| {
         passed.told = told;
+        passed.btf = btf.clone();
         passed.func_info = Arc::clone(&func_info);
         passed.line_info = Arc::clone(&line_info);
         passed.report = None;
@@ -144,8 +148,6 @@ unsafe fn prepare(raw: NonNull<sys::bpf_program>, opts: *mut sys::bpf_prog_load_
     let by_libbpf = unsafe { sys::bpf_program__autoattach(raw.as_ptr()) };
     let sleepable = program.form().is_ok_and(|form| form.sleepable);
     if kind != Kind::KprobeMaybeInline && by_libbpf && options().plan_at_load {
-        // SAFETY: the member has always been there.
-        let btf_fd = unsafe { (*opts).prog_btf_fd };
         let loaded = Loaded {
             name: program.name(),
             form: program.form().unwrap_or_default(),
@@ -153,7 +155,7 @@ unsafe fn prepare(raw: NonNull<sys::bpf_program>, opts: *mut sys::bpf_prog_load_
             insns: program.instructions(),
             func_info,
             line_info: Arc::clone(&line_info),
-            btf: (btf_fd != 0).then(|| btf_data_of(btf_fd as RawFd)).and_then(Result::ok),
+            btf: btf.as_deref().map(<[u8]>::to_vec),
             // Nothing that it decides depends on the licence.
             gpl: true,
         };

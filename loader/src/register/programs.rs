@@ -36,6 +36,8 @@ pub(crate) struct Passed {
     /// Offsets are relative to the program without the guard.
     pub(crate) func_info: Arc<[FuncInfo]>,
     pub(crate) line_info: Arc<[LineInfo]>,
+    /// The object's BTF. The kernel gives it by descriptor, which libbpf has while it loads; by id it takes CAP_SYS_ADMIN.
+    pub(crate) btf: Option<Arc<[u8]>>,
     /// What was planned or done last.
     pub(crate) report: Option<Arc<Report>>,
 }
@@ -48,6 +50,7 @@ impl Default for Passed {
             told: Told::Nothing,
             func_info: Arc::from([]),
             line_info: Arc::from([]),
+            btf: None,
             report: None,
         }
     }
@@ -66,6 +69,12 @@ fn key(program: NonNull<sys::bpf_program>) -> usize {
 /// Notes a program that has come to be.
 pub(super) fn born(program: NonNull<sys::bpf_program>) {
     let _former = programs().get_or_insert_default().insert(key(program), Passed::default());
+}
+
+/// BTF to keep: programs of one object share it.
+pub(super) fn kept(btf: Vec<u8>) -> Arc<[u8]> {
+    let same = |passed: &Passed| passed.btf.as_ref().filter(|known| ***known == *btf).map(Arc::clone);
+    programs().as_ref().and_then(|programs| programs.values().find_map(same)).unwrap_or_else(|| Arc::from(btf))
 }
 
 /// What is kept of a program.

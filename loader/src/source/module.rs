@@ -55,8 +55,8 @@ impl BaseTypes {
         let malformed = |error| SourceError::Malformed { origin: Origin::Encoded(path.to_owned()), error };
         let elf = Elf::parse(&*bytes).map_err(|error| malformed(FileError::Elf(error)))?;
         let section = elf.section_by_name(".BTF").ok_or_else(|| malformed(FileError::NoSection(".BTF")))?;
-        let data = section.uncompressed_data().map_err(|error| malformed(FileError::Elf(error)))?;
-        Ok(BaseTypes { btf: Arc::from(&*data), build_id: elf_build_id(&elf) })
+        let data = section.data().map_err(|error| malformed(FileError::Elf(error)))?;
+        Ok(BaseTypes { btf: Arc::from(data), build_id: elf_build_id(&elf) })
     }
 }
 

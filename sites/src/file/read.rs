@@ -60,6 +60,9 @@ pub enum FileError {
         /// Where in it the damaged block begins; in the companion section counted from its header's end.
         offset: usize,
     },
+    /// What the sites of a function have would take more memory than a file of this size justifies.
+    #[error("the sites of the function take more memory than a file of this size can need")]
+    TooLarge,
     /// A text section whose address is not known.
     #[error("there are sites in section {0}, whose address is not known")]
     UnknownSection(String),

@@ -123,7 +123,7 @@ fn by_siteseer(bench: &Bench<'_>, object: &Object, function: &str, bulk: bool) -
     let program = object.progs().find(|program| program.name() == "nothing").ok_or("no program nothing")?;
     let before = open_files();
     let begin = Instant::now();
-    let attach = Attach::new(&bench.target);
+    let attach = Attach::new(&bench.target).max_sites(usize::MAX);
     let link = function
         .split(' ')
         .fold(attach, |attach, function| attach.function(function))
@@ -185,7 +185,11 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
             if *count as usize > missing + missing / 20 {
                 continue;
             }
-            let attach = Attach::new(&bench.target).function(name).policy(Policy::BestEffort).all_prototypes(true);
+            let attach = Attach::new(&bench.target)
+                .max_sites(usize::MAX)
+                .function(name)
+                .policy(Policy::BestEffort)
+                .all_prototypes(true);
             let Ok(plan) = attach.plan(&program) else { continue };
             let report = plan.report();
             let attached = report.attached().filter(|site| by_kprobe(&site.outcome));

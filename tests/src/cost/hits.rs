@@ -172,14 +172,15 @@ fn with<T>(path: &Path, attached: T) -> Result<f64, Failure> {
 }
 
 fn siteseer(bench: &Bench<'_>, object: &Object, path: &Path, name: &str, more: Option<&str>) -> Result<Link, Failure> {
-    let mut attach = Attach::new(&bench.target).function(path.function).policy(Policy::BestEffort);
+    let mut attach =
+        Attach::new(&bench.target).max_sites(usize::MAX).function(path.function).policy(Policy::BestEffort);
     attach = more.into_iter().fold(attach, |attach, more| attach.function(more));
     Ok(attach.all_prototypes(true).attach(&program(object, name)?)?)
 }
 
 /// With as few programs as there can be.
 fn shared(bench: &Bench<'_>, object: &Object, path: &Path, name: &str) -> Result<Link, Failure> {
-    let attach = Attach::new(&bench.target).function(path.function).policy(Policy::BestEffort);
+    let attach = Attach::new(&bench.target).max_sites(usize::MAX).function(path.function).policy(Policy::BestEffort);
     Ok(attach.share_beyond(1).all_prototypes(true).attach(&program(object, name)?)?)
 }
 
@@ -202,6 +203,7 @@ fn inline(bench: &mut Bench<'_>, path: &Path, without: f64) -> Result<(), Failur
     let object = load()?;
     let most = path.reads.iter().filter(|&&arguments| arguments <= 3).max().copied().unwrap_or(0);
     let report = Attach::new(&bench.target)
+        .max_sites(usize::MAX)
         .function(path.function)
         .policy(Policy::BestEffort)
         .plan(&program(&object, &format!("read{most}"))?)?
@@ -260,6 +262,7 @@ fn inline(bench: &mut Bench<'_>, path: &Path, without: f64) -> Result<(), Failur
 fn entry(bench: &mut Bench<'_>, path: &Path, without: f64) -> Result<(), Failure> {
     let object = load()?;
     let report = Attach::new(&bench.target)
+        .max_sites(usize::MAX)
         .function(path.function)
         .policy(Policy::BestEffort)
         .plan(&program(&object, "read0")?)?

@@ -91,7 +91,10 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
             let program = object.progs().find(|program| *program.name() == *name).ok_or("no such program")?;
             // A program for each, and as few as there can be.
             for beyond in [usize::MAX, 1] {
-                let attach = Attach::new(&bench.target).function(&candidate.function).policy(Policy::BestEffort);
+                let attach = Attach::new(&bench.target)
+                    .max_sites(usize::MAX)
+                    .function(&candidate.function)
+                    .policy(Policy::BestEffort);
                 let Ok(link) = attach.share_beyond(beyond).attach(&program) else { break };
                 let (cost, report) = (link.cost()?, link.report());
                 let (sites, prototypes) = (report.attached().count(), report.trampolines);

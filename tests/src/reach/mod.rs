@@ -431,7 +431,7 @@ fn attach_all(target: &Target, program: &libbpf_rs::Program<'_>, fates: &mut Fat
     let mut links = Vec::new();
     for names in planned.chunks(TOGETHER) {
         let attach = |names: &[String]| {
-            let attach = Attach::new(target).policy(Policy::BestEffort).all_prototypes(false);
+            let attach = Attach::new(target).max_sites(usize::MAX).policy(Policy::BestEffort).all_prototypes(false);
             names.iter().fold(attach, |attach, name| attach.function(name)).attach(program)
         };
         match attach(names) {

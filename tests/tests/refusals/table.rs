@@ -262,7 +262,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("NotLoaded", HERE, "a_program_that_is_not_loaded", "ObjectError::NotLoaded"),
             case("NotGuarded", "denied::program_that_siteseer_did_not_load"),
             case("Section", "denied::section_that_names_no_function"),
-            case("Info", "denied::missing_sys_admin"),
+            never("Info", "what the kernel says of a program is asked by the descriptor that libbpf has of it"),
         ],
     },
     Enumeration {
@@ -281,6 +281,14 @@ pub(crate) const TABLE: &[Enumeration] = &[
             case("Privileges", "refusals::missing_privileges"),
             case("NoFunction", "denied::no_function_was_given"),
             never("NoSuchType", "libbpf looks a target up among FUNCs only, and the kernel's own BTF does not go away"),
+            unit(
+                "TooManySites",
+                "loader/src/attach/options.rs",
+                "more_sites_than_a_thousand_are_asked_for",
+                "TooManySites",
+            ),
+            never("LockedDown", "no kernel of the matrix is locked down; the mode is read in a unit test"),
+            case("SwitchedOff", "refusals::kprobes_that_are_switched_off"),
             case("Files", "denied::too_few_files"),
             case("Licence", "denied::licence_that_is_not_gpl_compatible"),
             never("ModulesChange", "a module would have to come and go within each of five attempts"),
