@@ -46,7 +46,7 @@ struct Writer {
 impl Writer {
     fn function(&mut self) {
         let id = self.functions.len();
-        if id > 0 && self.prng.chance(6) {
+        if id > 0 && self.prng.chance(2) {
             return self.twin(id);
         }
         let is_recursive = self.prng.chance(12);
