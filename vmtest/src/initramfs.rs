@@ -125,7 +125,8 @@ impl Initramfs {
                     }
                     let size = u32::try_from(metadata.len())
                         .map_err(|_| InitramfsError::TooLong { path: path.clone(), size: metadata.len() })?;
-                    let mode = metadata.permissions().mode() & 0o777;
+                    // In the guest all is root's, and what others may change is not believed there.
+                    let mode = metadata.permissions().mode() & 0o755;
                     let builder = writer.entry(name).mode(mode).set_mode_file_type(ModeFileType::Regular);
                     writer.add(builder, &mut file, size)?;
                 }
@@ -221,7 +222,7 @@ mod tests {
     fn the_archive_holds_what_was_put_in() {
         let host = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(host.path(), b"#!/bin/sh\n").unwrap();
-        std::fs::set_permissions(host.path(), std::fs::Permissions::from_mode(0o750)).unwrap();
+        std::fs::set_permissions(host.path(), std::fs::Permissions::from_mode(0o770)).unwrap();
         let mut initramfs = Initramfs::new();
         initramfs.file(host.path(), "/init").unwrap();
         initramfs.bytes(b"abc".to_vec(), 0o644, "/usr/share/x/data").unwrap();
