@@ -21,6 +21,7 @@ mod arguments;
 pub mod census;
 pub mod cfi;
 mod clang;
+mod doubt;
 mod dwarf;
 mod entry;
 mod filter;

@@ -102,6 +102,8 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) provisional: Vec<Provisional>,
     /// Parameters that are assigned to.
     pub(crate) assigned: Vec<ParameterKey<'a>>,
+    /// Parameters to which a list gives more than one value.
+    pub(crate) changing: Vec<ParameterKey<'a>>,
     pub(crate) tally: Tally,
 }
 
@@ -594,6 +596,10 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         for index in self.gathered.assigned() {
             let index = u16::try_from(index).unwrap_or(u16::MAX);
             self.out.assigned.push((origin.name, origin.declared_line, index));
+        }
+        for index in self.gathered.changing(self.unit.unit.encoding()) {
+            let index = u16::try_from(index).unwrap_or(u16::MAX);
+            self.out.changing.push((origin.name, origin.declared_line, index));
         }
     }
 
