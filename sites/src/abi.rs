@@ -50,7 +50,7 @@ pub fn abi_arguments(machine: Machine, parameters: &[ParamShape]) -> Vec<Argumen
                 return Err(Missing::NoType);
             }
             let at = allocation.place(shape)?;
-            Ok(Located { size: shape.size, signed: shape.signed, at })
+            Ok(Located::certain(shape.size, shape.signed, at))
         })
         .collect()
 }
@@ -71,7 +71,7 @@ pub fn abi_return(machine: Machine, shape: ParamShape) -> Argument {
         9..=16 => Location::RegisterPair(first, second),
         _ => return Err(Missing::Unsupported),
     };
-    Ok(Located { size: shape.size, signed: shape.signed, at })
+    Ok(Located::certain(shape.size, shape.signed, at))
 }
 
 struct Allocation {

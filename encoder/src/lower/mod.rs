@@ -134,7 +134,7 @@ pub fn lower(
     {
         let at = Location::Register(register.into());
         let readable = env.machine().register_name(register.into()).is_some();
-        return if readable { Ok(Located { size: ty.size, signed: ty.signed, at }) } else { Err(Missing::Unsupported) };
+        return if readable { Ok(Located::certain(ty.size, ty.signed, at)) } else { Err(Missing::Unsupported) };
     }
     let mut terms = Terms::default();
     let pieces = interpret::run(expression, encoding, env, &mut terms)?;
