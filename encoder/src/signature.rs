@@ -186,7 +186,7 @@ mod tests {
         arguments.iter().map(|argument| argument.clone().map(|located| located.at)).collect()
     }
 
-    const SCALAR: ParamShape = ParamShape { size: 8, signed: false, composite: false };
+    const SCALAR: ParamShape = ParamShape::scalar(8, false);
 
     #[test]
     fn the_table() {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_convention_wins_over_homes() {
-        let abi = abi_arguments(Machine::X86_64, &[SCALAR, SCALAR]);
+        let abi = abi_arguments(Machine::X86_64, &[SCALAR, SCALAR], None);
         let read = Passed { is_read: true, in_place: true, is_memory: false };
         let homes = || vec![found(Location::Memory(7, -24), Form::Expression), found(RBX, Form::Expression)];
         let gcc = copy(Role::Body, Compiler::Gcc);
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn arguments_that_clang_leaves_out() {
-        let abi = abi_arguments(Machine::X86_64, &[SCALAR]);
+        let abi = abi_arguments(Machine::X86_64, &[SCALAR], None);
         let unread = [Passed { is_read: false, in_place: false, is_memory: false }];
         let arguments = |copy: Copy<'_>| {
             let home = vec![found(Location::Constant(3), Form::Covering)];

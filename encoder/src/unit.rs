@@ -348,7 +348,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let origin = self.origins.get(offset)?;
         self.find_own(function, &origin, address, !(role.is_changed() || function.nocall));
         let shapes: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
-        let abi = abi_arguments(image.machine(), &shapes);
+        let abi = abi_arguments(image.machine(), &shapes, origin.result.as_ref().map(shape));
         let copy = Copy {
             role,
             compiler: self.unit.compiler(),
@@ -547,8 +547,10 @@ enum Returned {
 /// What the calling convention must know of a parameter; a size of 0 where its type is not known.
 fn shape(ty: &Result<ParamType, Missing>) -> ParamShape {
     match ty {
-        Ok(ty) => ParamShape { size: ty.size, signed: ty.signed, composite: ty.is_composite },
-        Err(_) => ParamShape { size: 0, signed: false, composite: false },
+        Ok(ty) => {
+            ParamShape { size: ty.size, signed: ty.signed, composite: ty.is_composite, irregular: ty.is_irregular }
+        }
+        Err(_) => ParamShape::default(),
     }
 }
 
