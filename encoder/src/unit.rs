@@ -14,6 +14,7 @@ use crate::filter::Filter;
 use crate::image::{Container, Image};
 use crate::loclist::Point;
 use crate::lower::ParamType;
+use crate::observe::{Observed, Observer};
 use crate::origin::{Foreign, Origin, Origins};
 use crate::outofline::{self, Role};
 use crate::probeable::Prober;
@@ -45,6 +46,7 @@ pub(crate) struct Shared<'a, 'd> {
     pub(crate) namesakes: HashSet<&'a str>,
     pub(crate) foreign: Foreign<'a, 'd>,
     pub(crate) filter: Option<Filter>,
+    pub(crate) observer: Option<Observer<'d>>,
 }
 
 /// A function as one unit declares it.
@@ -302,6 +304,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         if text.bypasses(entry.address, body) {
             marks |= Marks::MAY_MISS;
         }
+        self.observe(origin.name, SiteKind::Inline, address);
         self.arguments.clear();
         self.arguments.extend(self.found.drain(..).map(|found| found.argument));
         let parent = raw.parent.and_then(|parent| self.site_of.get(parent as usize).copied().flatten());
@@ -375,6 +378,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         if name_tells {
             return None;
         }
+        self.observe(name, kind, address);
         let found = std::mem::take(&mut self.found);
         self.arguments = match signature {
             Signature::Source => signature::of_source(&copy, found, abi, &passed),
@@ -487,6 +491,14 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             let index = u16::try_from(index).unwrap_or(u16::MAX);
             self.out.assigned.push((origin.name, origin.declared_line, index));
         }
+    }
+
+    /// Tells of a site what its arguments are made from.
+    fn observe(&self, function: &str, kind: SiteKind, address: u64) {
+        let Some(observer) = self.shared.observer else { return };
+        let forms: Vec<&str> =
+            self.found.iter().map(|found| if found.late { "late" } else { found.form.word() }).collect();
+        observer(&Observed { function, kind, address, forms: &forms });
     }
 
     fn prototype(&mut self) -> u32 {
