@@ -184,6 +184,20 @@ pub(crate) enum Form {
     EntryValue,
 }
 
+impl Form {
+    /// Its name: see [`Observed::forms`](crate::Observed::forms).
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Form::Nothing => "nothing",
+            Form::Constant => "constant",
+            Form::Expression => "expression",
+            Form::Covering => "list",
+            Form::View => "view",
+            Form::EntryValue => "entry value",
+        }
+    }
+}
+
 /// What was found for one argument.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
