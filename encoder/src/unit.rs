@@ -16,6 +16,7 @@ use crate::lines::{Lines, Place};
 use crate::loclist::Point;
 use crate::lower::ParamType;
 use crate::markers::{Callee, Markers, State};
+use crate::observe::{Observed, Observer};
 use crate::origin::{Foreign, Origin, Origins};
 use crate::outofline::{self, Role};
 use crate::probeable::Prober;
@@ -47,6 +48,7 @@ pub(crate) struct Shared<'a, 'd> {
     pub(crate) namesakes: HashSet<&'a str>,
     pub(crate) foreign: Foreign<'a, 'd>,
     pub(crate) filter: Option<Filter>,
+    pub(crate) observer: Option<Observer<'d>>,
 }
 
 /// A function as one unit declares it.
@@ -102,6 +104,8 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) provisional: Vec<Provisional>,
     /// Parameters that are assigned to.
     pub(crate) assigned: Vec<ParameterKey<'a>>,
+    /// Parameters to which a list gives more than one value.
+    pub(crate) changing: Vec<ParameterKey<'a>>,
     pub(crate) tally: Tally,
 }
 
@@ -404,6 +408,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         if text.reentered_from(entry.address, body) {
             marks |= Marks::MAY_REPEAT;
         }
+        self.observe(origin.name, SiteKind::Inline, address);
         self.arguments.clear();
         self.arguments.extend(self.found.drain(..).map(|found| found.argument));
         let parent = raw.parent.and_then(|parent| self.site_around(parent as usize, address));
@@ -483,6 +488,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         if name_tells {
             return None;
         }
+        self.observe(name, kind, address);
         let found = std::mem::take(&mut self.found);
         self.arguments = match signature {
             Signature::Source => signature::of_source(&copy, found, abi, &passed),
@@ -595,6 +601,18 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             let index = u16::try_from(index).unwrap_or(u16::MAX);
             self.out.assigned.push((origin.name, origin.declared_line, index));
         }
+        for index in self.gathered.changing(self.unit.unit.encoding()) {
+            let index = u16::try_from(index).unwrap_or(u16::MAX);
+            self.out.changing.push((origin.name, origin.declared_line, index));
+        }
+    }
+
+    /// Tells of a site what its arguments are made from.
+    fn observe(&self, function: &str, kind: SiteKind, address: u64) {
+        let Some(observer) = self.shared.observer else { return };
+        let forms: Vec<&str> =
+            self.found.iter().map(|found| if found.late { "late" } else { found.form.word() }).collect();
+        observer(&Observed { function, kind, address, forms: &forms });
     }
 
     fn prototype(&mut self) -> u32 {
