@@ -95,8 +95,8 @@ pub unsafe extern "C" fn siteseer_link__is_attached(link: *const LinkHandle) -> 
 /// As siteseer.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_link__missed(link: *const LinkHandle) -> i64 {
-    // SAFETY: the caller's promise.
     number(|| {
+        // SAFETY: the caller's promise.
         let link = unsafe { live(link) }?;
         count(match &link.what {
             What::Own(link) => link.missed(),
@@ -111,8 +111,8 @@ pub unsafe extern "C" fn siteseer_link__missed(link: *const LinkHandle) -> i64 {
 /// As siteseer.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_link__faults(link: *const LinkHandle) -> i64 {
-    // SAFETY: the caller's promise.
     number(|| {
+        // SAFETY: the caller's promise.
         let link = unsafe { live(link) }?;
         count(match &link.what {
             What::Own(link) => link.faults(),
@@ -128,8 +128,8 @@ pub unsafe extern "C" fn siteseer_link__faults(link: *const LinkHandle) -> i64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_link__cost(link: *const LinkHandle, cost: *mut CostInfo) -> c_int {
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    // SAFETY: the caller's promise.
     number(|| {
+        // SAFETY: the caller's promise.
         let link = unsafe { live(link) }?;
         let Cost { programs, jited, files, loading, arming } = match &link.what {
             What::Own(link) => link.cost()?,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `struct siteseer_report`: counts, sites, text.
 
-use crate::error::{Failure, null, number, plain};
+use crate::error::{Failure, number, plain, pointer};
 use crate::layout::{Layout, layout};
 use crate::options::{Versioned, write};
 use crate::text::c_string;
@@ -177,16 +177,16 @@ unsafe fn live<'a>(report: *const ReportHandle) -> Result<&'a ReportHandle, Fail
 /// As siteseer.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_report__text(report: *const ReportHandle, flags: u32) -> *const c_char {
-    // SAFETY: the caller's promise.
-    let report = match unsafe { live(report) } {
-        Ok(report) => report,
-        Err(failure) => return null::<c_char>(failure),
-    };
-    match flags {
-        0 => report.short.get_or_init(|| c_string(&report.report.to_string())).as_ptr(),
-        LONG => report.long.get_or_init(|| c_string(&report.report.long().to_string())).as_ptr(),
-        other => null::<c_char>(Failure::invalid(format!("there is no flag {other:#x}"))),
-    }
+    pointer(|| {
+        // SAFETY: the caller's promise.
+        let report = unsafe { live(report) }?;
+        let text = match flags {
+            0 => report.short.get_or_init(|| c_string(&report.report.to_string())),
+            LONG => report.long.get_or_init(|| c_string(&report.report.long().to_string())),
+            other => return Err(Failure::invalid(format!("there is no flag {other:#x}"))),
+        };
+        Ok(text.as_ptr().cast_mut())
+    })
 }
 
 /// `siteseer_report__counts()`
@@ -195,8 +195,8 @@ pub unsafe extern "C" fn siteseer_report__text(report: *const ReportHandle, flag
 /// As siteseer.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_report__counts(report: *const ReportHandle, counts: *mut Counts) -> c_int {
-    // SAFETY: the caller's promise.
     number(|| {
+        // SAFETY: the caller's promise.
         let handle = unsafe { live(report) }?;
         let report = &handle.report;
         let own = Counts {
@@ -233,8 +233,8 @@ pub unsafe extern "C" fn siteseer_report__site(
     index: usize,
     info: *mut SiteInfo,
 ) -> c_int {
-    // SAFETY: the caller's promise.
     number(|| {
+        // SAFETY: the caller's promise.
         let report = unsafe { live(report) }?;
         let behind = || Failure::new(libc::ENOENT, format!("the report has no site {index}"));
         let site = report.sites().get(index).ok_or_else(behind)?;

@@ -110,8 +110,8 @@ pub unsafe extern "C" fn siteseer_program__plan(
     target: *const TargetHandle,
     opts: *const AttachOpts,
 ) -> *mut ReportHandle {
-    // SAFETY: the caller's promise.
     handle(|| {
+        // SAFETY: the caller's promise.
         let (program, target, options) = unsafe { given(prog, target, opts) }?;
         Ok(ReportHandle::of(&Attach::with(target, options).plan(program)?.report()))
     })
@@ -127,8 +127,8 @@ pub unsafe extern "C" fn siteseer_program__attach(
     target: *const TargetHandle,
     opts: *const AttachOpts,
 ) -> *mut LinkHandle {
-    // SAFETY: the caller's promise.
     handle(|| {
+        // SAFETY: the caller's promise.
         let (program, target, options) = unsafe { given(prog, target, opts) }?;
         Ok(LinkHandle::own(Attach::with(target, options).attach(program)?))
     })
@@ -144,8 +144,8 @@ pub unsafe extern "C" fn siteseer_program__attach_link(
     target: *const TargetHandle,
     opts: *const AttachOpts,
 ) -> *mut sys::bpf_link {
-    // SAFETY: the caller's promise.
     pointer(|| {
+        // SAFETY: the caller's promise.
         let (program, target, options) = unsafe { given(prog, target, opts) }?;
         Ok(Attach::with(target, options).attach(program)?.into_libbpf()?.as_ptr())
     })

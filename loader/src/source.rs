@@ -40,7 +40,7 @@ use trust::{Chosen, Contents};
 const KERNEL_INLINE: &str = "/sys/kernel/btf/vmlinux.inline";
 
 /// How to look for site data.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct SourceOptions {
     /// A site file, or a debug vmlinux: nothing else is tried.
     pub file: Option<PathBuf>,
@@ -50,12 +50,6 @@ pub struct SourceOptions {
     /// Site files of modules, or modules with debug information, to be tried before the usual places. Each is used for the module
     /// that has its build id.
     pub modules: Vec<PathBuf>,
-}
-
-impl Default for SourceOptions {
-    fn default() -> SourceOptions {
-        SourceOptions { file: None, dwarf: Dwarf::default(), modules: Vec::new() }
-    }
 }
 
 /// Whose DWARF is read. It is an intricate format, and its reader is large: a process with privileges had better leave it to

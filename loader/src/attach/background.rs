@@ -72,9 +72,9 @@ fn start(file: &File, lines: &[String], events: &[OwnedFd]) -> io::Result<()> {
         child
     };
     if orphan {
-        wait_for(child)
+        wait_for(child);
     } else {
-        children.push(child)
+        children.push(child);
     }
     Ok(())
 }
