@@ -8,6 +8,7 @@
 use crate::arguments::{At, Found, Gathered, Surroundings};
 use crate::cfi::{Cursor, Frames};
 use crate::clang::{self, Passed};
+use crate::doubt::{self, Evidence};
 use crate::dwarf::{DebugInfo, DebugUnit};
 use crate::entry::{self, Entry, Moved};
 use crate::filter::Filter;
@@ -21,7 +22,7 @@ use crate::origin::{Foreign, Origin, Origins};
 use crate::outofline::{self, Role};
 use crate::probeable::Prober;
 use crate::returns::{self, Pending};
-use crate::signature::{self, Copy, Signature};
+use crate::signature::{self, Compiler, Copy, Signature};
 use crate::split;
 use crate::text::{self, DirectEntries, FunctionText, Known, behind_fentry, idle_prefix};
 use crate::types::{BaseIndex, NewType, TypeRef};
@@ -104,8 +105,10 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) provisional: Vec<Provisional>,
     /// Parameters that are assigned to.
     pub(crate) assigned: Vec<ParameterKey<'a>>,
-    /// Parameters to which a list gives more than one value.
-    pub(crate) changing: Vec<ParameterKey<'a>>,
+    /// What the copies show of parameters.
+    pub(crate) evidence: HashMap<ParameterKey<'a>, Evidence>,
+    /// Who made the unit.
+    pub(crate) compiler: Compiler,
     pub(crate) tally: Tally,
 }
 
@@ -152,7 +155,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             frames: RefCell::new(shared.frames.cursor()),
             no_jump_tables: unit.has_no_jump_tables(),
             wanted: HashMap::new(),
-            out: UnitSites::default(),
+            out: UnitSites { compiler: unit.compiler(), ..UnitSites::default() },
             function_of: HashMap::new(),
             prototype_of: HashMap::new(),
             container_of: HashMap::new(),
@@ -270,7 +273,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             if is_rest {
                 self.out.rests.push(self.out.sites.len() as u32);
             }
-            self.inline_site(function, raw, *entry, &origin, body, text, section, marks);
+            self.inline_site(function, raw, *entry, &origin, body, text, section, marks, entries.len());
         }
         self.entries = entries;
         Some(())
@@ -284,6 +287,34 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             self.gathered.settle(start, || behind_fentry(self.shared.image, start));
         }
         self.note_assignments(origin);
+    }
+
+    /// Notes what the lists of an inlined copy show of its parameters.
+    fn note_evidence(&mut self, origin: &Origin<'a>, entries: usize) {
+        let mut note = |index: usize, evidence: Evidence| {
+            if !evidence.is_empty() {
+                let key = (origin.name, origin.declared_line, u16::try_from(index).unwrap_or(u16::MAX));
+                self.out.evidence.entry(key).or_default().and(evidence);
+            }
+        };
+        let machine = self.shared.image.machine();
+        self.found.iter().enumerate().for_each(|(index, found)| note(index, Evidence::of(found, machine)));
+        self.gathered.assigned().for_each(|index| note(index, Evidence::ASSIGNED));
+        if entries == 1 {
+            self.gathered.changing(self.unit.unit.encoding()).for_each(|index| note(index, Evidence::ASSIGNED));
+        }
+    }
+
+    /// Marks what is doubtful of an inlined copy's arguments by how the debug information gives them.
+    fn doubt_forms(&mut self) {
+        let (compiler, machine) = (self.unit.compiler(), self.shared.image.machine());
+        for found in &mut self.found {
+            let doubt =
+                found.argument.as_ref().ok().and_then(|located| doubt::of_form(compiler, machine, found, located));
+            if let Ok(located) = &mut found.argument {
+                located.doubt = located.doubt.or(doubt);
+            }
+        }
     }
 
     /// The marks that all sites of a copy have.
@@ -329,6 +360,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         text: &FunctionText<'d, 'a>,
         section: u16,
         mut marks: Marks,
+        entries: usize,
     ) {
         let shared = self.shared;
         let site = self.out.sites.len() as u32;
@@ -409,6 +441,8 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             marks |= Marks::MAY_REPEAT;
         }
         self.observe(origin.name, SiteKind::Inline, address);
+        self.note_evidence(origin, entries);
+        self.doubt_forms();
         self.arguments.clear();
         self.arguments.extend(self.found.drain(..).map(|found| found.argument));
         let parent = raw.parent.and_then(|parent| self.site_around(parent as usize, address));
@@ -462,8 +496,10 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         self.find_own(function, &origin, address, !(role.is_changed() || function.nocall));
         let shapes: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
         let abi = abi_arguments(image.machine(), &shapes, origin.result.as_ref().map(shape));
+        let symbol = symbols.iter().find(|symbol| outofline::role([symbol.name], own_name) == role);
         let copy = Copy {
             role,
+            symbol: symbol.map_or(own_name, |symbol| symbol.name),
             compiler: self.unit.compiler(),
             is_c: self.unit.is_c,
             is_global: symbols.iter().any(|symbol| symbol.name == own_name && symbol.global),
@@ -481,6 +517,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let name_tells = matches!(role, Role::Body)
             && signature == Signature::Source
             && !passed.iter().any(|passed| copy.may_be_left_out(passed))
+            && !abi.iter().zip(&shapes).any(|(abi, shape)| copy.may_be_unfilled(abi, shape))
             && image.symbols_named(name).nth(1).is_none()
             && !shared.namesakes.contains(name)
             // A module's name is looked up in its own BTF alone.
@@ -491,7 +528,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         self.observe(name, kind, address);
         let found = std::mem::take(&mut self.found);
         self.arguments = match signature {
-            Signature::Source => signature::of_source(&copy, found, abi, &passed),
+            Signature::Source => signature::of_source(&copy, found, abi, &shapes, &passed),
             Signature::Changed => {
                 let is_kept = |register| text::is_kept(image, &function.ranges, register);
                 signature::of_changed(&copy, image.machine(), found, is_kept)
@@ -600,10 +637,6 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         for index in self.gathered.assigned() {
             let index = u16::try_from(index).unwrap_or(u16::MAX);
             self.out.assigned.push((origin.name, origin.declared_line, index));
-        }
-        for index in self.gathered.changing(self.unit.unit.encoding()) {
-            let index = u16::try_from(index).unwrap_or(u16::MAX);
-            self.out.changing.push((origin.name, origin.declared_line, index));
         }
     }
 
