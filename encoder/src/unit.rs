@@ -9,16 +9,21 @@ use crate::arguments::{At, Found, Gathered, Surroundings};
 use crate::cfi::{Cursor, Frames};
 use crate::clang::{self, Passed};
 use crate::dwarf::{DebugInfo, DebugUnit};
-use crate::entry::{self, Moved};
+use crate::entry::{self, Entry, Moved};
 use crate::filter::Filter;
 use crate::image::{Container, Image};
+use crate::lines::{Lines, Place};
 use crate::loclist::Point;
+use crate::lower::ParamType;
+use crate::markers::{Callee, Markers, State};
+use crate::observe::{Observed, Observer};
 use crate::origin::{Foreign, Origin, Origins};
 use crate::outofline::{self, Role};
 use crate::probeable::Prober;
 use crate::returns::{self, Pending};
+use crate::signature::{self, Copy, Signature};
 use crate::split;
-use crate::text::{DirectEntries, FunctionText, Known, behind_fentry, idle_prefix};
+use crate::text::{self, DirectEntries, FunctionText, Known, behind_fentry, idle_prefix};
 use crate::types::{BaseIndex, NewType, TypeRef};
 use crate::walk::{RawCall, RawFunction, RawParameter, RawSite, Visitor};
 use hashbrown::{HashMap, HashSet};
@@ -27,7 +32,7 @@ use siteseer_sites::btf::{Kind, TypeId};
 use siteseer_sites::location::{Argument, Missing};
 use siteseer_sites::site::SourceLine;
 use siteseer_sites::{Marks, Site, SiteKind, Unprobeable};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -43,6 +48,7 @@ pub(crate) struct Shared<'a, 'd> {
     pub(crate) namesakes: HashSet<&'a str>,
     pub(crate) foreign: Foreign<'a, 'd>,
     pub(crate) filter: Option<Filter>,
+    pub(crate) observer: Option<Observer<'d>>,
 }
 
 /// A function as one unit declares it.
@@ -98,6 +104,8 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) provisional: Vec<Provisional>,
     /// Parameters that are assigned to.
     pub(crate) assigned: Vec<ParameterKey<'a>>,
+    /// Parameters to which a list gives more than one value.
+    pub(crate) changing: Vec<ParameterKey<'a>>,
     pub(crate) tally: Tally,
 }
 
@@ -120,9 +128,15 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     gathered: Gathered<'a>,
     found: Vec<Found>,
     arguments: Vec<Argument>,
+    /// Whether the function at hand is entered as its source says: see [`Surroundings::is_whole`].
+    is_whole: bool,
     /// For the copies of the function at hand, their sites.
-    site_of: Vec<Option<u32>>,
-    targets: Vec<u64>,
+    site_of: Vec<Range<u32>>,
+    /// The unit's statements, once they are asked for.
+    lines: OnceCell<Lines>,
+    /// The markers of the copies of the function at hand, and the entries of the copy at hand.
+    markers: Markers,
+    entries: Vec<Entry>,
     /// The unit's calls, and the sites that they may tell of.
     calls: Vec<RawCall>,
     pending: Vec<Pending>,
@@ -147,8 +161,11 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             gathered: Gathered::default(),
             found: Vec::new(),
             arguments: Vec::new(),
+            is_whole: true,
             site_of: Vec::new(),
-            targets: Vec::new(),
+            lines: OnceCell::new(),
+            markers: Markers::default(),
+            entries: Vec::new(),
             calls: Vec::new(),
             pending: Vec::new(),
         }
@@ -168,6 +185,15 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         self.out
     }
 
+    /// Whether a function is entered as its source says: see [`Surroundings::is_whole`].
+    fn is_whole(&mut self, function: &RawFunction<'a>) -> bool {
+        let offset = self.unit.offset.saturating_add(function.die);
+        let entry = function.entry.or(function.ranges.first().map(|range| range.start));
+        let (Some(name), Some(entry)) = (self.origins.name(offset), entry) else { return false };
+        let symbols = self.shared.image.symbol_at(entry);
+        !function.nocall && !outofline::role(symbols.iter().map(|symbol| symbol.name), name).is_changed()
+    }
+
     fn inline_sites(&mut self, function: &RawFunction<'a>) {
         let shared = self.shared;
         let known = Known {
@@ -177,8 +203,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             noreturn: None,
         };
         let text = FunctionText::decode(shared.image, &function.ranges, &known);
-        self.targets.clear();
-        self.targets.extend(text.branches().map(|(_, target)| target));
+        self.find_markers(function);
         self.site_of.clear();
         let mut parameters = &function.parameters[..];
         // The function's own come first.
@@ -188,49 +213,138 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             let mentioned = parameters.iter().take_while(|parameter| parameter.site as usize == index).count();
             let (own, rest) = parameters.split_at(mentioned);
             parameters = rest;
-            let made = if site.wanted { self.inline_site(function, site, own, &text) } else { None };
-            self.site_of.push(made);
+            let first = self.out.sites.len() as u32;
+            if site.wanted {
+                self.copy(function, index, own, &text);
+            }
+            self.site_of.push(first..self.out.sites.len() as u32);
         }
     }
 
-    fn inline_site(
+    /// Finds the markers of a function's copies.
+    fn find_markers(&mut self, function: &RawFunction<'a>) {
+        self.markers.clear();
+        if !self.unit.is_gcc() {
+            return;
+        }
+        let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+        let (unit, origins) = (self.unit, &mut self.origins);
+        self.markers.find(lines, function, |site| {
+            // Another unit has other indices of files.
+            let origin = origins.get(site.origin).filter(|origin| origin.declared_in == unit.index)?;
+            let place =
+                Place { file: origin.declared_file, line: origin.declared_line, column: origin.declared_column };
+            Some(Callee { place, by_macro: origin.by_macro })
+        });
+    }
+
+    /// Makes the sites of one inlined copy: one for each of its entries.
+    fn copy(
         &mut self,
         function: &RawFunction<'a>,
-        raw: &RawSite,
+        copy: usize,
         parameters: &[RawParameter<'a>],
         text: &FunctionText<'d, 'a>,
-    ) -> Option<u32> {
+    ) -> Option<()> {
         let shared = self.shared;
+        let raw = &function.sites[copy];
         let Some(origin) = self.origins.get(raw.origin) else {
             self.out.tally.without_origin += 1;
             return None;
         };
         let body = &function.site_ranges[raw.ranges.start as usize..raw.ranges.end as usize];
-        let entry = entry::find(raw.entry, body, text, &self.targets)?;
-        let Some(section) = shared.image.section_at(entry.address) else {
-            self.out.tally.outside_text += 1;
-            return None;
-        };
-        self.gathered.gather(self.unit, &origin, parameters, |offset| self.origins.root(offset));
-        let start = function.ranges.first().map_or(0, |range| function.entry.unwrap_or(range.start));
-        if self.unit.is_gcc() {
-            self.gathered.settle(start, || behind_fentry(shared.image, start));
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.clear();
+        match self.markers.state(copy) {
+            State::Known => entries.extend(self.markers.of(copy).map(|point| entry::marked(point, body, text))),
+            _ => entries.extend(entry::find(raw.entry, raw.view, body, text)),
         }
-        self.note_assignments(&origin);
-        let site = u32::try_from(self.out.sites.len()).ok()?;
+        self.gather(function, &origin, parameters);
+        let is_rest = split::is_rest(self.unit, &mut self.origins, function, raw, &origin);
+        let marks = self.marks_of_copy(function, copy, &entries, body, text);
+        for entry in &entries {
+            let Some(section) = shared.image.section_at(entry.address) else {
+                self.out.tally.outside_text += 1;
+                continue;
+            };
+            if is_rest {
+                self.out.rests.push(self.out.sites.len() as u32);
+            }
+            self.inline_site(function, raw, *entry, &origin, body, text, section, marks);
+        }
+        self.entries = entries;
+        Some(())
+    }
+
+    /// Gathers what the debug information gives for a copy's parameters.
+    fn gather(&mut self, function: &RawFunction<'a>, origin: &Origin<'a>, parameters: &[RawParameter<'a>]) {
+        self.gathered.gather(self.unit, origin, parameters, |offset| self.origins.root(offset));
+        if self.unit.is_gcc() {
+            let start = start_of(function);
+            self.gathered.settle(start, || behind_fentry(self.shared.image, start));
+        }
+        self.note_assignments(origin);
+    }
+
+    /// The marks that all sites of a copy have.
+    fn marks_of_copy(
+        &self,
+        function: &RawFunction<'a>,
+        copy: usize,
+        entries: &[Entry],
+        body: &[Range<u64>],
+        text: &FunctionText<'d, 'a>,
+    ) -> Marks {
+        let raw = &function.sites[copy];
+        let state = self.markers.state(copy);
+        let mut marks = Marks::default();
+        if split::may_be_merged(self.unit, function, raw) {
+            marks |= Marks::ENTRY_UNCERTAIN;
+        }
+        let addresses: Vec<u64> = entries.iter().map(|entry| entry.address).collect();
+        let is_other_copy = |address: u64| {
+            function.sites.iter().enumerate().any(|(other, site)| {
+                other != copy
+                    && site.origin == raw.origin
+                    && function.site_ranges[site.ranges.start as usize..site.ranges.end as usize]
+                        .iter()
+                        .any(|range| range.contains(&address))
+            })
+        };
+        if state == State::Several || text.bypasses(&addresses, body, state == State::Known, &is_other_copy) {
+            marks |= Marks::MAY_MISS;
+        }
+        marks
+    }
+
+    /// Makes the site of one entry of an inlined copy.
+    #[expect(clippy::too_many_arguments, reason = "what is known of the copy, and of the entry")]
+    fn inline_site(
+        &mut self,
+        function: &RawFunction<'a>,
+        raw: &RawSite,
+        entry: Entry,
+        origin: &Arc<Origin<'a>>,
+        body: &[Range<u64>],
+        text: &FunctionText<'d, 'a>,
+        section: u16,
+        mut marks: Marks,
+    ) {
+        let shared = self.shared;
+        let site = self.out.sites.len() as u32;
         let surroundings = Surroundings {
             image: shared.image,
             unit: self.unit,
             frames: &self.frames,
             frame_base: function.frame_base,
             text: Some(text),
-            entry: start,
+            entry: start_of(function),
+            is_whole: self.is_whole,
         };
         let at = At::new(&surroundings, entry.address);
-        let mut marks = Marks::default();
         self.found.clear();
         for (index, parameter) in origin.parameters.iter().enumerate() {
-            let found = at.find(&self.gathered, index, parameter, raw.view);
+            let found = at.find(&self.gathered, index, parameter, entry.view);
             if found.late {
                 marks |= Marks::LATE_VIEW;
                 self.out.provisional.push(Provisional {
@@ -245,7 +359,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             self.found.push(found);
         }
         if let Some((index, located)) =
-            entry::behind_branch(&surroundings, text, entry, body, &origin, &self.gathered, &self.found)
+            entry::behind_branch(&surroundings, text, entry, body, origin, &self.gathered, &self.found)
         {
             self.out.provisional.push(Provisional {
                 site,
@@ -257,9 +371,22 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         }
         let mut address = entry.address;
         let mut moved = 0;
-        let point = Point { address, view: raw.view };
-        let better =
-            entry::move_probe(&surroundings, text, &mut self.prober, point, &origin, &self.gathered, &self.found);
+        let point = Point { address, view: entry.view };
+        let lines = &self.lines;
+        let next_statement = || {
+            let lines = lines.get_or_init(|| Lines::read(self.unit));
+            lines.next_statement(point, body, (raw.call_file, raw.call_line))
+        };
+        let better = entry::move_probe(
+            &surroundings,
+            text,
+            &mut self.prober,
+            point,
+            next_statement,
+            origin,
+            &self.gathered,
+            &self.found,
+        );
         if let Some(Moved { address: better, gained }) = better
             && let Ok(distance) = u8::try_from(better - entry.address)
         {
@@ -275,27 +402,22 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
                 self.found[index].argument = Ok(located);
             }
         }
-        if split::is_rest(self.unit, &mut self.origins, function, raw, &origin) {
-            self.out.rests.push(site);
-        }
-        if entry.uncertain || split::may_be_merged(self.unit, function, raw) {
+        if entry.uncertain {
             marks |= Marks::ENTRY_UNCERTAIN;
         }
         if text.reentered_from(entry.address, body) {
             marks |= Marks::MAY_REPEAT;
         }
-        if text.bypasses(entry.address, body) {
-            marks |= Marks::MAY_MISS;
-        }
+        self.observe(origin.name, SiteKind::Inline, address);
         self.arguments.clear();
         self.arguments.extend(self.found.drain(..).map(|found| found.argument));
-        let parent = raw.parent.and_then(|parent| self.site_of.get(parent as usize).copied().flatten());
+        let parent = raw.parent.and_then(|parent| self.site_around(parent as usize, address));
         let unprobeable = self.prober.check(text, address);
         let prototype = self.prototype();
         let source = self.source(self.unit.index, raw.call_file, raw.call_line);
         let declared = self.source(origin.declared_in, origin.declared_file, origin.declared_line);
         let container = self.container(address);
-        let function = self.function(origin.name, origin);
+        let function = self.function(origin.name, Arc::clone(origin));
         self.out.sites.push(Site {
             function,
             kind: SiteKind::Inline,
@@ -310,7 +432,13 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             marks,
             unprobeable,
         });
-        Some(site)
+    }
+
+    /// The site of an enclosing copy that an address belongs to: the last before it, if it has several.
+    fn site_around(&self, copy: usize, address: u64) -> Option<u32> {
+        let mut sites = self.site_of.get(copy)?.clone();
+        let first = sites.clone().next();
+        sites.rfind(|&site| self.out.sites[site as usize].address <= address).or(first)
     }
 
     /// Makes a site of the function itself, if its name alone cannot tell.
@@ -323,71 +451,36 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         if shared.filter.as_ref().is_some_and(|filter| !filter.has_stem(own_name)) {
             return None;
         }
-        let role = outofline::role(image.symbol_at(address).iter().map(|symbol| symbol.name), own_name);
+        let symbols = image.symbol_at(address);
+        let role = outofline::role(symbols.iter().map(|symbol| symbol.name), own_name);
         let kind = role.kind()?;
         let name = if let Role::Part(symbol) = role { symbol } else { own_name };
         if shared.filter.as_ref().is_some_and(|filter| !filter.has_name(name)) {
             return None;
         }
         let origin = self.origins.get(offset)?;
-        let own = function.parameters.partition_point(|parameter| parameter.site == RawParameter::OWN);
-        self.gathered.gather(self.unit, &origin, &function.parameters[..own], |offset| self.origins.root(offset));
-        self.note_assignments(&origin);
-        let surroundings = Surroundings {
-            image,
-            unit: self.unit,
-            frames: &self.frames,
-            frame_base: function.frame_base,
-            text: None,
-            entry: address,
+        self.find_own(function, &origin, address, !(role.is_changed() || function.nocall));
+        let shapes: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
+        let abi = abi_arguments(image.machine(), &shapes, origin.result.as_ref().map(shape));
+        let copy = Copy {
+            role,
+            compiler: self.unit.compiler(),
+            is_c: self.unit.is_c,
+            is_global: symbols.iter().any(|symbol| symbol.name == own_name && symbol.global),
+            nocall: function.nocall,
+            is_called: shared.direct.as_ref().is_none_or(|direct| direct.has(address)),
         };
-        let at = At::new(&surroundings, address);
-        self.found.clear();
-        for (index, parameter) in origin.parameters.iter().enumerate() {
-            let found = at.find(&self.gathered, index, parameter, 0);
-            self.found.push(found);
-        }
-        if self.unit.clang().is_some() {
-            look_behind_patch_site(&surroundings, &origin, &self.gathered, &mut self.found);
-            clang::look_behind_prologue(&at, &self.gathered, &origin, &mut self.found);
-        }
-        let shapes: Vec<ParamShape> = origin
-            .parameters
-            .iter()
-            .map(|parameter| match &parameter.ty {
-                Ok(ty) => ParamShape { size: ty.size, signed: ty.signed, composite: ty.is_composite },
-                Err(_) => ParamShape { size: 0, signed: false, composite: false },
-            })
-            .collect();
-        let abi = abi_arguments(image.machine(), &shapes);
-        // A parameter without size leaves open where the later ones are.
-        let abi_known = abi.iter().all(|argument| *argument != Err(Missing::NoType));
-        let renamed = matches!(role, Role::Part(_) | Role::Clone { changed: true });
-        let by_clang = self.unit.clang();
-        // What clang may have changed together with the calls: where there are none by name, nothing.
-        let is_called = || shared.direct.as_ref().is_none_or(|direct| direct.has(address));
-        let passed: Option<Vec<Passed>> = (by_clang.is_some() && is_called()).then(|| {
-            let parameters = origin.parameters.iter().zip(&self.found).zip(&abi);
-            let passed = parameters.map(|((parameter, found), abi)| {
+        let passed: Vec<Passed> = (origin.parameters.iter().zip(&self.found).zip(&abi))
+            .map(|((parameter, found), abi)| {
                 let kind = resolved_kind(shared.base, &parameter.type_ref);
                 let is_memory = matches!(kind, None | Some(Kind::Ptr | Kind::Struct | Kind::Union));
                 Passed::new(&found.argument, abi, is_memory)
-            });
-            passed.collect()
-        });
-        let unmarked = match by_clang {
-            Some(version) => passed.as_ref().is_some_and(|passed| clang::may_be_unmarked(version, passed)),
-            None => self.found.iter().zip(&abi).any(|(found, abi)| match (&found.argument, abi) {
-                (Ok(located), Ok(abi)) => !found.late && located.at != abi.at,
-                _ => false,
-            }),
-        };
-        let is_unread = |index: usize| passed.as_ref().is_some_and(|passed| !passed[index].is_read);
-        // Other languages have calling conventions of their own.
-        let changed = renamed || function.nocall || unmarked || !self.unit.is_c;
+            })
+            .collect();
+        let signature = copy.signature(&passed);
         let name_tells = matches!(role, Role::Body)
-            && !changed
-            && !(0..self.found.len()).any(is_unread)
+            && signature == Signature::Source
+            && !passed.iter().any(|passed| copy.may_be_left_out(passed))
             && image.symbols_named(name).nth(1).is_none()
             && !shared.namesakes.contains(name)
             // A module's name is looked up in its own BTF alone.
@@ -395,30 +488,26 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         if name_tells {
             return None;
         }
-        self.arguments.clear();
-        let arguments = self.found.drain(..).zip(abi).enumerate().map(|(index, (found, abi))| match found.argument {
-            _ if !changed && abi_known && is_unread(index) => Err(Missing::Unread),
-            Err(_) if !changed && abi_known => abi,
-            Ok(_) if !changed && abi_known && by_clang.is_some() => abi,
-            // A late view of an out-of-line function's entry is after something that the function did.
-            Ok(_) if found.late => Err(Missing::AfterEntry),
-            Err(Missing::NotMentioned) if renamed || function.nocall => Err(Missing::Removed),
-            argument => argument,
-        });
-        self.arguments.extend(arguments);
-        if by_clang.is_some() && (changed || !abi_known) {
-            clang::keep_what_was_passed(image.machine(), &mut self.arguments);
-        }
+        self.observe(name, kind, address);
+        let found = std::mem::take(&mut self.found);
+        self.arguments = match signature {
+            Signature::Source => signature::of_source(&copy, found, abi, &passed),
+            Signature::Changed => {
+                let is_kept = |register| text::is_kept(image, &function.ranges, register);
+                signature::of_changed(&copy, image.machine(), found, is_kept)
+            }
+        };
         let mut marks = Marks::default();
-        if changed {
+        if signature == Signature::Changed {
             marks |= Marks::SIGNATURE_CHANGED;
-        }
-        let returns = if changed { self.returned(&origin, function.nocall, address) } else { Returned::Nothing };
-        if returns == Returned::Kept {
-            marks |= Marks::RETURN_KEPT;
-        } else if returns == Returned::IfUsed {
-            let entries = [offset, function.origin.unwrap_or(offset)];
-            self.pending.push(Pending { site: self.out.sites.len() as u32, address, entries });
+            match self.returned(&origin, function.nocall, address) {
+                Returned::Nothing => {}
+                Returned::Kept => marks |= Marks::RETURN_KEPT,
+                Returned::IfUsed => {
+                    let entries = [offset, function.origin.unwrap_or(offset)];
+                    self.pending.push(Pending { site: self.out.sites.len() as u32, address, entries });
+                }
+            }
         }
         let known = Known {
             entry: function.entry,
@@ -450,6 +539,32 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             unprobeable,
         });
         Some(())
+    }
+
+    /// Finds what the debug information has of an out-of-line function's own arguments at its entry.
+    fn find_own(&mut self, function: &RawFunction<'a>, origin: &Origin<'a>, address: u64, is_whole: bool) {
+        let own = function.parameters.partition_point(|parameter| parameter.site == RawParameter::OWN);
+        self.gathered.gather(self.unit, origin, &function.parameters[..own], |offset| self.origins.root(offset));
+        self.note_assignments(origin);
+        let surroundings = Surroundings {
+            image: self.shared.image,
+            unit: self.unit,
+            frames: &self.frames,
+            frame_base: function.frame_base,
+            text: None,
+            entry: address,
+            is_whole,
+        };
+        let at = At::new(&surroundings, address);
+        self.found.clear();
+        for (index, parameter) in origin.parameters.iter().enumerate() {
+            let found = at.find(&self.gathered, index, parameter, 0);
+            self.found.push(found);
+        }
+        if self.unit.clang().is_some() {
+            look_behind_patch_site(&surroundings, origin, &self.gathered, &mut self.found);
+            clang::look_behind_prologue(&at, &self.gathered, origin, &mut self.found);
+        }
     }
 
     /// Whether a copy with a changed signature returns what the function does.
@@ -486,6 +601,18 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             let index = u16::try_from(index).unwrap_or(u16::MAX);
             self.out.assigned.push((origin.name, origin.declared_line, index));
         }
+        for index in self.gathered.changing(self.unit.unit.encoding()) {
+            let index = u16::try_from(index).unwrap_or(u16::MAX);
+            self.out.changing.push((origin.name, origin.declared_line, index));
+        }
+    }
+
+    /// Tells of a site what its arguments are made from.
+    fn observe(&self, function: &str, kind: SiteKind, address: u64) {
+        let Some(observer) = self.shared.observer else { return };
+        let forms: Vec<&str> =
+            self.found.iter().map(|found| if found.late { "late" } else { found.form.word() }).collect();
+        observer(&Observed { function, kind, address, forms: &forms });
     }
 
     fn prototype(&mut self) -> u32 {
@@ -532,6 +659,11 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
     }
 }
 
+/// Where a function's text is entered.
+fn start_of(function: &RawFunction<'_>) -> u64 {
+    function.ranges.first().map_or(0, |range| function.entry.unwrap_or(range.start))
+}
+
 /// What is known of the return value of a copy with a changed signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Returned {
@@ -541,6 +673,16 @@ enum Returned {
     Kept,
     /// It is there if a caller uses it.
     IfUsed,
+}
+
+/// What the calling convention must know of a parameter; a size of 0 where its type is not known.
+fn shape(ty: &Result<ParamType, Missing>) -> ParamShape {
+    match ty {
+        Ok(ty) => {
+            ParamShape { size: ty.size, signed: ty.signed, composite: ty.is_composite, irregular: ty.is_irregular }
+        }
+        Err(_) => ParamShape::default(),
+    }
 }
 
 /// The kind of a type behind typedefs and qualifiers; `None` for `void` and what is malformed.
@@ -580,6 +722,7 @@ impl<'a> Visitor<'a> for UnitEncoder<'a, '_, '_> {
 
     fn function(&mut self, function: &mut RawFunction<'a>) {
         if function.sites.iter().any(|site| site.wanted) {
+            self.is_whole = self.is_whole(function);
             self.inline_sites(function);
         }
         if self.unit.is_c {

@@ -10,7 +10,7 @@ use crate::reason::{MissingArgument, Reason};
 use crate::refusal::Refusal;
 use crate::trampoline;
 use crate::unavailable::{DoubtfulArgument, Unavailable, available};
-use siteseer_sites::abi::{ParamShape, abi_return};
+use siteseer_sites::abi::abi_return;
 use siteseer_sites::btf::TypeId;
 use siteseer_sites::location::Missing;
 use siteseer_sites::site::{Marks, SiteKind};
@@ -176,8 +176,7 @@ impl<'a> Planner<'a> {
         });
         let result = prototype.and_then(|prototype| prototype.result.as_ref());
         let ret = result.filter(|_| mechanism.probe().is_exit()).map(|result| {
-            let shape = ParamShape { size: result.size, signed: result.signed, composite: result.composite };
-            let argument = abi_return(machine, shape).map_err(Unavailable::from);
+            let argument = abi_return(machine, result.shape()).map_err(Unavailable::from);
             trampoline::Parameter { size: result.size, argument, typed: result.pointee, foreign: result.foreign }
         });
         PlannedTrampoline {
