@@ -169,7 +169,7 @@ mod tests {
     use siteseer_sites::location::Computed;
 
     fn at(location: Location) -> Argument {
-        Ok(Located { size: 8, signed: false, at: location })
+        Ok(Located::certain(8, false, location))
     }
 
     #[test]

@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn registers_of_each_kind() {
-        let set = |at| registers_of(RegisterSet::default(), &Located { size: 8, signed: false, at });
+        let set = |at| registers_of(RegisterSet::default(), &Located::certain(8, false, at));
         assert!(set(Location::Constant(3)).is_empty());
         assert!(set(Location::Memory(7, 16)).contains(7));
         let pair = set(Location::RegisterPair(5, 4));

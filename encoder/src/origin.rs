@@ -34,6 +34,8 @@ pub(crate) struct Origin<'a> {
     /// Whether a macro wrote the function: all of it is at one place in the source.
     pub(crate) by_macro: bool,
     pub(crate) returns: TypeRef,
+    /// What the calling convention must know of what it returns; `None` for `void`.
+    pub(crate) result: Option<Result<ParamType, Missing>>,
     pub(crate) parameters: Vec<OriginParameter<'a>>,
     pub(crate) variadic: bool,
     pub(crate) external: bool,
@@ -308,6 +310,7 @@ fn read<'a, 'd>(
         declared_column: column,
         by_macro: false,
         returns: ty.map_or(TypeRef::Void, |ty| types.resolve(ty)),
+        result: ty.map(|ty| types.param_type(ty)),
         parameters: Vec::new(),
         variadic: false,
         external: found.external || specified.is_some_and(|specified| specified.external),

@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn address_constants_are_those_of_their_sections() {
-        let at = |at| Ok(Located { size: 8, signed: false, at });
+        let at = |at| Ok(Located::certain(8, false, at));
         let module = module();
         assert_eq!(module.settle(at(Location::Address(0x2_0008))), at(Location::Constant(0xffff_0008)));
         assert_eq!(module.settle(at(Location::Address(0x3_0000))), Err(Missing::Unsupported));

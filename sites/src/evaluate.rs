@@ -160,7 +160,7 @@ mod tests {
             }
             address + (buffer.len() as u64) <= 0x10000
         };
-        evaluate(&Located { size, signed, at }, &registers, &mut memory, 0x100)
+        evaluate(&Located::certain(size, signed, at), &registers, &mut memory, 0x100)
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! A *function* is what the source names. The compiler leaves its body in several places; each place where
 //! the body starts executing is a *site* ([`Site`]): the symbol itself, a clone of it, or an inlined copy
 //! inside a caller. At each site every parameter has a *location* ([`Location`]) or a reason why it has none
-//! ([`Missing`]). The tuple of all of them is a *location prototype*; many sites share one.
+//! ([`Missing`]). A location is certain, or has a [`Doubt`]. The tuple of all of them is a *location prototype*; many
+//! sites share one.
 //!
 //! The encoder fills a [`SiteSet`] from DWARF. [`file::write`] turns it into a *site file*: an ELF file with
 //! the kernel's own `.BTF`, the sites in upstream's LOC kinds as split BTF over it (`.BTF.inline`), and what
@@ -15,6 +16,7 @@
 
 pub mod abi;
 pub mod btf;
+pub mod doubt;
 pub mod evaluate;
 pub mod file;
 pub mod location;
@@ -24,6 +26,7 @@ pub mod set;
 pub mod site;
 mod sums;
 
+pub use doubt::Doubt;
 pub use location::{Argument, Computed, Located, Location, Missing, Op};
 pub use machine::Machine;
 pub use set::SiteSet;

@@ -9,15 +9,17 @@
 //! is no control flow in it and nothing is interpreted at run time. A reader that knows upstream's kinds alone sees
 //! "no location" there.
 //!
-//! An argument that has no location has a reason, one of [`Missing`].
+//! An argument that has no location has a reason, one of [`Missing`]. One whose location may be wrong has a [`Doubt`].
 
+use crate::doubt::Doubt;
 use crate::machine::{Machine, Register};
 use std::fmt;
 
 /// The outcome for one parameter at one site.
 pub type Argument = Result<Located, Missing>;
 
-/// A located argument: where it is, how wide its value is, and how the value is extended to its slot.
+/// A located argument: where it is, how wide its value is, how the value is extended to its slot, and whether the
+/// location is certain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Located {
     /// Bytes of the parameter's type. Up to 8 it takes one 8-byte slot, else `(size + 7) / 8` of them.
@@ -26,6 +28,8 @@ pub struct Located {
     pub signed: bool,
     /// Where the value is.
     pub at: Location,
+    /// Why the location may be wrong; `None`: it is certain.
+    pub doubt: Option<Doubt>,
 }
 
 /// Where a value is at a site's probe address. Addresses are link-time addresses.
@@ -198,11 +202,14 @@ pub enum Missing {
     /// A structure of which the debug information knows only that it was cleared. Clang fills variables with zeros
     /// (`-ftrivial-auto-var-init=zero`), and may lose track of what was put into them.
     Cleared = 17,
+    /// An out-of-line copy for which the debug information has one expression for all addresses: where the variable lives once
+    /// the prologue has put it there, which is not where the value is when the copy is entered.
+    Home = 18,
 }
 
 impl Missing {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Missing; 17] = [
+    pub const ALL: [Missing; 18] = [
         Missing::NotMentioned,
         Missing::OptimisedOut,
         Missing::NotAtEntry,
@@ -220,6 +227,7 @@ impl Missing {
         Missing::Unknown,
         Missing::Unread,
         Missing::Cleared,
+        Missing::Home,
     ];
 
     /// The reason with that discriminant.
@@ -247,6 +255,7 @@ impl Missing {
             Missing::Unknown => "unknown",
             Missing::Unread => "unread",
             Missing::Cleared => "cleared",
+            Missing::Home => "home",
         }
     }
 }
@@ -271,6 +280,7 @@ impl fmt::Display for Missing {
             Missing::Unknown => "no location in the site data",
             Missing::Unread => "the body does not look at it, and callers may pass anything in its place",
             Missing::Cleared => "known only as a structure that was cleared, not what was put into it",
+            Missing::Home => "located only after the function has set up its frame",
         })
     }
 }
@@ -336,6 +346,21 @@ impl Location {
 }
 
 impl Located {
+    /// An argument whose location is certain.
+    pub fn certain(size: u32, signed: bool, at: Location) -> Located {
+        Located { size, signed, at, doubt: None }
+    }
+
+    /// The same location, with a doubt.
+    pub fn doubtful(self, doubt: Doubt) -> Located {
+        Located { doubt: Some(doubt), ..self }
+    }
+
+    /// Whether nothing is known that would make the location wrong.
+    pub fn is_certain(&self) -> bool {
+        self.doubt.is_none()
+    }
+
     /// How many 8-byte slots of the context the argument takes.
     pub fn slots(&self) -> usize {
         self.size.div_ceil(8).max(1) as usize
@@ -491,7 +516,7 @@ mod tests {
     use super::*;
 
     fn located(size: u32, signed: bool, at: Location) -> String {
-        Located { size, signed, at }.display(Machine::X86_64).to_string()
+        Located::certain(size, signed, at).display(Machine::X86_64).to_string()
     }
 
     #[test]

@@ -162,7 +162,7 @@ mod tests {
         let caller = base.func("caller", proto, Linkage::Static);
         let base_btf = base.to_bytes();
         let types = SplitBtf::new(&Btf::parse(&base_btf).unwrap());
-        let at = |size, signed, at| Ok(Located { size, signed, at });
+        let at = |size, signed, at| Ok(Located::certain(size, signed, at));
         let prototype: Vec<Argument> = vec![
             at(8, true, Location::Constant(-2i64 as u64)),
             at(8, false, Location::Constant(0x1_0000)),

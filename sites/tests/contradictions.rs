@@ -24,7 +24,7 @@ fn one_site() -> SiteSet {
         types,
         sections: vec![Section { name: ".text".into(), address: BASE, size: 0x1000 }],
         functions: vec![Function { name, func }],
-        prototypes: vec![Box::new([Ok(Located { size: 8, signed: false, at })])],
+        prototypes: vec![Box::new([Ok(Located::certain(8, false, at))])],
         containers: vec![Container { name: "container".into(), address: BASE, size: 0x100, unprobeable: None }],
         files: vec!["kernel/fork.c".into()],
         sites: vec![Site {
@@ -103,7 +103,7 @@ fn computed_locations_are_well_formed() {
     let computed = |slots: Vec<Box<[Op]>>| {
         refused(|set| {
             let at = Location::Computed(Computed { slots: slots.into() });
-            set.prototypes[0] = Box::new([Ok(Located { size: 8, signed: false, at })]);
+            set.prototypes[0] = Box::new([Ok(Located::certain(8, false, at))]);
         })
     };
     let text = "location prototype 0, parameter 0: the computed location is not well formed";

@@ -30,7 +30,7 @@ fn check_sites(file: &SiteFile<'_>, text: u64) {
     assert_eq!(functions.len(), 1);
     let sites: Vec<_> = functions[0].sites().map(Result::unwrap).collect();
     assert_eq!(sites.iter().map(|s| s.address()).collect::<Vec<_>>(), [text + 0x10, text + 0x20]);
-    let at = |at| Ok(Located { size: 8, signed: false, at });
+    let at = |at| Ok(Located::certain(8, false, at));
     assert_eq!(sites[0].arguments().unwrap(), [at(Location::Register(5)), at(Location::Address(BASE + 0x1234))]);
     assert_eq!(sites[1].arguments().unwrap(), [Err(Missing::NoFrame), Err(Missing::Unknown)]);
     assert_eq!((sites[0].kind(), sites[0].container(), sites[0].parent()), (None, None, None));

@@ -103,7 +103,7 @@ fn site_set(base_btf: Vec<u8>) -> SiteSet {
                 Location::Computed(Computed { slots: Box::new([Box::new(slot)]) })
             }
         };
-        Ok(Located { size: 8, signed: false, at })
+        Ok(Located::certain(8, false, at))
     };
     let prototypes = (0..45_000).map(|n| (0..1 + n % 3).map(|_| argument(&mut numbers)).collect()).collect();
     let containers: Vec<Container> = (0..40_000)

@@ -273,7 +273,12 @@ fn registers() -> ([u16; 3], u16) {
 }
 
 fn parameter(size: u32, signed: bool, register: u16, typed: Option<u32>) -> Parameter {
-    Parameter { size, argument: Ok(Located { size, signed, at: Location::Register(register) }), typed, foreign: false }
+    Parameter {
+        size,
+        argument: Ok(Located::certain(size, signed, Location::Register(register))),
+        typed,
+        foreign: false,
+    }
 }
 
 fn getpgid(pid: u32) -> Result<(), Failure> {

@@ -56,7 +56,7 @@ fn image() -> Target {
             .map(|(name, func)| Function { name: name.to_owned(), func })
             .collect(),
         prototypes: vec![
-            Box::from([Ok(Located { size: 4, signed: true, at: Location::Register(5) })]),
+            Box::from([Ok(Located::certain(4, true, Location::Register(5)))]),
             Box::from([Err(Missing::OptimisedOut)]),
         ],
         containers: vec![container("caller", 0x1100), container("foo.isra.0", 0x1200)],

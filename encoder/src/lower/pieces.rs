@@ -272,7 +272,7 @@ fn loads(address: Term, ty: &ParamType, terms: &mut Terms) -> Result<Vec<Term>, 
 }
 
 fn located(ty: &ParamType, at: Location) -> Argument {
-    Ok(Located { size: ty.size, signed: ty.signed, at })
+    Ok(Located::certain(ty.size, ty.signed, at))
 }
 
 /// Memory at a register plus an offset, if the address is that.

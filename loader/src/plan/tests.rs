@@ -92,7 +92,7 @@ fn kernel() -> Kernel {
 }
 
 fn at(size: u32, location: Location) -> Argument {
-    Ok(Located { size, signed: size == 4, at: location })
+    Ok(Located::certain(size, size == 4, location))
 }
 
 fn both() -> Vec<Argument> {

@@ -15,7 +15,7 @@ use crate::program::analyse;
 use siteseer_sites::location::{Located, Location, Missing, Op};
 
 fn located(size: u32, signed: bool, at: Location) -> Parameter {
-    Parameter { size, argument: Ok(Located { size, signed, at }), typed: None, foreign: false }
+    Parameter { size, argument: Ok(Located::certain(size, signed, at)), typed: None, foreign: false }
 }
 
 fn missing(size: u32) -> Parameter {

@@ -49,7 +49,7 @@ pub fn canonical_constant(value: u64, size: u32, signed: bool) -> u64 {
 /// Writes a location in upstream's vocabulary, `base` being the address that address constants are relative to.
 /// `None` if that cannot say it exactly: a computed value, a value wider than what the location holds.
 pub fn to_upstream(located: &Located, base: u64) -> Option<LocParam> {
-    let &Located { size, signed, ref at } = located;
+    let &Located { size, signed, ref at, .. } = located;
     let sign = if signed { SIGNED } else { 0 };
     let one = |flags, word| LocParam { size, flags: flags | sign, words: [word, 0], count: 1 };
     let two = |flags, words| LocParam { size, flags: flags | sign, words, count: 2 };
@@ -119,7 +119,7 @@ pub fn from_upstream(size: u32, flags: u32, words: impl Iterator<Item = u32>, ba
         Location::Memory(..) => size != 0,
         _ => (1..=8).contains(&size),
     };
-    if fits { Ok(Located { size, signed, at }) } else { Err(Missing::Unsupported) }
+    if fits { Ok(Located::certain(size, signed, at)) } else { Err(Missing::Unsupported) }
 }
 
 #[cfg(test)]
@@ -129,7 +129,7 @@ mod tests {
     const BASE: u64 = 0xffff_ffff_8100_0000;
 
     fn round(size: u32, signed: bool, at: Location) -> (u32, Vec<u32>) {
-        let located = Located { size, signed, at };
+        let located = Located::certain(size, signed, at);
         let upstream = to_upstream(&located, BASE).unwrap();
         let back = from_upstream(upstream.size, upstream.flags, upstream.words().iter().copied(), BASE);
         assert_eq!(back, Ok(located));
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_constant_is_written_as_its_size_extends_it() {
-        let narrow = Located { size: 4, signed: true, at: Location::Constant(0xffff_ffff) };
+        let narrow = Located::certain(4, true, Location::Constant(0xffff_ffff));
         assert_eq!(to_upstream(&narrow, BASE).unwrap().words(), [u32::MAX]);
         assert_eq!(canonical_constant(0x1_05, 1, false), 5);
         assert_eq!(canonical_constant(0x80, 1, true), -128i64 as u64);
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn what_upstream_cannot_say_is_not_said() {
         let no = |size, at| {
-            let located = Located { size, signed: false, at };
+            let located = Located::certain(size, false, at);
             assert_eq!(to_upstream(&located, BASE), None);
         };
         no(16, Location::Register(5));

@@ -90,14 +90,17 @@ fn located() -> BoxedStrategy<Located> {
         (register.clone(), any::<i32>()).prop_map(|(r, o)| Location::RegisterOffset(r, o)),
         (register, -64i32..64).prop_map(|(r, o)| Location::Memory(r, o)),
     ];
-    let plain = (sizes.clone(), any::<bool>(), location).prop_map(|(size, signed, at)| Located { size, signed, at });
+    let plain =
+        (sizes.clone(), any::<bool>(), location).prop_map(|(size, signed, at)| Located::certain(size, signed, at));
     let steps = prop::collection::vec((any::<u8>(), any::<u64>()), 0..12);
     let computed = (sizes, any::<bool>(), prop::collection::vec(steps, 5)).prop_map(|(size, signed, steps)| {
         let slots = size.div_ceil(8).max(1) as usize;
         let slots = steps.iter().take(slots).map(|s| program(s)).collect();
-        Located { size, signed, at: Location::Computed(Computed { slots }) }
+        Located::certain(size, signed, Location::Computed(Computed { slots }))
     });
-    prop_oneof![3 => plain, 1 => computed].boxed()
+    let doubt = prop::option::weighted(0.3, prop::sample::select(&Doubt::ALL[..]));
+    let certain = prop_oneof![3 => plain, 1 => computed];
+    (certain, doubt).prop_map(|(located, doubt)| Located { doubt, ..located }).boxed()
 }
 
 fn argument() -> BoxedStrategy<Argument> {

@@ -81,7 +81,7 @@ mod tests {
     fn unlike_forms_of_one_value_are_equal() {
         let computed =
             Computed { slots: Box::new([Box::new([Op::Register(5), Op::Constant(8), Op::Add, Op::Load(4)])]) };
-        let ours = Located { size: 4, signed: true, at: Location::Computed(computed) };
+        let ours = Located::certain(4, true, Location::Computed(computed));
         let at = |offset| PerfLocation::Memory(Box::new(PerfLocation::Register(5)), offset);
         assert!(equal(&ours, &at(8)));
         assert!(!equal(&ours, &at(4)));
