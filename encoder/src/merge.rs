@@ -196,8 +196,7 @@ fn mark_shared(unit: &mut UnitSites<'_>) {
     order.sort_unstable_by_key(|&index| (sites[index as usize].address, sites[index as usize].function));
     for pair in order.windows(2) {
         let (one, other) = (pair[0] as usize, pair[1] as usize);
-        let is_shared =
-            (sites[one].address, sites[one].function) == (sites[other].address, sites[other].function);
+        let is_shared = (sites[one].address, sites[one].function) == (sites[other].address, sites[other].function);
         if is_shared && !(is_in_line(pair[0]) && is_in_line(pair[1])) {
             sites[one].marks |= Marks::MAY_REPEAT;
             sites[other].marks |= Marks::MAY_REPEAT;

@@ -243,7 +243,9 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
                 declared.1
             } else {
                 // With link-time optimisation, what is declared in another unit has another index in this one's line table.
-                (*file_here.entry(declared).or_insert_with(|| unit.file_index(&origins.file_name(declared.0, declared.1)?)))?
+                (*file_here
+                    .entry(declared)
+                    .or_insert_with(|| unit.file_index(&origins.file_name(declared.0, declared.1)?)))?
             };
             let place = Place { file, line: origin.declared_line, column: origin.declared_column };
             Some(Callee { place, by_macro: origin.by_macro })
