@@ -121,6 +121,7 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     prober: Prober<'d, 'a>,
     frames: RefCell<Cursor<'d, 'a>>,
     no_jump_tables: bool,
+    is_by_clang: bool,
     wanted: HashMap<usize, bool>,
     out: UnitSites<'a>,
     function_of: HashMap<(*const Origin<'a>, &'a str), u32>,
@@ -157,6 +158,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             prober: Prober::new(shared.image),
             frames: RefCell::new(shared.frames.cursor()),
             no_jump_tables: unit.has_no_jump_tables(),
+            is_by_clang: unit.clang().is_some(),
             wanted: HashMap::new(),
             out: UnitSites::default(),
             function_of: HashMap::new(),
@@ -273,7 +275,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             State::Known => entries.extend(self.markers.of(copy).map(|point| entry::marked(point, body, text))),
             _ => entries.extend(entry::find(raw.entry, raw.view, body, text)),
         }
-        if self.unit.clang().is_some()
+        if self.is_by_clang
             && let [first] = entries[..]
         {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
@@ -323,10 +325,17 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let raw = &function.sites[copy];
         let state = self.markers.state(copy);
         let mut marks = Marks::default();
-        if split::may_be_merged(self.unit, function, raw) {
+        if self.is_by_clang && split::may_be_merged(self.unit, function, raw) {
             marks |= Marks::ENTRY_UNCERTAIN;
         }
-        let addresses: Vec<u64> = entries.iter().map(|entry| entry.address).collect();
+        let (one, many);
+        let addresses: &[u64] = if let [entry] = entries {
+            one = [entry.address];
+            &one
+        } else {
+            many = entries.iter().map(|entry| entry.address).collect::<Vec<u64>>();
+            &many
+        };
         let is_other_copy = |address: u64| {
             function.sites.iter().enumerate().any(|(other, site)| {
                 other != copy
@@ -336,7 +345,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
                         .any(|range| range.contains(&address))
             })
         };
-        if state == State::Several || text.bypasses(&addresses, body, state == State::Known, &is_other_copy) {
+        if state == State::Several || text.bypasses(addresses, body, state == State::Known, &is_other_copy) {
             marks |= Marks::MAY_MISS;
         }
         marks
