@@ -185,8 +185,8 @@ fn compact<T>(all: &mut Vec<T>, used: &[bool]) -> Vec<u32> {
     numbers
 }
 
-/// Marks copies of one function that begin at one address. They are calls one after the other, of which the first left no
-/// instruction, or branches that the compiler merged, of which control takes one. The debug information does not say; a
+/// Marks copies of one function that begin at one address, unless markers in a straight line say that they are calls one after the other.
+/// They may be branches that the compiler merged, of which control takes one. The debug information does not say; a
 /// program that runs for each of them may run more often than the function was called.
 fn mark_shared(unit: &mut UnitSites<'_>) {
     let rests: HashSet<u32> = unit.rests.iter().copied().collect();
@@ -195,11 +195,13 @@ fn mark_shared(unit: &mut UnitSites<'_>) {
         .filter(|(index, site)| site.kind == SiteKind::Inline && !rests.contains(index))
         .map(|(index, _)| index)
         .collect();
-    let sites = &mut unit.sites;
+    let (sites, in_line) = (&mut unit.sites, &unit.in_line);
+    let is_in_line = |index: u32| in_line.binary_search(&index).is_ok();
     order.sort_unstable_by_key(|&index| (sites[index as usize].address, sites[index as usize].function));
     for pair in order.windows(2) {
         let (one, other) = (pair[0] as usize, pair[1] as usize);
-        if (sites[one].address, sites[one].function) == (sites[other].address, sites[other].function) {
+        let is_shared = (sites[one].address, sites[one].function) == (sites[other].address, sites[other].function);
+        if is_shared && !(is_in_line(pair[0]) && is_in_line(pair[1])) {
             sites[one].marks |= Marks::MAY_REPEAT;
             sites[other].marks |= Marks::MAY_REPEAT;
         }
