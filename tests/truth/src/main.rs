@@ -9,6 +9,7 @@
 mod budget;
 mod kernel;
 mod machine;
+mod page;
 mod random;
 mod report;
 
