@@ -105,7 +105,7 @@ const AARCH64: [RegisterARM64; 32] = [
 ];
 
 /// The emulator's number of a register.
-fn number(machine: Machine, register: Register) -> Option<i32> {
+pub(crate) fn number(machine: Machine, register: Register) -> Option<i32> {
     let index = usize::from(register);
     match machine {
         Machine::X86_64 => X86_64.get(index).map(|register| (*register).into()),

@@ -10,6 +10,7 @@ use std::{
 
 use serde::Deserialize;
 
+use super::plugin::{self, Plugin};
 use crate::arch::Arch;
 
 /// The ways to have a kernel that this program knows.
@@ -111,6 +112,12 @@ pub struct BuiltRow {
     pub make: Vec<String>,
     /// The fragments of the configuration: files beside the matrix, once it has read the row.
     pub config: Vec<PathBuf>,
+    /// The plugin that the compiler loads.
+    #[serde(default)]
+    pub plugin: Option<Plugin>,
+    /// Where the plugins' sources are.
+    #[serde(skip)]
+    pub plugins: PathBuf,
 }
 
 /// A file in a package. Both names may hold `{release}`.
@@ -183,6 +190,7 @@ impl Matrix {
                     let file = self.path.with_file_name("config").join(&name).with_extension("config");
                     *name = file;
                 }
+                built.plugins = plugin::directory(self.path.parent().unwrap_or(Path::new("")));
                 How::Built(built)
             }
             other => {
@@ -218,6 +226,9 @@ mod tests {
                     assert!(built.config.iter().all(|path| path.is_file()), "{name}: {:?}", built.config);
                     let own = format!("{}.config", row.arch);
                     assert!(built.config.iter().any(|path| path.ends_with(&own)), "{name}");
+                    if let Some(plugin) = built.plugin {
+                        assert_eq!(plugin.read(&built.plugins).unwrap().len(), 2, "{name}");
+                    }
                 }
             }
         }
