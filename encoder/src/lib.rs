@@ -8,7 +8,7 @@
 //!    `dwarf`: its debug sections and units.
 //! 2. `walk`: the raw facts of each unit's functions, inlined copies and parameters. Units are worked on in parallel.
 //! 3. `unit`: the sites of a unit. `origin`: what a copy is a copy of; `types`: its types in BTF; `text`: its machine
-//!    code; `entry`: where its probe goes; `arguments`, `loclist`, `lower`, `cfi`: where its arguments are there;
+//!    code; `lines`, `markers`: its statements, and where GCC says that copies are entered; `entry`: where its probe goes; `arguments`, `loclist`, `lower`, `cfi`: where its arguments are there;
 //!    `probeable`: whether the kernel will take a probe there; `split`: copies that are no calls; `outofline`: sites that
 //!    are symbols; `signature`: whose signature they have; `returns`: which of them return what the function does.
 //! 4. `merge`: one set of all units; `census`: what it holds, in numbers; `observe`: what its arguments were made from.
@@ -21,12 +21,15 @@ mod arguments;
 pub mod census;
 pub mod cfi;
 mod clang;
+mod doubt;
 mod dwarf;
 mod entry;
 mod filter;
 pub mod image;
+mod lines;
 mod loclist;
 pub mod lower;
+mod markers;
 mod merge;
 mod observe;
 mod origin;
