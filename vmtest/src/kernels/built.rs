@@ -202,7 +202,7 @@ impl Make<'_> {
         let mut words = vec!["make".to_owned(), "-C".to_owned(), SOURCE.to_owned(), format!("-j{jobs}")];
         words.extend(self::words(self.row.arch, &self.built.make));
         words.extend(["KBUILD_BUILD_USER=siteseer".to_owned(), "KBUILD_BUILD_HOST=siteseer".to_owned()]);
-        words.extend(self.built.plugin.map(|plugin| format!("KCFLAGS={}", plugin.flag(PLUGIN))));
+        words.extend(self.built.plugin.into_iter().flat_map(|plugin| plugin.words(self.row.arch, PLUGIN)));
         words.extend(targets.iter().map(|&target| target.to_owned()));
         self.in_root(&targets.join(" "), &words)
     }

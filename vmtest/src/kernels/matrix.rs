@@ -215,7 +215,9 @@ mod tests {
     #[test]
     fn every_row_of_the_matrix_of_this_workspace_is_right() {
         let matrix = crate::kernels::workspace_matrix().unwrap();
-        for name in matrix.names() {
+        let truth = Matrix::read(&crate::kernels::workspace_file("truth.toml")).unwrap();
+        for (matrix, name) in [&matrix, &truth].iter().flat_map(|matrix| matrix.names().map(move |name| (matrix, name)))
+        {
             let row = matrix.row(name).unwrap();
             assert!(name.ends_with(&row.arch.to_string()), "{name}");
             match row.how {
@@ -226,6 +228,7 @@ mod tests {
                     assert!(built.config.iter().all(|path| path.is_file()), "{name}: {:?}", built.config);
                     let own = format!("{}.config", row.arch);
                     assert!(built.config.iter().any(|path| path.ends_with(&own)), "{name}");
+                    assert_eq!(built.plugin.is_some(), name.starts_with("truth-"), "{name}");
                     if let Some(plugin) = built.plugin {
                         assert_eq!(plugin.read(&built.plugins).unwrap().len(), 2, "{name}");
                     }

@@ -70,12 +70,15 @@ impl Plugin {
         }
     }
 
-    /// The compiler's flag that loads it.
-    pub(super) fn flag(self, file: &str) -> String {
-        match self {
-            Plugin::Gcc => format!("-fplugin={file}"),
-            Plugin::Llvm => format!("-fpass-plugin={file}"),
-        }
+    /// Words for make: the compiler loads the plugin from a file, and the linker takes what it wrote. An operand may refer to a
+    /// variable that this configuration lacks, where all code that needs it was removed.
+    pub(super) fn words(self, arch: Arch, file: &str) -> [String; 2] {
+        let (flag, linker) = match (self, arch) {
+            (Plugin::Gcc, Arch::X86_64) => ("-fplugin", "ld"),
+            (Plugin::Gcc, Arch::Arm64) => ("-fplugin", "aarch64-linux-gnu-ld"),
+            (Plugin::Llvm, _) => ("-fpass-plugin", "ld.lld-22"),
+        };
+        [format!("KCFLAGS={flag}={file}"), format!("LD={linker} --warn-unresolved-symbols")]
     }
 }
 

@@ -12,6 +12,7 @@ use super::record::{ParameterKind, Record};
 use super::tally::{Finding, Key, Tally, Unpaired};
 use siteseer_encoder::image::{Container, Image};
 use siteseer_sites::abi::{ParamShape, abi_arguments};
+use siteseer_sites::btf::{Btf, Kind, NameIndex};
 use siteseer_sites::{Argument, Located, Machine, Marks, SiteKind, SiteSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -32,6 +33,27 @@ pub(super) struct Group<'g> {
     /// Indices of sites of the set.
     sites: Vec<u32>,
     records: Vec<&'g Record<'g>>,
+}
+
+/// What the image's BTF says of functions' results.
+pub(super) struct Results<'r> {
+    btf: &'r Btf<'r>,
+    functions: NameIndex<'r>,
+}
+
+impl<'r> Results<'r> {
+    /// Those of all functions.
+    pub(super) fn new(btf: &'r Btf<'r>) -> Results<'r> {
+        Results { btf, functions: NameIndex::new(btf, &[Kind::Func]) }
+    }
+
+    /// The result of the functions of that name, if it has more than 16 bytes: then it is in memory, and its address is passed.
+    fn in_memory(&self, name: &str) -> Option<ParamShape> {
+        let result = |function| self.btf.ty(self.btf.ty(function)?.target()?)?.target();
+        let sizes = self.functions.get(Kind::Func, name).filter_map(result).filter_map(|ty| self.btf.size_of(ty));
+        let size = sizes.max().filter(|size| *size > 16)?;
+        Some(ParamShape { size: u32::try_from(size).ok()?, composite: true, ..ParamShape::default() })
+    }
 }
 
 /// All groups that have a site or a record.
@@ -78,7 +100,7 @@ fn with_cold_part<'g>(image: &'g Image<'g>, container: &Container<'g>) -> (&'g s
 
 impl Group<'_> {
     /// Pairs and compares everything.
-    pub(super) fn check(&self, image: &Image<'_>, set: &SiteSet, cpu: &mut Cpu<'_>) -> Tally {
+    pub(super) fn check(&self, image: &Image<'_>, set: &SiteSet, results: &Results<'_>, cpu: &mut Cpu<'_>) -> Tally {
         let mut tally = Tally::default();
         let code = Code::decode(image, &self.ranges);
         let function = |index: &u32| {
@@ -91,7 +113,7 @@ impl Group<'_> {
             let records: Vec<&Record<'_>> = self.records.iter().copied().filter(|r| r.function == name).collect();
             let sites = self.sites.iter().filter(|&index| function(index) == name);
             let mut places: Vec<Place> = sites.map(|&index| place(set, index)).collect();
-            places.extend(self.implied(image.machine(), name, &places, &records));
+            places.extend(self.implied(image.machine(), results, name, &places, &records));
             Function { group: self, name, code: &code, places, records, machine: image.machine() }
                 .check(cpu, &mut tally);
         }
@@ -99,7 +121,14 @@ impl Group<'_> {
     }
 
     /// The body that the encoder does not describe.
-    fn implied(&self, machine: Machine, name: &str, places: &[Place], records: &[&Record<'_>]) -> Option<Place> {
+    fn implied(
+        &self,
+        machine: Machine,
+        results: &Results<'_>,
+        name: &str,
+        places: &[Place],
+        records: &[&Record<'_>],
+    ) -> Option<Place> {
         let is_described = places.iter().any(|place| place.word != SiteKind::Inline.word());
         if name != self.name || is_described {
             return None;
@@ -109,13 +138,14 @@ impl Group<'_> {
             size: parameter.size,
             signed: parameter.kind == ParameterKind::Signed,
             composite: parameter.kind == ParameterKind::Composite,
+            irregular: false,
         };
         let shapes: Vec<ParamShape> = record.parameters.iter().map(shape).collect();
         Some(Place {
             address: self.ranges.first()?.start,
             word: "plain",
             marks: Marks::default(),
-            arguments: abi_arguments(machine, &shapes),
+            arguments: abi_arguments(machine, &shapes, results.in_memory(name)),
         })
     }
 }
@@ -220,8 +250,8 @@ impl Function<'_> {
 }
 
 /// Why a location is doubtful.
-fn doubt(_located: &Located) -> Option<String> {
-    None
+fn doubt(located: &Located) -> Option<String> {
+    located.doubt.map(|doubt| doubt.key().to_owned())
 }
 
 /// Whether a site's marks say that calls may not be seen there.

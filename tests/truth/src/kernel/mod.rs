@@ -18,10 +18,14 @@ mod group;
 mod pair;
 mod record;
 mod tally;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests;
 
+use crate::budget::Budget;
 use clap::Args;
-use group::Group;
+use group::{Group, Results};
 use siteseer_encoder::image::Image;
+use siteseer_sites::btf::Btf;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,7 +36,7 @@ use tally::Tally;
 /// What to check.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The kernel's name, by which the budget knows it: a row of kernels/matrix.toml that has a plugin
+    /// The kernel's name, by which the budget knows it: a row of kernels/truth.toml
     pub(crate) name: String,
     /// Its vmlinux; `ci/truth kernel NAME` gets it and names it here
     #[arg(long)]
@@ -40,6 +44,9 @@ pub(crate) struct Arguments {
     /// Write all that was found to this file, as JSON
     #[arg(long)]
     pub(crate) json: Option<PathBuf>,
+    /// What is accepted; without it, whatever is found is success
+    #[arg(long)]
+    pub(crate) budget: Option<PathBuf>,
     /// How many findings of each kind to print
     #[arg(long, default_value_t = 20)]
     pub(crate) show: usize,
@@ -66,7 +73,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
     if let Some(json) = &arguments.json {
         std::fs::write(json, serde_json::to_vec_pretty(&tally)?)?;
     }
-    Ok(ExitCode::SUCCESS)
+    let Some(budget) = &arguments.budget else { return Ok(ExitCode::SUCCESS) };
+    let exceeded = exceeded(&Budget::read(budget)?, &arguments.name, &tally);
+    exceeded.iter().for_each(|line| println!("\nmore than the budget has: {line}"));
+    Ok(if exceeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What a kernel has too much of. The same kernel is counted each time, so nothing is allowed for chance.
+fn exceeded(budget: &Budget, name: &str, tally: &Tally) -> Vec<String> {
+    let values = tally.sum(true);
+    let compared = values.right + values.wrong + values.all_unconfirmed();
+    let counts = [
+        ("wrong", values.wrong, compared),
+        ("unconfirmed", values.all_unconfirmed(), compared),
+        ("missed", tally.missed.len() as u64, tally.records),
+        ("excused", tally.missed_marked.len() as u64, tally.records),
+        ("extra", tally.extra.len() as u64, tally.sites),
+    ];
+    let too_many = counts.into_iter().filter_map(|(kind, count, of)| {
+        let (share, reason) = budget.share(name, kind);
+        let is_accepted = count as f64 <= share * of as f64 / 1e6;
+        (!is_accepted).then(|| format!("{name}: {count} {kind} of {of}, {share} of a million accepted: {reason}"))
+    });
+    too_many.collect()
 }
 
 /// Compares all sites of a kernel with all its records.
@@ -79,13 +108,15 @@ fn check(bytes: &[u8]) -> Result<Tally, Box<dyn Error>> {
     let records = record::read(&section, image.machine())?;
     let (set, _) = siteseer_encoder::encode(bytes, &siteseer_encoder::Options::default())?;
     let groups = group::groups(&image, &set, &records);
+    let btf = Btf::parse(&set.base_btf)?;
+    let results = Results::new(&btf);
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Tally::default());
     let outcomes: Vec<Result<(), cpu::CpuError>> = rayon::broadcast(|_| {
         let mut cpu = cpu::Cpu::new(&image)?;
         let mut tally = Tally::default();
         while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
-            tally.add(Group::check(group, &image, &set, &mut cpu));
+            tally.add(Group::check(group, &image, &set, &results, &mut cpu));
         }
         total.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(tally);
         Ok(())

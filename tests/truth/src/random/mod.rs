@@ -9,7 +9,7 @@
 //! 5. `reduce` makes a program that shows a failure small.
 
 mod align;
-mod build;
+pub(crate) mod build;
 mod config;
 mod generate;
 mod judge;
