@@ -5,7 +5,7 @@ mod common;
 
 use common::{exercise, site_set};
 use proptest::prelude::*;
-use siteseer_sites::btf::{Btf, IntEncoding, Kind, Linkage, SplitBtf, loc::canonical_constant};
+use siteseer_sites::btf::{Btf, IntEncoding, Kind, Linkage, SplitBtf, loc::canonical_constant, rules};
 use siteseer_sites::file::{self, FunctionRef, Image, SiteFile, SiteRef};
 use siteseer_sites::set::{Container, Function, Module, Section};
 use siteseer_sites::site::SourceLine;
@@ -183,9 +183,9 @@ proptest! {
         let mut by_arguments = HashMap::new();
         for site in file.sites() {
             let site = site.unwrap();
-            let (key, arguments) = (site.prototype_key(), site.arguments().unwrap());
+            let (key, arguments) = ((site.func(), site.prototype_key()), site.arguments().unwrap());
             prop_assert_eq!(by_key.entry(key).or_insert_with(|| arguments.clone()), &arguments);
-            prop_assert_eq!(*by_arguments.entry(arguments).or_insert(key), key);
+            prop_assert_eq!(*by_arguments.entry((site.func(), arguments)).or_insert(key), key);
         }
     }
 
@@ -196,13 +196,14 @@ proptest! {
         let image = Image {
             machine: set.machine,
             build_id: set.build_id.clone(),
-            base_address: set.base,
+            base_address: Some(set.base),
             sections: set.sections.clone(),
         };
         let used: Vec<_> = set.sections.iter().map(|s| s.name.as_str()).collect();
         for name in file::section_names(&inline, &base).unwrap() {
             prop_assert!(used.contains(&name));
         }
+        prop_assert_eq!(rules::check(&inline, Some(&base)).unwrap(), []);
         let file = SiteFile::from_inline(&inline, &base, image).unwrap();
         let mut expected: Vec<Told> = told_by_set(&set);
         for told in &mut expected {
@@ -215,7 +216,7 @@ proptest! {
                 declared: None,
                 parent: None,
                 marks: 0,
-                unprobeable: None,
+                unprobeable: (told.section == ".init.text").then_some(Unprobeable::Init),
                 arguments: String::new(),
                 ..told.clone()
             };
@@ -269,7 +270,7 @@ fn a_modules_sections_and_kernel_come_back() {
         base_btf: own.clone(),
         types: SplitBtf::new(&over),
         sections: vec![loaded[0].clone(), loaded[2].clone()],
-        functions: vec![Function { name: "probe_me".to_owned(), func }],
+        functions: vec![Function { name: "probe_me".to_owned(), func, parameters: 0, variadic: false }],
         prototypes: vec![Box::from([])],
         containers: vec![Container { name: "probe_me".to_owned(), address: 0x1_0010, size: 16, unprobeable: None }],
         files: Vec::new(),

@@ -80,7 +80,7 @@ impl Prototype {
                 ty,
                 type_name: btf::type_name(btf, ty),
                 size,
-                signed: is_signed(btf, ty),
+                signed: btf.is_signed(ty).unwrap_or(false),
                 composite: btf.resolve(ty).is_some_and(|ty| matches!(ty.kind(), Kind::Struct | Kind::Union)),
                 slots: size.div_ceil(8).max(1),
                 pointee: pointee(btf, ty).filter(|&id| id < kernel_types),
@@ -127,16 +127,6 @@ fn statement(btf: &Btf<'_>, proto: &Type<'_>) -> String {
         parameters.push("void".to_owned());
     }
     format!("{returns}, {}", parameters.join(", "))
-}
-
-/// Whether values of an integer or enumeration are signed.
-fn is_signed(btf: &Btf<'_>, ty: TypeId) -> bool {
-    let Some(ty) = btf.resolve(ty) else { return false };
-    match ty.kind() {
-        Kind::Int => ty.int().is_some_and(|int| int.encoding.is_signed()),
-        Kind::Enum | Kind::Enum64 => ty.flag(),
-        _ => false,
-    }
 }
 
 /// The structure or union behind a pointer.

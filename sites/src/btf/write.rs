@@ -134,6 +134,13 @@ impl SplitBtf {
         Some((raw.kind(), self.strings.get(raw.name.get()), raw.size_or_type.get()))
     }
 
+    /// How many elements a type built here has.
+    pub(crate) fn vlen(&self, id: TypeId) -> Option<u32> {
+        let nth = id.checked_sub(self.base_end)? as usize;
+        let bytes = self.types.get(*self.offsets.get(nth)? as usize..)?;
+        RawType::read_from_prefix(bytes).ok().map(|(raw, _)| raw.vlen())
+    }
+
     /// Adds a string that a type to come will have.
     pub(crate) fn name(&mut self, name: &str) {
         self.strings.add(name);

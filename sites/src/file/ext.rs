@@ -9,7 +9,7 @@ use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub(super) const MAGIC: u16 = 0x5353;
-pub(super) const VERSION: u8 = 2;
+pub(super) const VERSION: u8 = 3;
 
 /// The tables, in the order of the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

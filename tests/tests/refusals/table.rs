@@ -299,6 +299,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("Read", "loader/src/source.rs", "files_that_are_not_site_data", "SourceError::Read"),
             unit("Foreign", "loader/src/source.rs", "files_that_are_not_site_data", "SourceError::Foreign"),
             unit("OtherTypes", HERE, "site_data_with_other_types", "SourceError::OtherTypes"),
+            unit("NotInKernel", "loader/src/source/own.rs", "the_images_own", "SourceError::NotInKernel"),
             unit("NoSites", HERE, "a_program_is_not_site_data", "SourceError::NoSites"),
             unit("Malformed", HERE, "site_data_that_are_damaged_inside", "SourceError::Malformed"),
             never(
