@@ -157,10 +157,30 @@ fn changes_in_place(list: &[ListEntry<'_>]) -> bool {
     })
 }
 
+/// How the debug information gives a value, as far as trust in it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Form {
+    /// Not at all.
+    #[default]
+    Nothing,
+    /// `DW_AT_const_value`.
+    Constant,
+    /// One expression for all addresses.
+    Expression,
+    /// An entry of a location list that covers the address, whatever the view.
+    Covering,
+    /// An entry of zero width at the address, or one that holds at the site's view alone.
+    View,
+    /// By what a register held when the enclosing function was entered.
+    EntryValue,
+}
+
 /// What was found for one argument.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(crate) argument: Argument,
+    /// How the debug information gives it.
+    pub(crate) form: Form,
     /// Whether the debug information has any location for it at the site's entry, as the census counts: a covering
     /// or holding entry, an expression or a constant; not an entry value, an implicit pointer or an empty expression.
     pub(crate) usable: bool,
@@ -170,7 +190,7 @@ pub(crate) struct Found {
 
 impl Found {
     fn missing(reason: Missing) -> Found {
-        Found { argument: Err(reason), usable: false, late: false }
+        Found { argument: Err(reason), form: Form::Nothing, usable: false, late: false }
     }
 
     /// What two mentions of a parameter say together: what holds at the entry view counts more than what begins
@@ -189,7 +209,7 @@ impl Found {
             (Err(_), Ok(_)) => return Found { usable, ..other },
             (_, Err(_)) => return Found { usable, ..self },
         };
-        Found { late: self.late && argument.is_ok(), argument, usable }
+        Found { late: self.late && argument.is_ok(), argument, usable, form: self.form }
     }
 }
 
@@ -202,6 +222,9 @@ pub(crate) struct Surroundings<'x, 'a, 'd> {
     pub(crate) text: Option<&'x FunctionText<'d, 'a>>,
     /// Where the enclosing out-of-line function is entered.
     pub(crate) entry: u64,
+    /// Whether it is entered with the source's arguments where the calling convention puts them. A copy with a changed
+    /// signature may never get a parameter in the register that an entry value names.
+    pub(crate) is_whole: bool,
 }
 
 /// The surroundings, at one address.
@@ -239,7 +262,7 @@ impl<'s, 'a, 'd> At<'s, 'a, 'd> {
         parameter: &OriginParameter<'a>,
         view: u32,
     ) -> Found {
-        let (expression, late) = match given {
+        let (expression, form) = match given {
             Given::NotMentioned => return Found::missing(Missing::NotMentioned),
             Given::Nothing => return Found::missing(Missing::OptimisedOut),
             Given::Malformed => return Found::missing(Missing::Malformed),
@@ -249,22 +272,23 @@ impl<'s, 'a, 'd> At<'s, 'a, 'd> {
                     .as_ref()
                     .map_err(|missing| *missing)
                     .and_then(|ty| lower::lower_const(value, ty, self));
-                return Found { argument, usable: true, late: false };
+                return Found { argument, form: Form::Constant, usable: true, late: false };
             }
-            Given::Expression(expression) => (*expression, false),
+            Given::Expression(expression) => (*expression, Form::Expression),
             Given::List(range) => {
                 let list = gathered.list(range);
                 let point = Point { address: self.address, view };
                 match loclist::choose(list, point) {
                     Choice::Nothing => return Found::missing(Missing::NotAtEntry),
-                    Choice::Holds(entry) => (list[entry].expression, false),
+                    Choice::Holds(entry) => (list[entry].expression, form_of(&list[entry], self.address)),
                     Choice::Late(entry) => {
+                        let form = form_of(&list[entry], self.address);
                         let usable = list[entry].covers(self.address) && is_direct(list[entry].expression, self);
                         if list[entry].begin.view != view.saturating_add(1) {
-                            return Found { argument: Err(Missing::AfterEntry), usable, late: false };
+                            return Found { argument: Err(Missing::AfterEntry), form, usable, late: false };
                         }
                         let argument = self.lower(list[entry].expression, parameter);
-                        return Found { late: argument.is_ok(), argument, usable };
+                        return Found { late: argument.is_ok(), argument, form, usable };
                     }
                 }
             }
@@ -272,7 +296,9 @@ impl<'s, 'a, 'd> At<'s, 'a, 'd> {
         if expression.is_empty() {
             return Found::missing(Missing::Empty);
         }
-        Found { argument: self.lower(expression, parameter), usable: is_direct(expression, self), late }
+        let argument = self.lower(expression, parameter);
+        let usable = is_direct(expression, self);
+        Found { argument, form: if usable { form } else { Form::EntryValue }, usable, late: false }
     }
 
     /// A frame base in a register, plus an offset. Clang writes them; they hold once the function has set up its frame.
@@ -293,6 +319,11 @@ impl<'s, 'a, 'd> At<'s, 'a, 'd> {
             _ => argument,
         }
     }
+}
+
+/// The form of an entry of a list, at an address.
+fn form_of(entry: &ListEntry<'_>, address: u64) -> Form {
+    if entry.covers(address) { Form::Covering } else { Form::View }
 }
 
 /// Whether all that is known of a value is that it is zero.
@@ -391,6 +422,9 @@ impl Environment for At<'_, '_, '_> {
     }
 
     fn entry_value(&self, register: Register) -> Option<Register> {
+        if !self.surroundings.is_whole {
+            return None;
+        }
         if self.address == self.surroundings.entry {
             return Some(register);
         }
@@ -444,7 +478,7 @@ mod tests {
 
     fn found(register: Result<Register, Missing>, late: bool) -> Found {
         let argument = register.map(|register| Located::certain(8, false, Location::Register(register)));
-        Found { argument, usable: late, late }
+        Found { argument, form: Form::Covering, usable: late, late }
     }
 
     #[test]

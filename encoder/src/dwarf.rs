@@ -3,6 +3,7 @@
 
 use crate::image::{Image, ImageError};
 use crate::loclist::ListSections;
+use crate::signature::Compiler;
 use crate::{EncodeError, Slice};
 use gimli::{AttributeValue, DwarfSections, LittleEndian, Section as _, Unit, UnitHeader};
 use std::borrow::Cow;
@@ -196,6 +197,15 @@ impl<'a> DebugUnit<'a, '_> {
     /// The major version of clang, if clang made the unit.
     pub(crate) fn clang(&self) -> Option<u32> {
         clang_version(std::str::from_utf8(self.producer?.slice()).ok()?)
+    }
+
+    /// Who made the unit.
+    pub(crate) fn compiler(&self) -> Compiler {
+        match self.clang() {
+            Some(version) => Compiler::Clang(version),
+            None if self.is_gcc() => Compiler::Gcc,
+            None => Compiler::Other,
+        }
     }
 
     /// Whether the compiler was told to make no jump tables.

@@ -10,7 +10,7 @@
 //! 3. `unit`: the sites of a unit. `origin`: what a copy is a copy of; `types`: its types in BTF; `text`: its machine
 //!    code; `entry`: where its probe goes; `arguments`, `loclist`, `lower`, `cfi`: where its arguments are there;
 //!    `probeable`: whether the kernel will take a probe there; `split`: copies that are no calls; `outofline`: sites that
-//!    are symbols; `returns`: which of them return what the function does.
+//!    are symbols; `signature`: whose signature they have; `returns`: which of them return what the function does.
 //! 4. `merge`: one set of all units; `census`: what it holds, in numbers.
 //!
 //! Nothing here does I/O, and nothing knows of a running kernel. Bad input gives errors, not panics: an image that
@@ -33,6 +33,7 @@ mod outofline;
 pub mod probeable;
 mod relocate;
 mod returns;
+mod signature;
 mod split;
 pub mod symbols;
 pub mod tables;

@@ -32,6 +32,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) declared_line: u32,
     pub(crate) declared_column: u32,
     pub(crate) returns: TypeRef,
+    /// What the calling convention must know of what it returns; `None` for `void`.
+    pub(crate) result: Option<Result<ParamType, Missing>>,
     pub(crate) parameters: Vec<OriginParameter<'a>>,
     pub(crate) variadic: bool,
     pub(crate) external: bool,
@@ -305,6 +307,7 @@ fn read<'a, 'd>(
         declared_line: line,
         declared_column: column,
         returns: ty.map_or(TypeRef::Void, |ty| types.resolve(ty)),
+        result: ty.map(|ty| types.param_type(ty)),
         parameters: Vec::new(),
         variadic: false,
         external: found.external || specified.is_some_and(|specified| specified.external),

@@ -4,7 +4,7 @@
 //! Most functions need no entry: the symbol `foo` is the function `foo`, entered as BTF says. An entry is made where
 //! that is not so: a clone under another name (`foo.isra.0`); one of several functions of the name; a function that
 //! BTF does not have, or has with another prototype; and a function whose signature the compiler changed without
-//! changing its name (`DW_CC_nocall`, or a parameter that is not where the calling convention puts it; `clang` has what to make of clang's).
+//! changing its name.
 //!
 //! Which it is, the symbols at the function's address say. GCC and clang build names of clones by suffixes; what
 //! matters is whether the suffix stands for a changed signature. One that only tells apart (`foo.17` beside `foo`, in a link that is
@@ -12,8 +12,7 @@
 //! it after its head was inlined elsewhere: it becomes a function of its own name, which is never reached by
 //! asking for `foo`. `foo.cold` is a continuation and no function.
 //!
-//! Where the signature is the source's, each argument is where the calling convention puts it, whether the debug
-//! information mentions it or not. Where it is not, only what the debug information says counts.
+//! Where the arguments of such a copy are: see [`signature`](crate::signature).
 
 use crate::image::Image;
 use hashbrown::HashSet;
@@ -45,6 +44,11 @@ pub(crate) enum Role<'s> {
 }
 
 impl Role<'_> {
+    /// Whether the name says that the signature is not the source's.
+    pub(crate) fn is_changed(self) -> bool {
+        matches!(self, Role::Part(_) | Role::Clone { changed: true })
+    }
+
     /// The kind of site, if it is one.
     pub(crate) fn kind(self) -> Option<SiteKind> {
         match self {

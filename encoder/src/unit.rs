@@ -13,12 +13,14 @@ use crate::entry::{self, Moved};
 use crate::filter::Filter;
 use crate::image::{Container, Image};
 use crate::loclist::Point;
+use crate::lower::ParamType;
 use crate::origin::{Foreign, Origin, Origins};
 use crate::outofline::{self, Role};
 use crate::probeable::Prober;
 use crate::returns::{self, Pending};
+use crate::signature::{self, Copy, Signature};
 use crate::split;
-use crate::text::{DirectEntries, FunctionText, Known, behind_fentry, idle_prefix};
+use crate::text::{self, DirectEntries, FunctionText, Known, behind_fentry, idle_prefix};
 use crate::types::{BaseIndex, NewType, TypeRef};
 use crate::walk::{RawCall, RawFunction, RawParameter, RawSite, Visitor};
 use hashbrown::{HashMap, HashSet};
@@ -120,6 +122,8 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     gathered: Gathered<'a>,
     found: Vec<Found>,
     arguments: Vec<Argument>,
+    /// Whether the function at hand is entered as its source says: see [`Surroundings::is_whole`].
+    is_whole: bool,
     /// For the copies of the function at hand, their sites.
     site_of: Vec<Option<u32>>,
     targets: Vec<u64>,
@@ -147,6 +151,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             gathered: Gathered::default(),
             found: Vec::new(),
             arguments: Vec::new(),
+            is_whole: true,
             site_of: Vec::new(),
             targets: Vec::new(),
             calls: Vec::new(),
@@ -166,6 +171,15 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         prototypes.sort_unstable_by_key(|(_, index)| *index);
         self.out.prototypes = prototypes.into_iter().map(|(prototype, _)| prototype).collect();
         self.out
+    }
+
+    /// Whether a function is entered as its source says: see [`Surroundings::is_whole`].
+    fn is_whole(&mut self, function: &RawFunction<'a>) -> bool {
+        let offset = self.unit.offset.saturating_add(function.die);
+        let entry = function.entry.or(function.ranges.first().map(|range| range.start));
+        let (Some(name), Some(entry)) = (self.origins.name(offset), entry) else { return false };
+        let symbols = self.shared.image.symbol_at(entry);
+        !function.nocall && !outofline::role(symbols.iter().map(|symbol| symbol.name), name).is_changed()
     }
 
     fn inline_sites(&mut self, function: &RawFunction<'a>) {
@@ -225,6 +239,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             frame_base: function.frame_base,
             text: Some(text),
             entry: start,
+            is_whole: self.is_whole,
         };
         let at = At::new(&surroundings, entry.address);
         let mut marks = Marks::default();
@@ -323,71 +338,36 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         if shared.filter.as_ref().is_some_and(|filter| !filter.has_stem(own_name)) {
             return None;
         }
-        let role = outofline::role(image.symbol_at(address).iter().map(|symbol| symbol.name), own_name);
+        let symbols = image.symbol_at(address);
+        let role = outofline::role(symbols.iter().map(|symbol| symbol.name), own_name);
         let kind = role.kind()?;
         let name = if let Role::Part(symbol) = role { symbol } else { own_name };
         if shared.filter.as_ref().is_some_and(|filter| !filter.has_name(name)) {
             return None;
         }
         let origin = self.origins.get(offset)?;
-        let own = function.parameters.partition_point(|parameter| parameter.site == RawParameter::OWN);
-        self.gathered.gather(self.unit, &origin, &function.parameters[..own], |offset| self.origins.root(offset));
-        self.note_assignments(&origin);
-        let surroundings = Surroundings {
-            image,
-            unit: self.unit,
-            frames: &self.frames,
-            frame_base: function.frame_base,
-            text: None,
-            entry: address,
+        self.find_own(function, &origin, address, !(role.is_changed() || function.nocall));
+        let shapes: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
+        let abi = abi_arguments(image.machine(), &shapes, origin.result.as_ref().map(shape));
+        let copy = Copy {
+            role,
+            compiler: self.unit.compiler(),
+            is_c: self.unit.is_c,
+            is_global: symbols.iter().any(|symbol| symbol.name == own_name && symbol.global),
+            nocall: function.nocall,
+            is_called: shared.direct.as_ref().is_none_or(|direct| direct.has(address)),
         };
-        let at = At::new(&surroundings, address);
-        self.found.clear();
-        for (index, parameter) in origin.parameters.iter().enumerate() {
-            let found = at.find(&self.gathered, index, parameter, 0);
-            self.found.push(found);
-        }
-        if self.unit.clang().is_some() {
-            look_behind_patch_site(&surroundings, &origin, &self.gathered, &mut self.found);
-            clang::look_behind_prologue(&at, &self.gathered, &origin, &mut self.found);
-        }
-        let shapes: Vec<ParamShape> = origin
-            .parameters
-            .iter()
-            .map(|parameter| match &parameter.ty {
-                Ok(ty) => ParamShape { size: ty.size, signed: ty.signed, composite: ty.is_composite },
-                Err(_) => ParamShape { size: 0, signed: false, composite: false },
-            })
-            .collect();
-        let abi = abi_arguments(image.machine(), &shapes);
-        // A parameter without size leaves open where the later ones are.
-        let abi_known = abi.iter().all(|argument| *argument != Err(Missing::NoType));
-        let renamed = matches!(role, Role::Part(_) | Role::Clone { changed: true });
-        let by_clang = self.unit.clang();
-        // What clang may have changed together with the calls: where there are none by name, nothing.
-        let is_called = || shared.direct.as_ref().is_none_or(|direct| direct.has(address));
-        let passed: Option<Vec<Passed>> = (by_clang.is_some() && is_called()).then(|| {
-            let parameters = origin.parameters.iter().zip(&self.found).zip(&abi);
-            let passed = parameters.map(|((parameter, found), abi)| {
+        let passed: Vec<Passed> = (origin.parameters.iter().zip(&self.found).zip(&abi))
+            .map(|((parameter, found), abi)| {
                 let kind = resolved_kind(shared.base, &parameter.type_ref);
                 let is_memory = matches!(kind, None | Some(Kind::Ptr | Kind::Struct | Kind::Union));
                 Passed::new(&found.argument, abi, is_memory)
-            });
-            passed.collect()
-        });
-        let unmarked = match by_clang {
-            Some(version) => passed.as_ref().is_some_and(|passed| clang::may_be_unmarked(version, passed)),
-            None => self.found.iter().zip(&abi).any(|(found, abi)| match (&found.argument, abi) {
-                (Ok(located), Ok(abi)) => !found.late && located.at != abi.at,
-                _ => false,
-            }),
-        };
-        let is_unread = |index: usize| passed.as_ref().is_some_and(|passed| !passed[index].is_read);
-        // Other languages have calling conventions of their own.
-        let changed = renamed || function.nocall || unmarked || !self.unit.is_c;
+            })
+            .collect();
+        let signature = copy.signature(&passed);
         let name_tells = matches!(role, Role::Body)
-            && !changed
-            && !(0..self.found.len()).any(is_unread)
+            && signature == Signature::Source
+            && !passed.iter().any(|passed| copy.may_be_left_out(passed))
             && image.symbols_named(name).nth(1).is_none()
             && !shared.namesakes.contains(name)
             // A module's name is looked up in its own BTF alone.
@@ -395,30 +375,25 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         if name_tells {
             return None;
         }
-        self.arguments.clear();
-        let arguments = self.found.drain(..).zip(abi).enumerate().map(|(index, (found, abi))| match found.argument {
-            _ if !changed && abi_known && is_unread(index) => Err(Missing::Unread),
-            Err(_) if !changed && abi_known => abi,
-            Ok(_) if !changed && abi_known && by_clang.is_some() => abi,
-            // A late view of an out-of-line function's entry is after something that the function did.
-            Ok(_) if found.late => Err(Missing::AfterEntry),
-            Err(Missing::NotMentioned) if renamed || function.nocall => Err(Missing::Removed),
-            argument => argument,
-        });
-        self.arguments.extend(arguments);
-        if by_clang.is_some() && (changed || !abi_known) {
-            clang::keep_what_was_passed(image.machine(), &mut self.arguments);
-        }
+        let found = std::mem::take(&mut self.found);
+        self.arguments = match signature {
+            Signature::Source => signature::of_source(&copy, found, abi, &passed),
+            Signature::Changed => {
+                let is_kept = |register| text::is_kept(image, &function.ranges, register);
+                signature::of_changed(&copy, image.machine(), found, is_kept)
+            }
+        };
         let mut marks = Marks::default();
-        if changed {
+        if signature == Signature::Changed {
             marks |= Marks::SIGNATURE_CHANGED;
-        }
-        let returns = if changed { self.returned(&origin, function.nocall, address) } else { Returned::Nothing };
-        if returns == Returned::Kept {
-            marks |= Marks::RETURN_KEPT;
-        } else if returns == Returned::IfUsed {
-            let entries = [offset, function.origin.unwrap_or(offset)];
-            self.pending.push(Pending { site: self.out.sites.len() as u32, address, entries });
+            match self.returned(&origin, function.nocall, address) {
+                Returned::Nothing => {}
+                Returned::Kept => marks |= Marks::RETURN_KEPT,
+                Returned::IfUsed => {
+                    let entries = [offset, function.origin.unwrap_or(offset)];
+                    self.pending.push(Pending { site: self.out.sites.len() as u32, address, entries });
+                }
+            }
         }
         let known = Known {
             entry: function.entry,
@@ -450,6 +425,32 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             unprobeable,
         });
         Some(())
+    }
+
+    /// Finds what the debug information has of an out-of-line function's own arguments at its entry.
+    fn find_own(&mut self, function: &RawFunction<'a>, origin: &Origin<'a>, address: u64, is_whole: bool) {
+        let own = function.parameters.partition_point(|parameter| parameter.site == RawParameter::OWN);
+        self.gathered.gather(self.unit, origin, &function.parameters[..own], |offset| self.origins.root(offset));
+        self.note_assignments(origin);
+        let surroundings = Surroundings {
+            image: self.shared.image,
+            unit: self.unit,
+            frames: &self.frames,
+            frame_base: function.frame_base,
+            text: None,
+            entry: address,
+            is_whole,
+        };
+        let at = At::new(&surroundings, address);
+        self.found.clear();
+        for (index, parameter) in origin.parameters.iter().enumerate() {
+            let found = at.find(&self.gathered, index, parameter, 0);
+            self.found.push(found);
+        }
+        if self.unit.clang().is_some() {
+            look_behind_patch_site(&surroundings, origin, &self.gathered, &mut self.found);
+            clang::look_behind_prologue(&at, &self.gathered, origin, &mut self.found);
+        }
     }
 
     /// Whether a copy with a changed signature returns what the function does.
@@ -543,6 +544,16 @@ enum Returned {
     IfUsed,
 }
 
+/// What the calling convention must know of a parameter; a size of 0 where its type is not known.
+fn shape(ty: &Result<ParamType, Missing>) -> ParamShape {
+    match ty {
+        Ok(ty) => {
+            ParamShape { size: ty.size, signed: ty.signed, composite: ty.is_composite, irregular: ty.is_irregular }
+        }
+        Err(_) => ParamShape::default(),
+    }
+}
+
 /// The kind of a type behind typedefs and qualifiers; `None` for `void` and what is malformed.
 fn resolved_kind(base: &BaseIndex<'_>, ty: &TypeRef) -> Option<Kind> {
     match ty {
@@ -580,6 +591,7 @@ impl<'a> Visitor<'a> for UnitEncoder<'a, '_, '_> {
 
     fn function(&mut self, function: &mut RawFunction<'a>) {
         if function.sites.iter().any(|site| site.wanted) {
+            self.is_whole = self.is_whole(function);
             self.inline_sites(function);
         }
         if self.unit.is_c {

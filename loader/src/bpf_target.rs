@@ -30,7 +30,6 @@ mod query;
 use crate::function::{Candidate, Function, Prototype};
 use crate::reason::Reason;
 use siteseer_sites::Machine;
-use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::btf::{Btf, BtfError, Kind, TypeId};
 use siteseer_sites::site::{Marks, SiteKind};
 use std::fmt;
@@ -269,13 +268,8 @@ impl BpfProgram {
         // None of its types are the kernel's: real fentry gives them their types, and a trampoline could not.
         let prototype = Prototype::of(btf, found.func, 0).ok_or(BpfTargetError::NoBtf { id, program })?;
         let name = btf.ty(found.func).filter(|ty| ty.kind() == Kind::Func).map_or("", |ty| ty.name()).to_owned();
-        let shapes = prototype.parameters.iter().map(|parameter| ParamShape {
-            size: parameter.size,
-            signed: parameter.signed,
-            composite: parameter.composite,
-        });
         // R1 to R5 are the first five registers of the C convention (kernel/bpf, "BPF calling convention").
-        let arguments = abi_arguments(machine, &shapes.collect::<Vec<_>>());
+        let arguments = prototype.by_convention(machine);
         let subprogram = self.functions.first().is_none_or(|main| main.func != found.func);
         let extension = self.extensions.iter().find(|extension| extension.func == found.func);
         let candidate = Candidate {

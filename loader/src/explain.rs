@@ -220,6 +220,7 @@ mod tests {
             size,
             signed: false,
             composite: size > 8,
+            irregular: false,
             slots: size.div_ceil(8),
             pointee: None,
             foreign: false,

@@ -26,7 +26,6 @@ use crate::placement::Placement;
 use crate::reason::Reason;
 use crate::symbols::{Symbol, Symbols};
 use siteseer_sites::Machine;
-use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::btf::{Btf, TypeId};
 use siteseer_sites::location::{Argument, Missing};
 use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
@@ -441,12 +440,7 @@ impl Function {
         let name = self.name.clone();
         let (prototype, arguments) = match found {
             Some(prototype) => {
-                let shapes = prototype.parameters.iter().map(|parameter| ParamShape {
-                    size: parameter.size,
-                    signed: parameter.signed,
-                    composite: parameter.composite,
-                });
-                let arguments = abi_arguments(sources.machine, &shapes.collect::<Vec<_>>());
+                let arguments = prototype.by_convention(sources.machine);
                 (self.prototype(prototype), arguments)
             }
             None => (self.prototype(sources.no_prototype(&name)), Vec::new()),

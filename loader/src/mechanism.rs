@@ -18,7 +18,6 @@ use crate::program::Uses;
 use crate::reason::Reason;
 use crate::section::{Form, Kind};
 use crate::trampoline::Probe;
-use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::location::{Located, Location, Op};
 use siteseer_sites::machine::{Machine, Register};
 use siteseer_sites::site::{Marks, SiteKind};
@@ -279,12 +278,7 @@ impl Choice<'_> {
     /// Whether everything that the program reads is where the calling convention puts it: an argument of a function whose
     /// signature the compiler changed is elsewhere, or nowhere.
     fn passed_by_convention(&self) -> bool {
-        let shapes = self.prototype.parameters.iter().map(|parameter| ParamShape {
-            size: parameter.size,
-            signed: parameter.signed,
-            composite: parameter.composite,
-        });
-        let convention = abi_arguments(self.kernel.machine, &shapes.collect::<Vec<_>>());
+        let convention = self.prototype.by_convention(self.kernel.machine);
         self.parameters().filter(|(_, _, read)| *read).all(|(index, _, _)| {
             match (self.candidate.arguments.get(index), convention.get(index)) {
                 (Some(Ok(here)), Some(Ok(there))) => here.at == there.at && here.size == there.size,

@@ -6,14 +6,15 @@
 //! point and vector arguments, which kernel code does not have, would be in registers that a probe cannot read.
 //!
 //! Sources: System V ABI for AMD64, section 3.2.3 (classes INTEGER and MEMORY); Procedure Call Standard for the Arm
-//! 64-bit Architecture (AAPCS64), section 6.8.2. One thing that a parameter's size does not tell is its alignment:
-//! structures are taken to be aligned to at most 8 bytes. No kernel passes others by value.
+//! 64-bit Architecture (AAPCS64), section 6.8.2. On x86-64 a result in memory takes the first register, for its address; on arm64 that
+//! is in x8. Structures with members that are packed, aligned to 16 bytes or floating-point numbers have rules of their own. No
+//! kernel passes such by value; from the first one on it is not known where arguments are.
 
 use crate::location::{Argument, Located, Location, Missing};
 use crate::machine::{Machine, Register};
 
-/// What the calling convention must know of a parameter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What the calling convention must know of a parameter, or of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ParamShape {
     /// Bytes of its type.
     pub size: u32,
@@ -21,6 +22,16 @@ pub struct ParamShape {
     pub signed: bool,
     /// A structure or union.
     pub composite: bool,
+    /// A structure or union with a member that the convention treats in a way of its own: one that is aligned to 16 bytes, is not
+    /// aligned as its type wants it, or is a floating-point number.
+    pub irregular: bool,
+}
+
+impl ParamShape {
+    /// An integer or pointer.
+    pub const fn scalar(size: u32, signed: bool) -> ParamShape {
+        ParamShape { size, signed, composite: false, irregular: false }
+    }
 }
 
 /// rdi, rsi, rdx, rcx, r8, r9.
@@ -36,16 +47,24 @@ pub fn argument_registers(machine: Machine) -> &'static [Register] {
     }
 }
 
-/// The location of each argument at the first instruction of a function that has these parameters.
+/// The location of each argument at the first instruction of a function that has these parameters and this result, which is `None`
+/// for `void`.
 ///
 /// # Errors
 /// An argument of a type without size is [`Missing::NoType`]; one that the convention passes in a way that
 /// no location can tell, such as a copy whose address is on the stack, is [`Missing::Unsupported`].
-pub fn abi_arguments(machine: Machine, parameters: &[ParamShape]) -> Vec<Argument> {
-    let mut allocation = Allocation { machine, next: 0, stack: 0 };
+pub fn abi_arguments(machine: Machine, parameters: &[ParamShape], result: Option<ParamShape>) -> Vec<Argument> {
+    let is_in_memory = result.is_some_and(|result| result.size > 16);
+    let first = usize::from(machine == Machine::X86_64 && is_in_memory);
+    let mut allocation = Allocation { machine, next: first, stack: 0 };
+    let mut is_known = !result.is_some_and(|result| result.irregular);
     parameters
         .iter()
         .map(|shape| {
+            is_known &= !shape.irregular;
+            if !is_known {
+                return Err(Missing::Unsupported);
+            }
             if shape.size == 0 {
                 return Err(Missing::NoType);
             }
@@ -66,6 +85,7 @@ pub fn abi_return(machine: Machine, shape: ParamShape) -> Argument {
         Machine::X86_64 | Machine::Aarch64 => (0, 1),
     };
     let at = match shape.size {
+        _ if shape.irregular => return Err(Missing::Unsupported),
         0 => return Err(Missing::NoType),
         1..=8 => Location::Register(first),
         9..=16 => Location::RegisterPair(first, second),
@@ -143,15 +163,19 @@ mod tests {
     use super::*;
 
     const fn scalar(size: u32) -> ParamShape {
-        ParamShape { size, signed: false, composite: false }
+        ParamShape::scalar(size, false)
     }
 
     const fn structure(size: u32) -> ParamShape {
-        ParamShape { size, signed: false, composite: true }
+        ParamShape { size, signed: false, composite: true, irregular: false }
     }
 
     fn places(machine: Machine, shapes: &[ParamShape]) -> Vec<String> {
-        abi_arguments(machine, shapes)
+        returning(machine, shapes, None)
+    }
+
+    fn returning(machine: Machine, shapes: &[ParamShape], result: Option<ParamShape>) -> Vec<String> {
+        abi_arguments(machine, shapes, result)
             .iter()
             .map(|argument| match argument {
                 Ok(located) => located.display(machine).to_string(),
@@ -178,6 +202,24 @@ mod tests {
         let mut shapes = vec![scalar(8); 7];
         shapes.push(scalar(16));
         assert_eq!(places(Machine::X86_64, &shapes).last().unwrap(), "*(rsp+24)");
+    }
+
+    #[test]
+    fn a_result_in_memory_takes_the_first_register() {
+        let (scalars, large) = ([scalar(8); 2], Some(structure(24)));
+        assert_eq!(returning(Machine::X86_64, &scalars, large), ["rsi", "rdx"]);
+        assert_eq!(returning(Machine::X86_64, &scalars, Some(structure(16))), ["rdi", "rsi"]);
+        assert_eq!(returning(Machine::Aarch64, &scalars, large), ["x0", "x1"]);
+    }
+
+    #[test]
+    fn what_comes_after_an_irregular_structure_is_not_known() {
+        let irregular = ParamShape { irregular: true, ..structure(16) };
+        let shapes = [scalar(8), irregular, scalar(8)];
+        for machine in [Machine::X86_64, Machine::Aarch64] {
+            assert_eq!(places(machine, &shapes)[1..], ["unsupported", "unsupported"]);
+            assert_eq!(returning(machine, &[scalar(8)], Some(irregular)), ["unsupported"]);
+        }
     }
 
     #[test]

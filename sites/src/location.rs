@@ -202,11 +202,14 @@ pub enum Missing {
     /// A structure of which the debug information knows only that it was cleared. Clang fills variables with zeros
     /// (`-ftrivial-auto-var-init=zero`), and may lose track of what was put into them.
     Cleared = 17,
+    /// An out-of-line copy for which the debug information has one expression for all addresses: where the variable lives once
+    /// the prologue has put it there, which is not where the value is when the copy is entered.
+    Home = 18,
 }
 
 impl Missing {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Missing; 17] = [
+    pub const ALL: [Missing; 18] = [
         Missing::NotMentioned,
         Missing::OptimisedOut,
         Missing::NotAtEntry,
@@ -224,6 +227,7 @@ impl Missing {
         Missing::Unknown,
         Missing::Unread,
         Missing::Cleared,
+        Missing::Home,
     ];
 
     /// The reason with that discriminant.
@@ -251,6 +255,7 @@ impl Missing {
             Missing::Unknown => "unknown",
             Missing::Unread => "unread",
             Missing::Cleared => "cleared",
+            Missing::Home => "home",
         }
     }
 }
@@ -275,6 +280,7 @@ impl fmt::Display for Missing {
             Missing::Unknown => "no location in the site data",
             Missing::Unread => "the body does not look at it, and callers may pass anything in its place",
             Missing::Cleared => "known only as a structure that was cleared, not what was put into it",
+            Missing::Home => "located only after the function has set up its frame",
         })
     }
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{exercise, site_set};
+use common::{BASE, base_btf, exercise, site_set};
 use proptest::prelude::*;
 use siteseer_sites::btf::{Btf, IntEncoding, Kind, Linkage, SplitBtf, loc::canonical_constant, rules};
 use siteseer_sites::file::{self, FunctionRef, Image, SiteFile, SiteRef};
@@ -29,10 +29,10 @@ struct Told {
     unprobeable: Option<Unprobeable>,
 }
 
-/// An argument as it comes back: constants as their size extends them.
+/// An argument as it comes back: constants as their size extends them, in upstream's shapes.
 fn canonical(argument: &Argument) -> Argument {
     let mut argument = argument.clone();
-    if let Ok(Located { size: size @ 1..=8, signed, at: Location::Constant(value), .. }) = &mut argument {
+    if let Ok(Located { size: size @ 1..=8, signed, at: Location::Constant(value), doubt: None }) = &mut argument {
         *value = canonical_constant(*value, *size, *signed);
     }
     argument
@@ -227,7 +227,7 @@ proptest! {
         found.sort();
         prop_assert_eq!(found, expected);
         check_order(&file);
-        // Arguments: those of upstream's shapes as they are, the others unknown.
+        // Arguments: certain ones of upstream's shapes as they are, the others unknown.
         let whole = file::write(&set).unwrap();
         let whole = SiteFile::parse(&whole).unwrap();
         for (ours, site) in whole.sites().zip(file.sites()) {
@@ -237,14 +237,87 @@ proptest! {
                 match argument {
                     Err(reason) => {
                         prop_assert_eq!(reason, Missing::Unknown);
-                        let shape = ours.ok().and_then(|l| siteseer_sites::btf::loc::to_upstream(&l, set.base));
+                        let certain = ours.ok().filter(Located::is_certain);
+                        let shape = certain.and_then(|l| siteseer_sites::btf::loc::to_upstream(&l, set.base));
                         prop_assert_eq!(shape, None);
                     }
-                    located => prop_assert_eq!(located, ours),
+                    Ok(located) => {
+                        prop_assert!(located.is_certain());
+                        prop_assert_eq!(Ok(located), ours);
+                    }
                 }
             }
         }
     }
+}
+
+/// One site of a function with four parameters.
+fn one_site(arguments: Vec<Argument>) -> SiteSet {
+    let (base_btf, functions) = base_btf();
+    let (name, func) = functions[arguments.len()].clone();
+    SiteSet {
+        module: None,
+        machine: Machine::X86_64,
+        build_id: vec![1],
+        base: BASE,
+        types: SplitBtf::new(&Btf::parse(&base_btf).unwrap()),
+        base_btf,
+        sections: vec![Section { name: ".text".to_owned(), address: BASE, size: 0x1000 }],
+        functions: vec![Function { name, func }],
+        prototypes: vec![arguments.into()],
+        containers: vec![Container { name: "caller".to_owned(), address: BASE, size: 64, unprobeable: None }],
+        files: Vec::new(),
+        sites: vec![Site {
+            function: 0,
+            kind: SiteKind::Inline,
+            address: BASE + 8,
+            moved: 0,
+            section: 0,
+            prototype: 0,
+            container: 0,
+            source: SourceLine::UNKNOWN,
+            declared: SourceLine::UNKNOWN,
+            parent: None,
+            marks: Marks::default(),
+            unprobeable: None,
+        }],
+    }
+}
+
+#[test]
+fn doubts_are_kept_from_readers_of_upstream_alone() {
+    let certain = Located::certain(4, true, Location::Register(5));
+    // A constant that LOC_PARAM would extend as the size says comes back as it was.
+    let constant = Located::certain(4, true, Location::Constant(0xffff_fffe)).doubtful(Doubt::Constant);
+    for doubt in Doubt::ALL {
+        let arguments =
+            vec![Ok(certain.clone()), Ok(certain.clone().doubtful(doubt)), Ok(constant.clone()), Err(Missing::Empty)];
+        let set = one_site(arguments.clone());
+        let bytes = file::write(&set).unwrap();
+        let file = SiteFile::parse(&bytes).unwrap();
+        assert_eq!(file.site(0).unwrap().arguments().unwrap(), arguments);
+
+        let inline = file::write_raw(&set).unwrap();
+        let base = Btf::parse(&set.base_btf).unwrap();
+        let (build_id, sections) = (Vec::new(), set.sections.clone());
+        let image = Image { machine: set.machine, build_id, base_address: set.base, sections };
+        let alone = SiteFile::from_inline(&inline, &base, image).unwrap();
+        let unknown = || Err(Missing::Unknown);
+        let seen = [Ok(certain.clone()), unknown(), unknown(), unknown()];
+        assert_eq!(alone.site(0).unwrap().arguments().unwrap(), seen);
+    }
+}
+
+/// A reader of version 2 would take every location for a certain one, and this one would take a size for a doubt.
+#[test]
+fn files_of_version_2_are_refused_by_number() {
+    let mut bytes = file::write(&one_site(vec![Err(Missing::Empty)])).unwrap();
+    let header = [0x53, 0x53, 3, 0, 168, 0, 0, 0];
+    let at = bytes.windows(header.len()).position(|window| window == header).expect("the companion section");
+    bytes[at + 2] = 2;
+    let error = SiteFile::parse(&bytes).unwrap_err();
+    assert!(matches!(error, file::FileError::Version(2)), "{error}");
+    assert!(error.to_string().contains("version 2, which is not supported"), "{error}");
 }
 
 #[test]

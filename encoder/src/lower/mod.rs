@@ -50,12 +50,15 @@ pub struct ParamType {
     /// Of a composite: the ranges of bits that carry data, sorted and disjoint, counted from the least significant bit
     /// of the first byte. The rest is padding, which a location may leave out. Empty means that all bits count.
     pub data: Vec<Range<u32>>,
+    /// Of a composite: whether the calling convention has rules of its own for it. See
+    /// [`ParamShape::irregular`](siteseer_sites::abi::ParamShape::irregular).
+    pub is_irregular: bool,
 }
 
 impl ParamType {
     /// A type all of whose bits carry data.
     pub fn scalar(size: u32, signed: bool) -> ParamType {
-        ParamType { size, signed, is_composite: false, data: Vec::new() }
+        ParamType { size, signed, is_composite: false, data: Vec::new(), is_irregular: false }
     }
 
     /// Whether any bit of the range carries data.

@@ -22,6 +22,7 @@
 mod arm64;
 mod direct;
 mod graph;
+mod kept;
 mod noreturn;
 mod patch_site;
 mod paths;
@@ -36,6 +37,7 @@ use crate::image::Image;
 use crate::tables::within;
 pub(crate) use direct::DirectEntries;
 use graph::Graph;
+pub(crate) use kept::is_kept;
 pub(crate) use noreturn::is_noreturn;
 pub(crate) use patch_site::behind_fentry;
 pub(crate) use result::{call_target, uses_result};

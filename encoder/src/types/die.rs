@@ -21,6 +21,8 @@ pub(super) struct Die<'a> {
     pub(super) byte_size: Option<u64>,
     pub(super) bit_size: Option<u64>,
     pub(super) encoding: Option<gimli::DwAte>,
+    /// What the source asks for by `aligned`.
+    pub(super) alignment: Option<u64>,
     pub(super) is_declaration: bool,
     pub(super) has_children: bool,
     /// Byte offset of a member.
@@ -175,6 +177,7 @@ impl<'d, 'a> Units<'d, 'a> {
             byte_size: None,
             bit_size: None,
             encoding: None,
+            alignment: None,
             is_declaration: false,
             has_children: abbreviation.has_children(),
             location: None,
@@ -190,6 +193,7 @@ impl<'d, 'a> Units<'d, 'a> {
                 gimli::DW_AT_type => die.ty = self.reference(unit, attribute.value()),
                 gimli::DW_AT_byte_size => die.byte_size = attribute.udata_value(),
                 gimli::DW_AT_bit_size => die.bit_size = attribute.udata_value(),
+                gimli::DW_AT_alignment => die.alignment = attribute.udata_value(),
                 gimli::DW_AT_encoding => {
                     if let AttributeValue::Encoding(encoding) = attribute.value() {
                         die.encoding = Some(encoding);

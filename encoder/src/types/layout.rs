@@ -135,10 +135,41 @@ pub(super) fn param_type(units: &Units<'_, '_>, offset: usize) -> Result<ParamTy
             if collect(units, &die, 0, size * 8, &mut data, 0).is_none() {
                 data.clear();
             }
-            Ok(ParamType { size, signed: false, is_composite: true, data: merge(data) })
+            let is_irregular = !is_regular(units, &die, 0, 0);
+            Ok(ParamType { size, signed: false, is_composite: true, data: merge(data), is_irregular })
         }
         tag if is_pointer(tag) => Ok(ParamType::scalar(size, false)),
         _ => Err(Missing::NoType),
+    }
+}
+
+/// Whether the calling convention passes a type at byte `start` of a structure as so many bytes, whatever is in it: no member is a
+/// floating-point number, is aligned to 16 bytes, or is at a place where its type would not be on its own.
+fn is_regular(units: &Units<'_, '_>, die: &Die<'_>, start: u64, depth: u32) -> bool {
+    const WIDEST: u64 = 8;
+    if depth > MAX_DEPTH || die.alignment.is_some_and(|alignment| alignment > WIDEST) {
+        return false;
+    }
+    match die.tag {
+        gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
+            let mut regular = !die.is_declaration;
+            let read = units.children(die.offset, |child| {
+                if child.tag == gimli::DW_TAG_member && child.bit_size.is_none() {
+                    let member = child.ty.and_then(|ty| strip(units, ty)).zip(child.member_bits());
+                    regular &= child.alignment.is_none_or(|alignment| alignment <= WIDEST)
+                        && member.is_some_and(|(ty, (bits, _))| is_regular(units, &ty, start + bits / 8, depth + 1));
+                }
+                regular
+            });
+            read.is_some() && regular
+        }
+        gimli::DW_TAG_array_type => {
+            let element = die.ty.and_then(|ty| strip(units, ty));
+            element.is_some_and(|element| is_regular(units, &element, start, depth + 1))
+        }
+        gimli::DW_TAG_base_type if is_float(die) => false,
+        _ => size_of(units, die.offset, depth)
+            .is_some_and(|size| size <= WIDEST && size.is_power_of_two() && start.is_multiple_of(size)),
     }
 }
 

@@ -457,6 +457,7 @@ fn padding_of_composites() {
             size,
             signed: false,
             is_composite: true,
+            is_irregular: false,
             data: data.iter().map(|(start, end)| *start..*end).collect(),
         })
     };

@@ -3,7 +3,10 @@
 
 use super::Place;
 use crate::declared::Signature;
+use siteseer_sites::Machine;
+use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::btf::{self, Btf, Kind, Type, TypeId};
+use siteseer_sites::location::Argument;
 use std::sync::Arc;
 
 /// A parameter of a prototype.
@@ -21,12 +24,21 @@ pub struct Parameter {
     pub signed: bool,
     /// Whether it is a structure or union.
     pub composite: bool,
+    /// Whether the calling convention has rules of its own for it: see [`ParamShape::irregular`].
+    pub irregular: bool,
     /// How many 8-byte slots of the context it takes.
     pub slots: u32,
     /// The structure or union that it points to, if it is such a pointer and the BTF of the kernel's image has the type.
     pub pointee: Option<TypeId>,
     /// Whether it points to a structure or union that the BTF of the kernel's image does not have: a module's own.
     pub foreign: bool,
+}
+
+impl Parameter {
+    /// What the calling convention must know of it.
+    pub fn shape(&self) -> ParamShape {
+        ParamShape { size: self.size, signed: self.signed, composite: self.composite, irregular: self.irregular }
+    }
 }
 
 /// A prototype that functions of the name have.
@@ -58,6 +70,12 @@ impl Prototype {
         self.parameters.iter().map(|parameter| parameter.slots).sum()
     }
 
+    /// Where the calling convention puts the arguments of a function with this prototype.
+    pub fn by_convention(&self, machine: Machine) -> Vec<Argument> {
+        let shapes: Vec<ParamShape> = self.parameters.iter().map(Parameter::shape).collect();
+        abi_arguments(machine, &shapes, self.result.as_ref().map(Parameter::shape))
+    }
+
     /// Whether functions of both are called alike, as far as the type information goes, wherever the types are from.
     pub fn is_like(&self, other: &Prototype) -> bool {
         let shapes = |prototype: &Prototype| -> Vec<_> {
@@ -82,6 +100,7 @@ impl Prototype {
                 size,
                 signed: btf.is_signed(ty).unwrap_or(false),
                 composite: btf.resolve(ty).is_some_and(|ty| matches!(ty.kind(), Kind::Struct | Kind::Union)),
+                irregular: !is_regular(btf, ty, 0, 0),
                 slots: size.div_ceil(8).max(1),
                 pointee: pointee(btf, ty).filter(|&id| id < kernel_types),
                 foreign: pointee(btf, ty).is_some_and(|id| id >= kernel_types),
@@ -127,6 +146,26 @@ fn statement(btf: &Btf<'_>, proto: &Type<'_>) -> String {
         parameters.push("void".to_owned());
     }
     format!("{returns}, {}", parameters.join(", "))
+}
+
+/// Whether a value at byte `start` of a structure is passed as so many bytes, whatever is in it. What a scalar parameter itself is does
+/// not count. BTF does not say what the source aligns by attributes.
+fn is_regular(btf: &Btf<'_>, ty: TypeId, start: u64, depth: u32) -> bool {
+    const DEEPEST: u32 = 32;
+    const WIDEST: u64 = 8;
+    let Some(ty) = btf.resolve(ty).filter(|_| depth < DEEPEST) else { return depth == 0 };
+    match ty.kind() {
+        Kind::Struct | Kind::Union => ty
+            .members()
+            .filter(|member| member.bits == 0)
+            .all(|member| is_regular(btf, member.ty, start + u64::from(member.bit_offset / 8), depth + 1)),
+        Kind::Array => ty.array().is_some_and(|array| is_regular(btf, array.element, start, depth + 1)),
+        _ if depth == 0 => true,
+        Kind::Float => false,
+        _ => btf
+            .size_of(ty.id())
+            .is_some_and(|size| size <= WIDEST && size.is_power_of_two() && start.is_multiple_of(size)),
+    }
 }
 
 /// The structure or union behind a pointer.

@@ -9,7 +9,7 @@ use crate::program::{UserProgram, Uses};
 use crate::reason::{MissingArgument, Reason};
 use crate::refusal::Refusal;
 use crate::trampoline;
-use siteseer_sites::abi::{ParamShape, abi_return};
+use siteseer_sites::abi::abi_return;
 use siteseer_sites::btf::TypeId;
 use siteseer_sites::location::Missing;
 use siteseer_sites::site::{Marks, SiteKind};
@@ -160,8 +160,7 @@ impl<'a> Planner<'a> {
         });
         let result = prototype.and_then(|prototype| prototype.result.as_ref());
         let ret = result.filter(|_| mechanism.probe().is_exit()).map(|result| {
-            let shape = ParamShape { size: result.size, signed: result.signed, composite: result.composite };
-            let argument = abi_return(machine, shape);
+            let argument = abi_return(machine, result.shape());
             trampoline::Parameter { size: result.size, argument, typed: result.pointee, foreign: result.foreign }
         });
         PlannedTrampoline {

@@ -16,7 +16,7 @@
 //! # `.BTF.inline.ext`
 //!
 //! A header, then tables of fixed little-endian records, each 4-byte aligned. The header is {u16 magic 0x5353, u8
-//! version 2, u8 flags, u32 header length, u64 base address, u32 number of types in `.BTF`, u32 number of types in
+//! version 3, u8 flags, u32 header length, u64 base address, u32 number of types in `.BTF`, u32 number of types in
 //! `.BTF.inline`}, then {u32 offset, u32 length} in bytes for each table, offsets counted from the header's end. A later
 //! writer may add tables: the header's length tells.
 //!
@@ -29,7 +29,7 @@
 //! | 4 sites | {details, container, parent's site + 1, line and file (24 bits each), declaration (16 bits, from the function's first)}: 20 bytes, parallel to the LOCSECs' entries, these taken one after the other |
 //! | 5 details | {prototype, u8 kind, u8 marks, u8 unprobeable, u8 bytes moved} |
 //! | 6 prototypes | u32 words: the number of parameters, then for each: 0, its location is in the LOC_PROTO; up to 255, the code of a [`crate::Missing`]; else 256 + offset in table 7 |
-//! | 7 programs | bytes: locations that upstream has no shape for (see the source of `program.rs`) |
+//! | 7 programs | bytes: locations that upstream has no shape for, and doubtful ones, each with its [`crate::Doubt`] (see the source of `program.rs`) |
 //! | 8 containers | {name, u64 address, size (24 bits), why its first byte cannot be probed (8 bits, 0: it can)}, sorted by address |
 //! | 9 files | name |
 //! | 10 strings | NUL-terminated |

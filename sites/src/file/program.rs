@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The bytes of a location that LOC_PARAM has no shape for.
+//! The bytes of a location that LOC_PARAM has no shape for, or that is doubtful.
 //!
-//! {u8 form, u8 flags (1: signed), ULEB size}, then by form:
+//! {u8 form, u8 flags (1: signed), u8 doubt (0: certain), ULEB size}, then by form:
 //!
 //! | form | then |
 //! |---|---|
@@ -13,10 +13,12 @@
 //! | 5 register + offset | ULEB, i32 |
 //! | 6 memory | ULEB, i32 |
 //!
-//! The plain forms serve for plain locations of values that they do not fill. A step is a byte, and for 1 (constant) and
+//! The plain forms serve for plain locations of values that they do not fill, and for doubtful ones: LOC_PARAM cannot say
+//! that a location is doubtful, so the upstream part does not have it. A step is a byte, and for 1 (constant) and
 //! 2 (address, relative) an SLEB, for 3 (register) a ULEB, for 4 (load), 5 (zero-extend) and 6 (sign-extend) a
 //! byte; the others from 7 on are in the order of [`PLAIN`].
 
+use crate::doubt::Doubt;
 use crate::location::{Computed, Located, Location, Op};
 use crate::machine::{Machine, Register};
 
@@ -56,7 +58,7 @@ pub(super) fn is_well_formed(located: &Located, machine: Machine) -> bool {
 
 /// The bytes of a location.
 pub(super) fn encode(located: &Located, base: u64) -> Vec<u8> {
-    let mut out = vec![0, u8::from(located.signed)];
+    let mut out = vec![0, u8::from(located.signed), located.doubt.map_or(0, |doubt| doubt as u8)];
     uleb(&mut out, u64::from(located.size));
     out[0] = match &located.at {
         Location::Computed(computed) => {
@@ -127,6 +129,10 @@ fn encode_op(out: &mut Vec<u8>, op: Op, base: u64) {
 pub(super) fn decode(bytes: &[u8], base: u64, machine: Machine) -> Option<(Located, usize)> {
     let mut input = Input(bytes);
     let (form, flags) = (input.byte()?, input.byte()?);
+    let doubt = match input.byte()? {
+        0 => None,
+        code => Some(Doubt::from_code(code)?),
+    };
     let size = u32::try_from(input.uleb()?).ok()?;
     let at = match form {
         0 => {
@@ -146,7 +152,7 @@ pub(super) fn decode(bytes: &[u8], base: u64, machine: Machine) -> Option<(Locat
         6 => Location::Memory(input.register()?, i32::from_le_bytes(input.array()?)),
         _ => return None,
     };
-    let located = Located::certain(size, flags & 1 != 0, at);
+    let located = Located { size, signed: flags & 1 != 0, at, doubt };
     is_well_formed(&located, machine).then_some((located, bytes.len() - input.0.len()))
 }
 
@@ -292,25 +298,42 @@ mod tests {
     }
 
     #[test]
+    fn doubts_come_back_with_every_form() {
+        let slots: Box<[Box<[Op]>]> = Box::new([Box::new([Op::Register(5), Op::ZeroExtend(8)])]);
+        for at in [Location::Constant(5), Location::Register(5), Location::Computed(Computed { slots })] {
+            for doubt in Doubt::ALL {
+                round(&Located::certain(4, true, at.clone()).doubtful(doubt));
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_doubt_is_not_taken_for_certainty() {
+        let mut bytes = encode(&Located::certain(8, false, Location::Register(5)), BASE);
+        bytes[2] = 0xff;
+        assert_eq!(decode(&bytes, BASE, Machine::X86_64), None);
+    }
+
+    #[test]
     fn a_mask_of_memory_is_short() {
         let slot: Box<[Op]> =
             Box::new([Op::Register(3), Op::Constant(16), Op::Add, Op::Load(4), Op::Constant(0xff), Op::And]);
         let located = Located::certain(4, false, Location::Computed(Computed { slots: Box::new([slot]) }));
-        assert_eq!(round(&located), 16);
+        assert_eq!(round(&located), 17);
     }
 
     #[test]
     fn malformed_programs_are_none() {
         let m = Machine::X86_64;
         assert_eq!(decode(&[], BASE, m), None);
-        assert_eq!(decode(&[9, 0, 8], BASE, m), None);
+        assert_eq!(decode(&[9, 0, 0, 8], BASE, m), None);
         // A number of slots that the bytes cannot hold.
-        assert_eq!(decode(&[0, 0, 8, 0xff, 0xff, 0xff, 0xff, 0x0f], BASE, m), None);
+        assert_eq!(decode(&[0, 0, 0, 8, 0xff, 0xff, 0xff, 0xff, 0x0f], BASE, m), None);
         // A number of more than 64 bits.
-        assert_eq!(decode(&[3, 0, 8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], BASE, m), None);
+        assert_eq!(decode(&[3, 0, 0, 8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], BASE, m), None);
         // A program that leaves nothing, one slot too many, an unknown step.
-        assert_eq!(decode(&[0, 0, 8, 1, 0], BASE, m), None);
-        assert_eq!(decode(&[0, 0, 8, 2, 1, 3, 1, 1, 3, 1], BASE, m), None);
-        assert_eq!(decode(&[0, 0, 8, 1, 2, 3, 1, 0x70], BASE, m), None);
+        assert_eq!(decode(&[0, 0, 0, 8, 1, 0], BASE, m), None);
+        assert_eq!(decode(&[0, 0, 0, 8, 2, 1, 3, 1, 1, 3, 1], BASE, m), None);
+        assert_eq!(decode(&[0, 0, 0, 8, 1, 2, 3, 1, 0x70], BASE, m), None);
     }
 }

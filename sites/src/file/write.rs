@@ -2,7 +2,7 @@
 //! Writing a site file.
 //!
 //! First the upstream part: the set's location prototypes become LOC_PROTOs, its sites the sorted entries of LOCSECs. Their
-//! order is the order of everything after. What a prototype loses on the way (reasons, computed locations) becomes a
+//! order is the order of everything after. What a prototype loses on the way (reasons, computed and doubtful locations) becomes a
 //! prototype of the companion section, and so does what upstream does not say about a site.
 //!
 //! The output depends on the set alone, not on addresses in memory or the order of a hash table.
@@ -376,7 +376,7 @@ fn check_indices(set: &SiteSet) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// Locations that upstream has no shape for, each stored once.
+/// Locations that upstream has no shape for, and doubtful ones, each stored once.
 #[derive(Default)]
 struct Programs {
     bytes: Vec<u8>,
@@ -389,7 +389,8 @@ fn lower(argument: &Argument, set: &SiteSet, types: &mut SplitBtf, programs: &mu
         Ok(located) => located,
         Err(missing) => return Some((0, *missing as u32)),
     };
-    if let Some(param) = loc::to_upstream(located, set.base) {
+    // A reader of upstream's kinds alone would take a doubtful location for a certain one.
+    if let Some(param) = loc::to_upstream(located, set.base).filter(|_| located.is_certain()) {
         return Some((types.loc_param(param.size, param.flags, param.words()), 0));
     }
     if !program::is_well_formed(located, set.machine) {

@@ -98,7 +98,9 @@ fn located() -> BoxedStrategy<Located> {
         let slots = steps.iter().take(slots).map(|s| program(s)).collect();
         Located::certain(size, signed, Location::Computed(Computed { slots }))
     });
-    prop_oneof![3 => plain, 1 => computed].boxed()
+    let doubt = prop::option::weighted(0.3, prop::sample::select(&Doubt::ALL[..]));
+    let certain = prop_oneof![3 => plain, 1 => computed];
+    (certain, doubt).prop_map(|(located, doubt)| Located { doubt, ..located }).boxed()
 }
 
 /// A parameter's type: its size, and whether it is signed.

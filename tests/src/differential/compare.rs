@@ -11,10 +11,9 @@ use super::evidence::{Evidence, Instance, Point, Truth, Variable};
 use super::perf::{Answer, Line, PerfLocation};
 use super::perf_rules::PerfReading;
 use super::trial;
-use siteseer::function::{Candidate, Function, Parameter};
+use siteseer::function::{Candidate, Function};
 use siteseer_encoder::image::Image;
 use siteseer_encoder::text::{FunctionText, Known};
-use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::location::{Argument, Located};
 use siteseer_sites::machine::Register;
 use siteseer_sites::site::{Marks, SiteKind};
@@ -404,12 +403,7 @@ impl Judge<'_, '_, '_, '_> {
         let is_abi = self.candidate.kind == SiteKind::Body
             && *self.perf == PerfLocation::Magic
             && self.context.function.prototypes.get(self.candidate.prototype).is_some_and(|prototype| {
-                let shape = |parameter: &Parameter| {
-                    let Parameter { size, signed, composite, .. } = *parameter;
-                    ParamShape { size, signed, composite }
-                };
-                let shapes: Vec<ParamShape> = prototype.parameters.iter().map(shape).collect();
-                abi_arguments(self.context.image.machine(), &shapes).get(nth) == Some(self.ours)
+                prototype.by_convention(self.context.image.machine()).get(nth) == Some(self.ours)
             });
         is_abi.then_some(Class::ByAbi)
     }

@@ -129,7 +129,8 @@ fn is_gone(why: Missing) -> bool {
         | Missing::AfterEntry
         | Missing::Removed
         | Missing::Unread
-        | Missing::Cleared => true,
+        | Missing::Cleared
+        | Missing::Home => true,
         Missing::Reference | Missing::Unsupported | Missing::Malformed | Missing::NoType | Missing::Unknown => false,
     }
 }

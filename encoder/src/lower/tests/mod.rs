@@ -164,7 +164,8 @@ fn s(size: u32) -> ParamType {
 
 /// A composite, with its ranges of data as first and last bit, exclusive.
 fn composite(size: u32, data: &[(u32, u32)]) -> ParamType {
-    ParamType { size, signed: false, is_composite: true, data: data.iter().map(|(start, end)| *start..*end).collect() }
+    let data = data.iter().map(|(start, end)| *start..*end).collect();
+    ParamType { size, signed: false, is_composite: true, data, is_irregular: false }
 }
 
 #[track_caller]

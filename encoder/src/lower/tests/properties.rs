@@ -367,7 +367,7 @@ fn run_equality(cases: u32) -> [u32; 4] {
     runner
         .run(&(parts(), sizes, any::<bool>(), states), |(parts, size, signed, states)| {
             let code = expression(&parts, size);
-            let ty = ParamType { size, signed, is_composite: size > 8, data: Vec::new() };
+            let ty = ParamType { size, signed, is_composite: size > 8, data: Vec::new(), is_irregular: false };
             let lowered = lower_in(&PROBE, &code.0, &ty);
             for state in states {
                 match (reference(&code.0, &ty, &state), &lowered) {
@@ -402,7 +402,7 @@ fn lowered_values_are_those_of_the_reference_evaluator() {
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40), size in 0u32..40, signed: bool) {
-        let ty = ParamType { size, signed, is_composite: size > 8, data: Vec::new() };
+        let ty = ParamType { size, signed, is_composite: size > 8, data: Vec::new(), is_irregular: false };
         if let Ok(located) = lower_in(&PROBE, &bytes, &ty) {
             prop_assert_eq!(located.slots(), size.div_ceil(8) as usize);
             if let Location::Computed(computed) = &located.at {

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What is accepted, by compiler and kind, each with its reason.
+//!
+//! A budget holds shares, since how much is counted depends on how long an instrument runs. A share that a short run measures
+//! scatters about the true one, so what is allowed is what a true share of that size exceeds once in some ten thousand runs.
+
+use crate::report::Report;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// Why there is no budget.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BudgetError {
+    /// The file cannot be read.
+    #[error("{}", .0.display())]
+    File(PathBuf, #[source] std::io::Error),
+    /// It does not say what is accepted.
+    #[error("{}", .0.display())]
+    Toml(PathBuf, #[source] Box<toml::de::Error>),
+}
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Budget {
+    accept: Vec<Accept>,
+}
+
+/// What is accepted of one kind.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Accept {
+    /// What a compiler's name begins with.
+    compiler: String,
+    /// `wrong`, `missed`, `doubled`, `excused`.
+    kind: String,
+    /// Of a million values, or calls.
+    per_million: f64,
+    /// Why.
+    reason: String,
+}
+
+impl Budget {
+    /// Reads a budget file.
+    pub(crate) fn read(path: &Path) -> Result<Budget, BudgetError> {
+        let text = std::fs::read_to_string(path).map_err(|error| BudgetError::File(path.to_owned(), error))?;
+        toml::from_str(&text).map_err(|error| BudgetError::Toml(path.to_owned(), Box::new(error)))
+    }
+
+    /// What a report has too much of.
+    pub(crate) fn exceeded_by(&self, report: &Report) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (compiler, calls) in &report.calls {
+            let values = report.of_compiler(compiler, true);
+            let counts = [
+                ("wrong", values.wrong, values.compared(), "values"),
+                ("missed", calls.missed, calls.calls, "calls"),
+                ("doubled", calls.doubled, calls.calls, "calls"),
+                ("excused", calls.missed_marked + calls.doubled_marked, calls.calls, "calls"),
+                ("failed", calls.failed_runs, calls.runs, "runs"),
+            ];
+            for (kind, count, of, what) in counts {
+                let accepted = self.accepted(compiler, kind);
+                let share = accepted.map_or(0.0, |accept| accept.per_million);
+                if count as f64 > allowed(share, of) {
+                    let reason = accepted.map_or("nothing is accepted", |accept| &accept.reason);
+                    lines.push(format!(
+                        "{compiler}: {count} {kind} of {of} {what}, {share} of a million accepted: {reason}"
+                    ));
+                }
+            }
+        }
+        lines
+    }
+
+    fn accepted(&self, compiler: &str, kind: &str) -> Option<&Accept> {
+        self.accept.iter().find(|accept| compiler.starts_with(&accept.compiler) && accept.kind == kind)
+    }
+}
+
+/// How many of a number are still no sign of a higher share.
+fn allowed(per_million: f64, of: u64) -> f64 {
+    let expected = per_million * of as f64 / 1e6;
+    // Failures come in heaps: one bad place of a program is executed many times.
+    const HEAP: f64 = 60.0;
+    expected + 4.0 * (expected * HEAP).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_accepted_where_nothing_is_written() {
+        assert_eq!(allowed(0.0, 1_000_000), 0.0);
+    }
+
+    #[test]
+    fn long_runs_come_close_to_the_share() {
+        assert!(allowed(100.0, 1_000_000_000) < 1.3 * 100_000.0);
+        assert!(allowed(100.0, 1_000) > 1.0);
+    }
+}

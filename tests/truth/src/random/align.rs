@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Which hit is of which call.
+//!
+//! Both are in order, and both know how many stores of numbers came before them. A hit that is in its place comes after as many
+//! stores as its call. The compiler may have put the place where a body is said to begin behind effects of the
+//! body, so a hit may be late, but not later than the call's end; it may have put effects of the caller behind it, so it may be
+//! early by one. Of all pairings in order the cheapest is taken. What is not paired is a call without a hit
+//! or a hit without a call.
+
+use std::ops::Range;
+
+/// A call as the alignment sees it: after how many stores it begins, and after how many it ends.
+pub(crate) type Span = Range<usize>;
+
+/// What a call or a hit that stays alone costs. A pair costs less than two of them.
+const ALONE: u32 = 16;
+const LATE: u32 = 1;
+const EARLY: u32 = 4;
+
+/// What it costs to take a hit for a call's.
+fn cost(call: &Span, hit: usize) -> Option<u32> {
+    if hit == call.start {
+        Some(0)
+    } else if hit > call.start && hit <= call.end {
+        Some(LATE + ((hit - call.start) as u32 / 4).min(8))
+    } else if hit + 1 == call.start {
+        Some(EARLY)
+    } else {
+        None
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Pair,
+    CallAlone,
+    HitAlone,
+}
+
+/// For each call, the index of its hit.
+pub(crate) fn align(calls: &[Span], hits: &[usize]) -> Vec<Option<usize>> {
+    let width = hits.len() + 1;
+    let mut steps = vec![Step::HitAlone; (calls.len() + 1) * width];
+    let mut above: Vec<u32> = (0..width as u32).map(|count| count * ALONE).collect();
+    for (row, call) in calls.iter().enumerate() {
+        let mut here = Vec::with_capacity(width);
+        here.push(above[0] + ALONE);
+        steps[(row + 1) * width] = Step::CallAlone;
+        for (column, hit) in hits.iter().enumerate() {
+            let mut best = (above[column + 1] + ALONE, Step::CallAlone);
+            if here[column] + ALONE < best.0 {
+                best = (here[column] + ALONE, Step::HitAlone);
+            }
+            if let Some(cost) = cost(call, *hit)
+                && above[column] + cost <= best.0
+            {
+                best = (above[column] + cost, Step::Pair);
+            }
+            steps[(row + 1) * width + column + 1] = best.1;
+            here.push(best.0);
+        }
+        above = here;
+    }
+    let mut pairs = vec![None; calls.len()];
+    let (mut row, mut column) = (calls.len(), hits.len());
+    while row > 0 || column > 0 {
+        match steps[row * width + column] {
+            Step::Pair => {
+                row -= 1;
+                column -= 1;
+                pairs[row] = Some(column);
+            }
+            Step::CallAlone => row -= 1,
+            Step::HitAlone => column -= 1,
+        }
+    }
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_with_one_hit_has_lost_the_later_calls() {
+        assert_eq!(align(&[1..2, 2..3, 3..4], &[1]), [Some(0), None, None]);
+        assert_eq!(align(&[1..2, 2..3, 3..4], &[3]), [None, None, Some(0)]);
+    }
+
+    #[test]
+    fn late_hits_are_hits() {
+        assert_eq!(align(&[1..2, 2..3], &[2, 3]), [Some(0), Some(1)]);
+        assert_eq!(align(&[5..9], &[8]), [Some(0)]);
+        assert_eq!(align(&[5..9], &[10]), [None]);
+    }
+
+    #[test]
+    fn a_second_hit_of_one_call_stays_alone() {
+        assert_eq!(align(&[1..2], &[1, 1]).iter().flatten().count(), 1);
+        assert_eq!(align(&[1..2, 7..8], &[1, 1, 7]).iter().flatten().count(), 2);
+    }
+}
