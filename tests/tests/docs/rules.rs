@@ -59,6 +59,7 @@ const RULES: &[(&str, Proof)] = &[
     ("S2.11", Unit("loader/src/source/module.rs", "paths_of_a_module")),
     ("S2.12", Suite("init_text")),
     ("S2.13", Suite("merged_copies")),
+    ("S2.14", Unit("loader/src/source/own.rs", "the_images_own")),
     ("S3.1", Unit(PLAN, "a_fragment_is_not_a_site")),
     ("S3.2", Unit(PLAN, "a_fragment_is_not_a_site")),
     ("S3.3", Unit(PLAN, "a_fragment_is_not_a_site")),

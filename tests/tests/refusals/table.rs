@@ -130,6 +130,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("NotAnInstruction", PROBEABLE, "ordinary_text_is_taken", "NotAnInstruction"),
             unit("CfiPreamble", PROBEABLE, "preambles_are_refused", "CfiPreamble"),
             unit("NotText", PROBEABLE, "ordinary_text_is_taken", "NotText"),
+            unit("Unplaced", "loader/src/source/own.rs", "the_images_own", "Unprobeable::Unplaced"),
         ],
     },
     Enumeration {
