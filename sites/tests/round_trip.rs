@@ -263,7 +263,7 @@ fn one_site(arguments: Vec<Argument>) -> SiteSet {
         types: SplitBtf::new(&Btf::parse(&base_btf).unwrap()),
         base_btf,
         sections: vec![Section { name: ".text".to_owned(), address: BASE, size: 0x1000 }],
-        functions: vec![Function { name, func }],
+        functions: vec![Function { name, func, parameters: arguments.len() as u32, variadic: false }],
         prototypes: vec![arguments.into()],
         containers: vec![Container { name: "caller".to_owned(), address: BASE, size: 64, unprobeable: None }],
         files: Vec::new(),
@@ -286,7 +286,8 @@ fn one_site(arguments: Vec<Argument>) -> SiteSet {
 
 #[test]
 fn doubts_are_kept_from_readers_of_upstream_alone() {
-    let certain = Located::certain(4, true, Location::Register(5));
+    // The parameters are pointers.
+    let certain = Located::certain(8, false, Location::Register(5));
     // A constant that LOC_PARAM would extend as the size says comes back as it was.
     let constant = Located::certain(4, true, Location::Constant(0xffff_fffe)).doubtful(Doubt::Constant);
     for doubt in Doubt::ALL {
@@ -300,7 +301,7 @@ fn doubts_are_kept_from_readers_of_upstream_alone() {
         let inline = file::write_raw(&set).unwrap();
         let base = Btf::parse(&set.base_btf).unwrap();
         let (build_id, sections) = (Vec::new(), set.sections.clone());
-        let image = Image { machine: set.machine, build_id, base_address: set.base, sections };
+        let image = Image { machine: set.machine, build_id, base_address: Some(set.base), sections };
         let alone = SiteFile::from_inline(&inline, &base, image).unwrap();
         let unknown = || Err(Missing::Unknown);
         let seen = [Ok(certain.clone()), unknown(), unknown(), unknown()];

@@ -136,7 +136,9 @@ impl SiteData {
                 return Err(SourceError::Foreign { path: path.to_owned(), theirs, ours: ours.clone() });
             }
         }
-        if elf.section_by_name(".BTF.inline").is_some() {
+        let has = |name| elf.section_by_name(name).is_some();
+        // Upstream's kinds alone do not say where a module's sections are: its debug information does.
+        if has(".BTF.inline.ext") || has(".BTF.inline") && !has(".debug_info") {
             return match module_kernel(&bytes) {
                 Err(error) => Err(malformed(error)),
                 Ok(None) => Err(SourceError::NotModule { path: path.to_owned() }),

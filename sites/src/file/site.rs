@@ -332,6 +332,7 @@ fn of_size(located: Located, size: Option<u64>) -> Argument {
         return Err(Missing::Partial);
     }
     let at = match located.at {
+        Location::Constant(value) => Location::Constant(loc::canonical_constant(value, size, located.signed)),
         Location::RegisterPair(first, _) if size <= 8 => Location::Register(first),
         Location::Computed(Computed { slots }) => {
             let mut slots = slots.into_vec();
