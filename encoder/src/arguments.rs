@@ -16,6 +16,7 @@
 
 use crate::Slice;
 use crate::cfi::Cursor;
+use crate::doubt;
 use crate::dwarf::DebugUnit;
 use crate::image::Image;
 use crate::loclist::{self, Choice, ListEntry, Point};
@@ -135,6 +136,14 @@ impl<'a> Gathered<'a> {
         }
     }
 
+    /// The parameters to which a list gives more than one value: the body assigns to them.
+    pub(crate) fn changing(&self, encoding: gimli::Encoding) -> impl Iterator<Item = usize> + '_ {
+        self.given.iter().enumerate().filter_map(move |(index, given)| {
+            let Given::List(range) = given else { return None };
+            doubt::changes_value(self.list(range), encoding).then_some(index)
+        })
+    }
+
     /// The parameters whose list changes between two views of one address: the body assigns to them.
     pub(crate) fn assigned(&self) -> impl Iterator<Item = usize> + '_ {
         self.given.iter().enumerate().filter_map(|(index, given)| {
@@ -173,6 +182,20 @@ pub(crate) enum Form {
     View,
     /// By what a register held when the enclosing function was entered.
     EntryValue,
+}
+
+impl Form {
+    /// Its name: see [`Observed::forms`](crate::Observed::forms).
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Form::Nothing => "nothing",
+            Form::Constant => "constant",
+            Form::Expression => "expression",
+            Form::Covering => "list",
+            Form::View => "view",
+            Form::EntryValue => "entry value",
+        }
+    }
 }
 
 /// What was found for one argument.

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Where the probe of an inlined copy goes.
 //!
-//! *The entry.* GCC says where a copy is entered (`DW_AT_entry_pc`), but for two in a hundred; clang never does.
+//! *The entry.* GCC says where a copy is entered: by a marker in the line table for each entry (see `markers`), and by
+//! `DW_AT_entry_pc` for the first. For two copies in a hundred it does not; clang never does.
 //! There the text is asked where control comes into the copy's ranges from outside. One answer is the entry. Of several, it is
 //! the one from which the copy leads to the others, if there is one: these are ends that other code shares, mostly. Else the
 //! copy's low address is taken if it is one of them, and the site is marked as uncertain.
 //!
 //! *A copy without instructions* at its entry (all of it, or its beginning, was folded into what is around it) still has
-//! an address: of an instruction that is not the copy's. A probe there is hit when control comes to that instruction, and
-//! if it can come by a branch, it may not be by way of the copy: such a site is marked in the same way.
+//! an address: of an instruction that is not the copy's. A probe there is hit when control comes to that instruction. If it can
+//! come both by a branch and from the instruction before, one of the two may not be by way of the copy: such a site is marked in
+//! the same way.
+//!
+//! *Padding* that aligns the head of a loop belongs to the copy in clang's debug information, if the loop begins with the copy. A
+//! loop around the copy comes back to the instruction after it, which is the entry then.
 //!
 //! *Moving.* Clang, and sometimes GCC, locates an argument only a few instructions into the copy, after those
 //! that compute it. The probe may then move forward, inside the basic block, if no instruction that it passes stores to
-//! memory or may leave the block; what was located at the entry must still be where it was; and what is gained
-//! must be the parameter's first location in the block, since a later one may be what the body made of it.
+//! memory or may leave the block, and if no statement of the body begins there: the statement may assign to the parameter. What was
+//! located at the entry must still be where it was; and what is gained must be the parameter's first location in the block, since a
+//! later one may be what the body made of it.
 //!
 //! *Behind a first branch.* A body that begins with `if (!size) return` is a branch on zero from its first instruction on, and clang
 //! often locates `size` only behind it, where it is needed: in the register that the branch is on. It was there at the entry too, on
@@ -33,34 +39,43 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) address: u64,
+    /// The step of the source at which arguments are looked up.
+    pub(crate) view: u32,
     /// Whether calls may be missed there, or hits be none.
     pub(crate) uncertain: bool,
 }
 
-/// Finds where a copy is entered; `given` is `DW_AT_entry_pc`, `targets` the sorted targets of the function's
-/// branches.
-pub(crate) fn find(
-    given: Option<u64>,
-    body: &[Range<u64>],
-    text: &FunctionText<'_, '_>,
-    targets: &[u64],
-) -> Option<Entry> {
-    let first = body.first().map(|range| range.start);
-    if body.iter().all(Range::is_empty) {
-        let address = given.or(first)?;
-        return Some(Entry { address, uncertain: targets.binary_search(&address).is_ok() });
-    }
+/// An entry at a marker.
+pub(crate) fn marked(point: Point, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Entry {
+    Entry { address: point.address, view: point.view, uncertain: is_beside(point.address, body, text) }
+}
+
+/// Whether an address is not the body's, and control may come there without the body.
+fn is_beside(address: u64, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> bool {
+    !body.iter().any(|range| range.contains(&address)) && text.has_two_ways_in(address)
+}
+
+/// Finds where a copy is entered of which no marker tells; `given` is `DW_AT_entry_pc`, `view` the step of the source there.
+pub(crate) fn find(given: Option<u64>, view: u32, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Option<Entry> {
+    let certain = |address| Entry { address, view, uncertain: false };
+    let mut parts: Vec<Range<u64>> = body.iter().filter(|range| !range.is_empty()).cloned().collect();
+    let Some(first) = parts.first_mut() else {
+        let address = given.or(body.first().map(|range| range.start))?;
+        return Some(Entry { address, view, uncertain: is_beside(address, &[], text) });
+    };
     if let Some(address) = given {
-        let inside = body.iter().any(|range| range.contains(&address));
-        return Some(Entry { address, uncertain: !inside && targets.binary_search(&address).is_ok() });
+        return Some(Entry { address, view, uncertain: is_beside(address, body, text) });
     }
-    let low = first?;
-    let entries = text.entries(body);
+    if let Some(head) = text.behind_padding(body) {
+        first.start = head;
+    }
+    let low = first.start;
+    let entries = text.entries(&parts);
     Some(match entries[..] {
-        [] => Entry { address: low, uncertain: body.len() > 1 },
-        [address] => Entry { address, uncertain: false },
-        _ if let Some(address) = text.principal(&entries, body) => Entry { address, uncertain: false },
-        [address, ..] => Entry { address: if entries.contains(&low) { low } else { address }, uncertain: true },
+        [] => Entry { address: low, view, uncertain: parts.len() > 1 },
+        [address] => certain(address),
+        _ if let Some(address) = text.principal(&entries, &parts) => certain(address),
+        [address, ..] => Entry { address: if entries.contains(&low) { low } else { address }, view, uncertain: true },
     })
 }
 
@@ -78,6 +93,7 @@ pub(crate) fn move_probe<'a>(
     text: &FunctionText<'_, '_>,
     prober: &mut Prober<'_, '_>,
     entry: Point,
+    next_statement: impl FnOnce() -> Option<u64>,
     origin: &Origin<'a>,
     gathered: &Gathered<'a>,
     found: &[Found],
@@ -98,6 +114,10 @@ pub(crate) fn move_probe<'a>(
     }
     let needed =
         found.iter().filter_map(|found| found.argument.as_ref().ok()).fold(RegisterSet::default(), registers_of);
+    let end = next_statement().unwrap_or(u64::MAX);
+    if nearest > end {
+        return None;
+    }
     let entry_is_refused = prober.check(text, entry.address).is_some();
     let mut written = RegisterSet::default();
     let mut best: Option<Moved> = None;
@@ -106,7 +126,7 @@ pub(crate) fn move_probe<'a>(
             break;
         }
         written = written.union(step.writes);
-        if intersect(written, needed, surroundings) || step.next > farthest {
+        if intersect(written, needed, surroundings) || step.next > farthest.min(end) {
             break;
         }
         if step.next < nearest {

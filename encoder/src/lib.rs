@@ -8,10 +8,10 @@
 //!    `dwarf`: its debug sections and units.
 //! 2. `walk`: the raw facts of each unit's functions, inlined copies and parameters. Units are worked on in parallel.
 //! 3. `unit`: the sites of a unit. `origin`: what a copy is a copy of; `types`: its types in BTF; `text`: its machine
-//!    code; `entry`: where its probe goes; `arguments`, `loclist`, `lower`, `cfi`: where its arguments are there;
+//!    code; `lines`, `markers`: its statements, and where GCC says that copies are entered; `entry`: where its probe goes; `arguments`, `loclist`, `lower`, `cfi`: where its arguments are there;
 //!    `probeable`: whether the kernel will take a probe there; `split`: copies that are no calls; `outofline`: sites that
 //!    are symbols; `signature`: whose signature they have; `returns`: which of them return what the function does.
-//! 4. `merge`: one set of all units; `census`: what it holds, in numbers.
+//! 4. `merge`: one set of all units; `census`: what it holds, in numbers; `observe`: what its arguments were made from.
 //!
 //! Nothing here does I/O, and nothing knows of a running kernel. Bad input gives errors, not panics: an image that
 //! cannot be read is an [`EncodeError`], and so is a unit whose tree of entries is broken, since what would be missing
@@ -21,13 +21,17 @@ mod arguments;
 pub mod census;
 pub mod cfi;
 mod clang;
+mod doubt;
 mod dwarf;
 mod entry;
 mod filter;
 pub mod image;
+mod lines;
 mod loclist;
 pub mod lower;
+mod markers;
 mod merge;
+mod observe;
 mod origin;
 mod outofline;
 pub mod probeable;
@@ -45,6 +49,7 @@ mod unit;
 mod walk;
 
 pub use census::Census;
+pub use observe::{Observed, Observer};
 
 use crate::dwarf::{DebugInfo, DebugSections};
 use crate::filter::Filter;
@@ -73,6 +78,8 @@ pub struct Options<'o> {
     pub progress: Option<&'o (dyn Fn(u64, u64) + Sync)>,
     /// For a module: the kernel that it is for, whose types its own BTF refers to.
     pub kernel: Option<BaseKernel<'o>>,
+    /// Called with each site as it is made, with what the debug information has for its arguments.
+    pub observer: Option<Observer<'o>>,
 }
 
 /// The kernel that a module is for.
@@ -160,6 +167,7 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census),
         namesakes,
         foreign: Foreign::new(&debug, &base),
         filter: options.functions.as_ref().map(|names| Filter::new(names, &debug)),
+        observer: options.observer,
     };
     let total: u64 = debug.headers.iter().map(|header| header.length_including_self() as u64).sum();
     let done = AtomicU64::new(0);

@@ -17,7 +17,7 @@ use siteseer_sites::btf::{Btf, Kind, Linkage, SplitBtf, TypeId};
 use siteseer_sites::location::{Argument, Missing};
 use siteseer_sites::set::{Container, Function, Module, Section, SiteSet};
 use siteseer_sites::site::SourceLine;
-use siteseer_sites::{Marks, Site, SiteKind};
+use siteseer_sites::{Doubt, Marks, Site, SiteKind};
 use std::hash::{BuildHasher, Hash, Hasher};
 
 /// The part of a set that no unit has a say in: it can be made while units are encoded.
@@ -44,9 +44,10 @@ pub(crate) fn merge(
     mut units: Vec<UnitSites<'_>>,
 ) -> (SiteSet, Census) {
     let assigned: HashSet<ParameterKey<'_>> = units.iter().flat_map(|unit| unit.assigned.iter().copied()).collect();
+    let changing: HashSet<ParameterKey<'_>> = units.iter().flat_map(|unit| unit.changing.iter().copied()).collect();
     let hasher = DefaultHashBuilder::default();
     let settled: Vec<(Counts, Hashes)> =
-        units.par_iter_mut().map(|unit| (settle(unit, &assigned), Hashes::of(unit, &hasher))).collect();
+        units.par_iter_mut().map(|unit| (settle(unit, &assigned, &changing), Hashes::of(unit, &hasher))).collect();
     let image = shared.image;
     let Beginning { types, mut containers } = beginning;
     // Functions on one thread, all else on another: the numbers of one have nothing to do with the other's.
@@ -201,8 +202,39 @@ fn mark_shared(unit: &mut UnitSites<'_>) {
     }
 }
 
+/// Doubts what inlined copies say of parameters that change in some copy.
+fn doubt_changing(unit: &mut UnitSites<'_>, changing: &HashSet<ParameterKey<'_>>) {
+    let mut doubted: HashMap<(u32, u32), u32> = HashMap::new();
+    for site in unit.sites.iter_mut().filter(|site| site.kind == SiteKind::Inline) {
+        let known = (site.function, site.prototype);
+        site.prototype = *doubted.entry(known).or_insert_with(|| {
+            let function = &unit.functions[site.function as usize];
+            let mut arguments = unit.prototypes[site.prototype as usize].clone();
+            let mut any = false;
+            for (index, argument) in (0u16..).zip(&mut arguments) {
+                if let Ok(located) = argument
+                    && changing.contains(&(function.name, function.origin.declared_line, index))
+                {
+                    located.doubt = Some(Doubt::Assigned);
+                    any = true;
+                }
+            }
+            if any {
+                unit.prototypes.push(arguments);
+                unit.prototypes.len() as u32 - 1
+            } else {
+                site.prototype
+            }
+        });
+    }
+}
+
 /// Settles what a unit left open.
-fn settle(unit: &mut UnitSites<'_>, assigned: &HashSet<ParameterKey<'_>>) -> Counts {
+fn settle(
+    unit: &mut UnitSites<'_>,
+    assigned: &HashSet<ParameterKey<'_>>,
+    changing: &HashSet<ParameterKey<'_>>,
+) -> Counts {
     let mut counts = Counts {
         rests: unit.rests.len() as u64,
         outside_text: unit.tally.outside_text,
@@ -213,6 +245,7 @@ fn settle(unit: &mut UnitSites<'_>, assigned: &HashSet<ParameterKey<'_>>) -> Cou
     };
     mark_shared(unit);
     let provisional = std::mem::take(&mut unit.provisional);
+    doubt_changing(unit, changing);
     let mut changed: HashMap<Box<[Argument]>, u32> = HashMap::new();
     for of_site in provisional.chunk_by(|a, b| a.site == b.site) {
         let Some(first) = of_site.first() else { continue };
@@ -224,13 +257,13 @@ fn settle(unit: &mut UnitSites<'_>, assigned: &HashSet<ParameterKey<'_>>) -> Cou
         counts.gained_by_moving +=
             of_site.iter().filter(stands).filter(|provisional| provisional.otherwise == Missing::NotAtEntry).count()
                 as u64;
-        if of_site.iter().filter(stands).count() == of_site.len() {
-            continue;
-        }
         let mut arguments = unit.prototypes[site.prototype as usize].clone();
         let mut is_late = false;
         for provisional in of_site {
             if stands(&provisional) {
+                if let Some(Ok(located)) = arguments.get_mut(usize::from(provisional.parameter)) {
+                    located.doubt = located.doubt.or(Some(Doubt::LateView));
+                }
                 is_late |= provisional.otherwise == Missing::AfterEntry;
             } else if let Some(argument) = arguments.get_mut(usize::from(provisional.parameter)) {
                 *argument = Err(provisional.otherwise);

@@ -31,6 +31,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) declared_file: u64,
     pub(crate) declared_line: u32,
     pub(crate) declared_column: u32,
+    /// Whether a macro wrote the function: all of it is at one place in the source.
+    pub(crate) by_macro: bool,
     pub(crate) returns: TypeRef,
     /// What the calling convention must know of what it returns; `None` for `void`.
     pub(crate) result: Option<Result<ParamType, Missing>>,
@@ -306,6 +308,7 @@ fn read<'a, 'd>(
         declared_file: file,
         declared_line: line,
         declared_column: column,
+        by_macro: false,
         returns: ty.map_or(TypeRef::Void, |ty| types.resolve(ty)),
         result: ty.map(|ty| types.param_type(ty)),
         parameters: Vec::new(),
@@ -340,15 +343,20 @@ fn parameters<'a>(
         let mut sibling = None;
         if depth == 0 && abbreviation.tag() == gimli::DW_TAG_formal_parameter {
             let (mut name, mut ty, mut constant) = (None, None, None);
+            let (mut line, mut column) = (None, None);
             for specification in abbreviation.attributes() {
                 let attribute = entries.read_attribute(*specification)?;
                 match attribute.name() {
                     gimli::DW_AT_name => name = text(unit, attribute.value()),
                     gimli::DW_AT_type => ty = unit.reference(attribute.raw_value()),
                     gimli::DW_AT_const_value => constant = Some(attribute.value()),
+                    gimli::DW_AT_decl_line => line = attribute.udata_value(),
+                    gimli::DW_AT_decl_column => column = attribute.udata_value(),
                     _ => {}
                 }
             }
+            let declared = (Some(origin.declared_line.into()), Some(origin.declared_column.into()));
+            origin.by_macro |= (line, column) == declared;
             if origin.parameters.len() >= MAX_PARAMETERS {
                 return Err(gimli::Error::UnsupportedOffset);
             }

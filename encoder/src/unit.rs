@@ -9,11 +9,14 @@ use crate::arguments::{At, Found, Gathered, Surroundings};
 use crate::cfi::{Cursor, Frames};
 use crate::clang::{self, Passed};
 use crate::dwarf::{DebugInfo, DebugUnit};
-use crate::entry::{self, Moved};
+use crate::entry::{self, Entry, Moved};
 use crate::filter::Filter;
 use crate::image::{Container, Image};
+use crate::lines::{Lines, Place};
 use crate::loclist::Point;
 use crate::lower::ParamType;
+use crate::markers::{Callee, Markers, State};
+use crate::observe::{Observed, Observer};
 use crate::origin::{Foreign, Origin, Origins};
 use crate::outofline::{self, Role};
 use crate::probeable::Prober;
@@ -29,7 +32,7 @@ use siteseer_sites::btf::{Kind, TypeId};
 use siteseer_sites::location::{Argument, Missing};
 use siteseer_sites::site::SourceLine;
 use siteseer_sites::{Marks, Site, SiteKind, Unprobeable};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -45,6 +48,7 @@ pub(crate) struct Shared<'a, 'd> {
     pub(crate) namesakes: HashSet<&'a str>,
     pub(crate) foreign: Foreign<'a, 'd>,
     pub(crate) filter: Option<Filter>,
+    pub(crate) observer: Option<Observer<'d>>,
 }
 
 /// A function as one unit declares it.
@@ -100,6 +104,8 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) provisional: Vec<Provisional>,
     /// Parameters that are assigned to.
     pub(crate) assigned: Vec<ParameterKey<'a>>,
+    /// Parameters to which a list gives more than one value.
+    pub(crate) changing: Vec<ParameterKey<'a>>,
     pub(crate) tally: Tally,
 }
 
@@ -125,8 +131,12 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     /// Whether the function at hand is entered as its source says: see [`Surroundings::is_whole`].
     is_whole: bool,
     /// For the copies of the function at hand, their sites.
-    site_of: Vec<Option<u32>>,
-    targets: Vec<u64>,
+    site_of: Vec<Range<u32>>,
+    /// The unit's statements, once they are asked for.
+    lines: OnceCell<Lines>,
+    /// The markers of the copies of the function at hand, and the entries of the copy at hand.
+    markers: Markers,
+    entries: Vec<Entry>,
     /// The unit's calls, and the sites that they may tell of.
     calls: Vec<RawCall>,
     pending: Vec<Pending>,
@@ -153,7 +163,9 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             arguments: Vec::new(),
             is_whole: true,
             site_of: Vec::new(),
-            targets: Vec::new(),
+            lines: OnceCell::new(),
+            markers: Markers::default(),
+            entries: Vec::new(),
             calls: Vec::new(),
             pending: Vec::new(),
         }
@@ -191,8 +203,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             noreturn: None,
         };
         let text = FunctionText::decode(shared.image, &function.ranges, &known);
-        self.targets.clear();
-        self.targets.extend(text.branches().map(|(_, target)| target));
+        self.find_markers(function);
         self.site_of.clear();
         let mut parameters = &function.parameters[..];
         // The function's own come first.
@@ -202,50 +213,138 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             let mentioned = parameters.iter().take_while(|parameter| parameter.site as usize == index).count();
             let (own, rest) = parameters.split_at(mentioned);
             parameters = rest;
-            let made = if site.wanted { self.inline_site(function, site, own, &text) } else { None };
-            self.site_of.push(made);
+            let first = self.out.sites.len() as u32;
+            if site.wanted {
+                self.copy(function, index, own, &text);
+            }
+            self.site_of.push(first..self.out.sites.len() as u32);
         }
     }
 
-    fn inline_site(
+    /// Finds the markers of a function's copies.
+    fn find_markers(&mut self, function: &RawFunction<'a>) {
+        self.markers.clear();
+        if !self.unit.is_gcc() {
+            return;
+        }
+        let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+        let (unit, origins) = (self.unit, &mut self.origins);
+        self.markers.find(lines, function, |site| {
+            // Another unit has other indices of files.
+            let origin = origins.get(site.origin).filter(|origin| origin.declared_in == unit.index)?;
+            let place =
+                Place { file: origin.declared_file, line: origin.declared_line, column: origin.declared_column };
+            Some(Callee { place, by_macro: origin.by_macro })
+        });
+    }
+
+    /// Makes the sites of one inlined copy: one for each of its entries.
+    fn copy(
         &mut self,
         function: &RawFunction<'a>,
-        raw: &RawSite,
+        copy: usize,
         parameters: &[RawParameter<'a>],
         text: &FunctionText<'d, 'a>,
-    ) -> Option<u32> {
+    ) -> Option<()> {
         let shared = self.shared;
+        let raw = &function.sites[copy];
         let Some(origin) = self.origins.get(raw.origin) else {
             self.out.tally.without_origin += 1;
             return None;
         };
         let body = &function.site_ranges[raw.ranges.start as usize..raw.ranges.end as usize];
-        let entry = entry::find(raw.entry, body, text, &self.targets)?;
-        let Some(section) = shared.image.section_at(entry.address) else {
-            self.out.tally.outside_text += 1;
-            return None;
-        };
-        self.gathered.gather(self.unit, &origin, parameters, |offset| self.origins.root(offset));
-        let start = function.ranges.first().map_or(0, |range| function.entry.unwrap_or(range.start));
-        if self.unit.is_gcc() {
-            self.gathered.settle(start, || behind_fentry(shared.image, start));
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.clear();
+        match self.markers.state(copy) {
+            State::Known => entries.extend(self.markers.of(copy).map(|point| entry::marked(point, body, text))),
+            _ => entries.extend(entry::find(raw.entry, raw.view, body, text)),
         }
-        self.note_assignments(&origin);
-        let site = u32::try_from(self.out.sites.len()).ok()?;
+        self.gather(function, &origin, parameters);
+        let is_rest = split::is_rest(self.unit, &mut self.origins, function, raw, &origin);
+        let marks = self.marks_of_copy(function, copy, &entries, body, text);
+        for entry in &entries {
+            let Some(section) = shared.image.section_at(entry.address) else {
+                self.out.tally.outside_text += 1;
+                continue;
+            };
+            if is_rest {
+                self.out.rests.push(self.out.sites.len() as u32);
+            }
+            self.inline_site(function, raw, *entry, &origin, body, text, section, marks);
+        }
+        self.entries = entries;
+        Some(())
+    }
+
+    /// Gathers what the debug information gives for a copy's parameters.
+    fn gather(&mut self, function: &RawFunction<'a>, origin: &Origin<'a>, parameters: &[RawParameter<'a>]) {
+        self.gathered.gather(self.unit, origin, parameters, |offset| self.origins.root(offset));
+        if self.unit.is_gcc() {
+            let start = start_of(function);
+            self.gathered.settle(start, || behind_fentry(self.shared.image, start));
+        }
+        self.note_assignments(origin);
+    }
+
+    /// The marks that all sites of a copy have.
+    fn marks_of_copy(
+        &self,
+        function: &RawFunction<'a>,
+        copy: usize,
+        entries: &[Entry],
+        body: &[Range<u64>],
+        text: &FunctionText<'d, 'a>,
+    ) -> Marks {
+        let raw = &function.sites[copy];
+        let state = self.markers.state(copy);
+        let mut marks = Marks::default();
+        if split::may_be_merged(self.unit, function, raw) {
+            marks |= Marks::ENTRY_UNCERTAIN;
+        }
+        let addresses: Vec<u64> = entries.iter().map(|entry| entry.address).collect();
+        let is_other_copy = |address: u64| {
+            function.sites.iter().enumerate().any(|(other, site)| {
+                other != copy
+                    && site.origin == raw.origin
+                    && function.site_ranges[site.ranges.start as usize..site.ranges.end as usize]
+                        .iter()
+                        .any(|range| range.contains(&address))
+            })
+        };
+        if state == State::Several || text.bypasses(&addresses, body, state == State::Known, &is_other_copy) {
+            marks |= Marks::MAY_MISS;
+        }
+        marks
+    }
+
+    /// Makes the site of one entry of an inlined copy.
+    #[expect(clippy::too_many_arguments, reason = "what is known of the copy, and of the entry")]
+    fn inline_site(
+        &mut self,
+        function: &RawFunction<'a>,
+        raw: &RawSite,
+        entry: Entry,
+        origin: &Arc<Origin<'a>>,
+        body: &[Range<u64>],
+        text: &FunctionText<'d, 'a>,
+        section: u16,
+        mut marks: Marks,
+    ) {
+        let shared = self.shared;
+        let site = self.out.sites.len() as u32;
         let surroundings = Surroundings {
             image: shared.image,
             unit: self.unit,
             frames: &self.frames,
             frame_base: function.frame_base,
             text: Some(text),
-            entry: start,
+            entry: start_of(function),
             is_whole: self.is_whole,
         };
         let at = At::new(&surroundings, entry.address);
-        let mut marks = Marks::default();
         self.found.clear();
         for (index, parameter) in origin.parameters.iter().enumerate() {
-            let found = at.find(&self.gathered, index, parameter, raw.view);
+            let found = at.find(&self.gathered, index, parameter, entry.view);
             if found.late {
                 marks |= Marks::LATE_VIEW;
                 self.out.provisional.push(Provisional {
@@ -260,7 +359,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             self.found.push(found);
         }
         if let Some((index, located)) =
-            entry::behind_branch(&surroundings, text, entry, body, &origin, &self.gathered, &self.found)
+            entry::behind_branch(&surroundings, text, entry, body, origin, &self.gathered, &self.found)
         {
             self.out.provisional.push(Provisional {
                 site,
@@ -272,9 +371,22 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         }
         let mut address = entry.address;
         let mut moved = 0;
-        let point = Point { address, view: raw.view };
-        let better =
-            entry::move_probe(&surroundings, text, &mut self.prober, point, &origin, &self.gathered, &self.found);
+        let point = Point { address, view: entry.view };
+        let lines = &self.lines;
+        let next_statement = || {
+            let lines = lines.get_or_init(|| Lines::read(self.unit));
+            lines.next_statement(point, body, (raw.call_file, raw.call_line))
+        };
+        let better = entry::move_probe(
+            &surroundings,
+            text,
+            &mut self.prober,
+            point,
+            next_statement,
+            origin,
+            &self.gathered,
+            &self.found,
+        );
         if let Some(Moved { address: better, gained }) = better
             && let Ok(distance) = u8::try_from(better - entry.address)
         {
@@ -290,27 +402,22 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
                 self.found[index].argument = Ok(located);
             }
         }
-        if split::is_rest(self.unit, &mut self.origins, function, raw, &origin) {
-            self.out.rests.push(site);
-        }
-        if entry.uncertain || split::may_be_merged(self.unit, function, raw) {
+        if entry.uncertain {
             marks |= Marks::ENTRY_UNCERTAIN;
         }
         if text.reentered_from(entry.address, body) {
             marks |= Marks::MAY_REPEAT;
         }
-        if text.bypasses(entry.address, body) {
-            marks |= Marks::MAY_MISS;
-        }
+        self.observe(origin.name, SiteKind::Inline, address);
         self.arguments.clear();
         self.arguments.extend(self.found.drain(..).map(|found| found.argument));
-        let parent = raw.parent.and_then(|parent| self.site_of.get(parent as usize).copied().flatten());
+        let parent = raw.parent.and_then(|parent| self.site_around(parent as usize, address));
         let unprobeable = self.prober.check(text, address);
         let prototype = self.prototype();
         let source = self.source(self.unit.index, raw.call_file, raw.call_line);
         let declared = self.source(origin.declared_in, origin.declared_file, origin.declared_line);
         let container = self.container(address);
-        let function = self.function(origin.name, origin);
+        let function = self.function(origin.name, Arc::clone(origin));
         self.out.sites.push(Site {
             function,
             kind: SiteKind::Inline,
@@ -325,7 +432,13 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             marks,
             unprobeable,
         });
-        Some(site)
+    }
+
+    /// The site of an enclosing copy that an address belongs to: the last before it, if it has several.
+    fn site_around(&self, copy: usize, address: u64) -> Option<u32> {
+        let mut sites = self.site_of.get(copy)?.clone();
+        let first = sites.clone().next();
+        sites.rfind(|&site| self.out.sites[site as usize].address <= address).or(first)
     }
 
     /// Makes a site of the function itself, if its name alone cannot tell.
@@ -375,6 +488,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         if name_tells {
             return None;
         }
+        self.observe(name, kind, address);
         let found = std::mem::take(&mut self.found);
         self.arguments = match signature {
             Signature::Source => signature::of_source(&copy, found, abi, &passed),
@@ -487,6 +601,18 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             let index = u16::try_from(index).unwrap_or(u16::MAX);
             self.out.assigned.push((origin.name, origin.declared_line, index));
         }
+        for index in self.gathered.changing(self.unit.unit.encoding()) {
+            let index = u16::try_from(index).unwrap_or(u16::MAX);
+            self.out.changing.push((origin.name, origin.declared_line, index));
+        }
+    }
+
+    /// Tells of a site what its arguments are made from.
+    fn observe(&self, function: &str, kind: SiteKind, address: u64) {
+        let Some(observer) = self.shared.observer else { return };
+        let forms: Vec<&str> =
+            self.found.iter().map(|found| if found.late { "late" } else { found.form.word() }).collect();
+        observer(&Observed { function, kind, address, forms: &forms });
     }
 
     fn prototype(&mut self) -> u32 {
@@ -531,6 +657,11 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let next = self.file_of.len() as u32;
         SourceLine { file: *self.file_of.entry((unit, file)).or_insert(next), line }
     }
+}
+
+/// Where a function's text is entered.
+fn start_of(function: &RawFunction<'_>) -> u64 {
+    function.ranges.first().map_or(0, |range| function.entry.unwrap_or(range.start))
 }
 
 /// What is known of the return value of a copy with a changed signature.

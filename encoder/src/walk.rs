@@ -494,17 +494,7 @@ impl<'a> Text<'a> {
         };
         if let Some(list) = self.list {
             let Some(offset) = unit.debug.dwarf.attr_ranges_offset(&unit.unit, list)? else { return Ok(()) };
-            let mut ranges = unit.debug.dwarf.ranges(&unit.unit, offset)?;
-            let mut any = false;
-            while let Some(range) = ranges.next()? {
-                any = true;
-                push(range.begin..range.end);
-            }
-            // The iterator leaves out empty ranges: where all are, the first still says where the copy is.
-            if !any && let Some(address) = first_of_list(unit, offset)? {
-                push(address..address);
-            }
-            return Ok(());
+            return for_each_range(unit, offset, push);
         }
         let Some(low) = self.address(unit, self.low)? else { return Ok(()) };
         let high = match self.high {
@@ -547,28 +537,50 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The address at which a range list begins, be it with an empty range.
-fn first_of_list(unit: &DebugUnit<'_, '_>, offset: gimli::RangeListsOffset) -> gimli::Result<Option<u64>> {
+/// Calls `found` with the ranges of a list, also the empty ones, which gimli's own iterator leaves out: GCC writes one where
+/// nothing but the marker of a copy's entry is left.
+fn for_each_range(
+    unit: &DebugUnit<'_, '_>,
+    offset: gimli::RangeListsOffset,
+    mut found: impl FnMut(Range<u64>),
+) -> gimli::Result<()> {
     let mut entries = unit.debug.dwarf.raw_ranges(&unit.unit, offset)?;
-    let mut base = unit.unit.low_pc;
+    let mut base = Some(unit.unit.low_pc);
     let indexed = |index| unit.debug.dwarf.address(&unit.unit, index);
     while let Some(entry) = entries.next()? {
         use gimli::RawRngListEntry as Entry;
-        return Ok(Some(match entry {
+        let range = match entry {
             Entry::BaseAddress { addr } => {
-                base = addr;
+                base = Some(addr).filter(|addr| !is_discarded(*addr));
                 continue;
             }
             Entry::BaseAddressx { addr } => {
-                base = indexed(addr)?;
+                base = Some(indexed(addr)?).filter(|addr| !is_discarded(*addr));
                 continue;
             }
-            Entry::AddressOrOffsetPair { begin, .. } | Entry::OffsetPair { begin, .. } => base.wrapping_add(begin),
-            Entry::StartxEndx { begin, .. } | Entry::StartxLength { begin, .. } => indexed(begin)?,
-            Entry::StartEnd { begin, .. } | Entry::StartLength { begin, .. } => begin,
-        }));
+            Entry::AddressOrOffsetPair { begin, end } | Entry::OffsetPair { begin, end } => {
+                let Some(base) = base else { continue };
+                base.wrapping_add(begin)..base.wrapping_add(end)
+            }
+            Entry::StartxEndx { begin, end } => indexed(begin)?..indexed(end)?,
+            Entry::StartxLength { begin, length } => with_length(indexed(begin)?, length),
+            Entry::StartEnd { begin, end } => begin..end,
+            Entry::StartLength { begin, length } => with_length(begin, length),
+        };
+        if !is_discarded(range.start) {
+            found(range);
+        }
     }
-    Ok(None)
+    Ok(())
+}
+
+fn with_length(begin: u64, length: u64) -> Range<u64> {
+    begin..begin.wrapping_add(length)
+}
+
+/// Whether an address stands for text that the linker discarded: the highest, or the one before it in the lists of DWARF 4.
+fn is_discarded(address: u64) -> bool {
+    address >= u64::MAX - 1
 }
 
 fn unit_reference(value: AttributeValue<Slice<'_>>) -> Option<UnitOffset> {

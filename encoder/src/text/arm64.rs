@@ -4,7 +4,7 @@
 
 use super::result::Result;
 use super::zero::ZeroBranch;
-use super::{Effect, Flow, RegisterSet};
+use super::{Acts, Effect, Flow, RegisterSet};
 use crate::image::Image;
 use siteseer_sites::Unprobeable;
 use yaxpeax_arch::{Decoder as _, U8Reader};
@@ -20,6 +20,10 @@ const BTI_C: u32 = 0x40;
 const BTI_J: u32 = 0x80;
 /// DWARF number of the link register.
 const LINK: u16 = 30;
+/// The number of the stack pointer.
+const STACK: u32 = 31;
+const RET: u32 = 0xd65f_0000;
+const RET_REGISTER: u32 = 0x3e0;
 
 fn is_bti(word: u32) -> bool {
     word & !BTI_KINDS == BTI
@@ -46,6 +50,12 @@ fn is_branch_or_system(word: u32) -> bool {
     word >> 26 & 0b111 == 0b101
 }
 
+/// Whether an instruction of that group is one of the system instructions (C4.1: hints, barriers, `msr`, `mrs`, `sys`), which
+/// all go on at the next one.
+fn is_system(word: u32) -> bool {
+    word >> 22 == 0b11_0101_0100
+}
+
 fn flow(word: u32, address: u64) -> Flow {
     if !is_branch_or_system(word) {
         // udf: the only other one that never goes on.
@@ -56,7 +66,9 @@ fn flow(word: u32, address: u64) -> Flow {
         _ if is_bti(word) => return if word & BTI_J != 0 { Flow::LandingPad } else { Flow::Next },
         _ => {}
     }
-    let Some(instruction) = decode_word(word) else { return Flow::Next };
+    // What is not known here may go anywhere, but for system instructions.
+    let unknown = if is_system(word) { Flow::Next } else { Flow::Invalid };
+    let Some(instruction) = decode_word(word) else { return unknown };
     let target = || {
         instruction.operands.iter().find_map(|operand| match operand {
             Operand::PCOffset(offset) => Some(address.wrapping_add_signed(*offset)),
@@ -65,7 +77,7 @@ fn flow(word: u32, address: u64) -> Flow {
     };
     match (instruction.opcode, target()) {
         (Opcode::B, Some(target)) => Flow::Jump(target),
-        (Opcode::Bcc(_) | Opcode::CBZ | Opcode::CBNZ | Opcode::TBZ | Opcode::TBNZ, Some(target)) => {
+        (Opcode::Bcc(_) | Opcode::BCcc(_) | Opcode::CBZ | Opcode::CBNZ | Opcode::TBZ | Opcode::TBNZ, Some(target)) => {
             Flow::Conditional(target)
         }
         (Opcode::BL, Some(target)) => Flow::Call(target),
@@ -73,7 +85,9 @@ fn flow(word: u32, address: u64) -> Flow {
         (Opcode::RET | Opcode::RETAA | Opcode::RETAB, _) => Flow::Stop,
         (Opcode::ERET | Opcode::ERETAA | Opcode::ERETAB | Opcode::DRPS, _) => Flow::Stop,
         (Opcode::BRK | Opcode::HLT, _) => Flow::Trap,
-        _ => Flow::Next,
+        (Opcode::BLR | Opcode::BLRAA | Opcode::BLRAAZ | Opcode::BLRAB | Opcode::BLRABZ, _) => Flow::Next,
+        (Opcode::SVC | Opcode::HVC | Opcode::SMC, _) => Flow::Next,
+        _ => unknown,
     }
 }
 
@@ -92,6 +106,24 @@ pub(super) fn effect_at(image: &Image<'_>, address: u64) -> Option<Effect> {
     let known = effect(word);
     let (writes, stores) = known.unwrap_or_default();
     Some(Effect { next: address.wrapping_add(4), writes, stores, plain: known.is_some(), straight: known.is_some() })
+}
+
+/// Whether an instruction does something that can be seen.
+pub(super) fn acts(image: &Image<'_>, address: u64) -> Acts {
+    let Some(word) = word_at(image, address) else { return Acts::Yes };
+    match flow(word, address) {
+        Flow::Jump(target) | Flow::Conditional(target) => return Acts::Jumps(target),
+        Flow::Nop | Flow::LandingPad => return Acts::No,
+        Flow::Stop if word & !RET_REGISTER == RET => return Acts::No,
+        Flow::Next => {}
+        _ => return Acts::Yes,
+    }
+    match effect(word) {
+        Some((_, false)) => Acts::No,
+        // Bits 5 to 9 of a store are its base register.
+        Some((_, true)) if word >> 5 & 0x1f == STACK => Acts::No,
+        _ => Acts::Yes,
+    }
 }
 
 /// The registers that a plain instruction writes and whether it stores; `None` for all others.

@@ -8,7 +8,7 @@
 //!   instructions whose effects are known.
 //! * Can the entry be reached again from inside the body ([`FunctionText::reentered_from`])? Then hits outnumber calls.
 //! * Where does control enter a body that DWARF gives no entry for ([`FunctionText::entries`])?
-//! * Can control come through the body and not pass its entry ([`FunctionText::bypasses`])? Then calls are missed.
+//! * Can control come through the body and pass none of its entries ([`FunctionText::bypasses`])? Then calls are missed.
 //!
 //! The text is decoded once, linearly, as the kernel itself does before it accepts a kprobe. Control flow is that of
 //! the bytes plus what happens to them at run time: a jump label is a no-op *or* a jump, text under an alternative
@@ -519,6 +519,17 @@ fn add_outside_branches(
     });
 }
 
+/// Whether an instruction does something that can be seen from outside the function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Acts {
+    /// It computes, loads, or stores to the stack.
+    No,
+    /// It stores elsewhere, or calls, or does something that is not known.
+    Yes,
+    /// It goes to an address: a call, if that is not in the function.
+    Jumps(u64),
+}
+
 /// Finds the effects of single instructions.
 enum Effects {
     X86(Box<x86::Effects>),
@@ -537,6 +548,13 @@ impl Effects {
         match self {
             Effects::X86(effects) => effects.at(image, address),
             Effects::Arm64 => arm64::effect_at(image, address),
+        }
+    }
+
+    fn acts(&mut self, image: &Image<'_>, address: u64) -> Acts {
+        match self {
+            Effects::X86(effects) => effects.acts(image, address),
+            Effects::Arm64 => arm64::acts(image, address),
         }
     }
 }

@@ -10,10 +10,11 @@
 //! The text shows more than that. An instruction of the body may have been moved up to where it runs whether the call is
 //! made or not: it lies on every way to the entry, and does not count. But the end of a body may be shared with other code
 //! that does the same, and that looks like another way in; nothing tells the two apart for certain. It counts: what is said
-//! of such a site is that calls *may* be missed.
+//! of such a site is that calls *may* be missed. What tells something is what the instructions do: a compiler computes ahead of time,
+//! and for nothing, as it likes; it does not store, nor call, where the source does not.
 
-use super::FunctionText;
 use super::graph::Graph;
+use super::{Acts, Effects, FunctionText, NOP};
 use std::ops::Range;
 
 impl FunctionText<'_, '_> {
@@ -88,15 +89,30 @@ impl FunctionText<'_, '_> {
         left.is_empty()
     }
 
-    /// Whether control may come through a body and never pass `entry`, so that a probe there misses a call.
-    pub fn bypasses(&self, entry: u64, body: &[Range<u64>]) -> bool {
+    /// Whether control may come through a body and pass none of some entries, so that probes there miss a call.
+    ///
+    /// An instruction that stores or calls shows that the body runs. Where each way into the body is known to be among the
+    /// entries (`all_known`), nothing else counts: what only computes may have been moved to where no call is made. And control
+    /// that comes right from another copy of the function (`is_other_copy`), with which this one shares its end, has passed that
+    /// copy's entry.
+    pub fn bypasses(
+        &self,
+        entries: &[u64],
+        body: &[Range<u64>],
+        all_known: bool,
+        is_other_copy: &dyn Fn(u64) -> bool,
+    ) -> bool {
         let mut others = Vec::new();
         let mut add = |candidate| {
-            if candidate != entry && !others.contains(&candidate) {
+            if !entries.contains(&candidate) && !others.contains(&candidate) {
                 others.push(candidate);
             }
         };
-        self.for_entry_candidates(body, &mut add);
+        self.for_ways_in(body, &mut |candidate, source| {
+            if !all_known || !source.is_some_and(is_other_copy) {
+                add(candidate);
+            }
+        });
         // What nothing else leads to is taken for a case of the body's own switch, if it has one.
         if !self.indirect.iter().any(|&source| holds(body, source)) {
             self.unknown_targets(body).into_iter().for_each(add);
@@ -104,21 +120,54 @@ impl FunctionText<'_, '_> {
         if others.is_empty() {
             return false;
         }
-        let Some((_, at)) = self.index(entry) else { return true };
+        let mut avoided = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let Some((_, index)) = self.index(*entry) else { return true };
+            avoided.push(index);
+        }
+        avoided.sort_unstable();
         others.into_iter().filter_map(|address| self.index(address)).any(|(_, other)| {
             // The search that mostly ends soon comes first: what was moved up before the entry runs into it.
-            self.leads_to_the_end(other, at) && self.is_reached(other, at) && self.is_reached(at, other)
+            self.leads_to_the_end(other, &avoided)
+                && self.is_reached(other, &avoided)
+                && (!all_known && avoided.iter().any(|&at| self.is_reached(at, &[other]))
+                    || self.acts_behind(other, &avoided, body))
         })
     }
 
-    /// Whether control can go from an instruction to where it leaves the function, and not pass `avoided`.
-    fn leads_to_the_end(&self, from: usize, avoided: usize) -> bool {
+    /// Whether an instruction of the body that stores or calls runs behind `from`, on a way to where control leaves the
+    /// function, and none of `avoided` does.
+    fn acts_behind(&self, from: usize, avoided: &[usize], body: &[Range<u64>]) -> bool {
+        let graph = self.graph();
+        let mut effects = Effects::new(self.image.machine());
+        let mut acting = Vec::new();
+        let mut search = graph.search(Some(from));
+        while let Some(first) = search.resume() {
+            let mut at = Some(first);
+            while let Some(index) = at {
+                if avoided.binary_search(&index).is_ok() || !search.comes_to(index) {
+                    break;
+                }
+                let address = self.address_of(index);
+                if holds(body, address) && self.acts(&mut effects, address) {
+                    acting.push(index);
+                }
+                search.leave(graph.targets(index));
+                at = graph.next(index);
+            }
+        }
+        drop(search);
+        acting.into_iter().any(|index| self.leads_to_the_end(index, avoided))
+    }
+
+    /// Whether control can go from an instruction to where it leaves the function, and not pass one of `avoided`.
+    fn leads_to_the_end(&self, from: usize, avoided: &[usize]) -> bool {
         let graph = self.graph();
         let mut search = graph.search(Some(from));
         while let Some(first) = search.resume() {
             let mut at = Some(first);
             while let Some(index) = at {
-                if index == avoided || !search.comes_to(index) {
+                if avoided.binary_search(&index).is_ok() || !search.comes_to(index) {
                     break;
                 }
                 let targets = graph.targets(index);
@@ -132,16 +181,16 @@ impl FunctionText<'_, '_> {
         false
     }
 
-    /// Whether control can come to an instruction from the function's entry, and not pass `avoided`. Where jumps may go anywhere,
-    /// an instruction that nothing is known to lead to is reached.
-    fn is_reached(&self, to: usize, avoided: usize) -> bool {
+    /// Whether control can come to an instruction from the function's entry, and not pass one of `avoided`. Where jumps may go
+    /// anywhere, an instruction that nothing is known to lead to is reached.
+    fn is_reached(&self, to: usize, avoided: &[usize]) -> bool {
         let graph = self.graph();
         let entry = self.index(self.entry).map(|(_, index)| index);
         let mut search = graph.search(Some(to));
         while let Some(last) = search.resume() {
             let mut at = Some(last);
             while let Some(index) = at {
-                if index == avoided || !search.comes_to(index) {
+                if avoided.binary_search(&index).is_ok() || !search.comes_to(index) {
                     break;
                 }
                 if Some(index) == entry {
@@ -157,6 +206,49 @@ impl FunctionText<'_, '_> {
         false
     }
 
+    /// Whether control comes to an instruction both by a branch and from the instruction before it: what is said of the address may
+    /// hold for one of the two ways only.
+    pub fn has_two_ways_in(&self, address: u64) -> bool {
+        let Some((piece, index)) = self.index(address) else { return true };
+        let is_fallen_into = address == self.entry || self.fall_through_into(piece, index).is_some();
+        is_fallen_into && (!self.edges_to(address).is_empty() || self.has_unknown_targets())
+    }
+
+    /// Where a body begins behind the padding that its first range may begin with: the compiler aligns the head of a loop
+    /// by it, and when a loop that is not the body's comes back to the head, the body starts anew without it.
+    pub fn behind_padding(&self, body: &[Range<u64>]) -> Option<u64> {
+        let range = body.iter().find(|range| !range.is_empty())?;
+        let (piece, first) = self.index(range.start)?;
+        let mut index = first;
+        while self.flags[index] & NOP != 0 && self.is_idle(self.address(piece, index)) {
+            index += 1;
+            if index == self.pieces[piece].instructions.end {
+                return None;
+            }
+        }
+        let head = self.address(piece, index);
+        let comes_back = || self.edges_to(head).iter().any(|edge| !holds(body, edge.source));
+        (index > first && range.contains(&head) && comes_back()).then_some(head)
+    }
+
+    /// Whether a no-op stays one.
+    fn is_idle(&self, address: u64) -> bool {
+        let tables = self.image.tables();
+        tables.jump_label_at(address).is_none()
+            && !tables.in_alternative(address)
+            && tables.ftrace.binary_search(&address).is_err()
+    }
+
+    /// Whether an instruction does something that no compiler makes it do where the source does not: it stores to memory other than
+    /// the stack, it calls, or what it does is not known.
+    fn acts(&self, effects: &mut Effects, address: u64) -> bool {
+        match effects.acts(self.image, address) {
+            Acts::No => false,
+            Acts::Yes => true,
+            Acts::Jumps(target) => self.index(target).is_none(),
+        }
+    }
+
     /// The body's instructions that control can come to from outside the body.
     fn entry_candidates(&self, body: &[Range<u64>]) -> Vec<u64> {
         let mut found = Vec::new();
@@ -168,21 +260,25 @@ impl FunctionText<'_, '_> {
 
     /// Calls `found` with each of these instructions, some more than once.
     fn for_entry_candidates(&self, body: &[Range<u64>], found: &mut impl FnMut(u64)) {
+        self.for_ways_in(body, &mut |candidate, _| found(candidate));
+    }
+
+    /// Calls `found` with each of these instructions, and where control comes from, unless it is the function's entry.
+    fn for_ways_in(&self, body: &[Range<u64>], found: &mut impl FnMut(u64, Option<u64>)) {
         for range in body.iter().filter(|r| r.start < r.end) {
-            if let Some((piece, index)) = self.index(range.start) {
-                let from_outside = match self.fall_through_into(piece, index) {
-                    Some(previous) => !holds(body, self.address(piece, previous)),
-                    None => false,
-                };
-                if from_outside {
-                    found(range.start);
+            if let Some((piece, index)) = self.index(range.start)
+                && let Some(previous) = self.fall_through_into(piece, index)
+            {
+                let source = self.address(piece, previous);
+                if !holds(body, source) {
+                    found(range.start, Some(source));
                 }
             }
             if range.contains(&self.entry) {
-                found(self.entry);
+                found(self.entry, None);
             }
-            let edges = self.edges_between(range.start, range.end - 1);
-            edges.iter().filter(|edge| !holds(body, edge.source)).for_each(|edge| found(edge.target));
+            let edges = self.edges_between(range.start, range.end - 1).iter();
+            edges.filter(|edge| !holds(body, edge.source)).for_each(|edge| found(edge.target, Some(edge.source)));
         }
     }
 

@@ -46,6 +46,11 @@ fn ranges(ranges: &[(u64, u64)]) -> Vec<Range<u64>> {
     ranges.iter().map(|&(start, end)| TEXT + start..TEXT + end).collect()
 }
 
+/// Whether control may come through a body past its only entry, where nothing is known of other entries and copies.
+fn passes_by(text: &FunctionText<'_, '_>, entry: u64, body: &[Range<u64>]) -> bool {
+    text.bypasses(&[entry], body, false, &|_| false)
+}
+
 const COUNTED_LOOP: &[u8] = &[
     0x31, 0xc0, // 0: xor %eax,%eax
     0x01, 0xf8, // 2: add %edi,%eax
@@ -178,16 +183,19 @@ fn a_body_with_two_ways_in() {
     // 0: test eax, eax; 2: jz 9; 4: inc ebx (the entry); 6: jmp b; 8: nop; 9: inc ecx (the other way); b: inc edx; d: ret
     let code = [0x85, 0xc0, 0x74, 0x05, 0xff, 0xc3, 0xeb, 0x03, 0x90, 0xff, 0xc1, 0xff, 0xc2, 0xc3];
     x86(&code, |text| {
-        assert!(text.bypasses(TEXT + 4, &ranges(&[(4, 6), (9, 13)])), "9 is reached past 4, and so is the end");
-        assert!(text.bypasses(TEXT + 4, &ranges(&[(4, 6), (11, 13)])), "the end of the body is shared");
-        assert!(!text.bypasses(TEXT, &ranges(&[(0, 6), (9, 13)])), "nothing gets past the function's entry");
-        assert!(!text.bypasses(TEXT + 4, &ranges(&[(4, 6)])));
-        assert!(!text.bypasses(TEXT + 4, &ranges(&[(0, 2), (4, 6)])), "what was moved up is on every way to the entry");
+        assert!(passes_by(text, TEXT + 4, &ranges(&[(4, 6), (9, 13)])), "9 is reached past 4, and so is the end");
+        assert!(passes_by(text, TEXT + 4, &ranges(&[(4, 6), (11, 13)])), "the end of the body is shared");
+        assert!(!passes_by(text, TEXT, &ranges(&[(0, 6), (9, 13)])), "nothing gets past the function's entry");
+        assert!(!passes_by(text, TEXT + 4, &ranges(&[(4, 6)])));
+        assert!(
+            !passes_by(text, TEXT + 4, &ranges(&[(0, 2), (4, 6)])),
+            "what was moved up is on every way to the entry"
+        );
     });
     // 0: inc ebx; 2: inc ecx (the entry); 4: test eax, eax; 6: jz 2; 8: ret
     x86(&[0xff, 0xc3, 0xff, 0xc1, 0x85, 0xc0, 0x74, 0xfa, 0xc3], |text| {
-        assert!(!text.bypasses(TEXT + 2, &ranges(&[(0, 4)])), "what was moved up runs into the entry");
-        assert!(!text.bypasses(TEXT + 2, &ranges(&[(2, 4), (8, 9)])), "what comes later comes from the entry");
+        assert!(!passes_by(text, TEXT + 2, &ranges(&[(0, 4)])), "what was moved up runs into the entry");
+        assert!(!passes_by(text, TEXT + 2, &ranges(&[(2, 4), (8, 9)])), "what comes later comes from the entry");
     });
 }
 
@@ -428,7 +436,7 @@ fn the_entry_leads_to_ends_that_other_code_shares() {
         let body = ranges(&[(2, 8)]);
         assert_eq!(text.entries(&body), [TEXT + 2, TEXT + 6]);
         assert_eq!(text.principal(&text.entries(&body), &body), Some(TEXT + 2));
-        assert!(text.bypasses(TEXT + 2, &body), "it may be a second way in all the same");
+        assert!(passes_by(text, TEXT + 2, &body), "it may be a second way in all the same");
         // Two ways in that meet: neither leads to the other.
         let apart = ranges(&[(2, 4), (6, 8)]);
         assert_eq!(text.principal(&text.entries(&apart), &apart), None);
@@ -609,6 +617,21 @@ fn arm64_loads_stores_and_the_zero_register() {
 }
 
 #[test]
+fn arm64_branches_that_are_new_or_not_known() {
+    const RET: u32 = 0xd65f_03c0;
+    // bc.eq .+8 (FEAT_HBC), as b.eq but for bit 4.
+    arm64(&[0x5400_0050, RET, RET], |text| assert_eq!(branches(text), [(0, 8)]));
+    // cbgt w0, w1, .+8 (FEAT_CMPBR): where it goes is not known here, and nothing behind it is relied on.
+    arm64(&[0xd503_201f, 0x7401_0040, RET], |text| assert_eq!(offsets(text), [0]));
+    // blr x1, svc #0, hint #127, dmb ish, msr nzcv, x0 and a system register without a name go on.
+    let straight = [0xd63f_0020, 0xd400_0001, 0xd503_2fff, 0xd503_3bbf, 0xd51b_4200, 0xd51f_ffff];
+    arm64(&[&straight[..], &[RET]].concat(), |text| {
+        assert_eq!((text.len(), branches(text).len()), (7, 0));
+        assert!(!text.has_unknown_targets());
+    });
+}
+
+#[test]
 fn arm64_indirect_jumps() {
     let (br_x1, br_x16, bti_j, ret, bti_c) = (0xd61f_0020, 0xd61f_0200, 0xd503_249f, 0xd65f_03c0, 0xd503_245f);
     arm64(&[0xd503_201f, br_x1, bti_j, ret, bti_j, ret], |text| {
@@ -635,7 +658,7 @@ fn ask(machine: Machine, code: &[u8], from: u64, body: &[(u64, u64)]) {
             last = step.next;
         }
         text.reentered_from(TEXT + from, &body);
-        text.bypasses(TEXT + from, &body);
+        passes_by(text, TEXT + from, &body);
         for entry in text.entries(&body) {
             assert!(text.is_empty() || body.iter().any(|r| r.contains(&entry)));
         }

@@ -3,7 +3,7 @@
 
 use super::result::Result;
 use super::zero::ZeroBranch;
-use super::{Effect, Flow, RegisterSet};
+use super::{Acts, Effect, Flow, RegisterSet};
 use crate::image::Image;
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
@@ -80,6 +80,26 @@ impl Effects {
 }
 
 impl Effects {
+    /// Whether an instruction does something that can be seen.
+    pub(super) fn acts(&mut self, image: &Image<'_>, address: u64) -> Acts {
+        let Some(instruction) = instruction_at(image, address) else { return Acts::Yes };
+        match instruction.flow_control() {
+            FlowControl::Next => {}
+            FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
+                return Acts::Jumps(instruction.near_branch_target());
+            }
+            FlowControl::Return => return Acts::No,
+            _ => return Acts::Yes,
+        }
+        let is_write = |access: OpAccess| {
+            matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
+        };
+        let info = self.factory.info(&instruction);
+        let mut stores = info.used_memory().iter().filter(|used| is_write(used.access()));
+        let stores_elsewhere = stores.any(|used| used.base().full_register() != Register::RSP);
+        if is_plain(&instruction) && !stores_elsewhere { Acts::No } else { Acts::Yes }
+    }
+
     /// What an instruction has to do with `rax`.
     pub(super) fn result_at(&mut self, image: &Image<'_>, address: u64) -> Result {
         let Some(instruction) = instruction_at(image, address) else { return Result::Over };

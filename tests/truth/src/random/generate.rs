@@ -13,6 +13,7 @@ use crate::random::program::{Function, Parameter, Program, START, Statement, Typ
 /// Calls that one call of a function may make, and that a whole run may make.
 const CALLS_OF_ONE: usize = 40;
 const CALLS_OF_ALL: usize = 600;
+const CALLS_OF_CALLBACK: usize = 4;
 /// A counter that recursion begins with is below this.
 const DEEPEST: usize = 4;
 
@@ -46,7 +47,7 @@ struct Writer {
 impl Writer {
     fn function(&mut self) {
         let id = self.functions.len();
-        if id > 0 && self.prng.chance(6) {
+        if id > 0 && self.prng.chance(2) {
             return self.twin(id);
         }
         let is_recursive = self.prng.chance(12);
@@ -54,10 +55,21 @@ impl Writer {
         if is_recursive {
             parameters.push(Parameter { name: "depth".to_owned(), ty: Type::INT });
         }
-        let count = if self.prng.chance(12) { self.prng.between(5, 9) } else { self.prng.between(0, 4) };
+        let is_callback = !is_recursive && (id == 0 || self.prng.chance(12));
+        let count = if is_callback {
+            0
+        } else if self.prng.chance(12) {
+            self.prng.between(5, 9)
+        } else {
+            self.prng.between(0, 4)
+        };
         for index in 0..count {
             let ty = *self.prng.pick(&Type::ALL);
             parameters.push(Parameter { name: format!("p{index}"), ty });
+        }
+        if is_callback {
+            parameters.push(Parameter { name: "p0".to_owned(), ty: Type::INT });
+            parameters.push(Parameter { name: "p1".to_owned(), ty: Type::U64 });
         }
         let (qualifiers, is_static) = *self.prng.pick(&[
             ("static", true),
@@ -75,7 +87,10 @@ impl Writer {
         ]);
         // Compilers refuse what they cannot inline.
         let qualifiers = if is_recursive { qualifiers.trim_end_matches("always_inline").trim() } else { qualifiers };
+        // A callback is whatever looks like one, and costs little.
+        let limit = if is_callback { CALLS_OF_CALLBACK } else { CALLS_OF_ONE };
         let returns = match self.prng.below(10) {
+            _ if is_callback => Type::INT,
             0 => *self.prng.pick(&Type::ALL),
             1..4 => Type::LONG,
             _ => Type::INT,
@@ -92,7 +107,7 @@ impl Writer {
             body: Vec::new(),
             unit,
         };
-        let (body, cost) = Body::new(self, &function, CALLS_OF_ONE).write(is_recursive);
+        let (body, cost) = Body::new(self, &function, limit).write(is_recursive);
         self.functions.push(Function { body, ..function });
         self.costs.push(cost);
         self.called.push(false);
@@ -152,6 +167,8 @@ struct Body<'w> {
     times: usize,
     cost: usize,
     limit: usize,
+    /// Objects on the stack.
+    objects: Vec<String>,
     names: usize,
     /// In how many loops what is written is.
     loops: usize,
@@ -175,6 +192,7 @@ impl<'w> Body<'w> {
             times: 1,
             cost: 1,
             limit,
+            objects: Vec::new(),
             names: 0,
             loops: 0,
         }
@@ -202,7 +220,7 @@ impl<'w> Body<'w> {
             }
             4 => {
                 let condition = self.condition();
-                let value = self.value(self.returns, 1);
+                let value = self.result(1);
                 out.push(Statement::line(format!("if ({condition}) return {value};")));
                 out.push(seq);
             }
@@ -213,10 +231,13 @@ impl<'w> Body<'w> {
             _ => out.push(seq),
         }
         let recursion = is_recursive.then(|| {
-            let value = self.value(self.returns, 1);
+            let value = self.result(1);
             out.push(Statement::line(format!("if (depth <= 0) return {value};")));
             self.prng().below(3)
         });
+        if self.prng().chance(12) {
+            out.extend(self.object());
+        }
         let count = match self.prng().below(10) {
             0..3 => 0,
             3..6 => 1,
@@ -249,6 +270,14 @@ impl<'w> Body<'w> {
         (out, cost)
     }
 
+    /// What is returned: no pointer that the function was given, which may be to an object on a stack.
+    fn result(&mut self, depth: usize) -> String {
+        match self.returns {
+            Type::Object => format!("&G.objs[{}]", self.prng().below(8)),
+            returns => self.value(returns, depth),
+        }
+    }
+
     /// The last statement: often a call.
     fn finish(&mut self, out: &mut Vec<Statement>) {
         let returns = self.returns;
@@ -259,7 +288,7 @@ impl<'w> Body<'w> {
             out.push(Statement::line(format!("return {call};")));
             return;
         }
-        let value = self.value(returns, 2);
+        let value = self.result(2);
         out.push(Statement::line(format!("return {value};")));
     }
 
@@ -342,6 +371,9 @@ impl<'w> Body<'w> {
         if matches!(ty, Type::Integer(..)) && self.prng().chance(30) {
             return self.constant();
         }
+        if ty == Type::Object && !self.objects.is_empty() && self.prng().chance(40) {
+            return self.writer.prng.pick(&self.objects).clone();
+        }
         let same: Vec<String> =
             self.variables.iter().filter(|variable| variable.ty == ty).map(|variable| variable.name.clone()).collect();
         if !same.is_empty() && self.prng().chance(45) {
@@ -404,8 +436,10 @@ impl<'w> Body<'w> {
     }
 
     fn leaf(&mut self) -> String {
-        if self.prng().chance(65) && !self.variables.is_empty() {
-            let Variable { name, ty, .. } = self.writer.prng.pick(&self.variables).clone();
+        let is_read = |variable: &&Variable| variable.ty != Type::Callback;
+        let variables: Vec<Variable> = self.variables.iter().filter(is_read).cloned().collect();
+        if self.prng().chance(65) && !variables.is_empty() {
+            let Variable { name, ty, .. } = self.prng().pick(&variables).clone();
             return match ty {
                 Type::Integer(..) => name,
                 Type::Object => {
@@ -413,6 +447,7 @@ impl<'w> Body<'w> {
                     format!("{name}->{field}")
                 }
                 Type::Struct(..) => format!("{name}.{}", self.prng().pick(ty.fields())),
+                Type::Callback => self.constant(),
             };
         }
         if self.prng().chance(50) {
@@ -465,6 +500,22 @@ impl<'w> Body<'w> {
                 }
                 _ => format!("&G.objs[{}]", self.prng().below(8)),
             },
+            Type::Callback => {
+                let unit = self.unit;
+                let is_one = |function: &&Function| {
+                    let types: Vec<Type> = function.parameters.iter().map(|parameter| parameter.ty).collect();
+                    types == [Type::INT, Type::U64]
+                        && function.returns == Type::INT
+                        && function.parameters[0].name != "depth"
+                        && (!function.is_static || function.unit == unit)
+                        && !function.qualifiers.contains("always_inline")
+                        && self.writer.costs[function.id] <= CALLS_OF_CALLBACK
+                };
+                let mut names: Vec<String> =
+                    self.writer.functions.iter().filter(is_one).map(|function| function.name.clone()).collect();
+                names.extend(same);
+                if names.is_empty() { "(callback_t)0".to_owned() } else { self.prng().pick(&names).clone() }
+            }
             Type::Struct(name, _, field) => {
                 if !same.is_empty() && self.prng().chance(40) {
                     return self.prng().pick(&same).clone();
@@ -512,6 +563,11 @@ impl<'w> Body<'w> {
     }
 
     fn call_statement(&mut self) -> Vec<Statement> {
+        if self.prng().chance(35)
+            && let Some(call) = self.call_back()
+        {
+            return vec![call];
+        }
         let Some(callee) = self.callee(None) else { return self.store() };
         let returns = self.writer.functions[callee].returns;
         let call = self.call(callee);
@@ -533,6 +589,28 @@ impl<'w> Body<'w> {
         }
     }
 
+    /// Calls a function that was passed.
+    fn call_back(&mut self) -> Option<Statement> {
+        let is_one = |variable: &&Variable| variable.ty == Type::Callback;
+        let name = self.variables.iter().rev().find(is_one)?.name.clone();
+        if self.cost + self.times * CALLS_OF_CALLBACK > self.limit {
+            return None;
+        }
+        self.cost += self.times * CALLS_OF_CALLBACK;
+        let (one, two) = (self.argument(Type::INT), self.argument(Type::U64));
+        Some(Statement::line(format!("if ({name}) (void){name}({one}, {two});")))
+    }
+
+    /// An object on the stack, to be passed by its address.
+    fn object(&mut self) -> Vec<Statement> {
+        let name = self.name("o");
+        let (one, two) = (self.integer(1), self.integer(1));
+        let next = self.prng().below(8);
+        self.objects.push(format!("&{name}"));
+        let link = format!(".link = {{ &G.objs[{next}].link }}");
+        vec![Statement::line(format!("struct obj {name} = {{ .a = {one}, .b = {two}, {link} }};"))]
+    }
+
     fn local(&mut self) -> Vec<Statement> {
         let ty = *self.prng().pick(&Type::ALL);
         let value = self.value(ty, 2);
@@ -550,7 +628,9 @@ impl<'w> Body<'w> {
         let Variable { name, ty, .. } = self.prng().pick(&assignable).clone();
         let text = match ty {
             Type::Integer("bool", ..) => format!("{name} = !{name};"),
-            Type::Integer("enum mode" | "u128", ..) | Type::Object => format!("{name} = {};", self.value(ty, 1)),
+            Type::Integer("enum mode" | "u128", ..) | Type::Object | Type::Callback => {
+                format!("{name} = {};", self.value(ty, 1))
+            }
             Type::Integer(..) => {
                 let value = self.value(ty, 1);
                 let operator = *self.prng().pick(&["=", "=", "=", "+=", "|=", "&=", "^="]);
@@ -617,7 +697,7 @@ impl<'w> Body<'w> {
             let word = *self.prng().pick(&["break", "continue"]);
             return vec![Statement::line(format!("if ({condition}) {word};"))];
         }
-        let value = self.value(self.returns, 1);
+        let value = self.result(1);
         vec![Statement::line(format!("if ({condition}) return {value};"))]
     }
 

@@ -4,16 +4,17 @@
 use crate::random::align::{Span, align};
 use crate::random::build::{Built, WORLD, base_btf};
 use crate::random::config::Config;
-use crate::random::observe::{Hit, RunError, Runner, Seen, WORLD_SIZE, Watch};
+use crate::random::observe::{Hit, RunError, Runner, STACK_RANGE, Seen, WORLD_SIZE, Watch};
 use crate::random::program::{Program, Type};
 use crate::random::truth::{Call, Trace};
 use crate::report::{Calls, Failure, Report, ValueKey};
 use object::{Object, ObjectSymbol};
-use siteseer_encoder::{BaseKernel, EncodeError, Options};
+use siteseer_encoder::{BaseKernel, EncodeError, Observed, Options};
 use siteseer_sites::location::{Located, Location, Op};
 use siteseer_sites::{Marks, Site, SiteKind, SiteSet};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::Mutex;
 
 /// Why a compiled program could not be judged.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,8 @@ struct Sites {
     set: SiteSet,
     /// For each site, the place of its function in the program.
     functions: Vec<Option<usize>>,
+    /// For each site and argument, how the debug information gives it.
+    forms: Vec<Vec<&'static str>>,
     /// Where addresses of a module are in the image that is run.
     moved: Vec<(Range<u64>, u64)>,
     /// Symbols of text in the image that is run, sorted.
@@ -60,8 +63,20 @@ impl Sites {
     fn of(built: &Built) -> Result<Sites, JudgeError> {
         let base = base_btf();
         let kernel = built.module.as_ref().map(|_| BaseKernel { btf: &base, build_id: &[] });
-        let options = Options { threads: None, kernel, ..Options::default() };
+        let observed = Mutex::new(HashMap::new());
+        let observer = |site: &Observed<'_>| {
+            if let Ok(mut observed) = observed.lock() {
+                observed.insert((site.function.to_owned(), site.address, site.kind), site.forms.to_vec());
+            }
+        };
+        let options = Options { kernel, observer: Some(&observer), ..Options::default() };
         let (set, _) = siteseer_encoder::encode(built.module.as_deref().unwrap_or(&built.image), &options)?;
+        let mut observed = observed.into_inner().unwrap_or_default();
+        let mut forms_of = |site: &Site| {
+            let function = set.functions[site.function as usize].name.clone();
+            observed.remove(&(function, site.address, site.kind)).unwrap_or_default()
+        };
+        let forms = set.sites.iter().map(&mut forms_of).collect();
         let functions = set
             .sites
             .iter()
@@ -78,7 +93,7 @@ impl Sites {
             Some(module) => displacements(&set, module, &file)?,
             None => Vec::new(),
         };
-        Ok(Sites { set, functions, moved, symbols, world: built.world })
+        Ok(Sites { set, functions, forms, moved, symbols, world: built.world })
     }
 
     /// Where an address of the site data is in the image that is run.
@@ -139,6 +154,10 @@ fn displacements(
     let mut moved = Vec::new();
     for symbol in module.symbols() {
         let (Ok(name), Some(index)) = (symbol.name(), symbol.section_index()) else { continue };
+        // Labels that mark code and data on arm64 have all the same names.
+        if symbol.size() == 0 {
+            continue;
+        }
         let section = module.section_by_index(index)?;
         let Some(place) = places.get(name).filter(|_| !name.is_empty()) else { continue };
         let loaded = set.module.iter().flat_map(|module| &module.loaded);
@@ -315,10 +334,17 @@ impl Judge<'_> {
                 Type::Object => vec![in_world(passed[0], sites.world)],
                 _ => passed.clone(),
             };
-            let is_right = *read == expected;
-            let form = form(site, located);
+            let is_right = match (ty, &read[..]) {
+                // Where on the stack is each build's own affair.
+                (Type::Object, [pointer]) if STACK_RANGE.contains(&expected[0]) => STACK_RANGE.contains(pointer),
+                (Type::Callback, [pointer]) => self.is_function(sites, *pointer, expected[0]),
+                _ => *read == expected,
+            };
+            let form = form(site, located, sites.forms[hit.index].get(index).copied());
+            let doubt = located.doubt.map(|doubt| doubt.key().to_owned());
             if !is_right {
-                fail(format!("value {} {form}", site.kind), hit.index, index, &|| {
+                let sure = if doubt.is_some() { "doubtful value" } else { "value" };
+                fail(format!("{sure} {} {form}", site.kind), hit.index, index, &|| {
                     format!(
                         "{} at {}: {} of type {} is at {}, which gives {read:x?}, and {expected:x?} was passed",
                         parameters[index].name,
@@ -334,11 +360,28 @@ impl Judge<'_> {
                 machine: self.config.compiler.machine.to_string(),
                 site: site.kind.word().to_owned(),
                 form,
-                doubt: None,
+                doubt,
             };
             report.value(key, is_right);
         }
     }
+}
+
+impl Judge<'_> {
+    /// Whether a pointer is to a function, or to one that is equal to it.
+    fn is_function(&self, sites: &Sites, pointer: u64, expected: u64) -> bool {
+        let number = |id: usize| self.program.function(id).map(|function| function.number);
+        let there = sites.symbol(pointer).filter(|(range, _)| range.start == pointer).and_then(|(_, name)| stem(name));
+        match there {
+            Some(id) => number(id) == number(expected as usize),
+            None => pointer == expected,
+        }
+    }
+}
+
+/// The function of the program that a symbol is made from.
+fn stem(name: &str) -> Option<usize> {
+    name.split('.').next()?.strip_prefix('f')?.parse().ok()
 }
 
 /// A pointer of the unoptimised build as it is in another, whose memory is elsewhere.
@@ -347,19 +390,18 @@ fn in_world(pointer: u64, world: u64) -> u64 {
     if (truth..truth + WORLD_SIZE).contains(&pointer) { pointer - truth + world } else { pointer }
 }
 
-/// Of which form a location is.
-fn form(site: &Site, located: &Located) -> String {
-    let mut form = located.at.kind().key().to_owned();
-    if site.moved > 0 {
-        form.push_str(" moved");
-    }
-    if site.marks.contains(Marks::LATE_VIEW) {
-        form.push_str(" late");
-    }
-    if site.marks.contains(Marks::SIGNATURE_CHANGED) {
-        form.push_str(" changed");
-    }
-    form
+/// Of which form a location is: how the debug information gives it, and what was made of it.
+fn form(site: &Site, located: &Located, given: Option<&str>) -> String {
+    let is_conventional = site.kind != SiteKind::Inline && !site.marks.contains(Marks::SIGNATURE_CHANGED);
+    let given = match given {
+        // Where the signature is the source's, the calling convention decides.
+        _ if is_conventional => "convention",
+        Some("nothing") if site.moved > 0 => "moved",
+        Some("nothing") => "branch",
+        Some(given) => given,
+        None => "?",
+    };
+    format!("{given} {}", located.at.kind().key())
 }
 
 /// What kind of copy lost a call whose body stored its number there, and whether a site there bears a mark.

@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     configs: Option<usize>,
     /// On how many inputs each program runs
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 16)]
     inputs: usize,
     /// A build root to take compilers from, besides the host's own
     #[arg(long)]
@@ -233,7 +233,8 @@ impl Work<'_> {
         let (folder, _guard) = self.folder("truth")?;
         let built = build_truth(&folder, program, self.reference)?;
         let mut runner = Runner::new(&built.image, self.reference.machine, built.world, Vec::new())?.with_log()?;
-        let trace = |input: &Vec<u64>| Ok(Trace::parse(&runner.log(input)?, program)?);
+        let functions = Runner::functions(&built.image, program)?;
+        let trace = |input: &Vec<u64>| Ok(Trace::parse(&runner.log(input)?, program, &functions)?);
         inputs.iter().map(trace).collect()
     }
 

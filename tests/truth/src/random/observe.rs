@@ -2,15 +2,17 @@
 //! Runs a program in the emulator.
 
 use crate::machine::{Emulator, EmulatorError, PAGE};
-use crate::random::program::START;
+use crate::random::program::{Program, START};
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags};
 use siteseer_sites::Machine;
 use siteseer_sites::location::Located;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// Where the stack is, and where the program returns to.
 const STACK: u64 = 0x7000_0000;
 const STACK_SIZE: u64 = 1 << 20;
+pub(crate) const STACK_RANGE: Range<u64> = STACK..STACK + STACK_SIZE;
 const END: u64 = 0x6000_0000;
 /// The log of the unoptimised build: see runtime.c.
 const LOG: u64 = 0x4000_0000;
@@ -152,6 +154,17 @@ impl<'e> Runner<'e> {
             cpu.data().stores.push(Store { number, pc });
         })?;
         Ok(Runner { emulator, machine, start, world })
+    }
+
+    /// Which function of the program is where.
+    pub(crate) fn functions(image: &[u8], program: &Program) -> Result<HashMap<u64, usize>, RunError> {
+        let file = object::File::parse(image)?;
+        let of = |symbol: object::Symbol<'_, '_>| {
+            let name = symbol.name().ok()?;
+            let function = program.functions.iter().find(|function| function.name == name)?;
+            Some((symbol.address(), function.id))
+        };
+        Ok(file.symbols().filter_map(of).collect())
     }
 
     /// Has room for the log of the unoptimised build.

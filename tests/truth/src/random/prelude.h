@@ -34,6 +34,7 @@ struct world {
 	u64 acc[8];
 };
 extern struct world G;
+typedef int (*callback_t)(int, u64);
 
 #define inline __inline__
 #define noinline __attribute__((__noinline__))

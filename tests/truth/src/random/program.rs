@@ -16,12 +16,14 @@ pub(crate) enum Type {
     Integer(&'static str, u32, bool),
     /// A pointer to `struct obj`.
     Object,
+    /// A pointer to a function that takes an `int` and a `u64` and gives an `int`.
+    Callback,
     /// A structure of that many bytes, whose fields are named `a`, `b`, `c`, with the fields' type.
     Struct(&'static str, u32, &'static str),
 }
 
 impl Type {
-    pub(crate) const ALL: [Type; 20] = [
+    pub(crate) const ALL: [Type; 21] = [
         Type::Integer("bool", 1, false),
         Type::Integer("u8", 1, false),
         Type::Integer("s8", 1, true),
@@ -35,6 +37,7 @@ impl Type {
         Type::Integer("enum mode", 4, false),
         Type::Object,
         Type::Object,
+        Type::Callback,
         Type::Struct("struct s1", 1, "u8"),
         Type::Struct("struct s4", 4, "u16"),
         Type::Struct("struct s8", 8, "u64"),
@@ -44,6 +47,7 @@ impl Type {
         Type::Integer("u128", 16, false),
     ];
     pub(crate) const INT: Type = Type::Integer("int", 4, true);
+    pub(crate) const U64: Type = Type::Integer("u64", 8, false);
     pub(crate) const LONG: Type = Type::Integer("long", 8, true);
 
     /// How C names it.
@@ -51,13 +55,14 @@ impl Type {
         match self {
             Type::Integer(name, ..) | Type::Struct(name, ..) => name,
             Type::Object => "struct obj *",
+            Type::Callback => "callback_t",
         }
     }
 
     pub(crate) fn size(self) -> u32 {
         match self {
             Type::Integer(_, size, _) | Type::Struct(_, size, _) => size,
-            Type::Object => 8,
+            Type::Object | Type::Callback => 8,
         }
     }
 

@@ -5,6 +5,10 @@ typedef unsigned char u8;
 
 __attribute__((section(".world"), used)) u8 G[4096] __attribute__((aligned(64)));
 
+/* Linkers define these only for who asks. */
+extern char _end[], _etext[];
+static void *const ends[] __attribute__((used)) = { _end, _etext };
+
 #ifdef TRUTH
 /* The first word is how many words follow. */
 #define LOG ((volatile u64 *)0x40000000)

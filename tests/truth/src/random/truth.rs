@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What really happened: the log of the build that is not optimised.
 
-use crate::random::program::Program;
+use crate::random::program::{Program, Type};
+use std::collections::HashMap;
 
 /// One call of a function.
 #[derive(Debug)]
@@ -13,7 +14,7 @@ pub(crate) struct Call {
     pub(crate) end: usize,
     /// Which of the stores is its own; a body may return before it.
     pub(crate) store: Option<usize>,
-    /// The slots of each argument, extended as its type is.
+    /// The slots of each argument, extended as its type is; for a pointer to a function, which function it is.
     pub(crate) arguments: Vec<Vec<u64>>,
 }
 
@@ -38,8 +39,8 @@ const STORE: u64 = 2;
 const LEAVE: u64 = 3;
 
 impl Trace {
-    /// Reads a log.
-    pub(crate) fn parse(words: &[u64], program: &Program) -> Result<Trace, BadLog> {
+    /// Reads a log. `functions` tells which function is at an address: of a pointer to one, its number is kept.
+    pub(crate) fn parse(words: &[u64], program: &Program, functions: &HashMap<u64, usize>) -> Result<Trace, BadLog> {
         let mut trace = Trace::default();
         let mut open: Vec<usize> = Vec::new();
         let mut at = 0;
@@ -58,7 +59,13 @@ impl Trace {
                         let slots = words.get(at..at + count).ok_or_else(bad)?;
                         at += count;
                         let extended = |(index, slot): (usize, &u64)| extend(*slot, (size - 8 * index).min(8), signed);
-                        arguments.push(slots.iter().enumerate().map(extended).collect());
+                        let mut slots: Vec<u64> = slots.iter().enumerate().map(extended).collect();
+                        if parameter.ty == Type::Callback
+                            && let Some(function) = functions.get(&slots[0])
+                        {
+                            slots[0] = *function as u64;
+                        }
+                        arguments.push(slots);
                     }
                     open.push(trace.calls.len());
                     let begin = trace.stores.len();

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The statements of a unit: the rows of its line table that begin one (`is_stmt`), by address and view.
+//!
+//! The line table is read once per unit, when the first copy asks for it, and only these rows are kept. The line number program has
+//! no opcode for views: a row's view is the number of rows before it at the same address. Two things are read off it:
+//!
+//! * *Where copies are entered.* GCC (from version 8 on) puts a marker in front of every body that it inlines. Optimisations
+//!   duplicate and move the marker together with the body. Each one becomes a row of its own, at the place in the source where the
+//!   callee is declared; no statement of the body is there (`expand_call_inline` in gcc/tree-inline.cc, `NOTE_INSN_INLINE_ENTRY` in
+//!   gcc/final.cc). The debug entry names only the first of them (`dwarf2out_inline_entry` in gcc/dwarf2out.cc).
+//! * *Where statements of the body begin*: what a probe that moves must not pass.
+
+use crate::dwarf::DebugUnit;
+use crate::loclist::Point;
+use gimli::ColumnType;
+use std::ops::Range;
+
+/// A place in the source; the file is an index in the unit's line table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) file: u64,
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+/// A row that begins a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Statement {
+    pub(crate) point: Point,
+    pub(crate) place: Place,
+}
+
+/// The statements of a unit, by point.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    statements: Vec<Statement>,
+}
+
+impl Lines {
+    /// Reads a unit's line table. Of one that is broken, nothing is taken: then copies have the entries that their debug entries
+    /// give, and no more.
+    pub(crate) fn read(unit: &DebugUnit<'_, '_>) -> Lines {
+        let mut statements = read(unit).unwrap_or_default();
+        // Sequences come in any order; each is sorted, so that this is a merge.
+        statements.sort_by_key(|statement| statement.point);
+        Lines { statements }
+    }
+
+    /// The statement with an index.
+    pub(crate) fn get(&self, index: usize) -> Option<&Statement> {
+        self.statements.get(index)
+    }
+
+    /// The indices of the statements in a range of addresses; for an empty range, of those at its address.
+    pub(crate) fn within(&self, range: &Range<u64>) -> Range<usize> {
+        let end = range.end.max(range.start.saturating_add(1));
+        let first = self.statements.partition_point(|statement| statement.point.address < range.start);
+        let count = self.statements[first..].partition_point(|statement| statement.point.address < end);
+        first..first + count
+    }
+
+    /// Where the first statement of a body begins after a point. Statements of the caller, whose line is given, are not the body's.
+    pub(crate) fn next_statement(&self, after: Point, body: &[Range<u64>], call: (u64, u32)) -> Option<u64> {
+        let first = self.statements.partition_point(|statement| statement.point <= after);
+        let here = first.checked_sub(1).map(|index| &self.statements[index]).filter(|here| here.point == after);
+        let is_body = |statement: &Statement| {
+            body.iter().any(|range| range.contains(&statement.point.address))
+                && (statement.place.file, statement.place.line) != call
+                && here.is_none_or(|here| here.place != statement.place)
+        };
+        let range = body.iter().find(|range| range.contains(&after.address))?;
+        let mut rows = self.statements[first..].iter().take_while(|statement| statement.point.address < range.end);
+        rows.find(|statement| is_body(statement)).map(|statement| statement.point.address)
+    }
+
+    /// The statements of a range of addresses.
+    pub(crate) fn statements(&self, range: &Range<u64>) -> &[Statement] {
+        &self.statements[self.within(range)]
+    }
+}
+
+fn read(unit: &DebugUnit<'_, '_>) -> gimli::Result<Vec<Statement>> {
+    let Some(program) = unit.unit.line_program.clone() else { return Ok(Vec::new()) };
+    let mut rows = program.rows();
+    let mut statements = Vec::new();
+    let mut next = Point { address: u64::MAX, view: 0 };
+    while let Some((_, row)) = rows.next_row()? {
+        if row.address() != next.address {
+            next = Point { address: row.address(), view: 0 };
+        }
+        let point = next;
+        next.view = next.view.saturating_add(1);
+        if row.end_sequence() {
+            next.address = u64::MAX;
+        } else if row.is_stmt()
+            && let Some(line) = row.line()
+        {
+            let column = match row.column() {
+                ColumnType::LeftEdge => 0,
+                ColumnType::Column(column) => u32::try_from(column.get()).unwrap_or(u32::MAX),
+            };
+            let place = Place { file: row.file_index(), line: u32::try_from(line.get()).unwrap_or(u32::MAX), column };
+            statements.push(Statement { point, place });
+        }
+    }
+    Ok(statements)
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The entries of a function's inlined copies, by GCC's markers in the line table (see `lines`).
+//!
+//! A marker belongs to the copy whose ranges hold it. Where several copies that are declared at its place do, it is of the one whose
+//! debug entry names it, or else of the innermost. A copy may have any number of markers:
+//!
+//! * One is the rule.
+//! * Several are several calls: bodies of an unrolled loop, beginnings that jump threading duplicated. Each marker is an entry.
+//! * None is left where the call itself is gone: both branches of a condition made one, a call that is made speculatively.
+//!
+//! All statements of a function that a macro wrote are at the place of the macro's use, its markers among them. Such a function
+//! gives itself away by two rows of one place in a row, and its rows say nothing.
+
+use crate::lines::{Lines, Place};
+use crate::loclist::Point;
+use crate::walk::{RawFunction, RawSite};
+
+/// The markers of one function's copies. The buffers are used again from function to function.
+#[derive(Debug, Default)]
+pub(crate) struct Markers {
+    /// (row, copy), by row.
+    claims: Vec<(usize, usize)>,
+    /// (copy, row), by copy.
+    rows: Vec<(usize, usize)>,
+    /// (copy, point), sorted. Only of copies whose markers are known.
+    entries: Vec<(usize, Point)>,
+    /// By copy.
+    state: Vec<State>,
+}
+
+/// What a copy's markers are good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum State {
+    /// No marker is left of it, or there never were any.
+    #[default]
+    None,
+    /// Its markers are its entries.
+    Known,
+    /// They cannot be told from its statements.
+    Unclear,
+    /// They cannot be told from its statements, or from another copy's, and there may be more than one.
+    Several,
+}
+
+/// Where the callee of a copy is declared.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Callee {
+    pub(crate) place: Place,
+    /// Whether a macro wrote it.
+    pub(crate) by_macro: bool,
+}
+
+impl Markers {
+    /// Forgets the last function's.
+    pub(crate) fn clear(&mut self) {
+        self.claims.clear();
+        self.rows.clear();
+        self.entries.clear();
+        self.state.clear();
+    }
+
+    /// What is known of a copy's entries.
+    pub(crate) fn state(&self, copy: usize) -> State {
+        self.state.get(copy).copied().unwrap_or_default()
+    }
+
+    /// The entries of a copy, in order, if its markers are known.
+    pub(crate) fn of(&self, copy: usize) -> impl Iterator<Item = Point> + '_ {
+        let first = self.entries.partition_point(|entry| entry.0 < copy);
+        self.entries[first..].iter().take_while(move |entry| entry.0 == copy).map(|entry| entry.1)
+    }
+
+    /// Finds the markers of a function's copies; `callee` tells what each is a copy of.
+    pub(crate) fn find(
+        &mut self,
+        lines: &Lines,
+        function: &RawFunction<'_>,
+        mut callee: impl FnMut(&RawSite) -> Option<Callee>,
+    ) {
+        self.clear();
+        self.state.resize(function.sites.len(), State::None);
+        for (copy, site) in function.sites.iter().enumerate() {
+            let Some(callee) = (if site.wanted { callee(site) } else { None }) else { continue };
+            if callee.by_macro {
+                self.state[copy] = State::Unclear;
+            }
+            for range in &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize] {
+                let rows = lines.within(range).zip(lines.statements(range));
+                let own = rows.filter(|(_, row)| row.place == callee.place);
+                self.claims.extend(own.map(|(row, _)| (row, copy)));
+            }
+            // It may be beside the ranges.
+            if let Some(address) = site.entry {
+                let rows = lines.within(&(address..address));
+                let is_at = |row: usize| lines.get(row).is_some_and(|row| row.place == callee.place);
+                self.claims.extend(rows.filter(|&row| names(site, lines, row) && is_at(row)).map(|row| (row, copy)));
+            }
+        }
+        self.claims.sort_unstable();
+        self.claims.dedup();
+        for of_row in self.claims.chunk_by(|a, b| a.0 == b.0) {
+            let (row, _) = of_row[0];
+            let Some(statement) = lines.get(row) else { continue };
+            match owner(of_row, function, statement.point) {
+                Some(copy) => self.rows.push((copy, row)),
+                None => of_row.iter().for_each(|claim| self.state[claim.1] = State::Several),
+            }
+        }
+        self.rows.sort_unstable();
+        for of_copy in self.rows.chunk_by(|a, b| a.0 == b.0) {
+            let (copy, _) = of_copy[0];
+            let state = &mut self.state[copy];
+            *state = match (*state, beginnings(of_copy, |row| names(&function.sites[copy], lines, row))) {
+                (State::Several, _) | (_, 2..) => State::Several,
+                (State::Unclear, _) | (_, 1) => State::Unclear,
+                _ => State::Known,
+            };
+            if *state == State::Known {
+                let points = of_copy.iter().filter_map(|&(_, row)| lines.get(row).map(|row| row.point));
+                self.entries.extend(points.map(|point| (copy, point)));
+            }
+        }
+    }
+}
+
+/// In how many places of a copy, given by its rows, the body may begin if a macro wrote it: a marker and the first statement follow each
+/// other there, and as many statements as where the debug entry says that it begins.
+fn beginnings(of_copy: &[(usize, usize)], is_named: impl Fn(usize) -> bool) -> usize {
+    let runs = || of_copy.chunk_by(|a, b| a.1 + 1 == b.1);
+    let named = runs().find_map(|run| Some(run.len() - run.iter().position(|&(_, row)| is_named(row))?));
+    let least = named.unwrap_or(0).max(2);
+    runs().filter(|run| run.len() >= least).count()
+}
+
+/// Whether the debug entry of a copy says that it is entered at a row.
+fn names(site: &RawSite, lines: &Lines, row: usize) -> bool {
+    let named = site.entry.map(|address| Point { address, view: site.view });
+    named.is_some() && lines.get(row).map(|row| row.point) == named
+}
+
+/// Whose marker a row is, of the copies that claim it; `None` if it cannot be told.
+fn owner(claims: &[(usize, usize)], function: &RawFunction<'_>, point: Point) -> Option<usize> {
+    if let [(_, copy)] = claims {
+        return Some(*copy);
+    }
+    let site = |copy: usize| &function.sites[copy];
+    let is_naming = |copy: usize| site(copy).entry == Some(point.address) && site(copy).view == point.view;
+    let mut naming = claims.iter().map(|claim| claim.1).filter(|&copy| is_naming(copy));
+    if let (Some(copy), None) = (naming.next(), naming.next()) {
+        return Some(copy);
+    }
+    // Copies come before those in them.
+    let innermost = claims.iter().map(|claim| claim.1).max()?;
+    let parent = |copy: &usize| site(*copy).parent.map(|parent| parent as usize);
+    let is_around = |copy: usize| std::iter::successors(Some(innermost), parent).any(|inner| inner == copy);
+    claims.iter().all(|claim| is_around(claim.1)).then_some(innermost)
+}

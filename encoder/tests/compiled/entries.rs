@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Copies that are entered at more than one place, or not where their first range begins.
+//!
+//! `TRUTH` is the body's first statement. It cannot be merged, and each copy of it that the compiler makes leaves a record. So there is a
+//! site for each record, at the record or before it, and control passes the two together.
+
+use crate::image::{self, Build};
+use crate::{encoded, inline_sites, sites_of};
+use siteseer_sites::SiteSet;
+use siteseer_sites::site::{Marks, Site, SiteKind};
+
+const LEVELS: [&str; 3] = ["-O2", "-O3", "-Os"];
+
+/// Checks that a function has as many inline sites as there are records, and gives them.
+#[cfg(target_arch = "x86_64")]
+fn check<'s>(set: &'s SiteSet, records: &[image::Record], name: &str) -> Vec<&'s Site> {
+    let mut sites: Vec<&Site> = sites_of(set, name).into_iter().filter(|site| site.kind == SiteKind::Inline).collect();
+    sites.sort_unstable_by_key(|site| site.address);
+    let mut addresses: Vec<u64> = records.iter().map(|record| record.address).collect();
+    addresses.sort_unstable();
+    assert_eq!(sites.len(), addresses.len(), "{name}: one for each beginning of the body: {sites:x?}, {addresses:x?}");
+    // In order, each is at its record or before it, behind the record before.
+    for (nth, (site, record)) in sites.iter().zip(&addresses).enumerate() {
+        assert!(site.address <= *record && nth.checked_sub(1).is_none_or(|before| addresses[before] < site.address));
+    }
+    sites
+}
+
+#[cfg(target_arch = "x86_64")]
+fn is_unmarked(site: &Site) -> bool {
+    ![Marks::MAY_MISS, Marks::MAY_REPEAT, Marks::ENTRY_UNCERTAIN].into_iter().any(|mark| site.marks.contains(mark))
+}
+
+/// A loop that is unrolled around the body, wholly and in part; a body that is a loop by itself, and is not.
+const UNROLLED: &str = r#"
+volatile long seq, in;
+static inline __attribute__((always_inline)) void body(long value, int flag)
+{
+    TRUTH(value, flag);
+    seq = value;
+    if (value & 4)
+        seq = flag;
+}
+void three(const long *values) { for (int i = 0; i < 3; i++) body(values[i], i); }
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn each_body_of_an_unrolled_loop_is_a_site() {
+    for level in LEVELS {
+        let image = Build::gcc(&[level], &[UNROLLED]).link();
+        let (set, census) = encoded(&image);
+        let sites = check(&set, &image::truth(&image), "body");
+        assert!(sites.iter().all(|site| is_unmarked(site)), "{level}: {sites:x?}");
+        assert_eq!(census.sites.total, inline_sites(&set));
+        // Each has its own arguments.
+        if sites.len() == 3 {
+            let of = |site: &Site| set.prototypes[site.prototype as usize][1].clone();
+            assert!(of(sites[0]) != of(sites[1]) && of(sites[1]) != of(sites[2]), "{level}: the flag is 0, 1, 2");
+        }
+    }
+    let image = Build::gcc(&["-O3"], &[UNROLLED]).link();
+    assert_eq!(image::truth(&image).len(), 3, "the compiler unrolls what this is about");
+}
+
+/// Two ways into the body that jump threading keeps apart.
+const THREADED: &str = r#"
+volatile long seq, in;
+extern __attribute__((noinline)) void opaque(long);
+void opaque(long a) { __asm__ volatile("" :: "r"(a) : "memory"); }
+static inline __attribute__((always_inline)) void body(long value, int flag)
+{
+    TRUTH(value, 0);
+    if (flag)
+        opaque(value);
+    else
+        seq = value;
+}
+void threaded(long value)
+{
+    int flag = 0;
+    if (in) {
+        opaque(1);
+        flag = 1;
+    }
+    body(value, flag);
+    opaque(2);
+}
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn each_beginning_that_jump_threading_made_is_a_site() {
+    for level in LEVELS {
+        let image = Build::gcc(&[level], &[THREADED]).link();
+        let (set, _) = encoded(&image);
+        let sites = check(&set, &image::truth(&image), "body");
+        assert!(sites.iter().all(|site| is_unmarked(site)), "{level}: {sites:x?}");
+    }
+}
+
+/// A body that begins with its own loop, whose test is made twice.
+const LOOPS: &str = r#"
+volatile long seq;
+extern __attribute__((noinline)) long opaque(long);
+long opaque(long a) { __asm__ volatile("" : "+r"(a) :: "memory"); return a; }
+static inline __attribute__((always_inline)) void body(long value)
+{
+    while (value & 3) {
+        opaque(value);
+        value >>= 1;
+    }
+    seq = 9;
+}
+void user(long value) { opaque(1); body(value); TRUTH(value, 0); }
+"#;
+
+#[test]
+fn a_loop_of_the_body_is_not_another_entry() {
+    for level in LEVELS {
+        let (set, _) = encoded(&Build::gcc(&[level], &[LOOPS]).link());
+        assert_eq!(sites_of(&set, "body").len(), 1, "{level}");
+    }
+}
+
+/// The body assigns to a parameter before it does anything; the list begins with what was assigned.
+const ASSIGNED: &str = r#"
+volatile unsigned seq;
+extern __attribute__((noinline)) void opaque(unsigned, unsigned);
+void opaque(unsigned a, unsigned b) { __asm__ volatile("" :: "r"(a), "r"(b) : "memory"); }
+static inline __attribute__((always_inline)) void body(unsigned a, unsigned b)
+{
+    b = b | a;
+    seq = 18;
+    opaque(a, b);
+}
+void user(unsigned *p) { opaque(1, 2); body(p[0], p[1] + 1); TRUTH(p, 0); }
+"#;
+
+#[test]
+fn a_probe_does_not_move_past_a_statement() {
+    for level in LEVELS {
+        let (set, _) = encoded(&Build::gcc(&[level], &[ASSIGNED]).link());
+        let [site] = sites_of(&set, "body")[..] else { panic!("one copy") };
+        assert_eq!(site.moved, 0, "{level}");
+    }
+}
+
+/// A loop around the body, whose head is aligned.
+const PADDED: &str = r#"
+volatile long seq, in;
+static inline __attribute__((always_inline)) void body(int a, int b) { seq = a; TRUTH(0, b); }
+void padded(int n) { int i = n; do { body(i, 5); in; } while (--i > 0); }
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn padding_is_not_the_entry() {
+    let Some(clang) = image::clang() else {
+        eprintln!("no clang on this machine: nothing was checked");
+        return;
+    };
+    for level in LEVELS {
+        let image = Build::with(&clang, &[level], &[PADDED]).link();
+        let (set, _) = encoded(&image);
+        let sites = check(&set, &image::truth(&image), "body");
+        let [site] = sites[..] else { panic!("one copy") };
+        let text = image::section(&image, ".text");
+        let base = set.sections[usize::from(site.section)].address;
+        let first = image[text.start + (site.address - base) as usize];
+        assert!(![0x90, 0x66, 0x0f, 0x2e].contains(&first), "{level}: {first:#x} is of a no-op");
+    }
+}
