@@ -54,17 +54,15 @@ fn parse<'a>(data: &'a [u8], base: Option<&Btf<'a>>) -> Result<Btf<'a>, Failure>
 }
 
 /// Checks the BTF of a file. The number of violations.
-fn check<'a>(path: &Path, base: Option<&Btf<'a>>, show: usize) -> Result<usize, Failure> {
+fn check(path: &Path, base: Option<&Btf<'_>>, show: usize) -> Result<usize, Failure> {
     let input = Input::open(path)?;
     let sections = input.sections().map_err(|error| format!("{}: {error}", path.display()))?;
     let failed = |section: &str, error: Failure| -> Failure {
         let hint = if base.is_none() { "; if it is split, give what it is split over by --base" } else { "" };
         format!("{}: {section}: {error}{hint}", path.display()).into()
     };
-    // One handle for both lifetimes: a base that is borrowed for longer serves as well.
-    let base: Option<Btf<'_>> = base.cloned();
-    let own = parse(sections.btf, base.as_ref()).map_err(|error| failed(".BTF", error))?;
-    let mut total = report(path, ".BTF", sections.btf, base.as_ref(), &own, show)?;
+    let own = parse(sections.btf, base).map_err(|error| failed(".BTF", error))?;
+    let mut total = report(path, ".BTF", sections.btf, base, &own, show)?;
     if let Some(inline) = sections.inline {
         let split = parse(inline, Some(&own)).map_err(|error| failed(".BTF.inline", error))?;
         total += report(path, ".BTF.inline", inline, Some(&own), &split, show)?;

@@ -190,8 +190,8 @@ impl Modules {
 
     /// What a report should say of the first module whose site data do not have all that siteseer's own have.
     pub(crate) fn note_of_lacking(&self) -> Option<String> {
-        let found = self.entries.iter().filter_map(|entry| entry.found.get()?.as_ref().ok());
-        found.into_iter().find_map(|data| data.data.note_of_lacking())
+        let mut found = self.entries.iter().filter_map(|entry| entry.found.get()?.as_ref().ok());
+        found.find_map(|data| data.data.note_of_lacking())
     }
 
     /// What a report should say of modules that were asked for site data in vain.

@@ -271,7 +271,7 @@ impl<'a> Checker<'_, 'a> {
         let Ok((header, rest)) = RawHeader::ref_from_prefix(data) else { return };
         let header_len = header.header_len.get() as usize;
         self.demand(header.flags == 0, || Rule::Flags(header.flags));
-        self.demand(header.type_off.get() % 4 == 0, || Rule::Unaligned(header.type_off.get()));
+        self.demand(header.type_off.get().is_multiple_of(4), || Rule::Unaligned(header.type_off.get()));
         let strings = (header.str_off.get(), header.str_len.get());
         let mut sections = vec![(header.type_off.get(), header.type_len.get()), strings];
         if header_len >= size_of::<RawHeader>() + size_of::<RawHeaderLayout>()
@@ -494,19 +494,19 @@ impl<'a> Checker<'_, 'a> {
         let (size, words) = (ty.size_or_type(), ty.vlen());
         self.demand((1..=MAX_SIZE).contains(&size), || Rule::Size(size));
         let Some((flags, _)) = ty.loc_param() else { return };
-        let allowed = match flags & !SIGNED {
+        let (least, most) = match flags & !SIGNED {
             f if f == CONST || f == CONST | ADDR => match size {
-                0..=4 => 1..=2,
-                5..=8 => 2..=2,
-                // Of no number of words is a constant so wide.
-                _ => 1..=0,
+                0..=4 => (1, 2),
+                5..=8 => (2, 2),
+                // No number of words makes a constant so wide.
+                _ => (1, 0),
             },
-            REG if flags & SIGNED == 0 => 1..=2,
-            f if f == REG | DEREF && flags & SIGNED == 0 => 1..=1,
-            f if f == REG | OFFSET || f == REG | DEREF | OFFSET => 2..=3,
+            REG if flags & SIGNED == 0 => (1, 2),
+            f if f == REG | DEREF && flags & SIGNED == 0 => (1, 1),
+            f if f == REG | OFFSET || f == REG | DEREF | OFFSET => (2, 3),
             _ => return self.broken(Rule::LocFlags(flags)),
         };
-        self.demand(allowed.contains(&words), || Rule::LocWords { flags, size, words });
+        self.demand((least..=most).contains(&words), || Rule::LocWords { flags, size, words });
     }
 
     fn loc_proto(&mut self, ty: Type<'a>) {

@@ -250,9 +250,10 @@ impl Used {
                 let (name, expected) = (function.name.clone(), function.parameters);
                 return Err(WriteError::Parameters { site: index, name, expected, found });
             }
-            match function.variadic {
-                true => used.variadic = true,
-                false => used.plain = true,
+            if function.variadic {
+                used.variadic = true;
+            } else {
+                used.plain = true;
             }
         }
         Ok(used)
