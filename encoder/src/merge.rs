@@ -370,7 +370,8 @@ impl<'u, 'a> Functions<'u, 'a> {
             types.func(function.name, prototype, if origin.external { Linkage::Global } else { Linkage::Static })
         });
         let number = self.functions.len() as u32;
-        self.functions.push(Function { name: function.name.to_owned(), func });
+        let (name, parameters) = (function.name.to_owned(), origin.parameters.len() as u32);
+        self.functions.push(Function { name, func, parameters, variadic: origin.variadic });
         self.declared.push(function);
         self.known.insert_unique(hash, (hash, number), |&(hash, _)| hash);
         number

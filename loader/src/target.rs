@@ -84,7 +84,11 @@ impl Target {
             (kernel, symbols.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         let (kernel, (symbols, loaded)) = (kernel?, symbols?);
-        let at = RunTime { text: text_base(&symbols, "_text")?, stext: text_base(&symbols, "_stext")? };
+        let at = RunTime {
+            text: text_base(&symbols, "_text")?,
+            stext: text_base(&symbols, "_stext")?,
+            init: text_base(&symbols, "_sinittext").ok(),
+        };
         let data = SiteData::find(options, &kernel, at)?;
         let live_patches = LivePatches::running_or_noted();
         let modules = Modules::running(&loaded, &Modules::default());
@@ -427,6 +431,11 @@ impl Target {
             options: self.options.clone(),
             base: OnceLock::new(),
         }))
+    }
+
+    /// What a report should say of site data that do not have all that siteseer's own have.
+    pub(crate) fn note_of_data(&self) -> Option<String> {
+        self.data.note_of_lacking().or_else(|| self.modules.note_of_lacking())
     }
 
     /// What a report should say of live patches.

@@ -64,6 +64,8 @@ const REASONS: &[(&str, Option<Limit>)] = &[
     ("not_an_instruction", None),
     ("cfi_preamble", None),
     ("not_text", None),
+    // The kernel keeps where the section is to itself.
+    ("unplaced", Some(Kernel)),
     // Only where each argument is missing for a reason of `is_gone`.
     ("missing_arguments", Some(DebugInformation)),
     ("entry_uncertain", Some(DebugInformation)),

@@ -61,6 +61,7 @@ const RULES: &[(&str, Proof)] = &[
     ("S2.12", Suite("init_text")),
     ("S2.13", Suite("merged_copies")),
     ("S2.14", None("a limit: neither the text nor the debug information says that a jump was a call")),
+    ("S2.15", Unit("loader/src/source/own.rs", "the_images_own")),
     ("S3.1", Unit(PLAN, "a_fragment_is_not_a_site")),
     ("S3.2", Unit(PLAN, "a_fragment_is_not_a_site")),
     ("S3.3", Unit(PLAN, "a_fragment_is_not_a_site")),

@@ -139,6 +139,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("NotAnInstruction", PROBEABLE, "ordinary_text_is_taken", "NotAnInstruction"),
             unit("CfiPreamble", PROBEABLE, "preambles_are_refused", "CfiPreamble"),
             unit("NotText", PROBEABLE, "ordinary_text_is_taken", "NotText"),
+            unit("Unplaced", "loader/src/source/own.rs", "the_images_own", "Unprobeable::Unplaced"),
         ],
     },
     Enumeration {
@@ -308,6 +309,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("Read", "loader/src/source.rs", "files_that_are_not_site_data", "SourceError::Read"),
             unit("Foreign", "loader/src/source.rs", "files_that_are_not_site_data", "SourceError::Foreign"),
             unit("OtherTypes", HERE, "site_data_with_other_types", "SourceError::OtherTypes"),
+            unit("NotInKernel", "loader/src/source/own.rs", "the_images_own", "SourceError::NotInKernel"),
             unit("NoSites", HERE, "a_program_is_not_site_data", "SourceError::NoSites"),
             unit("Malformed", HERE, "site_data_that_are_damaged_inside", "SourceError::Malformed"),
             never(
