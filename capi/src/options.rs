@@ -49,6 +49,7 @@ pub struct AttachOpts {
     function_cnt: usize,
     file: *const c_char,
     bpf_program_id: u32,
+    pairing: c_int,
 }
 
 // SAFETY: numbers and raw pointers only, the size first.
@@ -69,7 +70,7 @@ pub(crate) const REGISTER_OPTS: Layout =
     layout!("siteseer_register_opts", RegisterOpts { sz, source, policy, no_plan_at_load });
 pub(crate) const ATTACH_OPTS: Layout = layout!(
     "siteseer_attach_opts",
-    AttachOpts { sz, policy, all_prototypes, no_bulk, cookie, functions, function_cnt, file, bpf_program_id }
+    AttachOpts { sz, policy, all_prototypes, no_bulk, cookie, functions, function_cnt, file, bpf_program_id, pairing }
 );
 
 /// The caller's structure; `None` for NULL.
@@ -124,6 +125,7 @@ fn policy(number: c_int) -> Result<Option<Policy>, Failure> {
         0 => Ok(None),
         1 => Ok(Some(Policy::Complete)),
         2 => Ok(Some(Policy::BestEffort)),
+        3 => Ok(Some(Policy::AtLeastLibbpf)),
         other => Err(Failure::invalid(format!("{other} is no policy"))),
     }
 }
@@ -176,6 +178,12 @@ pub(crate) unsafe fn attach(opts: *const AttachOpts) -> Result<AttachOptions, Fa
     if opts.bpf_program_id != 0 {
         options = options.bpf_program(opts.bpf_program_id);
     }
+    match opts.pairing {
+        0 => {}
+        1 => options = options.paired(true),
+        2 => options = options.paired(false),
+        other => return Err(Failure::invalid(format!("{other} is not a pairing"))),
+    }
     Ok(options)
 }
 
@@ -222,6 +230,7 @@ mod tests {
             function_cnt,
             file: ptr::null(),
             bpf_program_id: 0,
+            pairing: 0,
         };
         let names = [c"foo".as_ptr(), ptr::null()];
         // SAFETY: the lists have as many names as the structures say.
@@ -229,7 +238,7 @@ mod tests {
             assert_eq!(attach(&opts(1, names.as_ptr(), 1)).unwrap(), {
                 AttachOptions::default().cookie(7).policy(Policy::Complete).function("foo")
             });
-            for bad in [opts(3, ptr::null(), 0), opts(0, ptr::null(), 1), opts(0, names.as_ptr(), 2)] {
+            for bad in [opts(4, ptr::null(), 0), opts(0, ptr::null(), 1), opts(0, names.as_ptr(), 2)] {
                 assert!(attach(&bad).is_err());
             }
         }

@@ -228,8 +228,13 @@ enum Bytes {
     Dwarf(Mmap),
 }
 
+/// Whether the kernel has site data of its own, which are the only ones whose addresses are relative to where it lies.
+pub(crate) fn kernel_has_its_own() -> bool {
+    Path::new(KERNEL_INLINE).exists()
+}
+
 /// The addresses that the kernel's own site data are relative to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct RunTime {
     /// `_text`.
     pub text: u64,

@@ -12,12 +12,13 @@ pub struct AttachOptions {
     policy: Option<Policy>,
     cookie: u64,
     all_prototypes: bool,
-    pub(super) functions: Vec<String>,
+    pub(crate) functions: Vec<String>,
     pub(super) bpf_program: Option<u32>,
     pub(super) file: Option<String>,
     /// From how many kprobes on they are armed together.
     many: Option<usize>,
     share_beyond: Option<usize>,
+    pub(crate) paired: Option<bool>,
 }
 
 impl AttachOptions {
@@ -90,6 +91,20 @@ impl AttachOptions {
         self
     }
 
+    /// Whether a `fentry` program that libbpf's own calls attach is kept to the calls that a `fexit` program of the same object on the
+    /// same function reaches, and the reverse. So it is under [`Policy::AtLeastLibbpf`], if it is not set: what pairs entries with returns
+    /// would have entries without one, at inlined copies.
+    #[must_use]
+    pub fn paired(mut self, paired: bool) -> AttachOptions {
+        self.paired = Some(paired);
+        self
+    }
+
+    /// The policy that is set.
+    pub(crate) fn given_policy(&self) -> Option<Policy> {
+        self.policy
+    }
+
     /// With a policy, unless one is set.
     #[must_use]
     pub(crate) fn or_policy(mut self, policy: Option<Policy>) -> AttachOptions {
@@ -112,6 +127,6 @@ impl AttachOptions {
 
     pub(super) fn plan(&self, form: Form) -> PlanOptions {
         let AttachOptions { policy, cookie, all_prototypes, share_beyond, .. } = *self;
-        PlanOptions { policy, form, cookie, all_prototypes, share_beyond }
+        PlanOptions { policy, form, cookie, all_prototypes, share_beyond, own: false }
     }
 }

@@ -2,6 +2,7 @@
 //! Plans of made-up functions on made-up kernels.
 
 mod fentry;
+mod libbpf;
 mod livepatch;
 mod modules;
 
