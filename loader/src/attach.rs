@@ -138,6 +138,12 @@ impl<'t> Attach<'t> {
         self.set(|options| options.bulk_from(kprobes))
     }
 
+    /// [`AttachOptions::accept_doubt`].
+    #[must_use]
+    pub fn accept_doubt(self, accept: bool) -> Attach<'t> {
+        self.set(|options| options.accept_doubt(accept))
+    }
+
     /// [`AttachOptions::share_beyond`].
     #[must_use]
     pub fn share_beyond(self, prototypes: usize) -> Attach<'t> {
@@ -240,6 +246,7 @@ impl<'t> Attach<'t> {
     /// What a report should say besides the sites' outcomes.
     fn notes(&self, target: &Target) -> Vec<String> {
         let mut notes = target.symbols().unavailable().to_vec();
+        notes.extend(target.note_of_data());
         notes.extend(target.modules().note_of_missing());
         notes.extend(target.note_of_live_patches());
         notes

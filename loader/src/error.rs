@@ -85,9 +85,10 @@ impl Error {
             },
             Error::Source(error) => match error {
                 SourceError::Read { error, .. } => of(error),
-                SourceError::NotFound { .. } | SourceError::ModuleNotFound { .. } | SourceError::NoSites { .. } => {
-                    libc::ENODATA
-                }
+                SourceError::NotFound { .. }
+                | SourceError::ModuleNotFound { .. }
+                | SourceError::NotInKernel { .. }
+                | SourceError::NoSites { .. } => libc::ENODATA,
                 _ => libc::EINVAL,
             },
             Error::Target(error) => match error {

@@ -80,7 +80,7 @@ impl Target {
         // Without site data all else is in vain, and takes seconds.
         let early = match source::kernel_has_its_own() {
             true => None,
-            false => Some(SiteData::find(options, &Kernel::identity()?, RunTime::default())?),
+            false => Some(SiteData::find(options, &Kernel::identity()?, RunTime { text: 0, stext: 0, init: None })?),
         };
         // Each waits for the kernel, which writes tables for the one and checks programs for the other.
         let (kernel, symbols) = thread::scope(|scope| {
@@ -92,7 +92,11 @@ impl Target {
         let data = match early {
             Some(data) => data,
             None => {
-                let at = RunTime { text: text_base(&symbols, "_text")?, stext: text_base(&symbols, "_stext")? };
+                let at = RunTime {
+                    text: text_base(&symbols, "_text")?,
+                    stext: text_base(&symbols, "_stext")?,
+                    init: text_base(&symbols, "_sinittext").ok(),
+                };
                 SiteData::find(options, &kernel, at)?
             }
         };
@@ -437,6 +441,11 @@ impl Target {
             options: self.options.clone(),
             base: OnceLock::new(),
         }))
+    }
+
+    /// What a report should say of site data that do not have all that siteseer's own have.
+    pub(crate) fn note_of_data(&self) -> Option<String> {
+        self.data.note_of_lacking().or_else(|| self.modules.note_of_lacking())
     }
 
     /// What a report should say of live patches.

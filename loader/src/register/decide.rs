@@ -76,7 +76,7 @@ pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<Borrow
         None if matches!(loaded.told, Told::Program { .. }) => None,
         None => program.wanted().ok().filter(|wanted| wanted.function.is_some()).map(|wanted| func::named(&wanted)),
     };
-    let planned = by_itself.then(|| planned(program, loaded, options.or_policy(super::options().policy)));
+    let planned = by_itself.then(|| planned(program, loaded, super::options().complete(options)));
     let reached = match &planned {
         Some(Ok(planned)) => planned.reached(),
         _ => BTreeSet::new(),
@@ -173,7 +173,8 @@ fn finds_its_arguments(planned: &Planned, func: &Func, loaded: &Loaded<'_>) -> b
             return false;
         };
         let (kernel, form) = (target.kernel(), loaded.form);
-        Choice { candidate: &planned.site, prototype, uses, form, kernel, barred: &barred }.passed_by_convention()
+        Choice { candidate: &planned.site, prototype, uses, form, kernel, barred: &barred, accept_doubt: false }
+            .passed_by_convention()
     })
 }
 

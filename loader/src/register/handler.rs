@@ -346,7 +346,7 @@ fn attach_program(program: Program<'_>) -> Result<NonNull<sys::bpf_link>, Error>
 /// Attaches a program by siteseer, and hands a link out.
 fn attach_everywhere(program: Program<'_>, passed: &Passed, policy: Policy) -> Result<NonNull<sys::bpf_link>, Error> {
     let target = shared::target()?;
-    let options = passed.options.clone().or_policy(Some(policy));
+    let options = options().complete(passed.options.clone().or_policy(Some(policy)));
     let pair = passed.end.as_deref().and_then(pairs::other_end).map(Arc::new);
     let kept = policy == Policy::AtLeastLibbpf && passed.end.as_deref().is_some_and(End::is_kept);
     let together = passed.options.paired.unwrap_or(kept);

@@ -64,6 +64,7 @@ const DECLARED: &str = "loader/src/declared/tests.rs";
 const BPF_TARGET: &str = "loader/src/bpf_target.rs";
 const LIVEPATCH: &str = "loader/src/plan/tests/livepatch.rs";
 const HERE: &str = "tests/tests/refusals/provoked.rs";
+const DOUBT: &str = "loader/src/plan/tests/doubt.rs";
 const MODULES: &str = "loader/src/plan/tests/modules.rs";
 const NO_MODULE: &str = "modules::not_loaded_and_without_site_data";
 const BAD_PROGRAMS: &str = "refusals::programs_that_cannot_be_attached";
@@ -112,6 +113,14 @@ pub(crate) const TABLE: &[Enumeration] = &[
         ],
     },
     Enumeration {
+        name: "Unavailable",
+        file: "loader/src/unavailable.rs",
+        lines: &[
+            unit("Missing", PLAN, "every_sort_of_site", "cap: optimised out"),
+            unit("Doubtful", DOUBT, "a_doubtful_argument_counts_as_missing", "Unavailable::Doubtful"),
+        ],
+    },
+    Enumeration {
         name: "Unprobeable",
         file: "sites/src/site.rs",
         lines: &[
@@ -132,6 +141,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("NotAnInstruction", PROBEABLE, "ordinary_text_is_taken", "NotAnInstruction"),
             unit("CfiPreamble", PROBEABLE, "preambles_are_refused", "CfiPreamble"),
             unit("NotText", PROBEABLE, "ordinary_text_is_taken", "NotText"),
+            unit("Unplaced", "loader/src/source/own.rs", "the_images_own", "Unprobeable::Unplaced"),
         ],
     },
     Enumeration {
@@ -306,6 +316,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("Read", "loader/src/source.rs", "files_that_are_not_site_data", "SourceError::Read"),
             unit("Foreign", "loader/src/source.rs", "files_that_are_not_site_data", "SourceError::Foreign"),
             unit("OtherTypes", HERE, "site_data_with_other_types", "SourceError::OtherTypes"),
+            unit("NotInKernel", "loader/src/source/own.rs", "the_images_own", "SourceError::NotInKernel"),
             unit("NoSites", HERE, "a_program_is_not_site_data", "SourceError::NoSites"),
             unit("Malformed", HERE, "site_data_that_are_damaged_inside", "SourceError::Malformed"),
             never(
