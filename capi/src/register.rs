@@ -5,10 +5,11 @@ use crate::error::{Failure, handle, number};
 use crate::link::LinkHandle;
 use crate::options::{self, AttachOpts, RegisterOpts};
 use crate::report::ReportHandle;
+use crate::text::optional;
 use libbpf_sys as sys;
 use siteseer::Program;
 use siteseer::register::{self, RegisterError};
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::ptr::NonNull;
 
 impl From<RegisterError> for Failure {
@@ -44,6 +45,21 @@ pub extern "C" fn siteseer_unregister() -> c_int {
         register::unregister();
         Ok(0)
     })
+}
+
+/// `siteseer_can_attach()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_can_attach(function: *const c_char, module: *const c_char) -> bool {
+    let attachable = number::<c_int>(|| {
+        // SAFETY: the caller's promise.
+        let (function, module) = unsafe { (optional(function, "the function")?, optional(module, "the module")?) };
+        let function = function.ok_or_else(|| Failure::invalid("the function is NULL"))?;
+        Ok(register::can_attach(&function, module.as_deref()).map(|()| 0)?)
+    });
+    attachable == 0
 }
 
 /// `siteseer_program__set_attach_opts()`
