@@ -229,8 +229,7 @@ mod tests {
 
     #[test]
     fn certain_stands_beside_located() {
-        let mut census = Census::default();
-        census.arguments = ArgumentCensus {
+        let arguments = ArgumentCensus {
             total: 1000,
             located: 900,
             certain: 870,
@@ -238,6 +237,7 @@ mod tests {
             unavailable: BTreeMap::from([(Missing::OptimisedOut, 100)]),
             ..ArgumentCensus::default()
         };
+        let census = Census { arguments, ..Census::default() };
         let row = Row {
             name: "k".to_owned(),
             release: "7".to_owned(),
