@@ -229,8 +229,7 @@ mod tests {
 
     #[test]
     fn certain_stands_beside_located() {
-        let mut census = Census::default();
-        census.arguments = ArgumentCensus {
+        let arguments = ArgumentCensus {
             total: 1000,
             located: 900,
             certain: 870,
@@ -244,7 +243,7 @@ mod tests {
             arch: "arm64".to_owned(),
             compiler: "clang 22".to_owned(),
             link: "ThinLTO",
-            census,
+            census: Census { arguments, ..Census::default() },
         };
         let page = page(&[row]);
         assert!(page.contains("| located | certain | moved |"), "{page}");
