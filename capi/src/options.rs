@@ -69,6 +69,7 @@ pub struct AttachOpts {
     file: *const c_char,
     bpf_program_id: u32,
     accept_doubt: u8,
+    pairing: c_int,
 }
 
 // SAFETY: numbers and raw pointers only, the size first.
@@ -102,7 +103,8 @@ pub(crate) const ATTACH_OPTS: Layout = layout!(
         function_cnt,
         file,
         bpf_program_id,
-        accept_doubt
+        accept_doubt,
+        pairing
     }
 );
 
@@ -158,6 +160,7 @@ fn policy(number: c_int) -> Result<Option<Policy>, Failure> {
         0 => Ok(None),
         1 => Ok(Some(Policy::Complete)),
         2 => Ok(Some(Policy::BestEffort)),
+        3 => Ok(Some(Policy::AtLeastLibbpf)),
         other => Err(Failure::invalid(format!("{other} is no policy"))),
     }
 }
@@ -214,6 +217,12 @@ pub(crate) unsafe fn attach(opts: *const AttachOpts) -> Result<AttachOptions, Fa
     }
     if opts.bpf_program_id != 0 {
         options = options.bpf_program(opts.bpf_program_id);
+    }
+    match opts.pairing {
+        0 => {}
+        1 => options = options.paired(true),
+        2 => options = options.paired(false),
+        other => return Err(Failure::invalid(format!("{other} is not a pairing"))),
     }
     Ok(options)
 }
@@ -305,6 +314,7 @@ mod tests {
             file: ptr::null(),
             bpf_program_id: 0,
             accept_doubt: 0,
+            pairing: 0,
         };
         let names = [c"foo".as_ptr(), ptr::null()];
         // SAFETY: the lists have as many names as the structures say.
@@ -312,7 +322,7 @@ mod tests {
             assert_eq!(attach(&opts(1, names.as_ptr(), 1)).unwrap(), {
                 AttachOptions::default().cookie(7).policy(Policy::Complete).function("foo")
             });
-            for bad in [opts(3, ptr::null(), 0), opts(0, ptr::null(), 1), opts(0, names.as_ptr(), 2)] {
+            for bad in [opts(4, ptr::null(), 0), opts(0, ptr::null(), 1), opts(0, names.as_ptr(), 2)] {
                 assert!(attach(&bad).is_err());
             }
         }

@@ -10,10 +10,10 @@ use crate::target::Modules;
 use clap::Args;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, RingBufferBuilder};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
-use siteseer::function::Parameter;
+use siteseer::function::{Function, Parameter};
 use siteseer::report::{FunctionReport, SiteReport};
 use siteseer::target::Types;
-use siteseer::{Attach, Link, Policy, Target, section};
+use siteseer::{Attach, Link, Policy, Report, Target, section};
 use siteseer_bpf_progs::trace::{Function as Wanted, PARAMETERS, Record, SLOTS, STRINGS};
 use siteseer_sites::Doubt;
 use siteseer_sites::btf::{self, Btf, Kind};
@@ -87,13 +87,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(format!("at most {MAX_FUNCTIONS} functions can be traced at once").into());
     }
     siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
+    let wanted = arguments.functions.iter().map(|name| section::Wanted::parse(name)).collect::<Result<Vec<_>, _>>()?;
     let target = Target::running(&arguments.modules.options(arguments.sites.clone()))?;
+    let functions = target.functions(&wanted)?;
+    check_conditions(&arguments.conditions, &functions)?;
     let object = load(arguments.pid)?;
     let policy = if arguments.complete { Policy::Complete } else { Policy::BestEffort };
     let program = object.progs_mut().next().ok_or("the embedded program is missing")?;
-    let wanted = arguments.functions.iter().map(|name| section::Wanted::parse(name)).collect::<Result<Vec<_>, _>>()?;
     stop_on_signals()?;
-    let functions = target.functions(&wanted)?;
     let names: Vec<&str> = functions.iter().map(|function| function.name.as_str()).collect();
     let modules =
         functions.iter().flat_map(|function| &function.prototypes).filter_map(|prototype| prototype.module.clone());
@@ -107,11 +108,37 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let link = attach.attach(&program)?;
             traced.push(Traced { attach, link, gone: 0, failed: Vec::new() });
         }
-        for Traced { link, .. } in &traced {
-            eprint!("{}", link.report());
-        }
+        tell(traced.iter().map(|traced| traced.link.report()));
         follow(arguments, &object, &program, traced, types)
     })?
+}
+
+/// Refuses a condition that no call can fulfil.
+fn check_conditions(conditions: &[Condition], functions: &[Function]) -> Result<(), Failure> {
+    let prototypes = || functions.iter().flat_map(|function| &function.prototypes);
+    let parameters = prototypes().flat_map(|prototype| prototype.parameters.iter().enumerate());
+    let names: Vec<String> = parameters.map(|(nth, parameter)| argument_name(nth, parameter)).collect();
+    // Of a copy without a prototype it is not known.
+    if prototypes().any(|prototype| prototype.func.is_none()) {
+        return Ok(());
+    }
+    Ok(conditions.iter().try_for_each(|condition| condition.check(names.iter().map(String::as_str)))?)
+}
+
+/// A parameter's name in what is printed.
+fn argument_name(nth: usize, parameter: &Parameter) -> String {
+    if parameter.name.is_empty() { format!("arg{nth}") } else { parameter.name.clone() }
+}
+
+/// Prints reports. A note that several have is printed once.
+fn tell<'r>(reports: impl Iterator<Item = &'r Report>) {
+    let mut notes: Vec<String> = Vec::new();
+    for report in reports {
+        let own = Report { notes: Vec::new(), ..report.clone() };
+        eprint!("{own}");
+        notes.extend(report.notes.iter().filter(|note| !notes.contains(note)).cloned().collect::<Vec<_>>());
+    }
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
 }
 
 /// A function that is traced.
@@ -167,7 +194,7 @@ fn text_parameters(parameters: &[Parameter], btf: &Btf<'_>) -> Wanted {
     let mut count = 0;
     for (nth, parameter) in parameters.iter().enumerate().take(PARAMETERS) {
         if count < STRINGS && is_text(btf, parameter) {
-            wanted.kernel_strings |= 1 << nth;
+            wanted.strings |= 1 << nth;
             count += 1;
         }
     }
@@ -177,7 +204,7 @@ fn text_parameters(parameters: &[Parameter], btf: &Btf<'_>) -> Wanted {
 /// The same for all prototypes of a function. Of a module that came later the types are not at hand.
 fn all_text_parameters(prototypes: &[siteseer::function::Prototype], types: &Types<'_>) -> u32 {
     prototypes.iter().fold(0, |mask, prototype| match types.of(prototype.module.as_deref()) {
-        Some(btf) => mask | text_parameters(&prototype.parameters, btf).kernel_strings,
+        Some(btf) => mask | text_parameters(&prototype.parameters, btf).strings,
         None => mask,
     })
 }
@@ -198,7 +225,7 @@ fn want(
     let mut wanted = Wanted::default();
     if strings {
         // Functions of one name share an entry; a pointer that is followed in vain gives no text.
-        wanted.kernel_strings = all_text_parameters(prototypes, types);
+        wanted.strings = all_text_parameters(prototypes, types);
     }
     let map = object.maps().find(|map| map.name() == "functions").ok_or("the embedded program lacks a map")?;
     map.update(&(cookie as u32).to_ne_bytes(), &wanted.to_bytes(), MapFlags::ANY)?;
@@ -366,9 +393,9 @@ impl Printer<'_, '_, '_> {
                 .then(|| record.string((wanted & ((1u32 << nth) - 1)).count_ones() as usize))
                 .flatten()
                 .map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-            let name = if parameter.name.is_empty() { format!("arg{nth}") } else { parameter.name.clone() };
             let doubt = site.and_then(|site| site.doubtful.iter().find(|argument| argument.index == nth));
-            values.push(Value { name, text, doubt: doubt.map(|argument| argument.why), string });
+            let doubt = doubt.map(|argument| argument.why);
+            values.push(Value { name: argument_name(nth, parameter), text, doubt, string });
         }
         values
     }

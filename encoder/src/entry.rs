@@ -102,7 +102,6 @@ pub(crate) struct Moved {
 /// Looks for a place in the entry's block where more arguments are located than at the entry.
 pub(crate) fn move_probe<'a>(
     surroundings: &Surroundings<'_, 'a, '_>,
-    text: &FunctionText<'_, '_>,
     prober: &mut Prober<'_, '_>,
     entry: Point,
     next_statement: impl FnOnce() -> Option<u64>,
@@ -110,6 +109,7 @@ pub(crate) fn move_probe<'a>(
     gathered: &Gathered<'a>,
     found: &[Found],
 ) -> Option<Moved> {
+    let text = surroundings.text?;
     let first: Vec<(usize, ListEntry<'a>)> = found
         .iter()
         .enumerate()

@@ -449,7 +449,6 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         };
         let better = entry::move_probe(
             &surroundings,
-            text,
             &mut self.prober,
             point,
             next_statement,

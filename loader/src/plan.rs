@@ -49,6 +49,8 @@ use std::sync::Arc;
 pub enum Policy {
     /// All sites or none.
     Complete,
+    /// What plain libbpf attaches to, as it does, and each other site that can be had. A site whose hits could outnumber calls is left out.
+    AtLeastLibbpf,
     /// What can be attached is, and the rest is reported.
     #[default]
     BestEffort,
@@ -63,12 +65,22 @@ impl Policy {
             Kind::Fentry | Kind::Fexit => Policy::Complete,
         }
     }
+
+    /// What holds for a section's programs that libbpf's own calls attach, if nothing is said: a tool that worked with plain libbpf
+    /// must go on working, and see no fewer calls.
+    pub fn by_libbpf(kind: Kind) -> Policy {
+        match kind {
+            Kind::KprobeMaybeInline => Policy::BestEffort,
+            Kind::Fentry | Kind::Fexit => Policy::AtLeastLibbpf,
+        }
+    }
 }
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Policy::Complete => "complete",
+            Policy::AtLeastLibbpf => "at_least_libbpf",
             Policy::BestEffort => "best_effort",
         })
     }
@@ -89,6 +101,8 @@ pub struct PlanOptions {
     pub accept_doubt: bool,
     /// Beyond how many location prototypes at kprobes they share programs; `None` for the default.
     pub share_beyond: Option<usize>,
+    /// Whether libbpf has loaded the program for its function, whose body it serves: bodies do not share a program then.
+    pub own: bool,
 }
 
 /// What becomes of a site.

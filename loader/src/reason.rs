@@ -84,6 +84,11 @@ pub enum Reason {
         /// Why it could not be attached.
         otherwise: Box<Reason>,
     },
+    /// The program at the other end of the same calls does not reach the site, and the two are kept together.
+    Unpaired {
+        /// Its name.
+        program: String,
+    },
     /// The program cannot run there.
     Refused(Refusal),
     /// The kernel refused the probe.
@@ -145,6 +150,7 @@ impl Reason {
             Reason::OnlyTracing => "only_tracing",
             Reason::Redirected { .. } => "redirected",
             Reason::LivePatched { .. } => "live_patched",
+            Reason::Unpaired { .. } => "unpaired",
             Reason::Refused(_) => "refused",
             Reason::Kernel { .. } => "kernel",
         }
@@ -179,6 +185,9 @@ impl Reason {
                 Some("the policy best_effort attaches it, and sees all calls but those that come by tail call")
             }
             Reason::Extended { .. } => Some("attach to the extension program: what calls the function ends up there"),
+            Reason::Unpaired { .. } => Some(
+                "attached apart (AttachOptions::paired(false)) it runs there, and entries and returns are not the same calls",
+            ),
             Reason::OnlyTracing => {
                 Some("put the program in SEC(\"fentry/...\") or SEC(\"fexit/...\"), on a kernel that has them")
             }
@@ -247,6 +256,9 @@ impl fmt::Display for Reason {
             }
             Reason::LivePatched { patch, otherwise } => {
                 write!(f, "in a function that the live patch {patch} has replaced ({otherwise})")
+            }
+            Reason::Unpaired { program } => {
+                write!(f, "the program {program}, at the other end of the same calls, does not reach it")
             }
             Reason::Refused(refusal) => refusal.fmt(f),
             Reason::Kernel { mechanism, said: Some(said), .. } => {

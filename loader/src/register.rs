@@ -6,10 +6,14 @@
 //! in a program's life (`handler`):
 //!
 //! * when the object is opened: what an earlier program at this address left is forgotten (`programs`);
-//! * just before the program is loaded, relocated and ready. Here it is decided whether siteseer has anything to add (`decide`).
-//!   If not, the program is loaded as libbpf would have. If so, it is put behind a guard ([`crate::section`]);
-//! * when it is attached, by `bpf_program__attach()` or a skeleton. What was libbpf's is attached by libbpf. The rest is attached
-//!   by [`Attach`](crate::Attach), and the result made a `struct bpf_link` (`handed`).
+//! * just before the program is loaded, relocated and ready. Here it is decided how (`decide`): for its own function, as plain libbpf
+//!   would, wherever plain libbpf could; else behind a guard ([`crate::section`]), where only siteseer attaches it;
+//! * when it is attached, by `bpf_program__attach()` or a skeleton. If siteseer has nothing to add, libbpf attaches it. Otherwise
+//!   [`Attach`](crate::Attach) does, with libbpf's own program at the body, and the result is made a `struct bpf_link` (`handed`). Programs
+//!   at both ends of the same calls are kept together (`pairs`). If siteseer cannot, libbpf attaches it, and it is said why (`warn`).
+//!
+//! A handler is not called where a link is made of the program's descriptor. What is loaded for its own function then runs as with plain libbpf; what
+//! is behind the guard is refused by the kernel.
 //!
 //! # The link
 //! `struct bpf_link` is opaque, and libbpf has no call that makes one for descriptors that it did not open; still its user must get one:
@@ -26,16 +30,21 @@
 //! whoever else registers handlers. After [`unregister`], programs that were opened before must not be loaded or attached any more
 //! (their objects may be closed, and links stay).
 
+mod can_attach;
 mod carrier;
 mod decide;
+mod func;
 mod handed;
 mod handler;
+mod pairs;
 mod programs;
 mod queue;
 #[cfg(feature = "libbpf-rs")]
 mod rust;
 mod shared;
+mod warn;
 
+pub use can_attach::can_attach;
 pub use handed::Attached;
 pub(crate) use programs::{Loading, Passed, passed};
 
@@ -68,6 +77,14 @@ pub enum RegisterError {
     Unknown {
         /// The program's name.
         program: String,
+    },
+    /// Neither siteseer nor libbpf can attach it.
+    #[error("plain libbpf: {by_libbpf}; siteseer: {otherwise}")]
+    Libbpf {
+        /// What libbpf said.
+        by_libbpf: io::Error,
+        /// What siteseer has to say.
+        otherwise: String,
     },
     /// A link for libbpf could not be made.
     #[error("a struct bpf_link for {what}: {error}")]
@@ -128,9 +145,10 @@ impl Options {
         own.or_policy(self.policy).or_accept_doubt(self.accept_doubt)
     }
 
-    /// Whether each `fentry` and `fexit` program is planned when it is loaded, to leave those to libbpf that siteseer has nothing
-    /// to add to. Otherwise all are loaded behind the guard, and nothing is read of the kernel before one is attached. For
-    /// programs that attach by [`Attach`](crate::Attach) alone. So is a program with `bpf_program__set_autoattach(program, false)`.
+    /// Whether each `fentry` and `fexit` program is planned when it is loaded, to have libbpf load it for its own function, and to leave
+    /// those to libbpf that siteseer has nothing to add to. Otherwise all are loaded behind the guard, and nothing is read of the kernel before one is
+    /// attached. For processes that attach by [`Attach`](crate::Attach) alone: other calls are refused then. A program with
+    /// `bpf_program__set_autoattach(program, false)` is loaded for its own function, and not planned.
     #[must_use]
     pub fn plan_at_load(mut self, plan: bool) -> Options {
         self.plan_at_load = plan;
@@ -163,7 +181,7 @@ fn types(form: Form) -> (sys::bpf_prog_type, sys::bpf_attach_type) {
 /// Registers the sections with libbpf. Call it before opening objects that use them; called again it changes nothing.
 ///
 /// From then on every object of the process that libbpf opens has its `fentry` and `fexit` programs here: libbpf's calls attach
-/// them to all sites of their functions, under the policy of their section, and so does [`Attach`](crate::Attach).
+/// them to all sites of their functions that can be had ([`Policy::by_libbpf`]), and so does [`Attach`](crate::Attach).
 ///
 /// # Errors
 /// [`RegisterError::Handler`] if libbpf refuses. Then none is registered.

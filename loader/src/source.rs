@@ -237,6 +237,11 @@ enum Bytes {
     Dwarf(Mmap),
 }
 
+/// Whether the kernel has site data of its own, which are the only ones whose addresses are relative to where it lies.
+pub(crate) fn kernel_has_its_own() -> bool {
+    Path::new(KERNEL_INLINE).exists()
+}
+
 fn read_error(path: &Path) -> impl FnOnce(io::Error) -> SourceError + '_ {
     move |error| SourceError::Read { path: path.to_owned(), error }
 }

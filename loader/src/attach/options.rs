@@ -12,12 +12,13 @@ pub struct AttachOptions {
     policy: Option<Policy>,
     cookie: u64,
     all_prototypes: bool,
-    pub(super) functions: Vec<String>,
+    pub(crate) functions: Vec<String>,
     pub(super) bpf_program: Option<u32>,
     pub(super) file: Option<String>,
     /// From how many kprobes on they are armed together.
     many: Option<usize>,
     share_beyond: Option<usize>,
+    pub(crate) paired: Option<bool>,
     accept_doubt: Option<bool>,
 }
 
@@ -91,6 +92,20 @@ impl AttachOptions {
         self
     }
 
+    /// Whether a `fentry` program that libbpf's own calls attach is kept to the calls that a `fexit` program of the same object on the
+    /// same function reaches, and the reverse. So it is under [`Policy::AtLeastLibbpf`], if it is not set: what pairs entries with returns
+    /// would have entries without one, at inlined copies.
+    #[must_use]
+    pub fn paired(mut self, paired: bool) -> AttachOptions {
+        self.paired = Some(paired);
+        self
+    }
+
+    /// The policy that is set.
+    pub(crate) fn given_policy(&self) -> Option<Policy> {
+        self.policy
+    }
+
     /// Whether doubtful arguments count as located. The default is no: a doubtful argument counts as missing, so that a site where
     /// the program must have it is not attached, and `siteseer_arg()` returns `-ENOENT` for it. With doubt accepted the program
     /// gets the value that the debug information names, which may be wrong. The [`Report`](crate::Report) says which arguments
@@ -131,6 +146,6 @@ impl AttachOptions {
     pub(super) fn plan(&self, form: Form) -> PlanOptions {
         let AttachOptions { policy, cookie, all_prototypes, share_beyond, accept_doubt, .. } = *self;
         let accept_doubt = accept_doubt.unwrap_or_default();
-        PlanOptions { policy, form, cookie, all_prototypes, accept_doubt, share_beyond }
+        PlanOptions { policy, form, cookie, all_prototypes, accept_doubt, share_beyond, own: false }
     }
 }

@@ -215,7 +215,7 @@ impl Explanation {
 
     /// What each section's default policy makes of it.
     fn verdicts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        wrap(f, 0, 0, "\nIf nothing is said of the policy,")?;
+        wrap(f, 0, 0, "\nBy siteseer's own calls, if nothing is said of the policy,")?;
         for verdict in &self.verdicts {
             let section = format!("SEC(\"{}/{}\")", verdict.form.kind, self.function.name);
             wrap(f, 2, 4, &format!("{section} {}", outcome(verdict)))?;

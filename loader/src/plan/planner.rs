@@ -91,9 +91,9 @@ impl<'a> Planner<'a> {
     pub(super) fn mechanism(&self, function: &Function, site: &Candidate) -> Result<Mechanism, Reason> {
         // The kprobe blacklist is no list of what ftrace may not trace.
         let traced = site.is_entry() && site.traceable == Some(true);
-        if let Some(obstacle) =
-            site.obstacle_on(self.kernel).filter(|obstacle| !(traced && obstacle.is_about_kprobes()))
-        {
+        let libbpfs = self.is_libbpfs(site);
+        let obstacle = site.obstacle_on(self.kernel).filter(|obstacle| !(traced && obstacle.is_about_kprobes()));
+        if let Some(obstacle) = obstacle.filter(|_| !libbpfs) {
             return Err(obstacle.clone());
         }
         let form = self.options.form;
@@ -103,10 +103,10 @@ impl<'a> Planner<'a> {
         if site.kind == SiteKind::Inline && form.sleepable {
             return Err(Reason::Sleepable);
         }
-        if site.marks.contains(Marks::ENTRY_UNCERTAIN) {
+        if site.marks.contains(Marks::ENTRY_UNCERTAIN) && !libbpfs {
             return Err(Reason::EntryUncertain);
         }
-        if site.marks.contains(Marks::MAY_REPEAT) && self.policy == Policy::Complete {
+        if site.marks.contains(Marks::MAY_REPEAT) && self.policy != Policy::BestEffort && !libbpfs {
             return Err(Reason::MayRepeat);
         }
         if site.marks.contains(Marks::MAY_MISS) && self.policy == Policy::Complete {
@@ -117,6 +117,9 @@ impl<'a> Planner<'a> {
             && self.policy == Policy::Complete
         {
             return Err(Reason::TailCalled(bpf.tail_slots.clone()));
+        }
+        if let Some(unpaired) = self.barred.unpaired(site.address).filter(|_| !libbpfs) {
+            return Err(unpaired);
         }
         let prototype = function.prototypes.get(site.prototype).ok_or(Reason::NoPrototype)?;
         if prototype.func.is_none() && requires_arguments(self.uses) {
@@ -134,7 +137,17 @@ impl<'a> Planner<'a> {
         }
         let Planner { uses, kernel, barred, .. } = *self;
         let accept_doubt = self.options.accept_doubt;
-        Choice { candidate: site, prototype, uses, form, kernel, barred, accept_doubt }.best()
+        let best = Choice { candidate: site, prototype, uses, form, kernel, barred, accept_doubt }.best()?;
+        match obstacle {
+            // Plain libbpf would not go otherwise.
+            Some(obstacle) if !best.is_for_one() => Err(obstacle.clone()),
+            _ => Ok(best),
+        }
+    }
+
+    /// Whether plain libbpf attaches there: then nothing but wrong arguments stands against it.
+    fn is_libbpfs(&self, site: &Candidate) -> bool {
+        self.policy == Policy::AtLeastLibbpf && site.kind == SiteKind::Body && site.exact.is_some() && site.is_entry()
     }
 
     /// What the program reads at a site from doubtful locations.
@@ -203,7 +216,8 @@ impl<'a> Planner<'a> {
     /// What a site would share with others through a tracing-multi link.
     fn shared(&self, function: &Function, site: &Candidate, mechanism: Mechanism) -> Option<(Mechanism, ImageKey)> {
         // There the trampoline makes the typed pointers, and the verifier trusts none of them.
-        let many = mechanism.of_many().filter(|_| self.kernel.tracing_multi && !self.uses.wants_trusted)?;
+        let may = self.kernel.tracing_multi && !self.uses.wants_trusted && !self.options.own;
+        let many = mechanism.of_many().filter(|_| may)?;
         if site.bpf.is_some() || self.barred.get(site.address, many).is_some() {
             return None;
         }

@@ -3,6 +3,7 @@
 
 mod doubt;
 mod fentry;
+mod libbpf;
 mod livepatch;
 mod modules;
 

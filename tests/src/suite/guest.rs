@@ -38,7 +38,7 @@ pub fn run(results: &mut impl Write) -> Result<(), Failure> {
     let Ok(entries) = fs::read_dir(FOLDER) else { return Ok(()) };
     let mut folders: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
     folders.sort();
-    siteseer::register()?;
+    siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
     for folder in folders {
         let job: Job = serde_json::from_slice(&fs::read(folder.join(JOB))?)?;
         let begin = Instant::now();

@@ -22,6 +22,7 @@ use Proof::{Case, None, Suite, Unit};
 const PLAN: &str = "loader/src/plan/tests.rs";
 const DOUBT: &str = "loader/src/plan/tests/doubt.rs";
 const FENTRY: &str = "loader/src/plan/tests/fentry.rs";
+const LIBBPF: &str = "loader/src/plan/tests/libbpf.rs";
 const LIVEPATCH: &str = "loader/src/plan/tests/livepatch.rs";
 const MODULES: &str = "loader/src/plan/tests/modules.rs";
 const PROGRAM: &str = "loader/src/program/tests.rs";
@@ -40,6 +41,11 @@ const PROVOKED: &str = "tests/tests/refusals/provoked.rs";
 const BAD: &str = "refusals::programs_that_cannot_be_attached";
 
 const RULES: &[(&str, Proof)] = &[
+    ("S0.1", Case("libbpf::every_way_sees_what_libbpf_sees")),
+    ("S0.2", Unit(LIBBPF, "at_least_what_libbpf_attaches_to")),
+    ("S0.3", Case("libbpf::what_cannot_be_planned_is_libbpfs")),
+    ("S0.4", Unit(LIBBPF, "a_wrong_argument_is_not_had_for_libbpfs_sake")),
+    ("S0.5", Case("libbpf::both_ends_are_at_the_same_calls")),
     ("S1.1", Unit(SECTION, "section_names")),
     ("S1.2", Case("denied::no_function_was_given")),
     ("S1.3", Case("denied::program_that_siteseer_did_not_load")),
@@ -191,6 +197,9 @@ const RULES: &[(&str, Proof)] = &[
     ("S23.10", Unit("loader/src/register.rs", "registering_twice_is_once_and_unregistering_restores_libbpf")),
     ("S23.11", None("a promise of the caller's: what happens without it is undefined")),
     ("S23.12", None("that modules come and go between two objects is in no case yet")),
+    ("S23.14", Case("libbpf::what_is_guarded_is_refused_by_others")),
+    ("S23.15", Case("libbpf::a_function_that_is_not_there_fails_at_load")),
+    ("S23.16", Case("libbpf::whether_a_function_can_be_traced")),
     ("S23.13", Case("libbpf::a_skeleton_in_c")),
     ("S24.1", Unit("tests/tests/interface/main.rs", "every_function_is_declared_and_defined")),
     ("S24.2", Unit("tests/tests/interface/main.rs", "exports_are_those_that_were_accepted")),

@@ -53,6 +53,7 @@ const fn never(variant: &'static str, why: &'static str) -> Line {
 
 const PLAN: &str = "loader/src/plan/tests.rs";
 const FENTRY: &str = "loader/src/plan/tests/fentry.rs";
+const LIBBPF: &str = "loader/src/plan/tests/libbpf.rs";
 const ANALYSIS: &str = "loader/src/program/tests.rs";
 const LISTINGS: &str = "loader/src/trampoline/tests/listings.rs";
 const EXITS: &str = "loader/src/trampoline/tests/exits.rs";
@@ -92,6 +93,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("FileUnknown", SELECT, "where_the_file_is_not_known_it_is_in_the_way", "Reason::FileUnknown"),
             unit("MayMiss", PLAN, "complete_lists_what_is_in_the_way", "some calls may not be seen"),
             unit("TailCalled", BPF_TARGET, "tail_calls_are_in_the_way_of_complete", "slot 7 of map jumps"),
+            unit("Unpaired", LIBBPF, "both_ends_are_at_the_same_calls", "unpaired"),
             unit("Extended", BPF_TARGET, "an_extension_keeps_everything_else_away", "instead"),
             never(
                 "OnlyTracing",
@@ -281,6 +283,10 @@ pub(crate) const TABLE: &[Enumeration] = &[
             never("Handler", "libbpf refuses a handler for want of memory only"),
             case("Unknown", "libbpf::what_cannot_be_attached_is_an_error"),
             case("Link", "libbpf::nothing_stays_when_a_system_call_fails"),
+            never(
+                "Libbpf",
+                "what the kernel refuses to libbpf's program at its own function, it refused when that was planned",
+            ),
         ],
     },
     Enumeration {
@@ -289,6 +295,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
         lines: &[
             case("Privileges", "refusals::missing_privileges"),
             case("NoFunction", "denied::no_function_was_given"),
+            case("Twice", "libbpf::every_way_sees_what_libbpf_sees"),
             never("NoSuchType", "libbpf looks a target up among FUNCs only, and the kernel's own BTF does not go away"),
             case("Files", "denied::too_few_files"),
             case("Licence", "denied::licence_that_is_not_gpl_compatible"),
