@@ -68,7 +68,7 @@ static __always_inline void fill(struct trace_record *record, void *ctx, __u64 f
 static __always_inline void fill_strings(struct trace_record *record, struct trace_strings *strings,
 					 const struct trace_function *wanted)
 {
-	__u32 kernel = wanted->kernel_strings, user = wanted->user_strings, next = 0;
+	__u32 next = 0;
 
 #pragma unroll
 	for (int n = 0; n < TRACE_PARAMETERS; n++) {
@@ -76,9 +76,10 @@ static __always_inline void fill_strings(struct trace_record *record, struct tra
 		const void *from = (const void *)record->values[n][0];
 		long len;
 
-		if (!((kernel | user) & bit) || next >= TRACE_STRINGS)
+		if (!(wanted->strings & bit) || next >= TRACE_STRINGS)
 			continue;
-		if (user & bit)
+		/* Types do not tell whose memory it is; of the two halves of the address space the upper is the kernel's. */
+		if ((__s64)from >= 0)
 			len = bpf_probe_read_user_str(strings->text[next], TRACE_STRING_LEN, from);
 		else
 			len = bpf_probe_read_kernel_str(strings->text[next], TRACE_STRING_LEN, from);
@@ -113,7 +114,7 @@ int trace(void *ctx)
 	if ((only_tgid && tgid != only_tgid) || (except_tgid && tgid == except_tgid))
 		return 0;
 	wanted = bpf_map_lookup_elem(&functions, &key);
-	if (wanted && (wanted->kernel_strings | wanted->user_strings)) {
+	if (wanted && wanted->strings) {
 		struct trace_record_with_strings *all = bpf_ringbuf_reserve(&records, sizeof(*all), 0);
 
 		if (!all) {

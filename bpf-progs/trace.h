@@ -12,10 +12,8 @@
 
 /* What to do at one function; the key is the attachment's cookie. */
 struct trace_function {
-	/* Parameters that point at kernel text to be copied, one bit each. */
-	__u32 kernel_strings;
-	/* Parameters that point at user text to be copied, one bit each. */
-	__u32 user_strings;
+	/* Parameters that point at text to be copied, of the kernel or of the process, one bit each. */
+	__u32 strings;
 };
 
 /* One call. If its function wants strings, the record is followed by all TRACE_STRINGS of them. */

@@ -13,19 +13,14 @@ pub const STRING_LEN: usize = 64;
 /// What to do at one function: a value of the map `functions`, whose key (`u32`) is the attachment's cookie.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Function {
-    /// Parameters that point at kernel text to be copied, one bit each.
-    pub kernel_strings: u32,
-    /// Parameters that point at user text to be copied, one bit each.
-    pub user_strings: u32,
+    /// Parameters that point at text to be copied, one bit each.
+    pub strings: u32,
 }
 
 impl Function {
     /// As the map's value.
-    pub fn to_bytes(self) -> [u8; 8] {
-        let mut bytes = [0; 8];
-        bytes[..4].copy_from_slice(&self.kernel_strings.to_ne_bytes());
-        bytes[4..].copy_from_slice(&self.user_strings.to_ne_bytes());
-        bytes
+    pub fn to_bytes(self) -> [u8; 4] {
+        self.strings.to_ne_bytes()
     }
 }
 

@@ -5,10 +5,11 @@ use crate::error::{Failure, handle, null, number};
 use crate::link::LinkHandle;
 use crate::options::{self, AttachOpts, RegisterOpts};
 use crate::report::ReportHandle;
+use crate::text::optional;
 use libbpf_sys as sys;
 use siteseer::Program;
 use siteseer::register::{self, RegisterError};
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::ptr::NonNull;
 
 impl From<RegisterError> for Failure {
@@ -43,6 +44,22 @@ pub unsafe extern "C" fn siteseer_register(opts: *const RegisterOpts) -> c_int {
 pub extern "C" fn siteseer_unregister() -> c_int {
     register::unregister();
     0
+}
+
+/// `siteseer_can_attach()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_can_attach(function: *const c_char, module: *const c_char) -> bool {
+    // SAFETY: the caller's promise.
+    let names =
+        unsafe { optional(function, "the function").and_then(|name| Ok((name, optional(module, "the module")?))) };
+    let result = names.and_then(|(function, module)| {
+        let function = function.ok_or_else(|| Failure::invalid("the function is NULL"))?;
+        Ok(register::can_attach(&function, module.as_deref()).map(|()| 0)?)
+    });
+    number::<c_int>(result) == 0
 }
 
 /// `siteseer_program__set_attach_opts()`

@@ -55,17 +55,32 @@ impl FromStr for Condition {
     }
 }
 
-/// A number as C writes it: decimal, `0x`, negative; a negative one is its two's complement.
+/// A number as C writes it: decimal, `0x`, octal after a `0`, negative; a negative one is its two's complement.
 fn number(text: &str) -> Option<i128> {
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
     let value = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(hex) => i128::from_str_radix(hex, 16).ok()?,
+        None if digits.len() > 1 && digits.starts_with('0') => i128::from_str_radix(digits, 8).ok()?,
         None => digits.parse().ok()?,
     };
     Some(sign * value)
 }
 
+/// The fields that every call has.
+pub(crate) const FIELDS: [&str; 6] = ["kind", "in", "pid", "tid", "cpu", "comm"];
+
 impl Condition {
+    /// Checks that some call can have the field: one of its own, or an argument of a function that is traced.
+    pub(crate) fn check<'a>(&self, arguments: impl Iterator<Item = &'a str>) -> Result<(), String> {
+        let mut known: Vec<&str> = FIELDS.into_iter().chain(arguments).collect();
+        if known.contains(&self.field.as_str()) {
+            return Ok(());
+        }
+        known.sort_unstable();
+        known.dedup();
+        Err(format!("--where: no call has a field {}; there are: {}", self.field, known.join(", ")))
+    }
+
     /// Whether a field with that text fulfils it. Numbers are compared as numbers, everything else as text, which is
     /// equal or not and in no order.
     pub(crate) fn holds(&self, actual: &str) -> bool {
@@ -102,11 +117,20 @@ mod tests {
         assert!(holds("size>=4096", "8192"));
         assert!(holds("size <= -1", "-2"));
         assert!(!holds("size<4096", "4096"));
+        assert!(holds("mode = 0640", "416") && !holds("mode = 0640", "640"));
+        assert!(holds("mode=0", "0") && !holds("mode=089", "89"));
         assert!(holds("kind=inline", "inline"));
         assert!(holds("kind!=inline", "body"));
         assert!(!holds("comm<zsh", "bash"));
         assert!(holds("pointer=0xffff888003c1e000", "0xffff888003c1e000"));
         assert_eq!("a<=b".parse::<Condition>().unwrap().operator, Operator::AtMost);
+    }
+
+    #[test]
+    fn a_field_that_no_call_has() {
+        let check = |condition: &str| condition.parse::<Condition>().unwrap().check(["size", "mode"].into_iter());
+        assert_eq!((check("mode=1"), check("comm=sh")), (Ok(()), Ok(())));
+        assert!(check("mod=1").unwrap_err().ends_with("there are: comm, cpu, in, kind, mode, pid, size, tid"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `siteseer`: the command-line tool. Thin: what a library's user could want is in the library.
 
+mod check_btf;
 mod clean;
 mod encode;
 mod explain;
@@ -34,6 +35,7 @@ enum Command {
     Explain(explain::Arguments),
     Trace(trace::Arguments),
     Clean(clean::Arguments),
+    CheckBtf(check_btf::Arguments),
     Generate(generate::Arguments),
 }
 
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(arguments),
         Command::Trace(arguments) => trace::run(arguments),
         Command::Clean(arguments) => clean::run(arguments),
+        Command::CheckBtf(arguments) => check_btf::run(arguments),
         Command::Generate(arguments) => generate::run(arguments),
     };
     match result {

@@ -10,14 +10,16 @@ use crate::target::Modules;
 use clap::Args;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, RingBufferBuilder};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
-use siteseer::function::Parameter;
+use siteseer::function::{Function, Parameter};
 use siteseer::report::{FunctionReport, SiteReport};
 use siteseer::target::Types;
-use siteseer::{Attach, Link, Policy, Target, section};
+use siteseer::{Attach, Link, Policy, Report, Target, section};
 use siteseer_bpf_progs::trace::{Function as Wanted, PARAMETERS, Record, SLOTS, STRINGS};
+use siteseer_sites::Doubt;
 use siteseer_sites::btf::{self, Btf, Kind};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,6 +46,9 @@ pub(crate) struct Arguments {
     /// Attach at every site or not at all
     #[arg(long)]
     complete: bool,
+    /// Leave out values that may be wrong, which are otherwise printed with a question mark
+    #[arg(long)]
+    certain: bool,
     /// End after this many calls were printed
     #[arg(short = 'n', long, value_name = "COUNT")]
     count: Option<u64>,
@@ -82,13 +87,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(format!("at most {MAX_FUNCTIONS} functions can be traced at once").into());
     }
     siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
+    let wanted = arguments.functions.iter().map(|name| section::Wanted::parse(name)).collect::<Result<Vec<_>, _>>()?;
     let target = Target::running(&arguments.modules.options(arguments.sites.clone()))?;
+    let functions = target.functions(&wanted)?;
+    check_conditions(&arguments.conditions, &functions)?;
     let object = load(arguments.pid)?;
     let policy = if arguments.complete { Policy::Complete } else { Policy::BestEffort };
     let program = object.progs_mut().next().ok_or("the embedded program is missing")?;
-    let wanted = arguments.functions.iter().map(|name| section::Wanted::parse(name)).collect::<Result<Vec<_>, _>>()?;
     stop_on_signals()?;
-    let functions = target.functions(&wanted)?;
     let names: Vec<&str> = functions.iter().map(|function| function.name.as_str()).collect();
     let modules =
         functions.iter().flat_map(|function| &function.prototypes).filter_map(|prototype| prototype.module.clone());
@@ -96,16 +102,43 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     target.with_types(&names, modules, |types| -> Result<(), Failure> {
         let mut traced = Vec::new();
         for (cookie, (name, function)) in (0u64..).zip(arguments.functions.iter().zip(&functions)) {
-            let attach = Attach::new(&target).function(name).policy(policy).cookie(cookie).all_prototypes(true);
+            let attach = Attach::new(&target).function(name).policy(policy).cookie(cookie);
+            let attach = attach.all_prototypes(true).accept_doubt(!arguments.certain);
             want(&object, cookie, &function.prototypes, types, arguments.strings)?;
             let link = attach.attach(&program)?;
             traced.push(Traced { attach, link, gone: 0, failed: Vec::new() });
         }
-        for Traced { link, .. } in &traced {
-            eprint!("{}", link.report());
-        }
+        tell(traced.iter().map(|traced| traced.link.report()));
         follow(arguments, &object, &program, traced, types)
     })?
+}
+
+/// Refuses a condition that no call can fulfil.
+fn check_conditions(conditions: &[Condition], functions: &[Function]) -> Result<(), Failure> {
+    let prototypes = || functions.iter().flat_map(|function| &function.prototypes);
+    let parameters = prototypes().flat_map(|prototype| prototype.parameters.iter().enumerate());
+    let names: Vec<String> = parameters.map(|(nth, parameter)| argument_name(nth, parameter)).collect();
+    // Of a copy without a prototype it is not known.
+    if prototypes().any(|prototype| prototype.func.is_none()) {
+        return Ok(());
+    }
+    Ok(conditions.iter().try_for_each(|condition| condition.check(names.iter().map(String::as_str)))?)
+}
+
+/// A parameter's name in what is printed.
+fn argument_name(nth: usize, parameter: &Parameter) -> String {
+    if parameter.name.is_empty() { format!("arg{nth}") } else { parameter.name.clone() }
+}
+
+/// Prints reports. A note that several have is printed once.
+fn tell<'r>(reports: impl Iterator<Item = &'r Report>) {
+    let mut notes: Vec<String> = Vec::new();
+    for report in reports {
+        let own = Report { notes: Vec::new(), ..report.clone() };
+        eprint!("{own}");
+        notes.extend(report.notes.iter().filter(|note| !notes.contains(note)).cloned().collect::<Vec<_>>());
+    }
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
 }
 
 /// A function that is traced.
@@ -161,7 +194,7 @@ fn text_parameters(parameters: &[Parameter], btf: &Btf<'_>) -> Wanted {
     let mut count = 0;
     for (nth, parameter) in parameters.iter().enumerate().take(PARAMETERS) {
         if count < STRINGS && is_text(btf, parameter) {
-            wanted.kernel_strings |= 1 << nth;
+            wanted.strings |= 1 << nth;
             count += 1;
         }
     }
@@ -171,7 +204,7 @@ fn text_parameters(parameters: &[Parameter], btf: &Btf<'_>) -> Wanted {
 /// The same for all prototypes of a function. Of a module that came later the types are not at hand.
 fn all_text_parameters(prototypes: &[siteseer::function::Prototype], types: &Types<'_>) -> u32 {
     prototypes.iter().fold(0, |mask, prototype| match types.of(prototype.module.as_deref()) {
-        Some(btf) => mask | text_parameters(&prototype.parameters, btf).kernel_strings,
+        Some(btf) => mask | text_parameters(&prototype.parameters, btf).strings,
         None => mask,
     })
 }
@@ -192,7 +225,7 @@ fn want(
     let mut wanted = Wanted::default();
     if strings {
         // Functions of one name share an entry; a pointer that is followed in vain gives no text.
-        wanted.kernel_strings = all_text_parameters(prototypes, types);
+        wanted.strings = all_text_parameters(prototypes, types);
     }
     let map = object.maps().find(|map| map.name() == "functions").ok_or("the embedded program lacks a map")?;
     map.update(&(cookie as u32).to_ne_bytes(), &wanted.to_bytes(), MapFlags::ANY)?;
@@ -293,7 +326,19 @@ struct Value {
     name: String,
     /// `None` where the site does not have it.
     text: Option<String>,
+    /// Why the value may be wrong.
+    doubt: Option<Doubt>,
     string: Option<String>,
+}
+
+/// `cap=21`, `cap=21?` if the value may be wrong, `cap=?` if there is none.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(text) = &self.text else { return write!(f, "{}=?", self.name) };
+        let mark = if self.doubt.is_some() { "?" } else { "" };
+        write!(f, "{}={text}{mark}", self.name)?;
+        self.string.as_ref().map_or(Ok(()), |string| write!(f, " {string:?}"))
+    }
 }
 
 impl Printer<'_, '_, '_> {
@@ -348,8 +393,9 @@ impl Printer<'_, '_, '_> {
                 .then(|| record.string((wanted & ((1u32 << nth) - 1)).count_ones() as usize))
                 .flatten()
                 .map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-            let name = if parameter.name.is_empty() { format!("arg{nth}") } else { parameter.name.clone() };
-            values.push(Value { name, text, string });
+            let doubt = site.and_then(|site| site.doubtful.iter().find(|argument| argument.index == nth));
+            let doubt = doubt.map(|argument| argument.why);
+            values.push(Value { name: argument_name(nth, parameter), text, doubt, string });
         }
         values
     }
@@ -357,14 +403,7 @@ impl Printer<'_, '_, '_> {
     fn line(&self, function: &FunctionReport, site: Option<&SiteReport>, record: &Record, values: &[Value]) -> String {
         let seconds = record.time.saturating_sub(self.begin) as f64 / 1e9;
         let task = format!("{}/{}", record.comm, record.pid);
-        let arguments: Vec<String> = values
-            .iter()
-            .map(|value| match (&value.text, &value.string) {
-                (Some(text), Some(string)) => format!("{}={text} {string:?}", value.name),
-                (Some(text), None) => format!("{}={text}", value.name),
-                (None, _) => format!("{}=?", value.name),
-            })
-            .collect();
+        let arguments: Vec<String> = values.iter().map(Value::to_string).collect();
         let call = format!("{}({})", function.name, arguments.join(", "));
         let place = site.map_or_else(|| format!("at {:#x}", record.address), place);
         let call = if self.aligned { format!("{call:<58}") } else { call };
@@ -380,7 +419,14 @@ impl Printer<'_, '_, '_> {
     ) -> serde_json::Value {
         let arguments: Vec<serde_json::Value> = values
             .iter()
-            .map(|value| serde_json::json!({ "name": value.name, "value": value.text, "string": value.string }))
+            .map(|value| {
+                serde_json::json!({
+                    "name": value.name,
+                    "value": value.text,
+                    "string": value.string,
+                    "doubt": value.doubt.filter(|_| value.text.is_some()).map(|doubt| doubt.to_string()),
+                })
+            })
             .collect();
         serde_json::json!({
             "time": record.time,
@@ -432,5 +478,25 @@ fn holds(condition: &Condition, record: &Record, site: Option<&SiteReport>, valu
         "cpu" => condition.holds(&record.cpu.to_string()),
         "comm" => condition.holds(&record.comm),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doubtful_value_has_a_question_mark() {
+        let value = |text: Option<&str>, doubt, string: Option<&str>| {
+            let (text, string) = (text.map(str::to_owned), string.map(str::to_owned));
+            Value { name: "cap".to_owned(), text, doubt, string }.to_string()
+        };
+        let doubt = Some(Doubt::Assigned);
+        assert_eq!(value(Some("21"), None, None), "cap=21");
+        assert_eq!(value(Some("21"), doubt, None), "cap=21?");
+        assert_eq!(value(Some("0xff"), doubt, Some("a")), "cap=0xff? \"a\"");
+        assert_eq!(value(Some("0xff"), None, Some("a")), "cap=0xff \"a\"");
+        // Nothing is doubtful about what is not there.
+        assert_eq!(value(None, doubt, None), "cap=?");
     }
 }

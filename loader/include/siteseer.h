@@ -33,6 +33,7 @@
  *	EADDRNOTAVAIL	sites cannot be attached: none, or under the policy complete one
  *	EOPNOTSUPP	what this kernel or siteseer cannot do
  *	EAGAIN		modules came and went all the while
+ *	EBUSY		the program is attached already
  *	others		the kernel's own
  *
  * THREADS
@@ -111,12 +112,20 @@ LIBSITESEER_API const char *siteseer_last_error(void);
 
 /* What to do when not every site can be attached. */
 enum siteseer_policy {
-	/* complete for fentry and fexit, best effort for kprobe_maybe_inline. */
+	/*
+	 * For fentry and fexit: at least libbpf where libbpf's own calls attach, complete where siteseer_program__attach() does. For
+	 * kprobe_maybe_inline: best effort.
+	 */
 	SITESEER_POLICY_DEFAULT = 0,
 	/* All sites or none; the error lists those in the way. */
 	SITESEER_POLICY_COMPLETE = 1,
 	/* What can be attached is, and the rest is in the report. */
 	SITESEER_POLICY_BEST_EFFORT = 2,
+	/*
+	 * What plain libbpf attaches to, as it does, and each other site that can be had; the rest is in the report, and a warning
+	 * says so. If nothing can be planned (no site data, a privilege that is missing), the program is attached as by plain libbpf.
+	 */
+	SITESEER_POLICY_AT_LEAST_LIBBPF = 3,
 };
 
 /* Where site data are from. */
@@ -138,12 +147,14 @@ struct siteseer_register_opts {
 	int policy;
 	/*
 	 * Plan no program while its object is loaded. fentry and fexit programs are then all attached by siteseer, also those
-	 * that libbpf could attach as well; site data are not looked for before the first is attached.
+	 * that libbpf could attach as well, and by nothing else; site data are not looked for before the first is attached.
 	 */
 	bool no_plan_at_load;
+	/* Doubtful arguments count as located; see siteseer_attach_opts. */
+	bool accept_doubt;
 	size_t :0;
 };
-#define siteseer_register_opts__last_field no_plan_at_load
+#define siteseer_register_opts__last_field accept_doubt
 
 /*
  * Takes the sections fentry, fexit, fentry.s, fexit.s and kprobe_maybe_inline over from libbpf, for all objects that this process
@@ -154,6 +165,12 @@ struct siteseer_register_opts {
  * of them: bpf_link__destroy() (foo_bpf__detach(), foo_bpf__destroy()) detaches every site before it returns. What cannot be done
  * with it: pin, update, ask the kernel about its descriptor. bpf_link__disconnect() leaves the sites attached until the process
  * ends, as ever. siteseer_link__of() has its report.
+ *
+ * No fentry or fexit program sees less than with plain libbpf. It is loaded for its own function, so that bpf_program__attach_trace(),
+ * bpf_link_create() and the like do what they always do. bpf_program__attach() attaches it there, and at each other site that can be had; a
+ * warning says what is missed. Without site data, or without the privilege to read the kernel's addresses, it is attached as by plain
+ * libbpf, and a warning says why. Programs that must see all calls or none set SITESEER_POLICY_COMPLETE. A program that only siteseer can load
+ * (it calls what siteseer.bpf.h has, or its function has no body) is refused to all calls but bpf_program__attach() and siteseer's own.
  *
  * A program that siteseer has nothing to add to (its function has one body that fentry reaches, and no other site) is
  * libbpf's alone: loaded and attached as if siteseer were not there, the link a tracing link.
@@ -170,6 +187,25 @@ LIBSITESEER_API int siteseer_register(const struct siteseer_register_opts *opts)
  * into its table: programs that were opened before may not be loaded or attached any more.
  */
 LIBSITESEER_API int siteseer_unregister(void);
+
+/* Whether fentry and fexit programs of one object on one function are kept to the calls that both reach. */
+enum siteseer_pairing {
+	/* Together where libbpf's own calls attach them under the policy at least libbpf. */
+	SITESEER_PAIRING_DEFAULT = 0,
+	SITESEER_PAIRING_TOGETHER = 1,
+	SITESEER_PAIRING_APART = 2,
+};
+
+/*
+ * Whether a fentry program that reads all arguments of a function could be attached to it somewhere: by siteseer at one site at least,
+ * or as by plain libbpf. `module` is NULL for any. If not, siteseer_last_error() has the reason. In place of the checks that tools make of
+ * the kernel's BTF and its list of symbols (fentry_can_attach() and kprobe_exists() of bcc's libbpf-tools), which do not know of inlined copies:
+ *
+ *	#include <siteseer.h>
+ *	#define fentry_can_attach(name, mod) siteseer_can_attach(name, mod)
+ *	#define kprobe_exists(name) siteseer_can_attach(name, NULL)
+ */
+LIBSITESEER_API bool siteseer_can_attach(const char *function, const char *module);
 
 /* How a program is attached. */
 struct siteseer_attach_opts {
@@ -192,9 +228,17 @@ struct siteseer_attach_opts {
 	const char *file;
 	/* A BPF program, by the kernel's id, whose functions are meant in place of the kernel's; 0 for none. */
 	uint32_t bpf_program_id;
+	/*
+	 * Doubtful arguments count as located. The debug information names a place for them that may hold another value, for a
+	 * reason that the report gives. Otherwise they count as missing, and siteseer_arg() returns -ENOENT for them. If it is
+	 * false, siteseer_register_opts decides.
+	 */
+	bool accept_doubt;
+	/* enum siteseer_pairing */
+	int pairing;
 	size_t :0;
 };
-#define siteseer_attach_opts__last_field bpf_program_id
+#define siteseer_attach_opts__last_field pairing
 
 /*
  * Sets how libbpf's own calls attach a program. After bpf_object__open(), and before bpf_object__load(). Everything is copied.

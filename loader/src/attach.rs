@@ -18,6 +18,7 @@ mod limits;
 mod load;
 mod multi;
 mod options;
+mod own;
 mod owner;
 mod reap;
 mod refresh;
@@ -28,8 +29,9 @@ mod trampoline;
 mod user;
 
 pub use error::AttachError;
-pub(crate) use load::Kind;
+pub(crate) use load::{Kind, Request, insn};
 pub use options::AttachOptions;
+pub(crate) use own::OwnFunction;
 pub use reap::clean;
 pub(crate) use tracefs::{Definition, remove_all};
 
@@ -37,7 +39,7 @@ use crate::declared::Declared;
 use crate::error::Error;
 use crate::function::{Function, Selection};
 use crate::link::Link;
-use crate::mechanism::{Barred, Mechanism};
+use crate::mechanism::{Barred, Mechanism, Pair};
 use crate::object::{Loaded, Program};
 use crate::plan::{self, Decision, Plan, PlanError, PlanOptions, PlannedSite, PlannedTrampoline, Policy};
 use crate::program::{self, UserProgram, Uses};
@@ -46,7 +48,9 @@ use crate::section::{self, SectionError, Wanted};
 use crate::target::Target;
 use arm::{Arm, is_refusal, place};
 use libbpf_sys as sys;
+use own::Own;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trampoline::{Loader, Unloaded};
 
@@ -55,6 +59,10 @@ use trampoline::{Loader, Unloaded};
 pub struct Attach<'t> {
     target: &'t Target,
     options: AttachOptions,
+    /// The function that libbpf loaded the program for, if its program is to serve there.
+    own: Option<OwnFunction>,
+    /// The program that it is kept to.
+    pair: Option<Arc<Pair>>,
 }
 
 impl<'t> Attach<'t> {
@@ -65,7 +73,17 @@ impl<'t> Attach<'t> {
 
     /// As the options say.
     pub fn with(target: &'t Target, options: AttachOptions) -> Attach<'t> {
-        Attach { target, options }
+        Attach { target, options, own: None, pair: None }
+    }
+
+    /// Takes the program that libbpf loaded for its own function into service there.
+    pub(crate) fn with_own(self, own: Option<OwnFunction>) -> Attach<'t> {
+        Attach { own, ..self }
+    }
+
+    /// Keeps it to the sites that another program reaches.
+    pub(crate) fn with_pair(self, pair: Option<Arc<Pair>>) -> Attach<'t> {
+        Attach { pair, ..self }
     }
 
     fn set(self, set: impl FnOnce(AttachOptions) -> AttachOptions) -> Attach<'t> {
@@ -120,6 +138,12 @@ impl<'t> Attach<'t> {
         self.set(|options| options.bulk_from(kprobes))
     }
 
+    /// [`AttachOptions::accept_doubt`].
+    #[must_use]
+    pub fn accept_doubt(self, accept: bool) -> Attach<'t> {
+        self.set(|options| options.accept_doubt(accept))
+    }
+
     /// [`AttachOptions::share_beyond`].
     #[must_use]
     pub fn share_beyond(self, prototypes: usize) -> Attach<'t> {
@@ -156,10 +180,13 @@ impl<'t> Attach<'t> {
             }
             let target = fresh.as_ref().unwrap_or(self.target);
             let prepared = self.prepare(program, target)?;
-            let mut barred = Barred::default();
+            let own =
+                self.own.as_ref().map(|own| program.descriptor().map(|program| Own { function: own.clone(), program }));
+            let own = own.transpose()?;
+            let mut barred = Barred::kept_to(self.pair.clone());
             loop {
                 let plan = prepared.plan(target, &barred)?;
-                match carry_out(&prepared, plan, target, self.options.many(), &mut barred)? {
+                match carry_out(&prepared, plan, target, own.as_ref(), self.options.many(), &mut barred)? {
                     Carried::Out(mut link) => {
                         link.report.notes = self.notes(target);
                         link.known = target.modules().instances();
@@ -212,12 +239,14 @@ impl<'t> Attach<'t> {
         let selection = Selection { file: file.clone(), prototype: stated };
         let functions = functions.into_iter().map(|function| function.select(&selection));
         let functions = functions.collect::<Result<Vec<_>, _>>()?;
-        Ok(Prepared { functions, user, uses, gpl, options: self.options.plan(form) })
+        let options = PlanOptions { own: self.own.is_some(), ..self.options.plan(form) };
+        Ok(Prepared { functions, user, uses, gpl, options })
     }
 
     /// What a report should say besides the sites' outcomes.
     fn notes(&self, target: &Target) -> Vec<String> {
         let mut notes = target.symbols().unavailable().to_vec();
+        notes.extend(target.note_of_data());
         notes.extend(target.modules().note_of_missing());
         notes.extend(target.note_of_live_patches());
         notes
@@ -257,6 +286,7 @@ fn carry_out(
     prepared: &Prepared,
     mut plan: Plan,
     target: &Target,
+    own: Option<&Own>,
     many: usize,
     barred: &mut Barred,
 ) -> Result<Carried, Error> {
@@ -302,6 +332,10 @@ fn carry_out(
         let members: Vec<&PlannedTrampoline> =
             program.trampolines.iter().filter_map(|&index| plan.trampolines.get(index)).collect();
         let Some(&planned) = members.first() else { continue };
+        if let Some(program) = own.and_then(|own| own.in_place_of(&members)) {
+            link.programs.push(program);
+            continue;
+        }
         match loader.load(planned, &members, &plan, &link) {
             Ok(program) => link.programs.push(program),
             // It may be too much for the verifier at once.
@@ -338,6 +372,9 @@ fn carry_out(
         let program = served_by.get(nth).map_or(usize::MAX, |(program, _)| *program);
         for (nth, error) in arm.arm(program, planned, &sites, &mut link) {
             let (Some(site), Some(&index)) = (sites.get(nth), planned.sites.get(nth)) else { continue };
+            if own.is_some_and(|own| own.is_linked(planned, &error)) {
+                return Err(Own::twice(&user.name).into());
+            }
             if !is_refusal(&error, planned.mechanism) {
                 let (mechanism, site) = (planned.mechanism, place(&site.site));
                 return Err(AttachError::Arm { mechanism, site, error }.into());

@@ -13,6 +13,7 @@ use crate::section::SectionError;
 use crate::source::SourceError;
 use crate::symbols::SymbolsError;
 use crate::target::TargetError;
+use std::sync::Arc;
 
 /// Anything that goes wrong between a program and its link. Nothing stays attached after an error.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +55,9 @@ pub enum Error {
     /// The plan could not be carried out.
     #[error(transparent)]
     Attach(#[from] AttachError),
+    /// What was found out before, and has not been tried again.
+    #[error(transparent)]
+    Earlier(Arc<Error>),
 }
 
 impl Error {
@@ -62,7 +66,12 @@ impl Error {
         let of = |error: &std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
         match self {
             Error::Register(RegisterError::Unknown { .. }) => libc::EINVAL,
-            Error::Register(RegisterError::Handler { error, .. } | RegisterError::Link { error, .. }) => of(error),
+            Error::Register(
+                RegisterError::Handler { error, .. }
+                | RegisterError::Link { error, .. }
+                | RegisterError::Libbpf { by_libbpf: error, .. },
+            ) => of(error),
+            Error::Earlier(error) => error.errno(),
             Error::Section(_) | Error::Declared(_) => libc::EINVAL,
             Error::Kernel(error) => match error {
                 KernelError::Machine(_) | KernelError::NoBuildId => libc::EOPNOTSUPP,
@@ -76,9 +85,10 @@ impl Error {
             },
             Error::Source(error) => match error {
                 SourceError::Read { error, .. } => of(error),
-                SourceError::NotFound { .. } | SourceError::ModuleNotFound { .. } | SourceError::NoSites { .. } => {
-                    libc::ENODATA
-                }
+                SourceError::NotFound { .. }
+                | SourceError::ModuleNotFound { .. }
+                | SourceError::NotInKernel { .. }
+                | SourceError::NoSites { .. } => libc::ENODATA,
                 _ => libc::EINVAL,
             },
             Error::Target(error) => match error {
@@ -103,6 +113,7 @@ impl Error {
                     libc::EINVAL
                 }
                 AttachError::Licence { .. } => libc::EACCES,
+                AttachError::Twice { .. } => libc::EBUSY,
                 AttachError::ModulesChange => libc::EAGAIN,
                 AttachError::Modules(error)
                 | AttachError::Files { error, .. }

@@ -177,6 +177,7 @@ fn explanation(
             function.name, function.name
         ));
     }
+    notes.extend(target.note_of_data().map(|note| format!("{note}.")));
     notes.extend(target.modules().note_of_missing().map(|note| format!("{note}.")));
     notes.extend(target.symbols().unavailable().iter().cloned());
     if program.is_some() {

@@ -24,7 +24,7 @@ use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use types::KernelTypes;
 
 /// Why the running kernel cannot be used.
@@ -141,16 +141,7 @@ impl Kernel {
     /// [`KernelError`] if the machine is not supported, or the kernel does not say what it is. A mechanism that is missing
     /// is no error here: the plan says what it means for each site.
     pub fn running() -> Result<Kernel, KernelError> {
-        let (release, machine) = uname()?;
-        let machine = match machine.as_str() {
-            "x86_64" => Machine::X86_64,
-            "aarch64" => Machine::Aarch64,
-            _ => return Err(KernelError::Machine(machine)),
-        };
-        let path = "/sys/kernel/notes";
-        let notes = fs::read(path).map_err(|error| KernelError::Read { path, error })?;
-        let build_id = build_id(&notes).ok_or(KernelError::NoBuildId)?;
-        let btf: Option<Arc<[u8]>> = fs::read("/sys/kernel/btf/vmlinux").ok().map(Arc::from);
+        let Kernel { release, machine, build_id, btf, .. } = Kernel::identity()?;
         let types = KernelTypes::new(btf.as_deref().and_then(|data| Btf::parse(data).ok()));
         let kprobe_pmu = fs::read_to_string("/sys/bus/event_source/devices/kprobe/type").ok();
         let privileges = privileges(&fs::read_to_string("/proc/self/status").unwrap_or_default());
@@ -179,6 +170,20 @@ impl Kernel {
             privileges,
             btf,
         })
+    }
+
+    /// Which kernel runs, without what it can do.
+    pub(crate) fn identity() -> Result<Kernel, KernelError> {
+        let (release, machine) = uname()?;
+        let machine = match machine.as_str() {
+            "x86_64" => Machine::X86_64,
+            "aarch64" => Machine::Aarch64,
+            _ => return Err(KernelError::Machine(machine)),
+        };
+        let path = "/sys/kernel/notes";
+        let notes = fs::read(path).map_err(|error| KernelError::Read { path, error })?;
+        let build_id = build_id(&notes).ok_or(KernelError::NoBuildId)?;
+        Ok(Kernel { release, btf: running_btf(), ..Kernel::image(machine, build_id) })
     }
 
     /// A kernel of which the image's BTF is known: what it could do if it ran, with all privileges. Each mechanism shows by
@@ -239,6 +244,12 @@ impl Kernel {
             privileges: Privileges::default(),
         }
     }
+}
+
+/// The BTF of the running kernel's image, which does not change: read once.
+pub(crate) fn running_btf() -> Option<Arc<[u8]>> {
+    static BTF: OnceLock<Option<Arc<[u8]>>> = OnceLock::new();
+    BTF.get_or_init(|| fs::read("/sys/kernel/btf/vmlinux").ok().map(Arc::from)).clone()
 }
 
 /// Whether the configuration lets kprobe events into notrace functions. It is where libbpf looks for it: in

@@ -91,15 +91,16 @@
 //! | `static` | link libbpf, libelf and zlib statically |
 //!
 //! # Policy
-//! `fentry` and `fexit` programs are attached everywhere or not at all ([`Policy::Complete`]) unless another policy is set: a function
-//! of which some calls are missed without a word is what they must not meet.
+//! [`Attach`] attaches `fentry` and `fexit` programs everywhere or not at all ([`Policy::Complete`]) unless another policy is set. libbpf's own
+//! calls attach them as plain libbpf does, and wherever else they can be had ([`Policy::AtLeastLibbpf`]): a program never sees less
+//! than without siteseer, and a warning says what it does not see.
 //!
 //! # How it works
 //! One phase per module; each takes the result of the one before and leaves it as it is.
 //!
 //! | module | what it makes |
 //! |---|---|
-//! | [`mod@register`], [`section`], [`object`] | libbpf loads the program, behind a guard if it takes siteseer, and keeps it relocated; we take it from there |
+//! | [`mod@register`], [`section`], [`object`] | libbpf loads the program, for its own function or behind a guard, and keeps it relocated; we take it from there |
 //! | [`program`] | which arguments the program reads, what it calls |
 //! | [`source`] | site data: encoded beforehand from DWARF, the kernel's own, or DWARF itself |
 //! | [`symbols`], [`kernel`] | what the running kernel says of its text, and what it can do |
@@ -153,6 +154,7 @@ pub mod source;
 pub mod symbols;
 pub mod target;
 pub mod trampoline;
+pub mod unavailable;
 
 pub use attach::{Attach, AttachError, AttachOptions};
 pub use bpf_target::BpfProgram;
@@ -162,9 +164,10 @@ pub use link::Link;
 pub use object::Program;
 pub use plan::{Plan, Policy};
 pub use reason::Reason;
-pub use register::{clean, register, register_with, unregister};
+pub use register::{can_attach, clean, register, register_with, unregister};
 pub use report::Report;
 pub use siteseer_sites::Machine;
 pub use source::SourceOptions;
 pub use symbols::Symbols;
 pub use target::Target;
+pub use unavailable::Unavailable;

@@ -21,8 +21,9 @@ use crate::trampoline::Probe;
 use siteseer_sites::location::{Located, Location, Op};
 use siteseer_sites::machine::{Machine, Register};
 use siteseer_sites::site::{Marks, SiteKind};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 /// A way to make the kernel run a program at a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -118,10 +119,22 @@ impl fmt::Display for Mechanism {
 /// `bpf_get_stackid` and `bpf_get_stack`.
 const STACK_HELPERS: [u32; 2] = [27, 67];
 
-/// What the kernel refused in an earlier attempt: by the probe's address and the mechanism.
+/// The program at the other end of the same calls: at the return of the function that this one is at the entry of, or the reverse.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pair {
+    /// Its name.
+    pub(crate) program: String,
+    /// The addresses of the sites that it reaches.
+    pub(crate) reached: BTreeSet<u64>,
+}
+
+/// What is not to be tried: what the kernel refused in an earlier attempt, by the probe's address and the mechanism, and sites that
+/// the other program of a pair does not reach.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Barred {
     sites: HashMap<(u64, Mechanism), Reason>,
+    /// The program that this one is kept to.
+    pub(crate) pair: Option<Arc<Pair>>,
     /// That location prototypes share programs.
     pub(crate) sharing: bool,
 }
@@ -130,6 +143,17 @@ impl Barred {
     /// Notes a refusal. Whether it is a new one.
     pub(crate) fn add(&mut self, address: u64, mechanism: Mechanism, reason: Reason) -> bool {
         self.sites.insert((address, mechanism), reason).is_none()
+    }
+
+    /// Nothing but what the other program of a pair does not reach.
+    pub(crate) fn kept_to(pair: Option<Arc<Pair>>) -> Barred {
+        Barred { pair, ..Barred::default() }
+    }
+
+    /// Why the other program of a pair stands against a site.
+    pub(crate) fn unpaired(&self, address: u64) -> Option<Reason> {
+        let pair = self.pair.as_ref().filter(|pair| !pair.reached.contains(&address))?;
+        Some(Reason::Unpaired { program: pair.program.clone() })
     }
 
     pub(crate) fn get(&self, address: u64, mechanism: Mechanism) -> Option<&Reason> {
@@ -145,6 +169,7 @@ pub(crate) struct Choice<'a> {
     pub(crate) form: Form,
     pub(crate) kernel: &'a Kernel,
     pub(crate) barred: &'a Barred,
+    pub(crate) accept_doubt: bool,
 }
 
 impl Choice<'_> {
@@ -277,11 +302,11 @@ impl Choice<'_> {
 
     /// Whether everything that the program reads is where the calling convention puts it: an argument of a function whose
     /// signature the compiler changed is elsewhere, or nowhere.
-    fn passed_by_convention(&self) -> bool {
+    pub(crate) fn passed_by_convention(&self) -> bool {
         let convention = self.prototype.by_convention(self.kernel.machine);
         self.parameters().filter(|(_, _, read)| *read).all(|(index, _, _)| {
-            match (self.candidate.arguments.get(index), convention.get(index)) {
-                (Some(Ok(here)), Some(Ok(there))) => here.at == there.at && here.size == there.size,
+            match (self.candidate.available(index, self.accept_doubt), convention.get(index)) {
+                (Ok(here), Some(Ok(there))) => here.at == there.at && here.size == there.size,
                 _ => false,
             }
         })
@@ -304,9 +329,11 @@ impl Choice<'_> {
             Machine::X86_64 => &[5, 4, 1, 2, 8, 9],
             Machine::Aarch64 => &[0, 1, 2, 3, 4, 5, 6, 7],
         };
-        self.parameters().filter(|(_, _, read)| *read).all(|(index, _, _)| match self.candidate.arguments.get(index) {
-            Some(Ok(located)) => registers(located).iter().all(|register| passing.contains(register)),
-            _ => true,
+        self.parameters().filter(|(_, _, read)| *read).all(|(index, _, _)| {
+            match self.candidate.available(index, self.accept_doubt) {
+                Ok(located) => registers(located).iter().all(|register| passing.contains(register)),
+                Err(_) => true,
+            }
         })
     }
 }

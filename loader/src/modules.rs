@@ -98,7 +98,8 @@ impl ModuleData {
     /// What the running kernel knows of its types: of a module that is not loaded, what its file has.
     pub(crate) fn types(&self, own_btf: Option<&[u8]>) -> Known {
         *self.types.get_or_init(|| {
-            let Some(loaded) = &self.loaded else { return Known::Same };
+            // The kernel's own data are over the kernel's own types.
+            let Some(loaded) = self.loaded.as_ref().filter(|_| !self.data.is_run_time()) else { return Known::Same };
             match std::fs::read(Path::new("/sys/kernel/btf").join(&loaded.name)) {
                 Err(_) => Known::Nothing,
                 Ok(running) if own_btf == Some(&running[..]) => Known::Same,
@@ -185,6 +186,12 @@ impl Modules {
         if let Some(entry) = self.entries.iter().find(|entry| *entry.name == *name) {
             let _ = entry.broken.set(why.to_owned());
         }
+    }
+
+    /// What a report should say of the first module whose site data do not have all that siteseer's own have.
+    pub(crate) fn note_of_lacking(&self) -> Option<String> {
+        let mut found = self.entries.iter().filter_map(|entry| entry.found.get()?.as_ref().ok());
+        found.find_map(|data| data.data.note_of_lacking())
     }
 
     /// What a report should say of modules that were asked for site data in vain.

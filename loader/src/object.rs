@@ -161,6 +161,14 @@ impl<'p> Program<'p> {
         if fd < 0 { Err(ObjectError::NotLoaded { program: self.name() }) } else { Ok(fd) }
     }
 
+    /// A descriptor of what libbpf loaded.
+    pub(crate) fn descriptor(&self) -> Result<OwnedFd, ObjectError> {
+        let program = self.fd()?;
+        // SAFETY: libbpf's descriptor of a loaded program is open as long as the object.
+        let copy = unsafe { BorrowedFd::borrow_raw(program) }.try_clone_to_owned();
+        copy.map_err(|error| ObjectError::Info { program: self.name(), what: "dup", error })
+    }
+
     /// Everything that the loader needs of the program.
     pub(crate) fn read(&self) -> Result<Loaded<'p>, ObjectError> {
         let program = self.name();
@@ -168,8 +176,8 @@ impl<'p> Program<'p> {
         let not_passed = || ObjectError::NotGuarded { program: program.clone() };
         let passed = passed(self.raw).ok_or_else(not_passed)?;
         let insns = match passed.loading {
-            Loading::Guarded => unguarded(self.instructions()).ok_or_else(not_passed)?,
-            Loading::Plain => self.instructions(),
+            Loading::Guarded => unguarded(self.form()?.kind, self.instructions()).ok_or_else(not_passed)?,
+            Loading::Own | Loading::Plain => self.instructions(),
             Loading::Not => return Err(not_passed()),
         };
         let form = self.form()?;
@@ -200,6 +208,7 @@ where
 }
 
 /// What libbpf and the kernel keep of a loaded program.
+#[derive(Clone)]
 pub(crate) struct Loaded<'p> {
     pub(crate) name: String,
     pub(crate) form: Form,

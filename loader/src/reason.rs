@@ -3,7 +3,7 @@
 
 use crate::bpf_target::TailSlot;
 use crate::refusal::Refusal;
-use siteseer_sites::location::Missing;
+use crate::unavailable::Unavailable;
 use siteseer_sites::site::Unprobeable;
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub struct MissingArgument {
     /// Its name, if the prototype has one.
     pub name: String,
     /// Why the site does not have it.
-    pub why: Missing,
+    pub why: Unavailable,
 }
 
 /// Why a site is not attached.
@@ -30,7 +30,7 @@ pub enum Reason {
     /// The site is in the last function of a module's text, which this kernel takes to go on behind its end when it looks whether a
     /// kprobe can be optimised: it may crash. See [`Kernel::decodes_past_modules`](crate::Kernel::decodes_past_modules).
     EndsModule,
-    /// The site lacks arguments that the program reads.
+    /// The site lacks arguments that the program reads, or has them in doubtful locations only.
     MissingArguments(Vec<MissingArgument>),
     /// The copy's entry is not known for certain: a probe might hit at other moments than calls.
     EntryUncertain,
@@ -83,6 +83,11 @@ pub enum Reason {
         patch: String,
         /// Why it could not be attached.
         otherwise: Box<Reason>,
+    },
+    /// The program at the other end of the same calls does not reach the site, and the two are kept together.
+    Unpaired {
+        /// Its name.
+        program: String,
     },
     /// The program cannot run there.
     Refused(Refusal),
@@ -145,6 +150,7 @@ impl Reason {
             Reason::OnlyTracing => "only_tracing",
             Reason::Redirected { .. } => "redirected",
             Reason::LivePatched { .. } => "live_patched",
+            Reason::Unpaired { .. } => "unpaired",
             Reason::Refused(_) => "refused",
             Reason::Kernel { .. } => "kernel",
         }
@@ -153,6 +159,10 @@ impl Reason {
     /// What the user can do about it, if anything.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
+            Reason::MissingArguments(arguments) if arguments.iter().all(|argument| argument.why.is_doubt()) => Some(
+                "the option accept_doubt attaches it, and the argument may then be wrong there; or read it by \
+                 siteseer_arg() of siteseer.bpf.h, which tells the program when a site does not have it",
+            ),
             Reason::MissingArguments(_) => Some(
                 "read it by siteseer_arg() of siteseer.bpf.h, which tells the program when a site does not have it",
             ),
@@ -175,6 +185,9 @@ impl Reason {
                 Some("the policy best_effort attaches it, and sees all calls but those that come by tail call")
             }
             Reason::Extended { .. } => Some("attach to the extension program: what calls the function ends up there"),
+            Reason::Unpaired { .. } => Some(
+                "attached apart (AttachOptions::paired(false)) it runs there, and entries and returns are not the same calls",
+            ),
             Reason::OnlyTracing => {
                 Some("put the program in SEC(\"fentry/...\") or SEC(\"fexit/...\"), on a kernel that has them")
             }
@@ -243,6 +256,9 @@ impl fmt::Display for Reason {
             }
             Reason::LivePatched { patch, otherwise } => {
                 write!(f, "in a function that the live patch {patch} has replaced ({otherwise})")
+            }
+            Reason::Unpaired { program } => {
+                write!(f, "the program {program}, at the other end of the same calls, does not reach it")
             }
             Reason::Refused(refusal) => refusal.fmt(f),
             Reason::Kernel { mechanism, said: Some(said), .. } => {

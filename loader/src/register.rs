@@ -6,10 +6,14 @@
 //! in a program's life (`handler`):
 //!
 //! * when the object is opened: what an earlier program at this address left is forgotten (`programs`);
-//! * just before the program is loaded, relocated and ready. Here it is decided whether siteseer has anything to add (`decide`).
-//!   If not, the program is loaded as libbpf would have. If so, it is put behind a guard ([`crate::section`]);
-//! * when it is attached, by `bpf_program__attach()` or a skeleton. What was libbpf's is attached by libbpf. The rest is attached
-//!   by [`Attach`](crate::Attach), and the result made a `struct bpf_link` (`handed`).
+//! * just before the program is loaded, relocated and ready. Here it is decided how (`decide`): for its own function, as plain libbpf
+//!   would, wherever plain libbpf could; else behind a guard ([`crate::section`]), where only siteseer attaches it;
+//! * when it is attached, by `bpf_program__attach()` or a skeleton. If siteseer has nothing to add, libbpf attaches it. Otherwise
+//!   [`Attach`](crate::Attach) does, with libbpf's own program at the body, and the result is made a `struct bpf_link` (`handed`). Programs
+//!   at both ends of the same calls are kept together (`pairs`). If siteseer cannot, libbpf attaches it, and it is said why (`warn`).
+//!
+//! A handler is not called where a link is made of the program's descriptor. What is loaded for its own function then runs as with plain libbpf; what
+//! is behind the guard is refused by the kernel.
 //!
 //! # The link
 //! `struct bpf_link` is opaque, and libbpf has no call that makes one for descriptors that it did not open; still its user must get one:
@@ -26,16 +30,21 @@
 //! whoever else registers handlers. After [`unregister`], programs that were opened before must not be loaded or attached any more
 //! (their objects may be closed, and links stay).
 
+mod can_attach;
 mod carrier;
 mod decide;
+mod func;
 mod handed;
 mod handler;
+mod pairs;
 mod programs;
 mod queue;
 #[cfg(feature = "libbpf-rs")]
 mod rust;
 mod shared;
+mod warn;
 
+pub use can_attach::can_attach;
 pub use handed::Attached;
 pub(crate) use programs::{Loading, Passed, passed};
 
@@ -69,6 +78,14 @@ pub enum RegisterError {
         /// The program's name.
         program: String,
     },
+    /// Neither siteseer nor libbpf can attach it.
+    #[error("plain libbpf: {by_libbpf}; siteseer: {otherwise}")]
+    Libbpf {
+        /// What libbpf said.
+        by_libbpf: io::Error,
+        /// What siteseer has to say.
+        otherwise: String,
+    },
     /// A link for libbpf could not be made.
     #[error("a struct bpf_link for {what}: {error}")]
     Link {
@@ -85,11 +102,12 @@ pub struct Options {
     pub(crate) source: SourceOptions,
     pub(crate) policy: Option<Policy>,
     pub(crate) plan_at_load: bool,
+    pub(crate) accept_doubt: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { source: SourceOptions::default(), policy: None, plan_at_load: true }
+        Options { source: SourceOptions::default(), policy: None, plan_at_load: true, accept_doubt: false }
     }
 }
 
@@ -108,9 +126,29 @@ impl Options {
         self
     }
 
-    /// Whether each `fentry` and `fexit` program is planned when it is loaded, to leave those to libbpf that siteseer has nothing
-    /// to add to. Otherwise all are loaded behind the guard, and nothing is read of the kernel before one is attached. For
-    /// programs that attach by [`Attach`](crate::Attach) alone. So is a program with `bpf_program__set_autoattach(program, false)`.
+    /// Whether doubtful arguments count as located, in programs of which nothing else is said
+    /// ([`AttachOptions::accept_doubt`](crate::AttachOptions::accept_doubt)).
+    #[must_use]
+    pub fn accept_doubt(mut self, accept: bool) -> Options {
+        self.accept_doubt = accept;
+        self
+    }
+
+    /// Whether doubtful arguments count as located, where a program's own options do not say.
+    #[must_use]
+    pub fn accepts_doubt(&self) -> bool {
+        self.accept_doubt
+    }
+
+    /// A program's own options, and these where it says nothing.
+    fn complete(&self, own: AttachOptions) -> AttachOptions {
+        own.or_policy(self.policy).or_accept_doubt(self.accept_doubt)
+    }
+
+    /// Whether each `fentry` and `fexit` program is planned when it is loaded, to have libbpf load it for its own function, and to leave
+    /// those to libbpf that siteseer has nothing to add to. Otherwise all are loaded behind the guard, and nothing is read of the kernel before one is
+    /// attached. For processes that attach by [`Attach`](crate::Attach) alone: other calls are refused then. A program with
+    /// `bpf_program__set_autoattach(program, false)` is loaded for its own function, and not planned.
     #[must_use]
     pub fn plan_at_load(mut self, plan: bool) -> Options {
         self.plan_at_load = plan;
@@ -143,7 +181,7 @@ fn types(form: Form) -> (sys::bpf_prog_type, sys::bpf_attach_type) {
 /// Registers the sections with libbpf. Call it before opening objects that use them; called again it changes nothing.
 ///
 /// From then on every object of the process that libbpf opens has its `fentry` and `fexit` programs here: libbpf's calls attach
-/// them to all sites of their functions, under the policy of their section, and so does [`Attach`](crate::Attach).
+/// them to all sites of their functions that can be had ([`Policy::by_libbpf`]), and so does [`Attach`](crate::Attach).
 ///
 /// # Errors
 /// [`RegisterError::Handler`] if libbpf refuses. Then none is registered.
@@ -266,6 +304,17 @@ mod tests {
         // SAFETY: the string and both places live through the call.
         let result = unsafe { sys::libbpf_prog_type_by_name(section.as_ptr(), &mut program_type, &mut attach_type) };
         (result == 0).then_some((program_type, attach_type))
+    }
+
+    #[test]
+    fn a_programs_own_options_come_first() {
+        let registered = Options::default().policy(Policy::BestEffort).accept_doubt(true);
+        let own = AttachOptions::default().policy(Policy::Complete).accept_doubt(false);
+        assert_eq!(registered.complete(own.clone()), own);
+        let filled = AttachOptions::default().policy(Policy::BestEffort).accept_doubt(true);
+        assert_eq!(registered.complete(AttachOptions::default()), filled);
+        let nothing = Options::default().complete(AttachOptions::default());
+        assert_eq!(nothing, AttachOptions::default().accept_doubt(false));
     }
 
     #[test]

@@ -8,8 +8,8 @@
 //! behind a *guard*,
 //!
 //! ```text
-//! r0 = 0
-//! if r0 != 0 goto +1
+//! r0 = 1
+//! if r0 != 1 goto +1
 //! exit
 //! ```
 //!
@@ -19,8 +19,13 @@
 //!
 //! What is loaded has the program type that the section stands for, because the kernel looks at the maps that a program
 //! refers to even where it is dead, and takes fewer of them in a KPROBE program (no spin locks, timers, lists:
-//! `check_map_prog_compatibility()` in kernel/bpf/verifier.c). A TRACING program needs a function to be for: one that
-//! every kernel has (`ANCHORS` in kernel.rs). It is never attached to it. The guard does not sleep, whatever the program does.
+//! `check_map_prog_compatibility()` in kernel/bpf/verifier.c). The guard does not sleep, whatever the program does.
+//!
+//! Nobody but siteseer can attach what is behind a guard: a link to it would work, and the program would never run. A TRACING
+//! program is loaded as an iterator over a map's elements. `BPF_LINK_CREATE` for fentry and `BPF_RAW_TRACEPOINT_OPEN` refuse that, and a
+//! link of the iterator itself needs a map. A KPROBE program is loaded for uprobe.multi, and so refused for kprobes. The guard of a TRACING
+//! program returns 1, which the verifier allows to an iterator and refuses to fentry and fexit programs: a copy that somebody makes of the
+//! instructions is not loaded.
 //!
 //! The kernel holds the object's BTF only if the program that is loaded refers to it. Line information does that, so it is
 //! passed on, moved behind the guard. Function information is not: with it, kernels before 6.8 verify every
@@ -185,17 +190,26 @@ pub(crate) enum Told {
 /// Instructions of the guard.
 pub(crate) const GUARD: usize = 3;
 
-/// `r0 = 0; if r0 != 0 goto +1; exit`.
-fn guard() -> [sys::bpf_insn; GUARD] {
-    let insn = |code: u32, off: i16| {
-        let mut insn = sys::bpf_insn { code: code as u8, off, ..Default::default() };
+/// What a guard returns: no fentry or fexit program may return 1.
+fn returned(kind: Kind) -> i32 {
+    match kind {
+        Kind::KprobeMaybeInline => 0,
+        Kind::Fentry | Kind::Fexit => 1,
+    }
+}
+
+/// `r0 = N; if r0 != N goto +1; exit`.
+fn guard(kind: Kind) -> [sys::bpf_insn; GUARD] {
+    let insn = |code: u32, off: i16, imm: i32| {
+        let mut insn = sys::bpf_insn { code: code as u8, off, imm, ..Default::default() };
         insn.set_dst_reg(0);
         insn
     };
+    let returned = returned(kind);
     [
-        insn(sys::BPF_ALU64 | sys::BPF_MOV | sys::BPF_K, 0),
-        insn(sys::BPF_JMP | sys::BPF_JNE | sys::BPF_K, 1),
-        insn(sys::BPF_JMP | sys::BPF_EXIT, 0),
+        insn(sys::BPF_ALU64 | sys::BPF_MOV | sys::BPF_K, 0, returned),
+        insn(sys::BPF_JMP | sys::BPF_JNE | sys::BPF_K, 1, returned),
+        insn(sys::BPF_JMP | sys::BPF_EXIT, 0, 0),
     ]
 }
 
@@ -204,14 +218,14 @@ fn bytes(insn: &sys::bpf_insn) -> (u8, u8, u8, i16, i32) {
 }
 
 /// A program behind the guard.
-pub(crate) fn guarded(insns: &[sys::bpf_insn]) -> Vec<sys::bpf_insn> {
-    guard().iter().chain(insns).copied().collect()
+pub(crate) fn guarded(kind: Kind, insns: &[sys::bpf_insn]) -> Vec<sys::bpf_insn> {
+    guard(kind).iter().chain(insns).copied().collect()
 }
 
 /// The instructions behind the guard, or `None` if there is none.
-pub(crate) fn unguarded(insns: &[sys::bpf_insn]) -> Option<&[sys::bpf_insn]> {
+pub(crate) fn unguarded(kind: Kind, insns: &[sys::bpf_insn]) -> Option<&[sys::bpf_insn]> {
     let (head, rest) = insns.split_at_checked(GUARD)?;
-    head.iter().zip(&guard()).all(|(a, b)| bytes(a) == bytes(b)).then_some(rest)
+    head.iter().zip(&guard(kind)).all(|(a, b)| bytes(a) == bytes(b)).then_some(rest)
 }
 
 #[cfg(test)]
@@ -244,13 +258,18 @@ mod tests {
 
     #[test]
     fn the_guard_is_recognised() {
-        let exit = guard()[2];
-        let program = guarded(&[exit]);
-        assert_eq!(unguarded(&program).map(<[_]>::len), Some(1));
-        assert!(unguarded(&program[1..]).is_none());
-        assert!(unguarded(&guard()[..GUARD - 1]).is_none());
-        assert_eq!(bytes(&guard()[0]), (0xb7, 0, 0, 0, 0));
-        assert_eq!(bytes(&guard()[1]), (0x55, 0, 0, 1, 0));
-        assert_eq!(bytes(&guard()[2]), (0x95, 0, 0, 0, 0));
+        for kind in [Kind::KprobeMaybeInline, Kind::Fentry, Kind::Fexit] {
+            let exit = guard(kind)[2];
+            let program = guarded(kind, &[exit]);
+            assert_eq!(unguarded(kind, &program).map(<[_]>::len), Some(1));
+            assert!(unguarded(kind, &program[1..]).is_none());
+            assert!(unguarded(kind, &guard(kind)[..GUARD - 1]).is_none());
+        }
+        assert!(unguarded(Kind::Fentry, &guarded(Kind::KprobeMaybeInline, &[])).is_none());
+        assert_eq!(bytes(&guard(Kind::KprobeMaybeInline)[0]), (0xb7, 0, 0, 0, 0));
+        assert_eq!(
+            guard(Kind::Fexit).map(|insn| bytes(&insn)),
+            [(0xb7, 0, 0, 0, 1), (0x55, 0, 0, 1, 1), (0x95, 0, 0, 0, 0)]
+        );
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Where site data come from.
 //!
-//! In order: the file that the caller names; the kernel's own `/sys/kernel/btf/vmlinux.inline`; a site file in a cache folder, by the
-//! kernel's build id; a debug vmlinux in the usual places, first its `.BTF.inline` section, then (feature `dwarf`) its
-//! DWARF, of which only the functions asked for are encoded.
+//! In order: the file that the caller names; a site file in a cache folder, by the kernel's build id, which says more than the
+//! kernel's own data do; those, `/sys/kernel/btf/vmlinux.inline`; a debug vmlinux in the usual places, first its encoded sites,
+//! then (feature `dwarf`) its DWARF, of which only the functions asked for are encoded.
 //!
 //! Site data are addresses: those of another kernel are worse than none. A file whose build id is not the kernel's is
 //! refused, or passed over while searching. The types in it are numbers of the kernel's BTF; so its copy of that BTF is
@@ -12,14 +12,14 @@
 //! A failed search lists every place that was tried, and why it did not serve.
 
 mod module;
+mod own;
 
 use crate::kernel::{BuildId, Kernel};
 use memmap2::Mmap;
 use object::{Object, ObjectSection};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, BtfError};
-use siteseer_sites::file::{FileError, Image, SiteFile, section_names};
-use siteseer_sites::set::Section;
+use siteseer_sites::file::{FileError, Image, SiteFile, has_sites};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::env;
@@ -31,9 +31,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use module::Over;
 pub use module::{BaseTypes, ModuleFinder};
-
-/// The kernel's own site data.
-const KERNEL_INLINE: &str = "/sys/kernel/btf/vmlinux.inline";
+use own::KERNEL_INLINE;
+pub use own::RunTime;
 
 /// How to look for site data.
 #[derive(Debug, Clone)]
@@ -57,8 +56,10 @@ impl Default for SourceOptions {
 /// Where site data were found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// The kernel's own.
+    /// The kernel's own, of its image.
     Kernel,
+    /// The kernel's own, of a module: a file in `/sys/kernel/btf`.
+    KernelModule(PathBuf),
     /// A site file, or an ELF file with a `.BTF.inline` section.
     Encoded(PathBuf),
     /// The DWARF of a debug vmlinux.
@@ -69,7 +70,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Kernel => f.write_str(KERNEL_INLINE),
-            Origin::Encoded(path) => path.display().fmt(f),
+            Origin::KernelModule(path) | Origin::Encoded(path) => path.display().fmt(f),
             Origin::Dwarf(path) => write!(f, "DWARF of {}", path.display()),
         }
     }
@@ -158,6 +159,14 @@ pub enum SourceError {
         /// The file.
         path: PathBuf,
     },
+    /// The kernel does not have site data of its own.
+    #[error("{}: {why}", path.display())]
+    NotInKernel {
+        /// The file in sysfs.
+        path: PathBuf,
+        /// Why it does not have them.
+        why: &'static str,
+    },
     /// The file has neither sites nor, as far as this build of siteseer can read it, DWARF.
     #[error("{} has no encoded sites, and {why}", path.display())]
     NoSites {
@@ -221,20 +230,16 @@ impl Encoded {
 enum Bytes {
     /// A file with encoded sites.
     Encoded(Mmap),
-    /// The kernel's split BTF, and what goes with it.
-    Kernel { inline: Vec<u8>, btf: Arc<[u8]>, image: Image },
+    /// The kernel's split BTF, what it is split over, and what goes with it. `None`: the sites are among the types.
+    Kernel { inline: Option<Vec<u8>>, btf: Arc<[u8]>, image: Image },
     /// A debug vmlinux.
     #[cfg_attr(not(feature = "dwarf"), allow(dead_code, reason = "only the encoder reads it"))]
     Dwarf(Mmap),
 }
 
-/// The addresses that the kernel's own site data are relative to.
-#[derive(Debug, Clone, Copy)]
-pub struct RunTime {
-    /// `_text`.
-    pub text: u64,
-    /// `_stext`: where `.text` begins.
-    pub stext: u64,
+/// Whether the kernel has site data of its own, which are the only ones whose addresses are relative to where it lies.
+pub(crate) fn kernel_has_its_own() -> bool {
+    Path::new(KERNEL_INLINE).exists()
 }
 
 fn read_error(path: &Path) -> impl FnOnce(io::Error) -> SourceError + '_ {
@@ -283,7 +288,7 @@ impl SiteData {
             }
         }
         let section = |name: &str| elf.section_by_name(name).is_some();
-        if section(".BTF.inline") {
+        if section(".BTF.inline") || (!section(".debug_info") && btf_has_sites(&elf)) {
             let origin = Origin::Encoded(path.to_owned());
             if let Err(error) = SiteFile::parse(&bytes) {
                 return Err(SourceError::Malformed { origin, error });
@@ -317,37 +322,19 @@ impl SiteData {
             return SiteData::open(path, Some(kernel), options.dwarf);
         }
         let mut tried = Vec::new();
-        match Self::of_kernel(kernel, at) {
-            Ok(data) => return Ok(data),
-            Err(error) => tried.push(Tried { path: KERNEL_INLINE.into(), why: reason(&error) }),
-        }
-        for path in places(kernel) {
-            match SiteData::open(&path, Some(kernel), options.dwarf) {
+        let own = [PathBuf::from(KERNEL_INLINE)];
+        for path in caches(&kernel.build_id).into_iter().chain(own).chain(debug_images(kernel)) {
+            let found = if path == Path::new(KERNEL_INLINE) {
+                Self::of_kernel(kernel, at)
+            } else {
+                SiteData::open(&path, Some(kernel), options.dwarf)
+            };
+            match found {
                 Ok(data) => return Ok(data),
                 Err(error) => tried.push(Tried { path, why: reason(&error) }),
             }
         }
         Err(SourceError::NotFound { build_id: kernel.build_id.clone(), tried })
-    }
-
-    /// The kernel's own.
-    fn of_kernel(kernel: &Kernel, at: RunTime) -> Result<SiteData, SourceError> {
-        let inline = std::fs::read(KERNEL_INLINE).map_err(read_error(Path::new(KERNEL_INLINE)))?;
-        let missing = || io::Error::new(io::ErrorKind::NotFound, "the kernel has no BTF");
-        let btf = kernel.btf.clone().ok_or_else(|| read_error(Path::new("/sys/kernel/btf/vmlinux"))(missing()))?;
-        let malformed = |error| SourceError::Malformed { origin: Origin::Kernel, error };
-        let base = Btf::parse(&btf).map_err(SourceError::KernelBtf)?;
-        // Of the image's sections only .text has a symbol at its start; sites in others are out of reach.
-        let names = section_names(&inline, &base).map_err(malformed)?;
-        if let Some(other) = names.iter().find(|name| **name != ".text") {
-            return Err(malformed(FileError::UnknownSection((*other).to_owned())));
-        }
-        let sections = vec![Section { name: ".text".to_owned(), address: at.stext, size: 0 }];
-        let image =
-            Image { machine: kernel.machine, build_id: kernel.build_id.0.clone(), base_address: at.text, sections };
-        SiteFile::from_inline(&inline, &base, image.clone()).map_err(malformed)?;
-        drop(base);
-        Ok(SiteData::new(Origin::Kernel, Bytes::Kernel { inline, btf, image }))
     }
 
     /// What they are about: the architecture and the build id of the image.
@@ -411,7 +398,7 @@ impl SiteData {
             Bytes::Encoded(bytes) => read(SiteFile::parse(bytes)),
             Bytes::Kernel { inline, btf, image } => {
                 let base = Btf::parse(btf).map_err(SourceError::KernelBtf)?;
-                read(SiteFile::from_inline(inline, &base, image.clone()))
+                read(of_kinds(inline.as_deref(), &base, image))
             }
             Bytes::Dwarf(image) => read(SiteFile::parse(&self.encoded(image, functions, None)?)),
         }
@@ -455,6 +442,20 @@ impl SiteData {
     }
 }
 
+/// Sites in upstream's kinds: split off, or among the types that they refer to.
+fn of_kinds<'a>(inline: Option<&'a [u8]>, base: &Btf<'a>, image: &Image) -> Result<SiteFile<'a>, FileError> {
+    match inline {
+        Some(inline) => SiteFile::from_inline(inline, base, image.clone()),
+        None => SiteFile::from_whole(base, image.clone()),
+    }
+}
+
+/// Whether there are sites among an image's types.
+fn btf_has_sites(elf: &Elf<'_>) -> bool {
+    let section = elf.section_by_name(".BTF").and_then(|section| section.data().ok());
+    section.is_some_and(has_sites)
+}
+
 /// An error's text with those of its causes.
 #[cfg(feature = "dwarf")]
 fn chain(error: &dyn std::error::Error) -> String {
@@ -470,6 +471,7 @@ fn reason(error: &SourceError) -> String {
         SourceError::Foreign { theirs, .. } if theirs.0.is_empty() => "it has no build id".into(),
         SourceError::Foreign { theirs, .. } => format!("of another build (build id {theirs})").into(),
         SourceError::OtherTypes { .. } => "its .BTF is not the kernel's, though the build id is".into(),
+        SourceError::NotInKernel { why, .. } => (*why).into(),
         SourceError::NoSites { why, .. } => format!("no encoded sites, and {why}").into(),
         SourceError::Malformed { error, .. } => error.to_string().into(),
         other => other.to_string().into(),
@@ -490,9 +492,9 @@ fn caches(id: &BuildId) -> Vec<PathBuf> {
     folders.map(|folder| folder.join(format!("{id}.sites"))).collect()
 }
 
-/// Where site files and debug images are looked for.
-fn places(kernel: &Kernel) -> Vec<PathBuf> {
-    let mut places = caches(&kernel.build_id);
+/// Where debug images are looked for.
+fn debug_images(kernel: &Kernel) -> Vec<PathBuf> {
+    let mut places = Vec::new();
     let id = kernel.build_id.to_string();
     if let Some((folder, rest)) = id.split_at_checked(2) {
         places.push(format!("/usr/lib/debug/.build-id/{folder}/{rest}.debug").into());
@@ -513,7 +515,7 @@ mod tests {
     use crate::kernel::Privileges;
     use siteseer_sites::Machine;
 
-    fn kernel() -> Kernel {
+    pub(super) fn kernel() -> Kernel {
         Kernel {
             release: "0.0-none".to_owned(),
             machine: Machine::X86_64,
@@ -536,7 +538,8 @@ mod tests {
 
     #[test]
     fn places_are_by_build_id_and_release() {
-        let places: Vec<String> = places(&kernel()).iter().map(|path| path.display().to_string()).collect();
+        let places = caches(&kernel().build_id).into_iter().chain(debug_images(&kernel()));
+        let places: Vec<String> = places.map(|path| path.display().to_string()).collect();
         for expected in [
             "/var/cache/siteseer/abcdef.sites",
             "/usr/lib/debug/.build-id/ab/cdef.debug",
@@ -549,10 +552,11 @@ mod tests {
 
     #[test]
     fn a_search_in_vain_lists_every_place() {
-        let error = SiteData::find(&SourceOptions::default(), &kernel(), RunTime { text: 0, stext: 0 }).unwrap_err();
+        let at = RunTime { text: 0, stext: 0, init: None };
+        let error = SiteData::find(&SourceOptions::default(), &kernel(), at).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("build id abcdef"), "{text}");
-        for place in places(&kernel()) {
+        for place in caches(&kernel().build_id).into_iter().chain(debug_images(&kernel())) {
             assert!(text.contains(&format!("{}: not there", place.display())), "{text}");
         }
     }

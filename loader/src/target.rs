@@ -18,7 +18,7 @@ use crate::modules::{Known, ModuleData, Modules, kernel_name, sysfs};
 use crate::placement::Placement;
 use crate::reason::Reason;
 use crate::section::Wanted;
-use crate::source::{BaseTypes, ModuleFinder, Over, RunTime, SiteData, SourceError, SourceOptions};
+use crate::source::{self, BaseTypes, ModuleFinder, Over, RunTime, SiteData, SourceError, SourceOptions};
 use crate::symbols::{self, Symbols, SymbolsError};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, BtfError, TypeId};
@@ -77,6 +77,11 @@ impl Target {
     /// # Errors
     /// [`Error::Kernel`], [`Error::Symbols`] or [`Error::Source`].
     pub fn running(options: &SourceOptions) -> Result<Target, Error> {
+        // Without site data all else is in vain, and takes seconds.
+        let early = match source::kernel_has_its_own() {
+            true => None,
+            false => Some(SiteData::find(options, &Kernel::identity()?, RunTime { text: 0, stext: 0, init: None })?),
+        };
         // Each waits for the kernel, which writes tables for the one and checks programs for the other.
         let (kernel, symbols) = thread::scope(|scope| {
             let symbols = scope.spawn(running_symbols);
@@ -84,8 +89,17 @@ impl Target {
             (kernel, symbols.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         let (kernel, (symbols, loaded)) = (kernel?, symbols?);
-        let at = RunTime { text: text_base(&symbols, "_text")?, stext: text_base(&symbols, "_stext")? };
-        let data = SiteData::find(options, &kernel, at)?;
+        let data = match early {
+            Some(data) => data,
+            None => {
+                let at = RunTime {
+                    text: text_base(&symbols, "_text")?,
+                    stext: text_base(&symbols, "_stext")?,
+                    init: text_base(&symbols, "_sinittext").ok(),
+                };
+                SiteData::find(options, &kernel, at)?
+            }
+        };
         let live_patches = LivePatches::running_or_noted();
         let modules = Modules::running(&loaded, &Modules::default());
         let target = Target::new(symbols, kernel, data).with_live_patches(live_patches);
@@ -427,6 +441,11 @@ impl Target {
             options: self.options.clone(),
             base: OnceLock::new(),
         }))
+    }
+
+    /// What a report should say of site data that do not have all that siteseer's own have.
+    pub(crate) fn note_of_data(&self) -> Option<String> {
+        self.data.note_of_lacking().or_else(|| self.modules.note_of_lacking())
     }
 
     /// What a report should say of live patches.

@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn instances_come_back() {
         let mut base = SplitBtf::standalone();
-        let proto = base.func_proto::<&str>(0, &[], false);
+        let proto = base.func_proto(0, &[("p", 0); 6], false);
         let caller = base.func("caller", proto, Linkage::Static);
         let base_btf = base.to_bytes();
         let types = SplitBtf::new(&Btf::parse(&base_btf).unwrap());
@@ -193,7 +193,7 @@ mod tests {
             base_btf: base_btf.clone(),
             types,
             sections: vec![Section { name: ".text".into(), address: 0x1000, size: 0x1000 }],
-            functions: vec![Function { name: "caller".into(), func: caller }],
+            functions: vec![Function { name: "caller".into(), func: caller, parameters: 6, variadic: false }],
             prototypes: vec![prototype.into()],
             containers: vec![Container { name: "caller".into(), address: 0x1000, size: 64, unprobeable: None }],
             files: vec![],

@@ -23,7 +23,8 @@ pub struct SiteSet {
     pub sections: Vec<Section>,
     /// Functions that have sites.
     pub functions: Vec<Function>,
-    /// Distinct location prototypes: per parameter its location or the reason why there is none.
+    /// Distinct location prototypes: per parameter its location or the reason why there is none. [`crate::Located::signed`] is
+    /// that of the parameter's type: a location in upstream's kinds comes back with it, whatever it has here.
     pub prototypes: Vec<Box<[Argument]>>,
     /// Out-of-line symbols: those that contain sites, and those that may be bodies of which no site tells.
     pub containers: Vec<Container>,
@@ -65,6 +66,17 @@ pub struct Function {
     pub name: String,
     /// BTF FUNC, in the base or the split part. Several functions of one name and prototype share one.
     pub func: TypeId,
+    /// How many parameters it has.
+    pub parameters: u32,
+    /// Whether it takes further arguments.
+    pub variadic: bool,
+}
+
+impl Function {
+    /// How many elements its FUNC_PROTO has: one for each parameter, and one more if it takes further arguments.
+    pub fn vlen(&self) -> u32 {
+        self.parameters.saturating_add(u32::from(self.variadic))
+    }
 }
 
 /// An out-of-line symbol.

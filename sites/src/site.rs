@@ -117,11 +117,13 @@ pub enum Unprobeable {
     CfiPreamble = 11,
     /// Text that is neither kernel text nor a module's.
     NotText = 12,
+    /// In a section that the kernel has put somewhere, without saying where.
+    Unplaced = 13,
 }
 
 impl Unprobeable {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Unprobeable; 12] = [
+    pub const ALL: [Unprobeable; 13] = [
         Unprobeable::Init,
         Unprobeable::Exit,
         Unprobeable::Noinstr,
@@ -134,6 +136,7 @@ impl Unprobeable {
         Unprobeable::NotAnInstruction,
         Unprobeable::CfiPreamble,
         Unprobeable::NotText,
+        Unprobeable::Unplaced,
     ];
 
     /// The reason with that discriminant.
@@ -161,6 +164,7 @@ impl Unprobeable {
             Unprobeable::NotAnInstruction => "not_an_instruction",
             Unprobeable::CfiPreamble => "cfi_preamble",
             Unprobeable::NotText => "not_text",
+            Unprobeable::Unplaced => "unplaced",
         }
     }
 }
@@ -180,6 +184,7 @@ impl fmt::Display for Unprobeable {
             Unprobeable::NotAnInstruction => "not at the start of an instruction",
             Unprobeable::CfiPreamble => "in a kCFI preamble",
             Unprobeable::NotText => "not in kernel text",
+            Unprobeable::Unplaced => "in a section whose address is not known",
         })
     }
 }

@@ -23,7 +23,7 @@ fn one_site() -> SiteSet {
         base_btf,
         types,
         sections: vec![Section { name: ".text".into(), address: BASE, size: 0x1000 }],
-        functions: vec![Function { name, func }],
+        functions: vec![Function { name, func, parameters: 1, variadic: false }],
         prototypes: vec![Box::new([Ok(Located::certain(8, false, at))])],
         containers: vec![Container { name: "container".into(), address: BASE, size: 0x100, unprobeable: None }],
         files: vec!["kernel/fork.c".into()],
@@ -81,6 +81,16 @@ fn functions_are_funcs_of_their_names() {
     refused(|set| {
         set.functions[0].func = set.types.int("base1", 4, 32, IntEncoding::UNSIGNED);
     });
+}
+
+#[test]
+fn prototypes_go_with_their_functions() {
+    let text = refused(|set| set.functions[0].parameters = 2);
+    assert_eq!(text, "function base1: its FUNC_PROTO has 1 elements, not 2");
+    let text = refused(|set| set.functions[0].variadic = true);
+    assert_eq!(text, "function base1: its FUNC_PROTO has 1 elements, not 2");
+    let text = refused(|set| set.prototypes[0] = Box::new([]));
+    assert_eq!(text, "site 0: its location prototype has 0 elements, function base1 has 1 parameters");
 }
 
 #[test]

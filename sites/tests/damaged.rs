@@ -49,7 +49,8 @@ fn read(data: &[u8]) -> Result<usize, FileError> {
 
 fn read_inline(set: &SiteSet, inline: &[u8]) -> Result<usize, FileError> {
     let base = Btf::parse(&set.base_btf).unwrap();
-    let image = Image { machine: Machine::X86_64, build_id: vec![], base_address: 0, sections: set.sections.clone() };
+    let image =
+        Image { machine: Machine::X86_64, build_id: vec![], base_address: Some(0), sections: set.sections.clone() };
     let result = SiteFile::from_inline(inline, &base, image).and_then(|file| exercise::exercise_file(&file));
     check_memory();
     result

@@ -11,6 +11,7 @@ use siteseer_sites::file::{self, SiteFile};
 use siteseer_sites::set::{Container, Function, Section};
 use siteseer_sites::site::SourceLine;
 use siteseer_sites::*;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// The `.BTF` section, or `None` with a message.
@@ -63,6 +64,14 @@ fn the_kernels_types() {
     let indexed = |(kind, name)| names.get(kind, name).next();
     assert_eq!(found, wanted.map(indexed));
     exercise::exercise_btf(&btf);
+    assert_eq!(btf::rules::check(&data, None).unwrap(), [], "what the kernel takes every time that it boots");
+}
+
+/// A FUNC as a site set has it.
+fn function(btf: &Btf<'_>, func: &btf::Type<'_>) -> Function {
+    let proto = btf.ty(func.size_or_type()).unwrap();
+    let (parameters, variadic) = (proto.params().len() as u32, proto.is_variadic());
+    Function { name: func.name().to_owned(), func: func.id(), parameters, variadic }
 }
 
 /// Every function of the kernel once, through a file: prototypes come out as they went in, without a walk over the types.
@@ -71,15 +80,14 @@ fn a_file_over_the_kernels_types() {
     let Some(base_btf) = kernel_btf() else { return };
     let base = Btf::parse(&base_btf).unwrap();
     let funcs: Vec<_> = base.types().filter(|ty| ty.kind() == Kind::Func).collect();
-    let functions: Vec<Function> =
-        funcs.iter().map(|ty| Function { name: ty.name().to_owned(), func: ty.id() }).collect();
+    let functions: Vec<Function> = funcs.iter().map(|ty| function(&base, ty)).collect();
     let site = |n: usize| Site {
         function: n as u32,
         kind: SiteKind::Body,
         address: 0x1000 + 16 * n as u64,
         moved: 0,
         section: 0,
-        prototype: 0,
+        prototype: functions[n].parameters,
         container: 0,
         source: SourceLine::UNKNOWN,
         declared: SourceLine::UNKNOWN,
@@ -87,6 +95,7 @@ fn a_file_over_the_kernels_types() {
         marks: Marks::default(),
         unprobeable: None,
     };
+    let most = functions.iter().map(|function| function.parameters).max().unwrap_or(0);
     let types = SplitBtf::new(&base);
     let before = types.to_bytes().len();
     let set = SiteSet {
@@ -98,15 +107,19 @@ fn a_file_over_the_kernels_types() {
         types,
         sections: vec![Section { name: ".text".into(), address: 0x1000, size: 16 * funcs.len() as u64 }],
         sites: (0..funcs.len()).map(site).collect(),
-        functions,
-        prototypes: vec![Box::new([])],
+        functions: functions.clone(),
+        // By the number of their elements.
+        prototypes: (0..=most).map(|count| vec![Err(Missing::OptimisedOut); count as usize].into()).collect(),
         containers: vec![Container { name: "vfs_read".into(), address: 0x1000, size: 1, unprobeable: None }],
         files: vec![],
     };
     let data = file::write(&set).unwrap();
     let file = SiteFile::parse(&data).unwrap();
-    // The upstream part is a LOCSEC and one LOC_PROTO: no name of the kernel's is stored again, only ".text".
-    assert_eq!(file.sizes().inline, before + 12 + 12 + 12 * funcs.len() + ".text\0".len());
+    // The upstream part is a LOCSEC and a LOC_PROTO for each number of elements: no name of the kernel's is stored again.
+    let vlens: BTreeSet<u32> = functions.iter().map(Function::vlen).collect();
+    let protos: usize = vlens.iter().map(|&vlen| 12 + 4 * vlen as usize).sum();
+    assert_eq!(file.sizes().inline, before + protos + 12 + 12 * funcs.len() + "inline.text\0".len());
+    assert_eq!(btf::rules::check(&file::write_raw(&set).unwrap(), Some(&base)).unwrap(), []);
     for (ty, nth) in funcs.iter().zip(0u32..) {
         let found = file.functions(ty.name()).unwrap();
         let function = found.iter().find(|f| f.func() == ty.id()).unwrap();

@@ -5,7 +5,7 @@ mod common;
 
 use common::{BASE, base_btf, exercise, site_set};
 use proptest::prelude::*;
-use siteseer_sites::btf::{Btf, IntEncoding, Kind, Linkage, SplitBtf, loc::canonical_constant};
+use siteseer_sites::btf::{Btf, IntEncoding, Kind, Linkage, SplitBtf, loc::canonical_constant, rules};
 use siteseer_sites::file::{self, FunctionRef, Image, SiteFile, SiteRef};
 use siteseer_sites::set::{Container, Function, Module, Section};
 use siteseer_sites::site::SourceLine;
@@ -183,9 +183,9 @@ proptest! {
         let mut by_arguments = HashMap::new();
         for site in file.sites() {
             let site = site.unwrap();
-            let (key, arguments) = (site.prototype_key(), site.arguments().unwrap());
+            let (key, arguments) = ((site.func(), site.prototype_key()), site.arguments().unwrap());
             prop_assert_eq!(by_key.entry(key).or_insert_with(|| arguments.clone()), &arguments);
-            prop_assert_eq!(*by_arguments.entry(arguments).or_insert(key), key);
+            prop_assert_eq!(*by_arguments.entry((site.func(), arguments)).or_insert(key), key);
         }
     }
 
@@ -196,13 +196,14 @@ proptest! {
         let image = Image {
             machine: set.machine,
             build_id: set.build_id.clone(),
-            base_address: set.base,
+            base_address: Some(set.base),
             sections: set.sections.clone(),
         };
         let used: Vec<_> = set.sections.iter().map(|s| s.name.as_str()).collect();
         for name in file::section_names(&inline, &base).unwrap() {
             prop_assert!(used.contains(&name));
         }
+        prop_assert_eq!(rules::check(&inline, Some(&base)).unwrap(), []);
         let file = SiteFile::from_inline(&inline, &base, image).unwrap();
         let mut expected: Vec<Told> = told_by_set(&set);
         for told in &mut expected {
@@ -215,7 +216,7 @@ proptest! {
                 declared: None,
                 parent: None,
                 marks: 0,
-                unprobeable: None,
+                unprobeable: (told.section == ".init.text").then_some(Unprobeable::Init),
                 arguments: String::new(),
                 ..told.clone()
             };
@@ -262,7 +263,7 @@ fn one_site(arguments: Vec<Argument>) -> SiteSet {
         types: SplitBtf::new(&Btf::parse(&base_btf).unwrap()),
         base_btf,
         sections: vec![Section { name: ".text".to_owned(), address: BASE, size: 0x1000 }],
-        functions: vec![Function { name, func }],
+        functions: vec![Function { name, func, parameters: arguments.len() as u32, variadic: false }],
         prototypes: vec![arguments.into()],
         containers: vec![Container { name: "caller".to_owned(), address: BASE, size: 64, unprobeable: None }],
         files: Vec::new(),
@@ -285,7 +286,8 @@ fn one_site(arguments: Vec<Argument>) -> SiteSet {
 
 #[test]
 fn doubts_are_kept_from_readers_of_upstream_alone() {
-    let certain = Located::certain(4, true, Location::Register(5));
+    // The parameters are pointers.
+    let certain = Located::certain(8, false, Location::Register(5));
     // A constant that LOC_PARAM would extend as the size says comes back as it was.
     let constant = Located::certain(4, true, Location::Constant(0xffff_fffe)).doubtful(Doubt::Constant);
     for doubt in Doubt::ALL {
@@ -299,7 +301,7 @@ fn doubts_are_kept_from_readers_of_upstream_alone() {
         let inline = file::write_raw(&set).unwrap();
         let base = Btf::parse(&set.base_btf).unwrap();
         let (build_id, sections) = (Vec::new(), set.sections.clone());
-        let image = Image { machine: set.machine, build_id, base_address: set.base, sections };
+        let image = Image { machine: set.machine, build_id, base_address: Some(set.base), sections };
         let alone = SiteFile::from_inline(&inline, &base, image).unwrap();
         let unknown = || Err(Missing::Unknown);
         let seen = [Ok(certain.clone()), unknown(), unknown(), unknown()];
@@ -342,7 +344,7 @@ fn a_modules_sections_and_kernel_come_back() {
         base_btf: own.clone(),
         types: SplitBtf::new(&over),
         sections: vec![loaded[0].clone(), loaded[2].clone()],
-        functions: vec![Function { name: "probe_me".to_owned(), func }],
+        functions: vec![Function { name: "probe_me".to_owned(), func, parameters: 0, variadic: false }],
         prototypes: vec![Box::from([])],
         containers: vec![Container { name: "probe_me".to_owned(), address: 0x1_0010, size: 16, unprobeable: None }],
         files: Vec::new(),

@@ -71,7 +71,10 @@ fn site_set(base_btf: Vec<u8>) -> SiteSet {
         .types()
         .filter(|ty| ty.kind() == Kind::Func)
         .take(6_021)
-        .map(|ty| Function { name: ty.name().to_owned(), func: ty.id() })
+        .map(|ty| {
+            let parameters = base.ty(ty.size_or_type()).unwrap().vlen();
+            Function { name: ty.name().to_owned(), func: ty.id(), parameters, variadic: false }
+        })
         .collect();
     let start = Instant::now();
     for n in 0..FULLY_INLINED {
@@ -79,7 +82,7 @@ fn site_set(base_btf: Vec<u8>) -> SiteSet {
         let proto = types.func_proto(1, &params, false);
         let name = format!("inlined_helper_nr_{n}");
         let func = types.func(&name, proto, Linkage::Static);
-        functions.push(Function { name, func });
+        functions.push(Function { name, func, parameters: n % 3, variadic: false });
     }
     eprintln!("{:<44} {:>9.3} ms", "39k FUNCs and FUNC_PROTOs", start.elapsed().as_secs_f64() * 1e3);
     let argument = |numbers: &mut Numbers| -> Argument {
@@ -105,7 +108,8 @@ fn site_set(base_btf: Vec<u8>) -> SiteSet {
         };
         Ok(Located::certain(8, false, at))
     };
-    let prototypes = (0..45_000).map(|n| (0..1 + n % 3).map(|_| argument(&mut numbers)).collect()).collect();
+    // The number of elements is the index's rest by five.
+    let prototypes = (0..45_000).map(|n| (0..n % 5).map(|_| argument(&mut numbers)).collect()).collect();
     let containers: Vec<Container> = (0..40_000)
         .map(|n| Container {
             name: format!("subsystem_function_{n}"),
@@ -125,7 +129,7 @@ fn site_set(base_btf: Vec<u8>) -> SiteSet {
                 address: containers[container as usize].address + u64::from(numbers.below(512)),
                 moved: 0,
                 section: 0,
-                prototype: numbers.below(45_000),
+                prototype: 5 * numbers.below(9_000) + functions[function as usize].parameters,
                 container,
                 source: SourceLine { file: numbers.below(6_000), line: 1 + numbers.below(4_000) },
                 declared: SourceLine { file: function % 6_000, line: function % 3_000 },

@@ -31,7 +31,7 @@ impl Watch {
         set_constant(&mut open, TRACE, "only_tgid", std::process::id())?;
         let object = open.load()?;
         // Text at the first parameters, wherever they point; what cannot be read is no text.
-        let wanted = Function { kernel_strings: 0b1111, ..Function::default() };
+        let wanted = Function { strings: 0b1111 };
         map(&object, "functions")?.update(&0u32.to_ne_bytes(), &wanted.to_bytes(), MapFlags::ANY)?;
         let records = Rc::new(RefCell::new(Vec::new()));
         let (buffer, kept) = (map(&object, "records")?, Rc::clone(&records));

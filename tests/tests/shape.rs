@@ -53,7 +53,7 @@ fn image() -> Target {
         functions: ["foo", "middle"]
             .into_iter()
             .zip(funcs)
-            .map(|(name, func)| Function { name: name.to_owned(), func })
+            .map(|(name, func)| Function { name: name.to_owned(), func, parameters: 1, variadic: false })
             .collect(),
         prototypes: vec![
             Box::from([Ok(Located::certain(4, true, Location::Register(5)))]),

@@ -12,12 +12,18 @@ mod signatures;
 
 use image::{Build, Record};
 use siteseer_encoder::{Census, Options, encode};
+use siteseer_sites::btf::{Btf, rules};
+use siteseer_sites::file;
 use siteseer_sites::location::{Argument, Location, LocationKind, Missing};
 use siteseer_sites::site::{Marks, Site, SiteKind};
 use siteseer_sites::{Machine, SiteSet};
 
 fn encoded(image: &[u8]) -> (SiteSet, Census) {
-    encode(image, &Options::default()).expect("a freshly compiled image is encoded")
+    let (set, census) = encode(image, &Options::default()).expect("a freshly compiled image is encoded");
+    let inline = file::write_raw(&set).expect("the sites are written");
+    let base = Btf::parse(&set.base_btf).expect("the image's BTF");
+    assert_eq!(rules::check(&inline, Some(&base)), Ok(Vec::new()), "the kernel would take it");
+    (set, census)
 }
 
 fn sites_of<'s>(set: &'s SiteSet, name: &str) -> Vec<&'s Site> {
@@ -117,6 +123,38 @@ fn inlined_copies_agree_with_clang() {
     for version in ["-gdwarf-5", "-gdwarf-4"] {
         check_against_truth(&Build::with(&clang, &["-O2", version], &[INLINED]));
     }
+}
+
+/// A program of the shape of the one that dwarves' tests/btf_inline.sh has: nested copies, a constant parameter, a copy without
+/// parameters, and several copies in one function.
+const NESTED: &str = r#"
+static inline int scale(int value, int factor) { return value * factor; }
+static inline int add_bias(int value, int bias) { return scale(value, 2) + bias; }
+static volatile int inline_bias;
+static inline int add_global(void) { return inline_bias; }
+static inline int combine(int value, int bias) { return add_bias(value, bias) + add_global(); }
+__attribute__((noinline)) int wrapper_once(int value, int bias) { return combine(value, bias); }
+__attribute__((noinline)) int wrapper_twice(int value, int bias) { return combine(value, bias) + combine(bias, value); }
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn nested_copies_are_all_there() {
+    let image = Build::gcc(&["-O2"], &[NESTED]).link();
+    let (set, _) = encoded(&image);
+    for (name, in_once, in_twice) in [("scale", 1, 2), ("add_bias", 1, 2), ("add_global", 1, 2), ("combine", 1, 2)] {
+        let held = |container: &str| {
+            let sites = sites_of(&set, name);
+            sites.iter().filter(|site| set.containers[site.container as usize].name == container).count()
+        };
+        assert_eq!((held("wrapper_once"), held("wrapper_twice")), (in_once, in_twice), "{name}");
+    }
+    for site in sites_of(&set, "scale") {
+        let [value, factor] = arguments(&set, site) else { panic!("two parameters") };
+        assert!(matches!(factor, Ok(located) if located.at == Location::Constant(2)), "{factor:?}");
+        assert!(matches!(value, Ok(located) if matches!(located.at, Location::Register(_))), "{value:?}");
+    }
+    assert!(sites_of(&set, "add_global").iter().all(|site| arguments(&set, site).is_empty()));
 }
 
 #[test]
@@ -288,7 +326,8 @@ fn the_census_adds_up() {
     assert_eq!(arguments.by_location.values().sum::<u64>(), arguments.located);
     assert_eq!(arguments.located + arguments.unavailable.values().sum::<u64>(), arguments.total);
     assert!(arguments.located_of_usable <= arguments.usable && arguments.usable <= arguments.total);
-    assert!(sites.all_arguments <= sites.total);
+    assert_eq!(arguments.certain + arguments.doubtful.values().sum::<u64>(), arguments.located);
+    assert!(sites.all_certain <= sites.all_arguments && sites.all_arguments <= sites.total);
     let computed: u64 = arguments.computed_shapes.iter().map(|(_, count)| count).sum();
     assert_eq!(computed, arguments.by_location.get(&LocationKind::Computed).copied().unwrap_or(0));
     let out_of_line = &census.out_of_line;

@@ -31,6 +31,12 @@ pub enum AttachError {
         /// Id of the type.
         btf_id: u32,
     },
+    /// libbpf's program for its own function is attached already, and the kernel attaches it once.
+    #[error("program {program} is attached already: destroy its link first")]
+    Twice {
+        /// Name of the program.
+        program: String,
+    },
     /// Modules were loaded and unloaded each time that the program was to be attached in them.
     #[error(
         "modules that the function is in are loaded and unloaded all the time: it cannot be attached while nothing changes"

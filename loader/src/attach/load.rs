@@ -62,7 +62,7 @@ const _: () = {
 };
 
 /// One of libbpf's instructions as ours.
-pub(super) fn insn(insn: &sys::bpf_insn) -> Insn {
+pub(crate) fn insn(insn: &sys::bpf_insn) -> Insn {
     Insn::new(insn.code, insn.dst_reg(), insn.src_reg(), insn.off, insn.imm)
 }
 
@@ -111,6 +111,11 @@ impl Kind {
 
     /// Whether, and with which words, the kernel refuses a program that does nothing too.
     pub(crate) fn refuses_all(self) -> Option<Refused> {
+        self.load_nothing().err()
+    }
+
+    /// Loads a program that does nothing.
+    pub(crate) fn load_nothing(self) -> Result<OwnedFd, Refused> {
         const NOTHING: [Insn; 2] = [Insn::mov_imm(0, 0), Insn::exit()];
         let request = Request {
             name: "siteseer_probe",
@@ -121,7 +126,7 @@ impl Kind {
             line_info: &[],
             btf: None,
         };
-        request.load().err()
+        request.load()
     }
 }
 
@@ -177,6 +182,11 @@ impl Request<'_> {
                 &mut opts,
             )
         })
+    }
+
+    /// Whether the kernel takes the program.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.try_load(&mut []).is_ok()
     }
 
     /// Loads the program.

@@ -12,12 +12,14 @@ pub struct AttachOptions {
     policy: Option<Policy>,
     cookie: u64,
     all_prototypes: bool,
-    pub(super) functions: Vec<String>,
+    pub(crate) functions: Vec<String>,
     pub(super) bpf_program: Option<u32>,
     pub(super) file: Option<String>,
     /// From how many kprobes on they are armed together.
     many: Option<usize>,
     share_beyond: Option<usize>,
+    pub(crate) paired: Option<bool>,
+    accept_doubt: Option<bool>,
 }
 
 impl AttachOptions {
@@ -90,10 +92,41 @@ impl AttachOptions {
         self
     }
 
+    /// Whether a `fentry` program that libbpf's own calls attach is kept to the calls that a `fexit` program of the same object on the
+    /// same function reaches, and the reverse. So it is under [`Policy::AtLeastLibbpf`], if it is not set: what pairs entries with returns
+    /// would have entries without one, at inlined copies.
+    #[must_use]
+    pub fn paired(mut self, paired: bool) -> AttachOptions {
+        self.paired = Some(paired);
+        self
+    }
+
+    /// The policy that is set.
+    pub(crate) fn given_policy(&self) -> Option<Policy> {
+        self.policy
+    }
+
+    /// Whether doubtful arguments count as located. The default is no: a doubtful argument counts as missing, so that a site where
+    /// the program must have it is not attached, and `siteseer_arg()` returns `-ENOENT` for it. With doubt accepted the program
+    /// gets the value that the debug information names, which may be wrong. The [`Report`](crate::Report) says which arguments
+    /// are doubtful at which sites, and why.
+    #[must_use]
+    pub fn accept_doubt(mut self, accept: bool) -> AttachOptions {
+        self.accept_doubt = Some(accept);
+        self
+    }
+
     /// With a policy, unless one is set.
     #[must_use]
     pub(crate) fn or_policy(mut self, policy: Option<Policy>) -> AttachOptions {
         self.policy = self.policy.or(policy);
+        self
+    }
+
+    /// With doubt accepted or not, unless it is said already.
+    #[must_use]
+    pub(crate) fn or_accept_doubt(mut self, accept: bool) -> AttachOptions {
+        self.accept_doubt = self.accept_doubt.or(Some(accept));
         self
     }
 
@@ -111,7 +144,8 @@ impl AttachOptions {
     }
 
     pub(super) fn plan(&self, form: Form) -> PlanOptions {
-        let AttachOptions { policy, cookie, all_prototypes, share_beyond, .. } = *self;
-        PlanOptions { policy, form, cookie, all_prototypes, share_beyond }
+        let AttachOptions { policy, cookie, all_prototypes, share_beyond, accept_doubt, .. } = *self;
+        let accept_doubt = accept_doubt.unwrap_or_default();
+        PlanOptions { policy, form, cookie, all_prototypes, accept_doubt, share_beyond, own: false }
     }
 }

@@ -71,7 +71,7 @@ impl Attach<'_> {
         loop {
             let mut plan = prepared.plan(target, &barred)?;
             plan.first_id = first_id;
-            match carry_out(prepared, plan, target, self.options.many(), &mut barred)? {
+            match carry_out(prepared, plan, target, None, self.options.many(), &mut barred)? {
                 Carried::Out(link) => return Ok(Some(*link)),
                 Carried::Again => {}
                 Carried::Stale => return Ok(None),

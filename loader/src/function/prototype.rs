@@ -98,7 +98,7 @@ impl Prototype {
                 ty,
                 type_name: btf::type_name(btf, ty),
                 size,
-                signed: is_signed(btf, ty),
+                signed: btf.is_signed(ty).unwrap_or(false),
                 composite: btf.resolve(ty).is_some_and(|ty| matches!(ty.kind(), Kind::Struct | Kind::Union)),
                 irregular: !is_regular(btf, ty, 0, 0),
                 slots: size.div_ceil(8).max(1),
@@ -165,16 +165,6 @@ fn is_regular(btf: &Btf<'_>, ty: TypeId, start: u64, depth: u32) -> bool {
         _ => btf
             .size_of(ty.id())
             .is_some_and(|size| size <= WIDEST && size.is_power_of_two() && start.is_multiple_of(size)),
-    }
-}
-
-/// Whether values of an integer or enumeration are signed.
-fn is_signed(btf: &Btf<'_>, ty: TypeId) -> bool {
-    let Some(ty) = btf.resolve(ty) else { return false };
-    match ty.kind() {
-        Kind::Int => ty.int().is_some_and(|int| int.encoding.is_signed()),
-        Kind::Enum | Kind::Enum64 => ty.flag(),
-        _ => false,
     }
 }
 

@@ -1,73 +1,197 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Whether siteseer has anything to add to a program: found out when it is loaded, by planning it.
+//! How libbpf loads a program: found out just before, by planning it.
 //!
-//! It has not if the function has one body, which the kernel's own fentry or fexit reaches, and no other site that can run; if
-//! the program asks for nothing that takes siteseer; and if the kernel takes a program for that function. Then libbpf's way is as
-//! good, and costs no more than ever. Where that cannot be found out (no site data, a function that is not there), the program is
-//! loaded behind the guard, and what is the matter is said when it is attached.
+//! Wherever plain libbpf could load a program, it is loaded for its own function, as plain libbpf does. Then whatever makes a link of its
+//! descriptor (`bpf_program__attach_trace()`, `bpf_link_create()`, a pinned program, a copy of its instructions) sees what it always saw, and
+//! the kernel's information names the function. What siteseer adds are more programs, loaded when libbpf's own call attaches it.
+//!
+//! siteseer has nothing to add if the function has one body, which the kernel's own fentry or fexit reaches, and no other site that can
+//! run. Then libbpf attaches it, too. The same holds where nothing can be planned (no site data, a privilege that is missing).
+//!
+//! What plain libbpf could not load goes behind the guard ([`crate::section`]), where only siteseer can attach it: a program that calls what
+//! siteseer.bpf.h has; one whose function has no FUNC, or of which the kernel takes no program; one that would find arguments in
+//! the body elsewhere than fentry looks for them. If siteseer cannot have it either, the load fails, as libbpf's does.
 
-use super::{options, shared};
-use crate::attach::{Attach, Kind as LoadKind};
+use super::func::{self, Func};
+use super::shared;
+use crate::attach::{Attach, Kind as LoadKind, Request, insn};
 use crate::error::Error;
+use crate::helper::{SITESEER_ARG, SITESEER_ARG_SLOT, SITESEER_SITE};
 use crate::log::{Level, say};
-use crate::mechanism::Mechanism;
+use crate::mechanism::{Barred, Choice, Mechanism};
 use crate::object::{Loaded, Program};
-use crate::plan::{Decision, Plan};
+use crate::plan::{Decision, Plan, PlanError, Policy};
 use crate::program::Uses;
+use crate::reason::Reason;
 use crate::report::Report;
+use crate::section::Told;
+use crate::target::Target;
+use libbpf_sys as sys;
+use siteseer_sites::site::SiteKind;
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// How libbpf is to load a program.
-pub(super) struct Plain {
-    /// The FUNC that it is for: of the kernel's BTF, or of the BPF program's whose function it is.
-    pub(super) btf_id: u32,
-    /// What becomes of the one site.
-    pub(super) report: Report,
+pub(super) enum Load {
+    /// For its own function; libbpf attaches it, too.
+    Plain(Func, Report),
+    /// For its own function; siteseer attaches it there and elsewhere.
+    Own(Func),
+    /// Behind the guard.
+    Guarded,
+    /// Not at all: with libbpf's errno, for this reason.
+    Refused(io::Error, Box<Error>),
 }
 
-/// Plans a program that is about to be loaded. `None` if it takes siteseer.
-pub(super) fn plain(program: Program<'_>, loaded: Loaded<'_>) -> Option<Plain> {
-    let name = loaded.name.clone();
-    match planned(program, loaded) {
-        Ok(plain) => plain,
-        Err(error) => {
-            say(Level::Debug, format_args!("prog '{name}': not planned when it was loaded: {error}"));
-            None
-        }
+/// What a program was planned to.
+struct Planned {
+    target: Arc<Target>,
+    plan: Plan,
+    uses: Uses,
+}
+
+impl Planned {
+    /// The addresses of the sites that it reaches.
+    fn reached(&self) -> BTreeSet<u64> {
+        let attached = self.plan.sites.iter().filter(|site| matches!(site.decision, Decision::Attach { .. }));
+        attached.map(|site| site.site.address).collect()
     }
 }
 
-fn planned(program: Program<'_>, loaded: Loaded<'_>) -> Result<Option<Plain>, Error> {
-    let Some(passed) = super::passed(program.raw()) else { return Ok(None) };
-    let sleepable = loaded.form.sleepable;
-    let target = shared::target()?;
-    let attach = Attach::with(&target, passed.options.or_policy(options().policy));
-    let (plan, uses) = attach.plan_loaded(program, loaded)?;
-    let Some((mechanism, btf_id, of_program)) = only_body(&plan).filter(|_| !asks_siteseer(&uses)) else {
-        return Ok(None);
+/// A decision, and the sites that the program reaches besides its own body.
+pub(super) struct Decided {
+    pub(super) load: Load,
+    pub(super) reached: BTreeSet<u64>,
+}
+
+/// Decides how a program is loaded. `by_itself` is whether libbpf's calls attach it unasked: others are not planned.
+pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<BorrowedFd<'_>>, by_itself: bool) -> Decided {
+    let options = super::passed(program.raw()).map(|passed| passed.options).unwrap_or_default();
+    let func = match func::told(loaded.told) {
+        _ if asks_siteseer(loaded.insns) || !options.names_nothing() => None,
+        Some(func) => Some(Ok(func)),
+        // Of a program's functions the plan tells which is meant.
+        None if matches!(loaded.told, Told::Program { .. }) => None,
+        None => program.wanted().ok().filter(|wanted| wanted.function.is_some()).map(|wanted| func::named(&wanted)),
     };
-    // What the kernel does not take for this function may go otherwise.
-    if LoadKind::of(mechanism, Some(btf_id), None, of_program, sleepable).refuses_all().is_some() {
-        return Ok(None);
+    let planned = by_itself.then(|| planned(program, loaded, super::options().complete(options)));
+    let reached = match &planned {
+        Some(Ok(planned)) => planned.reached(),
+        _ => BTreeSet::new(),
+    };
+    let load = match (func, planned) {
+        (func, Some(Ok(planned))) => match only_body(&planned, loaded).filter(|_| !asks_siteseer(loaded.insns)) {
+            Some(only) => Load::Plain(only, planned.plan.report()),
+            None => own(program, loaded, func, btf, |func| finds_its_arguments(&planned, func, loaded)),
+        },
+        (Some(Ok(func)), Some(Err(error))) if !is_about_arguments(&error) => {
+            say(Level::Debug, format_args!("prog '{}': not planned when it was loaded: {error}", loaded.name));
+            Load::Own(func)
+        }
+        (Some(Err(errno)), Some(Err(error))) => Load::Refused(errno, Box::new(error)),
+        (_, Some(Err(_))) => Load::Guarded,
+        (func, None) => own(program, loaded, func, btf, |_| true),
+    };
+    Decided { load, reached }
+}
+
+/// For its own function, if there is one and the kernel takes the program for it.
+fn own(
+    program: Program<'_>,
+    loaded: &Loaded<'_>,
+    func: Option<io::Result<Func>>,
+    btf: Option<BorrowedFd<'_>>,
+    is_right: impl FnOnce(&Func) -> bool,
+) -> Load {
+    match func {
+        Some(Ok(func)) if is_right(&func) && is_taken(program, loaded, &func, btf) => Load::Own(func),
+        _ => Load::Guarded,
     }
-    Ok(Some(Plain { btf_id, report: plan.report() }))
+}
+
+/// Whether plain libbpf would attach a program where it finds something else than its arguments.
+fn is_about_arguments(error: &Error) -> bool {
+    let (Error::Plan(PlanError::Nothing { sites, .. }) | Error::Plan(PlanError::Incomplete { sites, .. })) = error
+    else {
+        return false;
+    };
+    sites.iter().any(|site| site.kind == SiteKind::Body && is_of_arguments(&site.reason))
+}
+
+fn is_of_arguments(reason: &Reason) -> bool {
+    matches!(reason, Reason::MissingArguments(_) | Reason::ReturnRemoved)
+}
+
+fn planned(program: Program<'_>, loaded: &Loaded<'_>, options: crate::AttachOptions) -> Result<Planned, Error> {
+    let target = shared::target()?;
+    let options = options.or_policy(Some(Policy::by_libbpf(loaded.form.kind)));
+    let (plan, uses) = Attach::with(&target, options).plan_loaded(program, loaded.clone())?;
+    Ok(Planned { target, plan, uses })
 }
 
 /// Whether the program calls what siteseer.bpf.h has.
-fn asks_siteseer(uses: &Uses) -> bool {
-    uses.site || !uses.fallible.is_empty()
+pub(super) fn asks_siteseer(insns: &[sys::bpf_insn]) -> bool {
+    const CALL: u8 = (sys::BPF_JMP | sys::BPF_CALL) as u8;
+    const OURS: [u32; 3] = [SITESEER_ARG, SITESEER_ARG_SLOT, SITESEER_SITE];
+    insns.iter().any(|insn| insn.code == CALL && insn.src_reg() == 0 && OURS.contains(&(insn.imm as u32)))
 }
 
-/// The one site that can run, if it goes by fentry or fexit: the mechanism, its FUNC, and whose that is.
-fn only_body(plan: &Plan) -> Option<(Mechanism, u32, Option<u32>)> {
+/// The one site that can run, if it goes by fentry or fexit and the kernel takes a program there.
+fn only_body(planned: &Planned, loaded: &Loaded<'_>) -> Option<Func> {
+    let plan = &planned.plan;
     let mut live =
         plan.sites.iter().filter(|site| !matches!(&site.decision, Decision::Skip(reason) if reason.is_dead()));
     let (Some(site), None) = (live.next(), live.next()) else { return None };
-    match site.decision {
-        Decision::Attach { mechanism: mechanism @ (Mechanism::Fentry | Mechanism::Fexit), trampoline } => {
-            // libbpf looks modules' BTF up by itself; whose was planned for is only known here.
-            let planned = plan.trampolines.get(trampoline).filter(|planned| planned.module.is_none())?;
-            Some((mechanism, planned.func?, planned.program))
+    let Decision::Attach { mechanism: mechanism @ (Mechanism::Fentry | Mechanism::Fexit), trampoline } = site.decision
+    else {
+        return None;
+    };
+    // Modules' BTF is another matter: what siteseer attaches there is the same.
+    let trampoline = plan.trampolines.get(trampoline).filter(|planned| planned.module.is_none())?;
+    let func = Func::of_program(trampoline.func?, trampoline.program);
+    let kind = LoadKind::of(mechanism, trampoline.func, None, trampoline.program, loaded.form.sleepable);
+    // What the kernel does not take for this function may go otherwise.
+    kind.refuses_all().is_none().then_some(func)
+}
+
+/// Whether a program that is loaded for the function finds its arguments in the body: where the compiler changed the signature, fentry would
+/// give it something else.
+fn finds_its_arguments(planned: &Planned, func: &Func, loaded: &Loaded<'_>) -> bool {
+    let Planned { target, plan, uses } = planned;
+    let barred = Barred::default();
+    let mut bodies = plan.sites.iter().filter(|planned| {
+        planned.site.kind == SiteKind::Body && planned.site.module == func.own.module && planned.site.bpf.is_none()
+    });
+    bodies.all(|planned| {
+        if matches!(&planned.decision, Decision::Skip(reason) if is_of_arguments(reason)) {
+            return false;
         }
-        _ => None,
-    }
+        let function = plan.functions.get(planned.function);
+        let Some(prototype) = function.and_then(|function| function.prototypes.get(planned.site.prototype)) else {
+            return false;
+        };
+        let (kernel, form) = (target.kernel(), loaded.form);
+        Choice { candidate: &planned.site, prototype, uses, form, kernel, barred: &barred, accept_doubt: false }
+            .passed_by_convention()
+    })
+}
+
+/// Whether the kernel takes the program for the function: by loading it.
+fn is_taken(program: Program<'_>, loaded: &Loaded<'_>, func: &Func, btf: Option<BorrowedFd<'_>>) -> bool {
+    let mechanism = if loaded.form.kind.is_exit() { Mechanism::Fexit } else { Mechanism::Fentry };
+    let module = func.object();
+    let kind = LoadKind::of(mechanism, Some(func.own.func), module, func.own.program, loaded.form.sleepable);
+    let insns: Vec<_> = loaded.insns.iter().map(insn).collect();
+    let request = Request {
+        name: &program.name(),
+        gpl: loaded.gpl,
+        kind,
+        insns: &insns,
+        func_info: &loaded.func_info,
+        line_info: &loaded.line_info,
+        btf,
+    };
+    request.is_taken()
 }

@@ -4,20 +4,23 @@
 //! The options that libbpf passes are of its own version, and may be shorter than the structure that we know: they are
 //! never borrowed as a whole, only members that they have had from the first are touched.
 
-use super::programs::{self, Loading};
-use super::{decide, handed, options, passed, shared};
-use crate::attach::Attach;
+use super::decide::{self, Decided, Load};
+use super::func::{self, Func};
+use super::pairs::{self, End};
+use super::programs::{self, Loading, Passed};
+use super::{RegisterError, handed, options, passed, shared, warn};
+use crate::attach::{Attach, AttachError};
 use crate::error::Error;
-use crate::kernel::ANCHORS;
 use crate::log::{Level, say, set_last_error};
 use crate::object::{Loaded, Program, btf_data_of, check, info_by_fd, program_info};
+use crate::plan::Policy;
 use crate::program::{FuncInfo, LineInfo};
 use crate::section::{Kind, SECTIONS, Told, guarded, unguarded};
 use libbpf_sys as sys;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_long};
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, OnceLock};
 
@@ -32,18 +35,14 @@ thread_local! {
     /// The moved line information of the program that libbpf is loading in this thread. libbpf hands the pointer to the system
     /// call right after the callback, and never frees it.
     static LINES: RefCell<Vec<LineInfo>> = const { RefCell::new(Vec::new()) };
+    /// The BTF object of a module that the program which libbpf is loading in this thread is for.
+    static OBJECT: Cell<Option<OwnedFd>> = const { Cell::new(None) };
 }
 
-/// A function that a program of type TRACING can be loaded for.
-fn anchor() -> Option<u32> {
-    static ANCHOR: OnceLock<Option<u32>> = OnceLock::new();
-    *ANCHOR.get_or_init(|| {
-        ANCHORS.iter().find_map(|name| {
-            // SAFETY: the string lives through the call.
-            let id = unsafe { sys::libbpf_find_vmlinux_btf_id(name.as_ptr(), sys::BPF_TRACE_FENTRY) };
-            u32::try_from(id).ok().filter(|&id| id != 0)
-        })
-    })
+/// The iterator that a TRACING program behind the guard is loaded for.
+fn iterator() -> Option<u32> {
+    static ITERATOR: OnceLock<Option<u32>> = OnceLock::new();
+    *ITERATOR.get_or_init(|| func::in_image("bpf_iter_bpf_map_elem"))
 }
 
 /// What the program's options say of its target.
@@ -84,7 +83,7 @@ unsafe fn records<T: Copy>(first: *const std::ffi::c_void, count: u32, size: u32
     Arc::from(unsafe { std::slice::from_raw_parts(first.cast::<T>(), count as usize) })
 }
 
-/// Decides how a program is loaded: libbpf's way, or behind the guard.
+/// Decides how a program is loaded: for its own function, or behind the guard.
 pub(super) unsafe extern "C" fn prepare_load(
     raw: *mut sys::bpf_program,
     opts: *mut sys::bpf_prog_load_opts,
@@ -99,16 +98,32 @@ pub(super) unsafe extern "C" fn prepare_load(
         Err(error) => {
             // SAFETY: the program is live through the call.
             let name = unsafe { Program::from_raw(program) }.name();
-            say(Level::Warn, format_args!("prog '{name}': {error}"));
-            set_last_error(format!("prog '{name}': {error}"));
-            -error.raw_os_error().unwrap_or(libc::EINVAL)
+            say(Level::Warn, format_args!("prog '{name}': {}", error.why));
+            set_last_error(format!("prog '{name}': {}", error.why));
+            -error.errno
         }
+    }
+}
+
+/// Why a program is not loaded.
+struct Failed {
+    errno: i32,
+    why: String,
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Failed {
+        Failed { errno: error.raw_os_error().unwrap_or(libc::EINVAL), why: error.to_string() }
     }
 }
 
 /// # Safety
 /// As libbpf calls [`prepare_load`].
-unsafe fn prepare(raw: NonNull<sys::bpf_program>, opts: *mut sys::bpf_prog_load_opts, kind: Kind) -> io::Result<()> {
+unsafe fn prepare(
+    raw: NonNull<sys::bpf_program>,
+    opts: *mut sys::bpf_prog_load_opts,
+    kind: Kind,
+) -> Result<(), Failed> {
     // SAFETY: the caller's promise.
     let told = unsafe { told(opts) }?;
     // SAFETY: as above; libbpf's arrays have as many records as it says.
@@ -125,16 +140,19 @@ unsafe fn prepare(raw: NonNull<sys::bpf_program>, opts: *mut sys::bpf_prog_load_
         passed.func_info = Arc::clone(&func_info);
         passed.line_info = Arc::clone(&line_info);
         passed.report = None;
+        passed.end = None;
+        passed.own = None;
     });
     if !known {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        return Err(io::Error::from_raw_os_error(libc::EINVAL).into());
     }
     // SAFETY: as above.
-    let by_libbpf = unsafe { sys::bpf_program__autoattach(raw.as_ptr()) };
-    let sleepable = program.form().is_ok_and(|form| form.sleepable);
-    if kind != Kind::KprobeMaybeInline && by_libbpf && options().plan_at_load {
+    let by_itself = unsafe { sys::bpf_program__autoattach(raw.as_ptr()) };
+    if kind != Kind::KprobeMaybeInline && options().plan_at_load {
         // SAFETY: the member has always been there.
         let btf_fd = unsafe { (*opts).prog_btf_fd };
+        // SAFETY: libbpf keeps the descriptor open through the load.
+        let btf = (btf_fd != 0).then(|| unsafe { BorrowedFd::borrow_raw(btf_fd as RawFd) });
         let loaded = Loaded {
             name: program.name(),
             form: program.form().unwrap_or_default(),
@@ -142,28 +160,56 @@ unsafe fn prepare(raw: NonNull<sys::bpf_program>, opts: *mut sys::bpf_prog_load_
             insns: program.instructions(),
             func_info,
             line_info: Arc::clone(&line_info),
-            btf: (btf_fd != 0).then(|| btf_data_of(btf_fd as RawFd)).and_then(Result::ok),
+            btf: btf.map(|btf| btf_data_of(btf.as_raw_fd())).and_then(Result::ok),
             // Nothing that it decides depends on the licence.
             gpl: true,
         };
-        if let Some(plain) = decide::plain(program, loaded) {
-            // SAFETY: as above.
-            unsafe {
-                (*opts).attach_btf_id = plain.btf_id;
-                (*opts).attach_btf_obj_fd = 0;
-                if sleepable {
-                    (*opts).prog_flags |= sys::BPF_F_SLEEPABLE;
-                }
-            }
-            programs::change(raw, |passed| {
-                passed.loading = Loading::Plain;
-                passed.report = Some(Arc::new(plain.report));
-            });
-            return Ok(());
+        let Decided { load, reached } = decide::load(program, &loaded, btf, by_itself);
+        let end = btf.and_then(|btf| End::of(program, &loaded, btf, reached)).map(Arc::new);
+        programs::change(raw, |passed| passed.end = end);
+        let (loading, func, report) = match load {
+            Load::Plain(func, report) => (Loading::Plain, func, Some(Arc::new(report))),
+            Load::Own(func) => (Loading::Own, func, None),
+            Load::Guarded => return Ok(guard(raw, opts, kind, &line_info)?),
+            Load::Refused(errno, why) => return Err(Failed { why: why.to_string(), ..errno.into() }),
+        };
+        programs::change(raw, |passed| {
+            passed.loading = loading;
+            passed.own = Some(func.own.clone());
+            passed.report = report;
+        });
+        // SAFETY: the caller's promise.
+        unsafe { load_for(opts, func, loaded.form.sleepable) };
+        return Ok(());
+    }
+    Ok(guard(raw, opts, kind, &line_info)?)
+}
+
+/// Has libbpf load a program for its own function.
+///
+/// # Safety
+/// The options are libbpf's.
+unsafe fn load_for(opts: *mut sys::bpf_prog_load_opts, func: Func, sleepable: bool) {
+    // SAFETY: the caller's promise; these members have always been there.
+    unsafe {
+        (*opts).attach_btf_id = func.own.func;
+        (*opts).attach_btf_obj_fd = func.object_fd();
+        if sleepable {
+            (*opts).prog_flags |= sys::BPF_F_SLEEPABLE;
         }
     }
-    // SAFETY: the caller's promise.
-    unsafe { put_behind_guard(raw, opts, kind, &line_info) }?;
+    OBJECT.set(func.into_object());
+}
+
+/// Has libbpf load a program behind the guard.
+fn guard(
+    raw: NonNull<sys::bpf_program>,
+    opts: *mut sys::bpf_prog_load_opts,
+    kind: Kind,
+    line_info: &[LineInfo],
+) -> io::Result<()> {
+    // SAFETY: libbpf passes its own options and a live program to the handler, which calls this.
+    unsafe { put_behind_guard(raw, opts, kind, line_info) }?;
     programs::change(raw, |passed| passed.loading = Loading::Guarded);
     Ok(())
 }
@@ -182,12 +228,12 @@ unsafe fn put_behind_guard(
     if insns.is_empty() {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
-    let anchor = match kind {
+    let iterator = match kind {
         Kind::KprobeMaybeInline => None,
-        Kind::Fentry | Kind::Fexit => Some(anchor().ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?),
+        Kind::Fentry | Kind::Fexit => Some(iterator().ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?),
     };
-    if unguarded(insns).is_none() {
-        let mut insns = guarded(insns);
+    if unguarded(kind, insns).is_none() {
+        let mut insns = guarded(kind, insns);
         // SAFETY: as above; libbpf copies the new instructions.
         check(unsafe { sys::bpf_program__set_insns(raw.as_ptr(), insns.as_mut_ptr(), insns.len() as sys::size_t) })?;
     }
@@ -202,10 +248,14 @@ unsafe fn put_behind_guard(
     });
     // SAFETY: the caller's promise; these members have always been there.
     unsafe {
-        if let Some(anchor) = anchor {
-            (*opts).attach_btf_id = anchor;
-            (*opts).attach_prog_fd = 0;
-            (*opts).attach_btf_obj_fd = 0;
+        match iterator {
+            Some(iterator) => {
+                (*opts).expected_attach_type = sys::BPF_TRACE_ITER;
+                (*opts).attach_btf_id = iterator;
+                (*opts).attach_prog_fd = 0;
+                (*opts).attach_btf_obj_fd = 0;
+            }
+            None => (*opts).expected_attach_type = sys::BPF_TRACE_UPROBE_MULTI,
         }
         (*opts).prog_flags &= !sys::BPF_F_SLEEPABLE;
         (*opts).func_info = ptr::null();
@@ -265,22 +315,49 @@ fn attach_plain(program: Program<'_>, cookie: u64) -> io::Result<NonNull<sys::bp
     NonNull::new(link).ok_or_else(io::Error::last_os_error)
 }
 
+/// What libbpf's own call does with a program.
 fn attach_program(program: Program<'_>) -> Result<NonNull<sys::bpf_link>, Error> {
     handed::sweep();
-    let passed = passed(program.raw());
-    let attach_options = passed.as_ref().map(|passed| passed.options.clone()).unwrap_or_default();
-    if passed.is_some_and(|passed| passed.loading == Loading::Plain) {
-        match attach_plain(program, attach_options.given_cookie()) {
+    let passed = passed(program.raw()).unwrap_or_default();
+    let cookie = passed.options.given_cookie();
+    if passed.loading == Loading::Plain {
+        match attach_plain(program, cookie) {
             Ok(link) => return Ok(link),
             // What the kernel refuses there may go otherwise.
             Err(error) => say(Level::Debug, format_args!("prog '{}': libbpf: {error}", program.name())),
         }
     }
+    let policy = passed.options.given_policy().or(options().policy);
+    let policy = policy.unwrap_or_else(|| Policy::by_libbpf(program.form().unwrap_or_default().kind));
+    let error = match attach_everywhere(program, &passed, policy) {
+        Ok(link) => return Ok(link),
+        Err(error) => error,
+    };
+    let is_loaded = matches!(passed.loading, Loading::Own | Loading::Plain);
+    if policy != Policy::AtLeastLibbpf || !is_loaded || matches!(&error, Error::Attach(AttachError::Twice { .. })) {
+        return Err(error);
+    }
+    let link = attach_plain(program, cookie)
+        .map_err(|by_libbpf| RegisterError::Libbpf { by_libbpf, otherwise: error.to_string() })?;
+    warn::as_libbpf(&program.name(), &error);
+    Ok(link)
+}
+
+/// Attaches a program by siteseer, and hands a link out.
+fn attach_everywhere(program: Program<'_>, passed: &Passed, policy: Policy) -> Result<NonNull<sys::bpf_link>, Error> {
     let target = shared::target()?;
-    let link = Attach::with(&target, attach_options.or_policy(options().policy)).attach(program)?;
+    let options = options().complete(passed.options.clone().or_policy(Some(policy)));
+    let pair = passed.end.as_deref().and_then(pairs::other_end).map(Arc::new);
+    let kept = policy == Policy::AtLeastLibbpf && passed.end.as_deref().is_some_and(End::is_kept);
+    let together = passed.options.paired.unwrap_or(kept);
+    let attach = Attach::with(&target, options).with_own(passed.own.clone());
+    let mut link = attach.with_pair(pair.clone().filter(|_| together)).attach(program)?;
+    if let Some(note) = pair.filter(|_| !together).and_then(|pair| pairs::note(&pair, link.report())) {
+        link.report.notes.push(note);
+    }
     let (link, attached) = handed::hand_out(link)?;
     let report = attached.report();
-    say(Level::Info, format_args!("prog '{}': {report}", program.name()));
+    warn::of_what_is_missed(&program.name(), report);
     programs::change(program.raw(), |passed| passed.report = Some(Arc::new(report.clone())));
     Ok(link)
 }

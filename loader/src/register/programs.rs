@@ -4,7 +4,8 @@
 //! libbpf says when a program comes to be, and not when it goes. So an address is a name that is given again: what an earlier program
 //! left there is dropped when libbpf opens the next one. A program's records are a few kilobytes, which stay as long.
 
-use crate::attach::AttachOptions;
+use super::pairs::End;
+use crate::attach::{AttachOptions, OwnFunction};
 use crate::program::{FuncInfo, LineInfo};
 use crate::report::Report;
 use crate::section::Told;
@@ -21,7 +22,9 @@ pub(crate) enum Loading {
     Not,
     /// Behind the guard.
     Guarded,
-    /// As libbpf would have.
+    /// As libbpf would have, for its own function. siteseer attaches it there, and what it reaches besides.
+    Own,
+    /// As libbpf would have, which also attaches it: siteseer has nothing to add.
     Plain,
 }
 
@@ -33,6 +36,10 @@ pub(crate) struct Passed {
     pub(crate) loading: Loading,
     /// What `bpf_program__set_attach_target()` was told.
     pub(crate) told: Told,
+    /// Which object it is of, and which calls of which function it is at, if it was planned to be loaded.
+    pub(crate) end: Option<Arc<End>>,
+    /// The function that it was loaded for, if it was for its own.
+    pub(crate) own: Option<OwnFunction>,
     /// Offsets are relative to the program without the guard.
     pub(crate) func_info: Arc<[FuncInfo]>,
     pub(crate) line_info: Arc<[LineInfo]>,
@@ -46,6 +53,8 @@ impl Default for Passed {
             options: AttachOptions::default(),
             loading: Loading::Not,
             told: Told::Nothing,
+            end: None,
+            own: None,
             func_info: Arc::from([]),
             line_info: Arc::from([]),
             report: None,
@@ -71,6 +80,12 @@ pub(super) fn born(program: NonNull<sys::bpf_program>) {
 /// What is kept of a program.
 pub(crate) fn passed(program: NonNull<sys::bpf_program>) -> Option<Passed> {
     programs().as_ref()?.get(&key(program)).cloned()
+}
+
+/// What is kept of all programs.
+pub(super) fn ends() -> Vec<Arc<End>> {
+    let programs = programs();
+    programs.iter().flat_map(HashMap::values).filter_map(|passed| passed.end.clone()).collect()
 }
 
 /// Changes what is kept of a program. Whether there is something.

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The target of all programs that libbpf's own calls load and attach: read once, and again when modules or live patches come and go.
+//!
+//! A failure is kept for the process, until [`super::register_with`] sets where site data are: to find out that there are none takes as long as to find
+//! some.
 
-use super::options;
+use super::{options, warn};
 use crate::error::Error;
+use crate::symbols::SymbolsError;
 use crate::target::Target;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-struct Shared {
-    of: Vec<u8>,
-    target: Arc<Target>,
+enum Shared {
+    Read { of: Vec<u8>, target: Arc<Target> },
+    Failed(Arc<Error>),
 }
 
 static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
@@ -44,16 +48,33 @@ fn fingerprint() -> Vec<u8> {
 pub(super) fn target() -> Result<Arc<Target>, Error> {
     let options = options();
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    let of = fingerprint();
-    if let Some(shared) = shared.as_ref().filter(|shared| shared.of == of) {
-        return Ok(Arc::clone(&shared.target));
+    if let Some(Shared::Failed(error)) = shared.as_ref() {
+        return Err(Error::Earlier(Arc::clone(error)));
     }
-    let target = Arc::new(Target::running(&options.source)?);
-    *shared = Some(Shared { of, target: Arc::clone(&target) });
-    Ok(target)
+    let of = fingerprint();
+    if let Some(Shared::Read { of: before, target }) = shared.as_ref()
+        && *before == of
+    {
+        return Ok(Arc::clone(target));
+    }
+    match Target::running(&options.source) {
+        Ok(target) => {
+            let target = Arc::new(target);
+            *shared = Some(Shared::Read { of, target: Arc::clone(&target) });
+            Ok(target)
+        }
+        // Another moment may be a better one.
+        Err(error @ Error::Symbols(SymbolsError::Restless)) => Err(error),
+        Err(error) => {
+            let error = Arc::new(error);
+            *shared = Some(Shared::Failed(Arc::clone(&error)));
+            Err(Error::Earlier(error))
+        }
+    }
 }
 
 /// Reads it anew when it is next asked for.
 pub(super) fn forget() {
     *SHARED.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    warn::again();
 }

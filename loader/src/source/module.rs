@@ -2,14 +2,16 @@
 //! Site data of modules.
 //!
 //! In order: the files that the caller names, if one has the module's build id; a site file in a cache folder, by that build id;
-//! the module's file with debug information in the usual places: by its build id, and by the path that `modules.dep` has for
+//! what the kernel itself has of it; the module's file with debug information in the usual places: by its build id, and by the path that `modules.dep` has for
 //! its name. Of DWARF only the functions asked for are encoded.
 //!
 //! A module's types continue its kernel's. A site file says which kernel that is, and is of no use with another. That
 //! the types are those that the running kernel knows the module by is checked against `/sys/kernel/btf/MODULE`, byte by byte.
 
+use super::own::SYSFS;
 use super::{
-    Bytes, Elf, Origin, SiteData, SourceError, SourceOptions, Tried, caches, elf_build_id, map, read_error, reason,
+    Bytes, Elf, Origin, SiteData, SourceError, SourceOptions, Tried, caches, elf_build_id, map, of_kinds, read_error,
+    reason,
 };
 use crate::kernel::{BuildId, Kernel, build_id};
 use crate::modules::{Loaded, kernel_name, known};
@@ -84,20 +86,38 @@ impl ModuleFinder<'_> {
             return Err(SourceError::NoModuleBuildId { module: module.name.clone() });
         };
         let mut tried = Vec::new();
-        let own = self.options.modules.iter().cloned();
-        for path in own.chain(places(id, &module.name, &self.kernel.release)) {
-            match SiteData::open_module(&path, Some(id), self.options.dwarf) {
-                Ok(data) => match data.kernel_of_module() {
-                    Some(theirs) if theirs != self.kernel.build_id => {
-                        let why = format!("its types are over those of another kernel (build id {theirs})");
-                        tried.push(Tried { path, why });
-                    }
-                    _ => return Ok(data),
-                },
-                Err(error) => tried.push(Tried { path, why: reason(&error) }),
+        let named = self.options.modules.iter().cloned();
+        for path in named.chain(caches(id)) {
+            match self.open(&path, id) {
+                Ok(data) => return Ok(data),
+                Err(why) => tried.push(Tried { path, why }),
+            }
+        }
+        match SiteData::of_kernels_module(self.kernel, module) {
+            Ok(data) => return Ok(data),
+            Err(error) => {
+                let path = format!("{SYSFS}/{}.inline", module.name).into();
+                tried.push(Tried { path, why: reason(&error) });
+            }
+        }
+        for path in places(id, &module.name, &self.kernel.release) {
+            match self.open(&path, id) {
+                Ok(data) => return Ok(data),
+                Err(why) => tried.push(Tried { path, why }),
             }
         }
         Err(SourceError::ModuleNotFound { module: module.name.clone(), build_id: id.clone(), tried })
+    }
+
+    /// Opens a module's file for this kernel. The error says why it does not serve.
+    fn open(&self, path: &Path, id: &BuildId) -> Result<SiteData, String> {
+        let data = SiteData::open_module(path, Some(id), self.options.dwarf).map_err(|error| reason(&error))?;
+        match data.kernel_of_module() {
+            Some(theirs) if theirs != self.kernel.build_id => {
+                Err(format!("its types are over those of another kernel (build id {theirs})"))
+            }
+            _ => Ok(data),
+        }
     }
 }
 
@@ -116,7 +136,9 @@ impl SiteData {
                 return Err(SourceError::Foreign { path: path.to_owned(), theirs, ours: ours.clone() });
             }
         }
-        if elf.section_by_name(".BTF.inline").is_some() {
+        let has = |name| elf.section_by_name(name).is_some();
+        // Upstream's kinds alone do not say where a module's sections are: its debug information does.
+        if has(".BTF.inline.ext") || has(".BTF.inline") && !has(".debug_info") {
             return match module_kernel(&bytes) {
                 Err(error) => Err(malformed(error)),
                 Ok(None) => Err(SourceError::NotModule { path: path.to_owned() }),
@@ -145,6 +167,7 @@ impl SiteData {
         };
         let stem = || match &self.origin {
             Origin::Encoded(path) | Origin::Dwarf(path) => path.file_name()?.to_str()?.split('.').next(),
+            Origin::KernelModule(path) => path.file_stem()?.to_str(),
             Origin::Kernel => None,
         };
         let name = named.filter(|name| !name.is_empty());
@@ -183,7 +206,7 @@ impl SiteData {
             }
             Bytes::Kernel { inline, btf, image } => {
                 let own = Btf::parse_split(btf, over.btf).map_err(SourceError::KernelBtf)?;
-                read(SiteFile::from_inline(inline, &own, image.clone()))
+                read(of_kinds(inline.as_deref(), &own, image))
             }
         }
     }
@@ -197,9 +220,9 @@ fn modinfo_name(image: &[u8]) -> Option<String> {
     std::str::from_utf8(name).ok().map(str::to_owned)
 }
 
-/// Where a module's site file, and its file with debug information, are looked for.
+/// Where a module's file with debug information is looked for.
 fn places(id: &BuildId, name: &str, release: &str) -> Vec<PathBuf> {
-    let mut places = caches(id);
+    let mut places = Vec::new();
     let text = id.to_string();
     if let Some((folder, rest)) = text.split_at_checked(2) {
         places.push(format!("/usr/lib/debug/.build-id/{folder}/{rest}.debug").into());

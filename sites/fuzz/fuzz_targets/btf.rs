@@ -31,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
     let image = Image {
         machine: Machine::X86_64,
         build_id: Vec::new(),
-        base_address: 0,
+        base_address: Some(0),
         sections,
     };
     if let Ok(file) = SiteFile::from_inline(second, &base, image) {

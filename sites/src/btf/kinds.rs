@@ -193,7 +193,7 @@ pub enum Linkage {
 
 /// The flags of a LOC_PARAM.
 pub mod loc_flags {
-    /// The value is sign-extended from its size.
+    /// The constant, or the offset, is negative. Says nothing of the parameter's value.
     pub const SIGNED: u32 = 1 << 0;
     /// An immediate value.
     pub const CONST: u32 = 1 << 1;
@@ -203,7 +203,7 @@ pub mod loc_flags {
     pub const REG: u32 = 1 << 3;
     /// The memory at the register.
     pub const DEREF: u32 = 1 << 4;
-    /// A signed offset follows the register.
+    /// A signed offset of 32 or 64 bits follows the register.
     pub const OFFSET: u32 = 1 << 5;
     /// The register number that stands for the frame base.
     pub const FRAME_BASE: u32 = u32::MAX;

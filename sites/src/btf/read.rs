@@ -461,6 +461,17 @@ impl<'a> Btf<'a> {
         self.inner.strings
     }
 
+    /// The kinds of the types of BTF whose base is not at hand. `None` if they cannot be walked.
+    pub(crate) fn kinds(data: &'a [u8]) -> Option<impl Iterator<Item = Kind> + use<'a>> {
+        let parts = Parts::parse(data).ok()?;
+        let offsets = scan(parts.types, &parts.layout, 1, u32::MAX).ok()?;
+        let kind = move |offset: u32| {
+            let (raw, _) = RawType::read_from_prefix(parts.types.get(offset as usize..)?).ok()?;
+            Some(raw.kind())
+        };
+        Some(offsets.into_iter().filter_map(kind))
+    }
+
     /// The outline of BTF whose base is not at hand.
     pub(crate) fn outline(data: &[u8], first_id: TypeId) -> Result<Outline, BtfError> {
         let parts = Parts::parse(data)?;

@@ -4,6 +4,9 @@
 //! The builder keeps types in the form in which they are written, and finds an equal one by its bytes: the same type
 //! twice is one type, and what comes out depends only on the order of what went in. Strings that the base has are
 //! not written again.
+//!
+//! The kernel takes identifiers alone for names of types and members, and members in the order of their offsets. C has both;
+//! Rust's types (`Option<&str>`) do not, and are written as the kernel takes them.
 
 use super::kinds::{
     IntEncoding, Kind, Linkage, LocsecEntry, MAGIC, MAX_VLEN, RawArray, RawEnumerator, RawEnumerator64, RawHeader,
@@ -11,9 +14,11 @@ use super::kinds::{
 };
 use super::layout;
 use super::read::{Btf, TypeId};
+use super::rules::NAME_LEN;
 use super::strings::StringTable;
 use super::types::{Enumerator, Member, Variable};
 use hashbrown::{DefaultHashBuilder, HashTable};
+use std::borrow::Cow;
 use std::hash::BuildHasher;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -134,6 +139,13 @@ impl SplitBtf {
         Some((raw.kind(), self.strings.get(raw.name.get()), raw.size_or_type.get()))
     }
 
+    /// How many elements a type built here has.
+    pub(crate) fn vlen(&self, id: TypeId) -> Option<u32> {
+        let nth = id.checked_sub(self.base_end)? as usize;
+        let bytes = self.types.get(*self.offsets.get(nth)? as usize..)?;
+        RawType::read_from_prefix(bytes).ok().map(|(raw, _)| raw.vlen())
+    }
+
     /// Adds a string that a type to come will have.
     pub(crate) fn name(&mut self, name: &str) {
         self.strings.add(name);
@@ -185,6 +197,11 @@ impl SplitBtf {
         self.scratch.extend_from_slice(record.as_bytes());
     }
 
+    /// Adds the name of a type, a member or an enumerator.
+    fn identifier(&mut self, name: &str) -> u32 {
+        self.strings.add(&identifier(name))
+    }
+
     fn named(&mut self, kind: Kind, name: &str, flag: bool, vlen: usize, size_or_type: u32) -> TypeId {
         let name = self.strings.add(name);
         // Counts beyond 24 bits do not occur in C; a longer list loses its end rather than its meaning.
@@ -211,7 +228,7 @@ impl SplitBtf {
 
     /// A typedef.
     pub fn typedef(&mut self, name: &str, to: TypeId) -> TypeId {
-        self.named(Kind::Typedef, name, false, 0, to)
+        self.named(Kind::Typedef, &identifier(name), false, 0, to)
     }
 
     /// A type tag (`btf_type_tag`) over a type.
@@ -230,16 +247,18 @@ impl SplitBtf {
         debug_assert!(matches!(kind, Kind::Struct | Kind::Union));
         let members = &members[..members.len().min(MAX_VLEN)];
         let bitfields = members.iter().any(|m| m.bits != 0);
-        for member in members {
+        let mut ordered: Vec<&Member<'_>> = members.iter().collect();
+        ordered.sort_by_key(|member| member.bit_offset);
+        for member in ordered {
             let offset = if bitfields {
                 (member.bit_offset & 0x00ff_ffff) | (member.bits & 0xff) << 24
             } else {
                 member.bit_offset
             };
-            let name = self.strings.add(member.name);
+            let name = self.identifier(member.name);
             self.tail(RawMember { name: name.into(), ty: member.ty.into(), offset: offset.into() });
         }
-        self.named(kind, name, bitfields, members.len(), size)
+        self.named(kind, &identifier(name), bitfields, members.len(), size)
     }
 
     /// An enumeration of so many bytes. One with a value that takes more than 32 bits becomes an ENUM64.
@@ -250,19 +269,19 @@ impl SplitBtf {
         };
         let kind = if size <= 4 && values.iter().all(|e| narrow(e.value)) { Kind::Enum } else { Kind::Enum64 };
         for Enumerator { name, value } in values {
-            let name = self.strings.add(name).into();
+            let name = self.identifier(name).into();
             let (low, high) = ((*value as u32).into(), ((*value >> 32) as u32).into());
             match kind {
                 Kind::Enum => self.tail(RawEnumerator { name, value: low }),
                 _ => self.tail(RawEnumerator64 { name, low, high }),
             }
         }
-        self.named(kind, name, signed, values.len(), size)
+        self.named(kind, &identifier(name), signed, values.len(), size)
     }
 
     /// A forward declaration.
     pub fn fwd(&mut self, name: &str, is_union: bool) -> TypeId {
-        self.named(Kind::Fwd, name, is_union, 0, 0)
+        self.named(Kind::Fwd, &identifier(name), is_union, 0, 0)
     }
 
     /// A function's prototype: what it returns (0 for void), and names and types of parameters.
@@ -358,5 +377,56 @@ impl SplitBtf {
     pub(crate) fn checkpoints(&self, stride: u32) -> Vec<u32> {
         let types = &self.offsets[..self.offsets.len() - 1];
         types.iter().copied().step_by(stride as usize).collect()
+    }
+}
+
+/// A name as the kernel takes it (`btf_name_valid_identifier()`): what is not a letter, a digit, `_` or `.` becomes `_`, and what is
+/// too long is cut. The empty name stays so.
+fn identifier(name: &str) -> Cow<'_, str> {
+    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+    let starts = !name.starts_with(|c: char| c.is_ascii_digit());
+    if starts && name.chars().all(valid) && name.len() < NAME_LEN {
+        return Cow::Borrowed(name);
+    }
+    let first = if starts { None } else { Some('_') };
+    let written = name.chars().map(|c| if valid(c) { c } else { '_' });
+    Cow::Owned(first.into_iter().chain(written).take(NAME_LEN - 1).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rules;
+    use super::*;
+
+    #[test]
+    fn names_as_the_kernel_takes_them() {
+        for (name, written) in [
+            ("", ""),
+            ("task_struct", "task_struct"),
+            ("foo.isra.0", "foo.isra.0"),
+            ("Option<&str>", "Option__str_"),
+            ("2x", "_2x"),
+            ("ä", "_"),
+        ] {
+            assert_eq!(identifier(name), written);
+        }
+        assert_eq!(identifier(&"<".repeat(1000)).len(), NAME_LEN - 1);
+        assert_eq!(identifier(&"n".repeat(NAME_LEN)).len(), NAME_LEN - 1);
+    }
+
+    #[test]
+    fn types_of_rust_are_types_of_the_kernel() {
+        let mut b = SplitBtf::standalone();
+        let word = b.int("u64", 8, 64, IntEncoding::UNSIGNED);
+        let member = |name, bit_offset| Member { name, ty: word, bit_offset, bits: 0 };
+        let tuple = b.composite(Kind::Struct, "(u64, u64)", 16, &[member("0", 64), member("1", 0)]);
+        b.fwd("dyn core::fmt::Write", false);
+        b.typedef("Result<(), Error>", tuple);
+        b.enumeration("Option<Ordering>", 1, false, &[Enumerator { name: "Some<_>", value: 1 }]);
+        let bytes = b.to_bytes();
+        assert_eq!(rules::check(&bytes, None), Ok(Vec::new()));
+        let btf = Btf::parse(&bytes).unwrap();
+        let members: Vec<_> = btf.ty(tuple).unwrap().members().map(|m| (m.name, m.bit_offset)).collect();
+        assert_eq!(members, [("_1", 0), ("_0", 64)]);
     }
 }

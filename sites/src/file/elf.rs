@@ -22,7 +22,7 @@ pub(super) struct Sections<'a> {
     pub(super) machine: Machine,
     pub(super) build_id: &'a [u8],
     pub(super) btf: &'a [u8],
-    pub(super) inline: &'a [u8],
+    pub(super) inline: Option<&'a [u8]>,
     pub(super) ext: Option<&'a [u8]>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Sections<'a> {
             section.data().map(Some).map_err(FileError::Elf)
         };
         let btf = section(BTF)?.ok_or(FileError::NoSection(BTF))?;
-        let inline = section(INLINE)?.ok_or(FileError::NoSection(INLINE))?;
+        let inline = section(INLINE)?;
         let ext = section(EXT)?;
         let build_id = file.build_id().map_err(FileError::Elf)?.unwrap_or_default();
         Ok(Sections { file, machine, build_id, btf, inline, ext })
@@ -57,10 +57,10 @@ impl<'a> Sections<'a> {
         sections.collect()
     }
 
-    /// What address constants are relative to: `_text`; in a relocatable file, that has none, 0.
-    pub(super) fn base_address(&self) -> u64 {
+    /// What address constants are relative to: `_text`, which a relocatable file does not have.
+    pub(super) fn base_address(&self) -> Option<u64> {
         let text = self.file.symbols().find(|symbol| symbol.name_bytes() == Ok(b"_text"));
-        text.map_or(0, |symbol| symbol.address())
+        text.map(|symbol| symbol.address())
     }
 }
 

@@ -2,8 +2,8 @@
 //! A function of a site file.
 
 use super::read::{FileError, SiteFile};
-use super::site::SiteRef;
-use crate::btf::{Kind, Param, TypeId};
+use super::site::{Shared, SiteRef};
+use crate::btf::{Kind, Param, Signature, TypeId};
 
 /// A function: a name and a prototype. Those of one name and one prototype, in several source files, are one.
 #[derive(Debug, Clone, Copy)]
@@ -85,13 +85,15 @@ impl<'f, 'a> FunctionRef<'f, 'a> {
     /// Its sites, section by section, by address in each.
     pub fn sites(&self) -> impl Iterator<Item = Result<SiteRef<'f, 'a>, FileError>> + use<'f, 'a> {
         let this = *self;
+        let signature = Signature::of(self.file.btf(), self.func);
+        let shared = Shared { declarations: self.declarations, signature };
         (this.runs.0..this.runs.1).flat_map(move |nth| {
             let run = this.file.run(nth);
             let (range, error) = match run {
                 Ok((first, count)) => (first..first + count, None),
                 Err(error) => (0..0, Some(Err(error))),
             };
-            range.map(move |index| SiteRef::read_of(&this, index)).chain(error)
+            range.map(move |index| SiteRef::read_of(&this, shared, index)).chain(error)
         })
     }
 

@@ -68,7 +68,7 @@ mod write;
 pub use function::{FunctionRef, Prototype};
 pub use nearest::nearest;
 pub use read::{
-    FileError, Image, LoadedSection, ModuleRef, SiteFile, Sizes, TextSection, module_kernel, section_names,
+    FileError, Image, LoadedSection, ModuleRef, SiteFile, Sizes, TextSection, has_sites, module_kernel, section_names,
 };
 pub use site::{ContainerRef, PrototypeKey, SiteRef, Source};
 pub use write::{WriteError, write, write_raw, write_to};

@@ -8,6 +8,7 @@ use super::site::{ContainerRef, SiteRef};
 use crate::btf::{Btf, BtfError, CHECKPOINT_STRIDE, Kind, LocsecEntry, Stored, Strings, TypeId};
 use crate::machine::Machine;
 use crate::set::Section;
+use crate::site::Unprobeable;
 use crate::sums::Sums;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -60,9 +61,6 @@ pub enum FileError {
         /// Where in it the damaged block begins; in the companion section counted from its header's end.
         offset: usize,
     },
-    /// A text section whose address is not known.
-    #[error("there are sites in section {0}, whose address is not known")]
-    UnknownSection(String),
 }
 
 impl FileError {
@@ -78,9 +76,11 @@ pub struct Image {
     pub machine: Machine,
     /// The GNU build id.
     pub build_id: Vec<u8>,
-    /// What address constants are relative to: the address of `_text`, or 0 for a relocatable module.
-    pub base_address: u64,
-    /// Text sections with their addresses: at link time or at run time, as [`Image::base_address`] is.
+    /// What address constants are relative to: the address of `_text`. `None` if that is not known: then an address constant
+    /// is not a location.
+    pub base_address: Option<u64>,
+    /// Text sections with their addresses: at link time or at run time, as [`Image::base_address`] is. Sites in any other
+    /// section are [`Unprobeable::Unplaced`].
     pub sections: Vec<Section>,
 }
 
@@ -95,6 +95,8 @@ pub struct TextSection<'a> {
     pub size: u64,
     pub(super) first: u32,
     pub(super) entries: &'a [LocsecEntry],
+    /// Why nothing in it can be probed, where only the section itself tells.
+    pub(super) unprobeable: Option<Unprobeable>,
 }
 
 impl TextSection<'_> {
@@ -159,7 +161,7 @@ struct BuiltFunction<'a> {
 pub struct SiteFile<'a> {
     machine: Machine,
     build_id: Cow<'a, [u8]>,
-    base_address: u64,
+    base_address: Option<u64>,
     pub(super) base: Btf<'a>,
     btf: Btf<'a>,
     pub(super) strings: Strings<'a>,
@@ -172,12 +174,37 @@ pub struct SiteFile<'a> {
     base_bytes: Option<&'a [u8]>,
 }
 
+/// What a LOCSEC's name has before that of the text section that it is about.
+const LOCSEC_PREFIX: &str = "inline";
+
+/// The name of the LOCSEC of a text section: `inline.text` for `.text`.
+pub(super) fn locsec_name(section: &str) -> String {
+    // Without the dot a reader could not tell the prefix from the name.
+    if section.starts_with('.') { format!("{LOCSEC_PREFIX}{section}") } else { section.to_owned() }
+}
+
 /// The name of the text section that a LOCSEC is about: both `.text` and `inline.text` are in use for `.text`.
 fn text_section_name(locsec: &str) -> &str {
-    match locsec.strip_prefix("inline") {
+    match locsec.strip_prefix(LOCSEC_PREFIX) {
         Some(rest) if rest.starts_with('.') => rest,
         _ => locsec,
     }
+}
+
+/// Why nothing in a section can be probed, as far as its name tells. A module's `.exit.text` stays until it is unloaded.
+fn of_section(name: &str, is_module: bool) -> Option<Unprobeable> {
+    match name {
+        ".init.text" => Some(Unprobeable::Init),
+        ".exit.text" if !is_module => Some(Unprobeable::Exit),
+        ".noinstr.text" => Some(Unprobeable::Noinstr),
+        ".entry.text" => Some(Unprobeable::Entry),
+        _ => None,
+    }
+}
+
+/// Whether there are sites among the types of some BTF, be it split or not. What it is split over need not be at hand.
+pub fn has_sites(btf: &[u8]) -> bool {
+    Btf::kinds(btf).is_some_and(|mut kinds| kinds.any(|kind| kind == Kind::Locsec))
 }
 
 /// The text sections that split BTF with sites refers to: those whose addresses [`SiteFile::from_inline`] asks for.
@@ -228,23 +255,10 @@ impl<'a> SiteFile<'a> {
         let sections = Sections::find(data)?;
         let in_btf = |source| FileError::Btf { section: super::elf::BTF, source };
         let in_inline = |source| FileError::Btf { section: super::elf::INLINE, source };
-        let Some(ext_data) = sections.ext else {
-            // An image has text. A file of ours has none, and its companion section has lost its name.
-            let text = sections.text_sections();
-            if text.is_empty() {
-                return Err(FileError::NoSection(super::elf::EXT));
-            }
-            let base = match kernel {
-                Some(kernel) => Btf::parse_split(sections.btf, kernel),
-                None => Btf::parse(sections.btf),
-            };
-            let image = Image {
-                machine: sections.machine,
-                build_id: sections.build_id.to_vec(),
-                base_address: sections.base_address(),
-                sections: text,
-            };
-            return Self::from_inline(sections.inline, &base.map_err(in_btf)?, image);
+        let (inline, ext_data) = match (sections.inline, sections.ext) {
+            (Some(inline), Some(ext)) => (inline, ext),
+            (None, Some(_)) => return Err(FileError::NoSection(super::elf::INLINE)),
+            (inline, None) => return Self::open_foreign(&sections, inline, kernel),
         };
         let ext = Ext::parse(ext_data)?;
         for (count, checkpoints) in [(ext.base_types, ext.base_checkpoints), (ext.split_types, ext.split_checkpoints)] {
@@ -259,13 +273,13 @@ impl<'a> SiteFile<'a> {
             machine: sections.machine,
             build_id: sections.build_id,
             btf: sections.btf,
-            inline: sections.inline,
+            inline,
         })?);
         let stored = |count, checkpoints| Stored { count, checkpoints, sums: Arc::clone(&sums) };
         let base_types = stored(ext.base_types, ext.base_checkpoints);
         let base = Btf::with_checkpoints(sections.btf, kernel, base_types).map_err(in_btf)?;
         let split_types = stored(ext.split_types, ext.split_checkpoints);
-        let btf = Btf::with_checkpoints(sections.inline, Some(&base), split_types).map_err(in_inline)?;
+        let btf = Btf::with_checkpoints(inline, Some(&base), split_types).map_err(in_inline)?;
         let strings = btf.strings().continued(ext.strings).ok_or(FileError::Table("string"))?;
         let mut text = Vec::with_capacity(ext.sections.len());
         let mut next = 0u32;
@@ -283,6 +297,8 @@ impl<'a> SiteFile<'a> {
                 size: wide(raw.size_low, raw.size_high),
                 first: next,
                 entries,
+                // Each site's record says.
+                unprobeable: None,
             });
             next = next.checked_add(raw.count.get()).ok_or(FileError::Table("section"))?;
         }
@@ -292,7 +308,7 @@ impl<'a> SiteFile<'a> {
         let file = SiteFile {
             machine: sections.machine,
             build_id: Cow::Borrowed(sections.build_id),
-            base_address: ext.base_address,
+            base_address: Some(ext.base_address),
             base,
             btf,
             strings,
@@ -301,29 +317,80 @@ impl<'a> SiteFile<'a> {
             index: Index::Stored { functions: ext.functions, runs: ext.runs },
             ext: Some(ext),
             sums: Some(sums),
-            sizes: Sizes { btf: sections.btf.len(), inline: sections.inline.len(), ext: ext_data.len() },
+            sizes: Sizes { btf: sections.btf.len(), inline: inline.len(), ext: ext_data.len() },
             base_bytes: Some(sections.btf),
         };
         file.whole()?;
         Ok(file)
     }
 
+    /// An ELF file without a companion section: an image that others made.
+    fn open_foreign(
+        sections: &Sections<'a>,
+        inline: Option<&'a [u8]>,
+        kernel: Option<&Btf<'a>>,
+    ) -> Result<SiteFile<'a>, FileError> {
+        // An image has text. A file of ours has none, and its companion section has lost its name.
+        let text = sections.text_sections();
+        if text.is_empty() {
+            return Err(FileError::NoSection(if inline.is_some() { super::elf::EXT } else { super::elf::INLINE }));
+        }
+        let base = match kernel {
+            Some(kernel) => Btf::parse_split(sections.btf, kernel),
+            None => Btf::parse(sections.btf),
+        };
+        let base = base.map_err(|source| FileError::Btf { section: super::elf::BTF, source })?;
+        let image = Image {
+            machine: sections.machine,
+            build_id: sections.build_id.to_vec(),
+            base_address: sections.base_address(),
+            sections: text,
+        };
+        match inline {
+            Some(inline) => Self::from_inline(inline, &base, image),
+            None if base.types().any(|ty| ty.kind() == Kind::Locsec) => Self::from_whole(&base, image),
+            None => Err(FileError::NoSection(super::elf::INLINE)),
+        }
+    }
+
     /// Opens split BTF with sites that comes without a companion section, such as `/sys/kernel/btf/vmlinux.inline`.
     /// Everything that only the companion section knows is unknown: kinds, containers, source lines, reasons.
     ///
     /// # Errors
-    /// If the split BTF is malformed, a site's function is not a FUNC, or a section's address is not given.
+    /// If the split BTF is malformed, or a site's function is not a FUNC.
     pub fn from_inline(inline: &'a [u8], base: &Btf<'a>, image: Image) -> Result<SiteFile<'a>, FileError> {
         let btf =
             Btf::parse_split(inline, base).map_err(|source| FileError::Btf { section: super::elf::INLINE, source })?;
+        Self::of_kinds(btf, base, inline.len(), image)
+    }
+
+    /// Opens BTF that has sites among its other types, not split off: what pahole writes before `resolve_btfids` splits it.
+    /// What is true of [`SiteFile::from_inline`] is true of it.
+    ///
+    /// # Errors
+    /// As [`SiteFile::from_inline`].
+    pub fn from_whole(btf: &Btf<'a>, image: Image) -> Result<SiteFile<'a>, FileError> {
+        Self::of_kinds(btf.clone(), btf, 0, image)
+    }
+
+    /// The sites that the LOC kinds of some BTF tell.
+    fn of_kinds(btf: Btf<'a>, base: &Btf<'a>, inline_len: usize, image: Image) -> Result<SiteFile<'a>, FileError> {
         let mut sections = Vec::new();
         let mut site_count = 0u32;
+        let is_module = base.base().is_some();
         for ty in btf.types().filter(|ty| ty.kind() == Kind::Locsec) {
             let (name, entries) = (text_section_name(ty.name()), ty.locsec());
             let known = image.sections.iter().find(|section| section.name == name);
-            let known = known.ok_or_else(|| FileError::UnknownSection(name.to_owned()))?;
-            sections.push(TextSection { name, address: known.address, size: known.size, first: site_count, entries });
-            site_count += entries.len() as u32;
+            sections.push(TextSection {
+                name,
+                address: known.map_or(0, |section| section.address),
+                size: known.map_or(0, |section| section.size),
+                first: site_count,
+                entries,
+                unprobeable: of_section(name, is_module).or(known.is_none().then_some(Unprobeable::Unplaced)),
+            });
+            let count = u32::try_from(entries.len()).ok().and_then(|count| site_count.checked_add(count));
+            site_count = count.ok_or(FileError::Table("site"))?;
         }
         let index = build_index(&btf, &sections)?;
         Ok(SiteFile {
@@ -338,7 +405,7 @@ impl<'a> SiteFile<'a> {
             index,
             ext: None,
             sums: None,
-            sizes: Sizes { btf: 0, inline: inline.len(), ext: 0 },
+            sizes: Sizes { btf: 0, inline: inline_len, ext: 0 },
             base_bytes: None,
         })
     }
@@ -370,8 +437,13 @@ impl<'a> SiteFile<'a> {
         &self.btf
     }
 
-    /// Link-time address of the image's base (`_text`).
+    /// Link-time address of the image's base (`_text`); 0 if it is not known.
     pub fn base_address(&self) -> u64 {
+        self.base_address.unwrap_or(0)
+    }
+
+    /// What address constants are relative to, if it is known.
+    pub(super) fn known_base(&self) -> Option<u64> {
         self.base_address
     }
 

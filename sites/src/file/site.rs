@@ -6,10 +6,11 @@ use super::function::FunctionRef;
 use super::program;
 use super::read::{FileError, SiteFile, TextSection};
 use super::write::FIRST_PROGRAM;
-use crate::btf::{Kind, TypeId, loc};
-use crate::location::{Argument, Missing};
+use crate::btf::{Kind, Param, Signature, TypeId, loc};
+use crate::location::{Argument, Computed, Located, Location, Missing};
 use crate::site::{Marks, SiteKind, SourceLine, Unprobeable};
 use zerocopy::IntoBytes;
+use zerocopy::little_endian::U32;
 
 /// A place in the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,8 +21,9 @@ pub struct Source<'a> {
     pub line: u32,
 }
 
-/// Stands for a location prototype: equal for two sites of one file exactly if all their arguments are at the same
-/// locations, or missing for the same reasons.
+/// Stands for a location prototype: equal for two sites of one function exactly if all their arguments are at the same
+/// locations, or missing for the same reasons. Sites of functions that have such locations in common, and parameters of other
+/// types, may have it in common too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PrototypeKey(pub u64);
 
@@ -62,8 +64,17 @@ pub struct SiteRef<'f, 'a> {
     loc_proto: TypeId,
     offset: u32,
     more: Option<More<'a>>,
-    /// Range of the function's declarations, if the site was reached through its function.
-    declarations: Option<(u32, u32)>,
+    /// What all sites of the function have in common, if the site was reached through its function.
+    shared: Option<Shared>,
+}
+
+/// What all sites of a function have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shared {
+    /// Range of the declarations.
+    pub(super) declarations: (u32, u32),
+    /// The parameters; `None` if the types are damaged.
+    pub(super) signature: Option<Signature>,
 }
 
 /// What the companion section says.
@@ -97,17 +108,17 @@ impl<'f, 'a> SiteRef<'f, 'a> {
             loc_proto: entry.loc_proto(),
             offset: entry.offset(),
             more,
-            declarations: None,
+            shared: None,
         })
     }
 
     /// A site of a function: what the function's run and the LOCSEC say must agree.
-    pub(super) fn read_of(function: &FunctionRef<'f, 'a>, index: u32) -> Result<Self, FileError> {
+    pub(super) fn read_of(function: &FunctionRef<'f, 'a>, shared: Shared, index: u32) -> Result<Self, FileError> {
         let site = Self::read(function.file(), index)?;
         if site.func != function.func() {
             return Err(FileError::corrupt("site", index));
         }
-        Ok(SiteRef { declarations: Some(function.declarations()), ..site })
+        Ok(SiteRef { shared: Some(shared), ..site })
     }
 
     /// The site's index: what stands for it.
@@ -182,8 +193,8 @@ impl<'f, 'a> SiteRef<'f, 'a> {
             return Ok(None);
         }
         let corrupt = || FileError::corrupt("declaration of site", self.index);
-        let (first, end) = match self.declarations {
-            Some(range) => range,
+        let (first, end) = match self.shared {
+            Some(shared) => shared.declarations,
             None => {
                 let functions = self.file.functions(self.function_name())?;
                 functions.iter().find(|f| f.func() == self.func).ok_or_else(corrupt)?.declarations()
@@ -209,7 +220,10 @@ impl<'f, 'a> SiteRef<'f, 'a> {
 
     /// Why no probe can be put here, as far as the image tells.
     pub fn unprobeable(&self) -> Option<Unprobeable> {
-        self.more.and_then(|more| more.unprobeable)
+        match self.more {
+            Some(more) => more.unprobeable,
+            None => self.section().unprobeable,
+        }
     }
 
     /// The LOC_PROTO.
@@ -223,38 +237,76 @@ impl<'f, 'a> SiteRef<'f, 'a> {
         PrototypeKey(u64::from(self.loc_proto) << 32 | u64::from(ours))
     }
 
+    /// What the prototype says of the parameters.
+    fn signature(&self) -> Result<Signature, FileError> {
+        let found = match self.shared {
+            Some(shared) => shared.signature,
+            None => Signature::of(self.file.btf(), self.func),
+        };
+        found.ok_or_else(|| FileError::corrupt("function type", self.func))
+    }
+
     /// Each parameter's location, or why there is none.
     ///
     /// # Errors
     /// If data are damaged.
     pub fn arguments(&self) -> Result<Vec<Argument>, FileError> {
         let corrupt = || FileError::corrupt("location prototype", self.loc_proto);
+        let proto = self.file.btf().ty(self.loc_proto).filter(|ty| ty.kind() == Kind::LocProto).ok_or_else(corrupt)?;
+        let (ids, signature) = (proto.loc_proto(), self.signature()?);
+        let matches = ids.len() == signature.vlen();
+        match (&self.file.ext, self.more) {
+            (Some(ext), Some(more)) if matches => self.our_arguments(ext, more, ids, signature),
+            (Some(_), Some(_)) => Err(corrupt()),
+            _ if matches => self.foreign_arguments(ids, signature),
+            // Which of the locations belongs to which parameter is not known.
+            _ => Ok(vec![Err(Missing::Malformed); signature.parameters()]),
+        }
+    }
+
+    /// The location that a LOC_PARAM tells.
+    fn upstream(&self, id: TypeId, nth: usize, signature: Signature) -> Result<Argument, FileError> {
+        if id == 0 {
+            return Ok(Err(Missing::Unknown));
+        }
+        let corrupt = || FileError::corrupt("location", id);
+        let ty = self.file.btf().ty(id).ok_or_else(corrupt)?;
+        let (flags, words) = ty.loc_param().ok_or_else(corrupt)?;
+        let Some(signed) = signature.is_signed(nth) else { return Ok(Err(Missing::Unsupported)) };
+        let context = loc::Context { base: self.file.known_base(), signed };
+        Ok(loc::from_upstream(ty.size_or_type(), flags, words.iter().map(|word| word.get()), context))
+    }
+
+    /// The arguments of data that come without a companion section.
+    fn foreign_arguments(&self, ids: &[U32], signature: Signature) -> Result<Vec<Argument>, FileError> {
+        let btf = self.file.btf();
+        let func = btf.ty(self.func).and_then(|ty| btf.ty(ty.size_or_type()));
+        let func = func.ok_or_else(|| FileError::corrupt("function type", self.func))?;
+        let argument = |((nth, param), id): ((usize, Param<'_>), &U32)| {
+            let argument = self.upstream(id.get(), nth, signature)?;
+            Ok(argument.and_then(|located| of_size(located, btf.size_of(param.ty))))
+        };
+        func.params().enumerate().zip(ids).map(argument).collect()
+    }
+
+    /// The arguments as the upstream part and the companion section have them.
+    fn our_arguments(
+        &self,
+        ext: &Ext<'a>,
+        more: More<'a>,
+        ids: &[U32],
+        signature: Signature,
+    ) -> Result<Vec<Argument>, FileError> {
         let file = self.file;
-        let proto = file.btf().ty(self.loc_proto).filter(|ty| ty.kind() == Kind::LocProto).ok_or_else(corrupt)?;
-        let ids = proto.loc_proto();
-        let upstream = |id: TypeId| -> Result<Argument, FileError> {
-            if id == 0 {
-                return Ok(Err(Missing::Unknown));
-            }
-            let corrupt = || FileError::corrupt("location", id);
-            let ty = file.btf().ty(id).ok_or_else(corrupt)?;
-            let (flags, words) = ty.loc_param().ok_or_else(corrupt)?;
-            let words = words.iter().map(|word| word.get());
-            Ok(loc::from_upstream(ty.size_or_type(), flags, words, file.base_address()))
-        };
-        let (Some(ext), Some(more)) = (&file.ext, self.more) else {
-            return ids.iter().map(|id| upstream(id.get())).collect();
-        };
         let damaged = || FileError::corrupt("prototype", more.prototype);
         let place = more.prototype as usize;
         let count = file.row(ext.prototypes, place).ok_or_else(damaged)?.get() as usize;
         let words = ext.prototypes.get(place + 1..).and_then(|rest| rest.get(..count));
-        let words = words.filter(|words| words.len() == ids.len()).ok_or_else(damaged)?;
+        let words = words.filter(|words| words.len() == signature.parameters()).ok_or_else(damaged)?;
         file.touch(words.as_bytes());
-        let argument = |(id, word): (&_, &zerocopy::little_endian::U32)| -> Result<Argument, FileError> {
-            let id: &zerocopy::little_endian::U32 = id;
+        let argument = |(nth, (id, word)): (usize, (&U32, &U32))| -> Result<Argument, FileError> {
             match word.get() {
-                0 => upstream(id.get()),
+                0 => self.upstream(id.get(), nth, signature),
                 code @ 1..FIRST_PROGRAM => Ok(Err(Missing::from_code(code as u8).ok_or_else(damaged)?)),
                 word => {
                     let bytes = ext.programs.get((word - FIRST_PROGRAM) as usize..).ok_or_else(damaged)?;
@@ -265,10 +317,31 @@ impl<'f, 'a> SiteRef<'f, 'a> {
                 }
             }
         };
-        let arguments = ids.iter().zip(words).map(argument).collect::<Result<Vec<Argument>, FileError>>()?;
+        let arguments =
+            ids.iter().zip(words).enumerate().map(argument).collect::<Result<Vec<Argument>, FileError>>()?;
         file.whole()?;
         Ok(arguments)
     }
+}
+
+/// A location that others wrote, for a parameter whose type has so many bytes. What is wider has the value in its low bytes;
+/// what is narrower does not have all of it.
+fn of_size(located: Located, size: Option<u64>) -> Argument {
+    let size = size.and_then(|size| u32::try_from(size).ok()).filter(|&size| size > 0).ok_or(Missing::NoType)?;
+    if located.size < size {
+        return Err(Missing::Partial);
+    }
+    let at = match located.at {
+        Location::Constant(value) => Location::Constant(loc::canonical_constant(value, size, located.signed)),
+        Location::RegisterPair(first, _) if size <= 8 => Location::Register(first),
+        Location::Computed(Computed { slots }) => {
+            let mut slots = slots.into_vec();
+            slots.truncate(size.div_ceil(8) as usize);
+            Location::Computed(Computed { slots: slots.into() })
+        }
+        at => at,
+    };
+    Ok(Located { size, at, ..located })
 }
 
 impl<'a> More<'a> {

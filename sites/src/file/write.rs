@@ -11,6 +11,7 @@ use super::companion::{Named, Orders, companion};
 use super::elf;
 use super::ext::Around;
 use super::program;
+use super::read::locsec_name;
 use crate::btf::{Btf, BtfError, Kind, LocsecEntry, MAX_VLEN, Outline, SplitBtf, TypeId, loc};
 use crate::location::Argument;
 use crate::set::SiteSet;
@@ -53,6 +54,28 @@ pub enum WriteError {
         name: String,
         /// The type.
         func: TypeId,
+    },
+    /// A function's FUNC_PROTO has another number of elements.
+    #[error("function {name}: its FUNC_PROTO has {found} elements, not {expected}")]
+    Vlen {
+        /// Name of the function.
+        name: String,
+        /// What the set says.
+        expected: u32,
+        /// What the type has.
+        found: u32,
+    },
+    /// A site's location prototype does not go with the function's prototype.
+    #[error("site {site}: its location prototype has {found} elements, function {name} has {expected} parameters")]
+    Parameters {
+        /// Index of the site.
+        site: usize,
+        /// Name of the function.
+        name: String,
+        /// How many parameters it has.
+        expected: u32,
+        /// How many elements the location prototype has.
+        found: usize,
     },
     /// A site outside of its section.
     #[error("site {site} at {address:#x} is not in section {section}")]
@@ -132,7 +155,8 @@ pub fn write_raw(set: &SiteSet) -> Result<Vec<u8>, WriteError> {
 /// The upstream part, and how the rest lines up with it.
 pub(super) struct Upstream {
     pub(super) types: SplitBtf,
-    /// Per prototype of the set: the words of its counterpart in the companion section, `None` if no site has it.
+    /// Per prototype of the set: the words of its counterpart in the companion section, `None` if no site has it. The mark of a
+    /// variadic function has none.
     pub(super) details: Vec<Option<Box<[u32]>>>,
     /// Bytes of the locations that these words refer to.
     pub(super) programs: Vec<u8>,
@@ -147,11 +171,10 @@ pub(super) struct Upstream {
 impl Upstream {
     fn build(set: &SiteSet, mut types: SplitBtf) -> Result<Upstream, WriteError> {
         let mut programs = Programs::default();
-        let mut used = vec![false; set.prototypes.len()];
-        set.sites.iter().for_each(|site| used[site.prototype as usize] = true);
-        let mut protos = vec![0; set.prototypes.len()];
+        let used = Used::of(set)?;
+        let mut protos = vec![LocProtos::default(); set.prototypes.len()];
         let mut details = vec![None; set.prototypes.len()];
-        for (index, prototype) in set.prototypes.iter().enumerate().filter(|(index, _)| used[*index]) {
+        for (index, prototype) in set.prototypes.iter().enumerate().filter(|(index, _)| used[*index].any()) {
             let mut ids = Vec::with_capacity(prototype.len());
             let mut words = Vec::with_capacity(prototype.len());
             for (parameter, argument) in prototype.iter().enumerate() {
@@ -160,7 +183,11 @@ impl Upstream {
                 ids.push(id);
                 words.push(word);
             }
-            protos[index] = types.loc_proto(&ids);
+            let mut proto = |wanted: bool, ids: &[TypeId]| if wanted { types.loc_proto(ids) } else { 0 };
+            protos[index].plain = proto(used[index].plain, &ids);
+            // A variadic function's mark is an element of its FUNC_PROTO, and the kernel wants as many in the LOC_PROTO.
+            ids.push(0);
+            protos[index].variadic = proto(used[index].variadic, &ids);
             details[index] = Some(words.into());
         }
         let sorted = sort_sites(set, &protos)?;
@@ -173,7 +200,7 @@ impl Upstream {
             let index = usize::from(run[0].section);
             let entries: Vec<LocsecEntry> =
                 run.iter().map(|s| LocsecEntry::new(s.func, s.loc_proto, s.offset)).collect();
-            let locsec = types.locsec(&set.sections[index].name, &entries);
+            let locsec = types.locsec(&locsec_name(&set.sections[index].name), &entries);
             sections.push((index, locsec, first, run.len() as u32));
             first += run.len() as u32;
         }
@@ -190,9 +217,51 @@ fn named_types(set: &SiteSet) -> SplitBtf {
     let mut used = vec![false; set.sections.len()];
     set.sites.iter().for_each(|site| used[usize::from(site.section)] = true);
     for (section, _) in set.sections.iter().zip(used).filter(|(_, used)| *used) {
-        types.name(&section.name);
+        types.name(&locsec_name(&section.name));
     }
     types
+}
+
+/// The LOC_PROTOs of a location prototype; 0 if no site needs it.
+#[derive(Debug, Clone, Copy, Default)]
+struct LocProtos {
+    /// With an element for each parameter.
+    plain: TypeId,
+    /// With one more, for a variadic function.
+    variadic: TypeId,
+}
+
+/// Which LOC_PROTOs sites need of a location prototype.
+#[derive(Debug, Clone, Copy, Default)]
+struct Used {
+    plain: bool,
+    variadic: bool,
+}
+
+impl Used {
+    /// Which are needed of each prototype.
+    fn of(set: &SiteSet) -> Result<Vec<Used>, WriteError> {
+        let mut used = vec![Used::default(); set.prototypes.len()];
+        for (index, site) in set.sites.iter().enumerate() {
+            let function = &set.functions[site.function as usize];
+            let found = set.prototypes[site.prototype as usize].len();
+            let used = &mut used[site.prototype as usize];
+            if found != function.parameters as usize {
+                let (name, expected) = (function.name.clone(), function.parameters);
+                return Err(WriteError::Parameters { site: index, name, expected, found });
+            }
+            if function.variadic {
+                used.variadic = true;
+            } else {
+                used.plain = true;
+            }
+        }
+        Ok(used)
+    }
+
+    fn any(self) -> bool {
+        self.plain || self.variadic
+    }
 }
 
 /// A site on its way into a LOCSEC. The order of the fields is the order of the sites.
@@ -205,7 +274,7 @@ struct Entry {
     site: u32,
 }
 
-fn sort_sites(set: &SiteSet, protos: &[TypeId]) -> Result<Vec<Entry>, WriteError> {
+fn sort_sites(set: &SiteSet, protos: &[LocProtos]) -> Result<Vec<Entry>, WriteError> {
     let mut entries = Vec::with_capacity(set.sites.len());
     for (index, site) in set.sites.iter().enumerate() {
         let section = &set.sections[usize::from(site.section)];
@@ -216,11 +285,12 @@ fn sort_sites(set: &SiteSet, protos: &[TypeId]) -> Result<Vec<Entry>, WriteError
             address: site.address,
             section: section.name.clone(),
         })?;
+        let (function, prototype) = (&set.functions[site.function as usize], site.prototype as usize);
         entries.push(Entry {
             section: site.section,
-            func: set.functions[site.function as usize].func,
+            func: function.func,
             offset,
-            loc_proto: protos[site.prototype as usize],
+            loc_proto: if function.variadic { protos[prototype].variadic } else { protos[prototype].plain },
             site: index as u32,
         });
     }
@@ -259,8 +329,27 @@ fn check_types(set: &SiteSet) -> Result<Outline, WriteError> {
         if !is_func {
             return Err(WriteError::NotAFunc { name: function.name.clone(), func: function.func });
         }
+        // What is in the BTF of a module's kernel cannot be looked at here.
+        if let Some(found) = vlen(set, base.as_ref(), function.func)
+            && found != function.vlen()
+        {
+            return Err(WriteError::Vlen { name: function.name.clone(), expected: function.vlen(), found });
+        }
     }
     Ok(outline)
+}
+
+/// How many elements the FUNC_PROTO of a FUNC has, if both are at hand.
+fn vlen(set: &SiteSet, base: Option<&Btf<'_>>, func: TypeId) -> Option<u32> {
+    let proto = match set.types.get(func) {
+        Some((_, _, proto)) => proto,
+        None => base?.ty(func)?.target()?,
+    };
+    let (kind, vlen) = match set.types.vlen(proto) {
+        Some(vlen) => (set.types.get(proto)?.0, vlen),
+        None => base?.ty(proto).map(|ty| (ty.kind(), ty.vlen()))?,
+    };
+    (kind == Kind::FuncProto).then_some(vlen)
 }
 
 fn check_indices(set: &SiteSet) -> Result<(), WriteError> {

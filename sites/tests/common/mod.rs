@@ -15,7 +15,7 @@ use siteseer_sites::*;
 
 pub(crate) const BASE: u64 = 0xffff_ffff_8100_0000;
 
-/// A base with a few types and 8 FUNCs named `base0` and so on.
+/// A base with a few types and 8 FUNCs named `base0` and so on, with so many parameters, which are pointers.
 pub(crate) fn base_btf() -> (Vec<u8>, Vec<(String, TypeId)>) {
     let mut b = SplitBtf::standalone();
     let int = b.int("int", 4, 32, IntEncoding::SIGNED);
@@ -103,6 +103,44 @@ fn located() -> BoxedStrategy<Located> {
     (certain, doubt).prop_map(|(located, doubt)| Located { doubt, ..located }).boxed()
 }
 
+/// A parameter's type: its size, and whether it is signed.
+struct ParamType(u32, bool);
+
+/// Types of all sizes that locations of each kind can have.
+const TYPES: [ParamType; 9] = [
+    ParamType(1, false),
+    ParamType(2, true),
+    ParamType(4, false),
+    ParamType(4, true),
+    ParamType(8, false),
+    ParamType(8, true),
+    ParamType(12, false),
+    ParamType(16, false),
+    ParamType(24, false),
+];
+
+impl ParamType {
+    fn add(&self, types: &mut SplitBtf) -> TypeId {
+        match *self {
+            ParamType(size @ 9.., _) => types.composite(Kind::Struct, &format!("of_{size}"), size, &[]),
+            ParamType(size, true) => types.int(&format!("s{size}"), size, 8 * size, IntEncoding::SIGNED),
+            ParamType(size, false) => types.int(&format!("u{size}"), size, 8 * size, IntEncoding::UNSIGNED),
+        }
+    }
+
+    /// The argument as a value of the type. A value that is computed has as many slots as the type.
+    fn value(&self, argument: Argument) -> Argument {
+        let ParamType(size, signed) = *self;
+        let mut located = Located { size, signed, ..argument? };
+        if let Location::Computed(computed) = &mut located.at {
+            let mut slots = computed.slots.to_vec();
+            slots.resize(size.div_ceil(8) as usize, Box::new([Op::Register(1)]));
+            computed.slots = slots.into();
+        }
+        Ok(located)
+    }
+}
+
 fn argument() -> BoxedStrategy<Argument> {
     prop_oneof![
         3 => located().prop_map(Ok),
@@ -125,7 +163,7 @@ fn site_numbers() -> impl Strategy<Value = SiteNumbers> {
 
 /// A random set of sites that does not contradict itself.
 pub(crate) fn site_set() -> impl Strategy<Value = SiteSet> {
-    let prototypes = prop::collection::vec(prop::collection::vec(argument(), 0..5), 1..8);
+    let prototypes = prop::collection::vec(prop::collection::vec((argument(), 0..TYPES.len()), 0..5), 1..8);
     let new_functions = prop::collection::vec((0u8..6, 0usize..4), 0..6);
     let containers = prop::collection::vec((0u8..8, 0u64..0x3000, 0u64..0x1_0000), 1..6);
     let sites = prop::collection::vec(site_numbers(), 0..50);
@@ -133,16 +171,35 @@ pub(crate) fn site_set() -> impl Strategy<Value = SiteSet> {
     parts.prop_map(|(prototypes, new_functions, containers, sites, sections, files)| {
         let (base_btf, base_functions) = base_btf();
         let mut types = SplitBtf::new(&Btf::parse(&base_btf).unwrap());
-        let mut functions: Vec<Function> =
-            base_functions.into_iter().map(|(name, func)| Function { name, func }).collect();
+        let mut functions: Vec<Function> = (0..)
+            .zip(base_functions)
+            .map(|(parameters, (name, func))| Function { name, func, parameters, variadic: false })
+            .collect();
         for (name, params) in new_functions {
             // Some bear a name of the base's, some each other's.
             let name = if name < 2 { format!("base{name}") } else { format!("new{name}") };
             let params: Vec<(String, TypeId)> = (0..params).map(|i| (format!("p{i}"), 1)).collect();
-            let proto = types.func_proto(2, &params, params.len() == 3);
+            let (parameters, variadic) = (params.len() as u32, params.len() == 3);
+            let proto = types.func_proto(2, &params, variadic);
             let func = types.func(&name, proto, Linkage::Static);
-            functions.push(Function { name, func });
+            functions.push(Function { name, func, parameters, variadic });
         }
+        // Each prototype has a function of its own, with the types that its arguments are values of.
+        let first_own = functions.len() as u32;
+        let mut arguments: Vec<Box<[Argument]>> = Vec::new();
+        for (nth, prototype) in prototypes.into_iter().enumerate() {
+            let ids: Vec<TypeId> = prototype.iter().map(|&(_, ty)| TYPES[ty].add(&mut types)).collect();
+            let params: Vec<(&str, TypeId)> = ids.iter().map(|&id| ("p", id)).collect();
+            let variadic = nth % 3 == 2;
+            let proto = types.func_proto(2, &params, variadic);
+            let name = format!("own{nth}");
+            let func = types.func(&name, proto, Linkage::Global);
+            functions.push(Function { name, func, parameters: ids.len() as u32, variadic });
+            arguments.push(prototype.into_iter().map(|(argument, ty)| TYPES[ty].value(argument)).collect());
+        }
+        // Of the others nothing is known.
+        let first_empty = arguments.len() as u32;
+        arguments.extend((0..8).map(|count| vec![Err(Missing::EntryValue); count].into()));
         let sections: Vec<Section> = [".text", ".init.text", ".text.unlikely"][..sections]
             .iter()
             .enumerate()
@@ -170,13 +227,19 @@ pub(crate) fn site_set() -> impl Strategy<Value = SiteSet> {
                     0 => SourceLine::UNKNOWN,
                     n => SourceLine { file: n as u32 - 1, line },
                 };
+                let function = function % functions.len() as u32;
+                let of_own = |nth| prototype % 8 != 0 || functions[first_own as usize + nth as usize].parameters > 7;
+                let prototype = match function.checked_sub(first_own) {
+                    Some(nth) if of_own(nth) => nth,
+                    _ => first_empty + functions[function as usize].parameters,
+                };
                 Site {
-                    function: function % functions.len() as u32,
+                    function,
                     kind: SiteKind::from_code(kind).unwrap(),
                     address: sections[usize::from(section)].address + u64::from(offset),
                     moved,
                     section,
-                    prototype: prototype % prototypes.len() as u32,
+                    prototype,
                     container: container % containers.len() as u32,
                     source: line(lines[0], lines[1]),
                     declared: line(lines[2], lines[3]),
@@ -195,7 +258,7 @@ pub(crate) fn site_set() -> impl Strategy<Value = SiteSet> {
             types,
             sections,
             functions,
-            prototypes: prototypes.into_iter().map(Vec::into_boxed_slice).collect(),
+            prototypes: arguments,
             containers,
             files,
             sites,

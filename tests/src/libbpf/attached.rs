@@ -30,6 +30,9 @@ pub(super) fn open(programs: &[&str]) -> Result<OpenObject, Failure> {
         if program.name() == "entry" {
             register::set_attach_options(&program, AttachOptions::default().policy(Policy::BestEffort))?;
         }
+        if program.name() == "exits" {
+            register::set_attach_options(&program, AttachOptions::default().policy(Policy::Complete))?;
+        }
     }
     Ok(open)
 }
@@ -129,7 +132,7 @@ pub(super) fn a_link_stands_for_all_sites() -> Result<String, Failure> {
 }
 
 /// Type of the kernel's link behind a descriptor.
-fn link_type(link: &Link) -> Option<u32> {
+pub(super) fn link_type(link: &Link) -> Option<u32> {
     let mut info = sys::bpf_link_info::default();
     let mut len = size_of_val(&info) as u32;
     // SAFETY: the link is alive, and the structure lives through the call.

@@ -7,6 +7,7 @@
 mod attached;
 mod corpus;
 mod injected;
+mod ways;
 
 use crate::case::{Case, Failure};
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use std::process::{Command, Stdio};
 
 type Run = fn() -> Result<String, Failure>;
 
-const CASES: [(&str, Run); 8] = [
+const CASES: [(&str, Run); 15] = [
     ("objects_of_every_kind_are_as_without_siteseer", corpus::compare),
     ("a_link_stands_for_all_sites", attached::a_link_stands_for_all_sites),
     ("what_siteseer_adds_nothing_to_is_libbpfs", attached::what_siteseer_adds_nothing_to_is_libbpfs),
@@ -23,6 +24,13 @@ const CASES: [(&str, Run); 8] = [
     ("links_outlive_their_object", attached::links_outlive_their_object),
     ("definitions_go_when_the_link_is_gone", attached::definitions_go_when_the_link_is_gone),
     ("a_skeleton_in_c", attached::a_skeleton_in_c),
+    ("every_way_sees_what_libbpf_sees", ways::every_way_sees_what_libbpf_sees),
+    ("what_is_guarded_is_refused_by_others", ways::what_is_guarded_is_refused_by_others),
+    ("a_function_that_is_not_there_fails_at_load", ways::a_function_that_is_not_there_fails_at_load),
+    ("what_cannot_be_planned_is_libbpfs", ways::what_cannot_be_planned_is_libbpfs),
+    ("the_default_is_at_least_what_libbpf_does", ways::the_default_is_at_least_what_libbpf_does),
+    ("both_ends_are_at_the_same_calls", ways::both_ends_are_at_the_same_calls),
+    ("whether_a_function_can_be_traced", ways::whether_a_function_can_be_traced),
     ("nothing_stays_when_a_system_call_fails", injected::nothing_stays_when_a_system_call_fails),
 ];
 

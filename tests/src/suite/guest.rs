@@ -38,7 +38,7 @@ pub fn run(results: &mut impl Write) -> Result<(), Failure> {
     let Ok(entries) = fs::read_dir(FOLDER) else { return Ok(()) };
     let mut folders: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
     folders.sort();
-    siteseer::register()?;
+    siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
     for folder in folders {
         let job: Job = serde_json::from_slice(&fs::read(folder.join(JOB))?)?;
         let begin = Instant::now();
@@ -277,10 +277,13 @@ fn source(site: &SiteReport) -> String {
 /// Where an argument is. Addresses are those of one build.
 fn located(name: &str, argument: &Argument, machine: Machine) -> String {
     match argument {
-        Ok(located) => match located.at.kind() {
-            kind @ (LocationKind::Address | LocationKind::Computed) => format!("{name} = {}", kind.key()),
-            _ => format!("{name} = {}", located.display(machine)),
-        },
+        Ok(located) => {
+            let doubt = located.doubt.map(|doubt| format!(" (doubtful: {})", doubt.key())).unwrap_or_default();
+            match located.at.kind() {
+                kind @ (LocationKind::Address | LocationKind::Computed) => format!("{name} = {}{doubt}", kind.key()),
+                _ => format!("{name} = {}{doubt}", located.display(machine)),
+            }
+        }
         Err(why) => format!("{name}: {why}"),
     }
 }

@@ -20,7 +20,9 @@ enum Proof {
 use Proof::{Case, None, Suite, Unit};
 
 const PLAN: &str = "loader/src/plan/tests.rs";
+const DOUBT: &str = "loader/src/plan/tests/doubt.rs";
 const FENTRY: &str = "loader/src/plan/tests/fentry.rs";
+const LIBBPF: &str = "loader/src/plan/tests/libbpf.rs";
 const LIVEPATCH: &str = "loader/src/plan/tests/livepatch.rs";
 const MODULES: &str = "loader/src/plan/tests/modules.rs";
 const PROGRAM: &str = "loader/src/program/tests.rs";
@@ -39,6 +41,11 @@ const PROVOKED: &str = "tests/tests/refusals/provoked.rs";
 const BAD: &str = "refusals::programs_that_cannot_be_attached";
 
 const RULES: &[(&str, Proof)] = &[
+    ("S0.1", Case("libbpf::every_way_sees_what_libbpf_sees")),
+    ("S0.2", Unit(LIBBPF, "at_least_what_libbpf_attaches_to")),
+    ("S0.3", Case("libbpf::what_cannot_be_planned_is_libbpfs")),
+    ("S0.4", Unit(LIBBPF, "a_wrong_argument_is_not_had_for_libbpfs_sake")),
+    ("S0.5", Case("libbpf::both_ends_are_at_the_same_calls")),
     ("S1.1", Unit(SECTION, "section_names")),
     ("S1.2", Case("denied::no_function_was_given")),
     ("S1.3", Case("denied::program_that_siteseer_did_not_load")),
@@ -59,6 +66,8 @@ const RULES: &[(&str, Proof)] = &[
     ("S2.11", Unit("loader/src/source/module.rs", "paths_of_a_module")),
     ("S2.12", Suite("init_text")),
     ("S2.13", Suite("merged_copies")),
+    ("S2.14", None("a limit: neither the text nor the debug information says that a jump was a call")),
+    ("S2.15", Unit("loader/src/source/own.rs", "the_images_own")),
     ("S3.1", Unit(PLAN, "a_fragment_is_not_a_site")),
     ("S3.2", Unit(PLAN, "a_fragment_is_not_a_site")),
     ("S3.3", Unit(PLAN, "a_fragment_is_not_a_site")),
@@ -78,6 +87,9 @@ const RULES: &[(&str, Proof)] = &[
     ("S4.11", Unit(LISTINGS, "without_rdonly_cast_only_following_a_pointer_is_refused")),
     ("S4.12", Unit(LISTINGS, "a_pointer_used_as_a_number_stays_one")),
     ("S4.13", Unit(MODULES, "a_modules_own_types_are_followed_by_fentry_alone")),
+    ("S4.14", Unit("sites/tests/round_trip.rs", "doubts_are_kept_from_readers_of_upstream_alone")),
+    ("S4.15", Unit(DOUBT, "a_doubtful_argument_counts_as_missing")),
+    ("S4.16", Unit(DOUBT, "accepted_doubt_is_reported")),
     ("S5.1", Unit(PROGRAM, "accessors_with_constant_and_unknown_numbers")),
     ("S5.2", Unit(EXECUTION, "accessors_answer_for_each_parameter")),
     ("S5.3", Unit(EXECUTION, "accessors_answer_for_each_parameter")),
@@ -185,6 +197,9 @@ const RULES: &[(&str, Proof)] = &[
     ("S23.10", Unit("loader/src/register.rs", "registering_twice_is_once_and_unregistering_restores_libbpf")),
     ("S23.11", None("a promise of the caller's: what happens without it is undefined")),
     ("S23.12", None("that modules come and go between two objects is in no case yet")),
+    ("S23.14", Case("libbpf::what_is_guarded_is_refused_by_others")),
+    ("S23.15", Case("libbpf::a_function_that_is_not_there_fails_at_load")),
+    ("S23.16", Case("libbpf::whether_a_function_can_be_traced")),
     ("S23.13", Case("libbpf::a_skeleton_in_c")),
     ("S24.1", Unit("tests/tests/interface/main.rs", "every_function_is_declared_and_defined")),
     ("S24.2", Unit("tests/tests/interface/main.rs", "exports_are_those_that_were_accepted")),

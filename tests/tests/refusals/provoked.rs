@@ -69,7 +69,10 @@ fn site_data(more: usize) -> Vec<u8> {
         base: BASE,
         types: SplitBtf::new(&base),
         sections: vec![Section { name: ".text".to_owned(), address: BASE + 0x1000, size: 0x10000 }],
-        functions: names.zip(&funcs).map(|(name, &func)| SiteFunction { name, func }).collect(),
+        functions: names
+            .zip(&funcs)
+            .map(|(name, &func)| SiteFunction { name, func, parameters: 1, variadic: false })
+            .collect(),
         prototypes: vec![Box::from([Ok(Located::certain(4, true, Location::Register(5)))])],
         containers: vec![Container {
             name: "caller".to_owned(),

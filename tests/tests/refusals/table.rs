@@ -53,6 +53,7 @@ const fn never(variant: &'static str, why: &'static str) -> Line {
 
 const PLAN: &str = "loader/src/plan/tests.rs";
 const FENTRY: &str = "loader/src/plan/tests/fentry.rs";
+const LIBBPF: &str = "loader/src/plan/tests/libbpf.rs";
 const ANALYSIS: &str = "loader/src/program/tests.rs";
 const LISTINGS: &str = "loader/src/trampoline/tests/listings.rs";
 const EXITS: &str = "loader/src/trampoline/tests/exits.rs";
@@ -63,6 +64,7 @@ const DECLARED: &str = "loader/src/declared/tests.rs";
 const BPF_TARGET: &str = "loader/src/bpf_target.rs";
 const LIVEPATCH: &str = "loader/src/plan/tests/livepatch.rs";
 const HERE: &str = "tests/tests/refusals/provoked.rs";
+const DOUBT: &str = "loader/src/plan/tests/doubt.rs";
 const MODULES: &str = "loader/src/plan/tests/modules.rs";
 const NO_MODULE: &str = "modules::not_loaded_and_without_site_data";
 const BAD_PROGRAMS: &str = "refusals::programs_that_cannot_be_attached";
@@ -91,6 +93,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("FileUnknown", SELECT, "where_the_file_is_not_known_it_is_in_the_way", "Reason::FileUnknown"),
             unit("MayMiss", PLAN, "complete_lists_what_is_in_the_way", "some calls may not be seen"),
             unit("TailCalled", BPF_TARGET, "tail_calls_are_in_the_way_of_complete", "slot 7 of map jumps"),
+            unit("Unpaired", LIBBPF, "both_ends_are_at_the_same_calls", "unpaired"),
             unit("Extended", BPF_TARGET, "an_extension_keeps_everything_else_away", "instead"),
             never(
                 "OnlyTracing",
@@ -107,6 +110,14 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("Sleepable", FENTRY, "sleepable_programs_keep_to_fentry", "sleepable"),
             case("Refused", BAD_PROGRAMS),
             unit("Kernel", FENTRY, "sleepable_programs_keep_to_fentry", "Reason::Kernel"),
+        ],
+    },
+    Enumeration {
+        name: "Unavailable",
+        file: "loader/src/unavailable.rs",
+        lines: &[
+            unit("Missing", PLAN, "every_sort_of_site", "cap: optimised out"),
+            unit("Doubtful", DOUBT, "a_doubtful_argument_counts_as_missing", "Unavailable::Doubtful"),
         ],
     },
     Enumeration {
@@ -130,6 +141,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("NotAnInstruction", PROBEABLE, "ordinary_text_is_taken", "NotAnInstruction"),
             unit("CfiPreamble", PROBEABLE, "preambles_are_refused", "CfiPreamble"),
             unit("NotText", PROBEABLE, "ordinary_text_is_taken", "NotText"),
+            unit("Unplaced", "loader/src/source/own.rs", "the_images_own", "Unprobeable::Unplaced"),
         ],
     },
     Enumeration {
@@ -271,6 +283,10 @@ pub(crate) const TABLE: &[Enumeration] = &[
             never("Handler", "libbpf refuses a handler for want of memory only"),
             case("Unknown", "libbpf::what_cannot_be_attached_is_an_error"),
             case("Link", "libbpf::nothing_stays_when_a_system_call_fails"),
+            never(
+                "Libbpf",
+                "what the kernel refuses to libbpf's program at its own function, it refused when that was planned",
+            ),
         ],
     },
     Enumeration {
@@ -279,6 +295,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
         lines: &[
             case("Privileges", "refusals::missing_privileges"),
             case("NoFunction", "denied::no_function_was_given"),
+            case("Twice", "libbpf::every_way_sees_what_libbpf_sees"),
             never("NoSuchType", "libbpf looks a target up among FUNCs only, and the kernel's own BTF does not go away"),
             case("Files", "denied::too_few_files"),
             case("Licence", "denied::licence_that_is_not_gpl_compatible"),
@@ -299,6 +316,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("Read", "loader/src/source.rs", "files_that_are_not_site_data", "SourceError::Read"),
             unit("Foreign", "loader/src/source.rs", "files_that_are_not_site_data", "SourceError::Foreign"),
             unit("OtherTypes", HERE, "site_data_with_other_types", "SourceError::OtherTypes"),
+            unit("NotInKernel", "loader/src/source/own.rs", "the_images_own", "SourceError::NotInKernel"),
             unit("NoSites", HERE, "a_program_is_not_site_data", "SourceError::NoSites"),
             unit("Malformed", HERE, "site_data_that_are_damaged_inside", "SourceError::Malformed"),
             never(

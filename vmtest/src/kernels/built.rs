@@ -57,12 +57,17 @@ const SPACE: u64 = 6_000_000_000;
 /// How much of a log an error shows.
 const SHOWN_LINES: usize = 30;
 
+/// The row of `kernels/buildroot.toml` that has what a kernel is built with.
+fn build_root(built: &BuiltRow) -> &'static str {
+    if built.plugin.is_some() { plugin::BUILD_ROOT } else { BUILD_ROOT }
+}
+
 /// Sees to it that the kernel of the newest sources is in `place`, and returns its folder.
 pub(super) fn renew(row: &Row, built: &BuiltRow, place: &Path, say: &mut dyn FnMut(&str)) -> Result<PathBuf, GetError> {
     let fragments = read_fragments(built)?;
     let joined = config::joined(&fragments)?;
     let root_error = |error: BuildRootError| GetError::BuildRoot(Box::new(error));
-    let root_row = buildroot::workspace_rows().and_then(|rows| rows.row(BUILD_ROOT)).map_err(root_error)?;
+    let root_row = buildroot::workspace_rows().and_then(|rows| rows.row(build_root(built))).map_err(root_error)?;
     let root = BuildRoot::get(root_row, false, &mut *say).map_err(root_error)?;
     let tools = root.versions().map_err(root_error)?;
 

@@ -15,6 +15,9 @@ use serde::Deserialize;
 use super::get::GetError;
 use crate::arch::Arch;
 
+/// The row of `kernels/buildroot.toml` that has the headers of the plugin interfaces, beside all that builds kernels.
+pub(super) const BUILD_ROOT: &str = "plugins";
+
 /// Where the build root has the plugins' sources.
 pub(super) const SOURCES: &str = "/build/plugins";
 

@@ -7,7 +7,7 @@ use crate::section::Kind;
 use crate::trampoline::Kfunc;
 
 /// A kernel that has everything.
-fn modern() -> Kernel {
+pub(super) fn modern() -> Kernel {
     let kfunc = |id| Kfunc { id, takes_context: true };
     Kernel {
         fentry: true,
@@ -18,11 +18,11 @@ fn modern() -> Kernel {
     }
 }
 
-fn form(kind: Kind) -> Form {
+pub(super) fn form(kind: Kind) -> Form {
     Form { kind, sleepable: false }
 }
 
-fn plan_all(
+pub(super) fn plan_all(
     functions: &[Function],
     slots: &[i16],
     form: Form,

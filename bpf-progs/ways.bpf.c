@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+/*
+ * For every way to a link: programs at the entry and at the return of a function with a body and inlined copies.
+ *
+ * do_getpgid() is called by getpgid(2) and inlined into getpgrp(2).
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "siteseer.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Only this process. */
+const volatile __u32 only_tgid = 0;
+
+/* Calls that each program saw, and the sums of the cookies of their links. */
+__u64 calls[8];
+__u64 cookies[8];
+
+static __always_inline int count(void *ctx, int which)
+{
+	if (bpf_get_current_pid_tgid() >> 32 == only_tgid) {
+		__sync_fetch_and_add(&calls[which], 1);
+		__sync_fetch_and_add(&cookies[which], bpf_get_attach_cookie(ctx));
+	}
+	return 0;
+}
+
+SEC("fentry/do_getpgid") int BPF_PROG(enters, int pid)
+{
+	return count(ctx, 0);
+}
+
+SEC("fexit/do_getpgid") int BPF_PROG(leaves, int pid, int result)
+{
+	return count(ctx, 1);
+}
+
+/* Only siteseer can load what it asks for. */
+SEC("fentry/do_getpgid") int BPF_PROG(asks, int pid)
+{
+	const struct siteseer_site *site = siteseer_site(ctx);
+
+	return site ? count(ctx, 2) : 0;
+}
+
+SEC("kprobe_maybe_inline/do_getpgid") int BPF_PROG(maybe, int pid)
+{
+	return count(ctx, 3);
+}
+
+SEC("fentry/there_is_no_such_function") int BPF_PROG(nowhere)
+{
+	return count(ctx, 4);
+}

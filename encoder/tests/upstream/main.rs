@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What is encoded, by upstream's measure: the kernel's rules hold, and a reader that knows upstream's kinds alone finds the same
+//! sites and the same values as siteseer's own, for all that these kinds can express.
+//!
+//! The image is the vmlinux that the environment variable SITESEER_TEST_VMLINUX names.
+
+mod reader;
+
+use reader::{Reader, State};
+use siteseer_encoder::{Options, encode};
+use siteseer_sites::btf::{Btf, loc, rules};
+use siteseer_sites::evaluate::evaluate;
+use siteseer_sites::file::{self, SiteFile, SiteRef};
+use siteseer_sites::{Argument, SiteSet};
+use std::collections::HashMap;
+use std::fs;
+
+/// How far the image is displaced.
+const DISPLACEMENT: u64 = 0x1234_5000;
+
+/// A register holds a number that has bits everywhere.
+fn register(number: u32) -> u64 {
+    u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn byte(address: u64) -> u8 {
+    (address.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) as u8
+}
+
+/// An argument's value by siteseer's reference.
+fn value(argument: &Argument) -> Option<Vec<u64>> {
+    let located = argument.as_ref().ok()?;
+    let mut memory = |address: u64, buffer: &mut [u8]| {
+        (address..).zip(buffer).for_each(|(address, place)| *place = byte(address));
+        true
+    };
+    evaluate(located, &|number| register(u32::from(number)), &mut memory, DISPLACEMENT)
+}
+
+/// What was compared.
+#[derive(Debug, Default)]
+struct Counts {
+    sites: usize,
+    arguments: usize,
+    located: usize,
+    only_ours: usize,
+}
+
+fn compare(set: &SiteSet) -> Counts {
+    let (inline, whole) = (file::write_raw(set).unwrap(), file::write(set).unwrap());
+    let base = Btf::parse(&set.base_btf).unwrap();
+    assert_eq!(rules::check(&inline, Some(&base)).unwrap(), []);
+    let plain = Reader::new(&set.base_btf, &inline);
+    let ours = SiteFile::parse(&whole).unwrap();
+    let state = State { register: &register, byte: &byte, base: set.base.wrapping_add(DISPLACEMENT) };
+    let mut counts = Counts::default();
+    let sites = plain.sites();
+    assert_eq!(sites.len(), ours.site_count() as usize);
+    assert_eq!(sites.len(), set.sites.len());
+    for (theirs, ours) in sites.iter().zip(ours.sites()) {
+        let ours = ours.unwrap();
+        same_place(theirs, &ours, &plain);
+        let (theirs, ours) = (plain.values(theirs, &state), ours.arguments().unwrap());
+        assert_eq!(theirs.len(), ours.len());
+        counts.sites += 1;
+        for (theirs, ours) in theirs.into_iter().zip(&ours) {
+            counts.arguments += 1;
+            match theirs {
+                Some(theirs) => {
+                    assert_eq!(Some(theirs), value(ours), "{ours:?}");
+                    counts.located += 1;
+                }
+                None => {
+                    let sayable = |located: &&_| loc::to_upstream(located, set.base).is_some() && located.is_certain();
+                    assert_eq!(ours.as_ref().ok().filter(sayable), None, "it could have been said");
+                    counts.only_ours += usize::from(ours.is_ok());
+                }
+            }
+        }
+    }
+    eprintln!("{counts:?}, LOC_PARAMs {:x?}", plain.shapes());
+    counts
+}
+
+fn same_place(theirs: &reader::Site, ours: &SiteRef<'_, '_>, plain: &Reader<'_>) {
+    let section = theirs.locsec.strip_prefix("inline").expect("the name of a LOCSEC");
+    assert_eq!((section, theirs.offset), (ours.section().name, ours.section_offset()));
+    assert_eq!((theirs.func, plain.func_name(theirs.func).as_str()), (ours.func(), ours.function_name()));
+}
+
+/// That an argument is signed as its type is: sites in upstream's kinds come back so.
+fn check_signs(set: &SiteSet) {
+    let whole = file::write(set).unwrap();
+    let ours = SiteFile::parse(&whole).unwrap();
+    let mut by_place: HashMap<(u32, u64, String), usize> = HashMap::new();
+    let text = |arguments: &[Argument]| {
+        let one = |argument: &Argument| argument.as_ref().map(|located| (located.size, located.signed)).ok();
+        format!("{:?}", arguments.iter().map(one).collect::<Vec<_>>())
+    };
+    for site in &set.sites {
+        let func = set.functions[site.function as usize].func;
+        *by_place.entry((func, site.address, text(&set.prototypes[site.prototype as usize]))).or_default() += 1;
+    }
+    for site in ours.sites() {
+        let site = site.unwrap();
+        let key = (site.func(), site.address(), text(&site.arguments().unwrap()));
+        let left = by_place.get_mut(&key).unwrap_or_else(|| panic!("{} {key:?}", site.function_name()));
+        *left = left.checked_sub(1).unwrap();
+    }
+}
+
+#[test]
+fn a_whole_kernel() {
+    let Some(path) = std::env::var_os("SITESEER_TEST_VMLINUX") else {
+        eprintln!("SITESEER_TEST_VMLINUX does not name a vmlinux: nothing is tested here");
+        return;
+    };
+    let image = fs::read(path).expect("SITESEER_TEST_VMLINUX");
+    let (set, _) = encode(&image, &Options::default()).unwrap();
+    drop(image);
+    check_signs(&set);
+    let counts = compare(&set);
+    assert!(counts.sites > 100_000 && counts.located > 100_000, "{counts:?}");
+}

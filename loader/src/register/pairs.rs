@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Programs at both ends of the same calls: `fentry` and `fexit` programs of one object on one function.
+//!
+//! They work together: what the one keeps at the entry the other looks for at the return. An inlined copy has an entry and no return. A program
+//! that is at its entry would keep what nobody takes, so such programs are kept to the calls that both reach.
+//!
+//! Programs of one object are known by the object's BTF, whose id the kernel gives to no other.
+
+use super::decide::asks_siteseer;
+use crate::mechanism::Pair;
+use crate::object::{Loaded, Program, info_by_fd};
+use crate::report::Report;
+use crate::section::{Kind, Told, Wanted};
+use libbpf_sys as sys;
+use std::collections::BTreeSet;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// A program at one end of a function's calls.
+#[derive(Debug)]
+pub(crate) struct End {
+    /// The id of its object's BTF.
+    object: u32,
+    name: String,
+    exit: bool,
+    wanted: Wanted,
+    told: Told,
+    /// Whether it knows of siteseer, and so of copies without a return.
+    knows: bool,
+    /// The sites that it reaches.
+    reached: BTreeSet<u64>,
+}
+
+impl End {
+    /// What is to be known of a program that is being loaded; `None` if it has no other end.
+    pub(super) fn of(
+        program: Program<'_>,
+        loaded: &Loaded<'_>,
+        btf: BorrowedFd<'_>,
+        reached: BTreeSet<u64>,
+    ) -> Option<End> {
+        let mut info = sys::bpf_btf_info::default();
+        // SAFETY: no pointers are in it.
+        unsafe { info_by_fd(btf.as_raw_fd(), &mut info) }.ok()?;
+        let kind = loaded.form.kind;
+        (kind != Kind::KprobeMaybeInline && info.id != 0).then_some(())?;
+        Some(End {
+            object: info.id,
+            name: loaded.name.clone(),
+            exit: kind.is_exit(),
+            wanted: program.wanted().ok()?,
+            told: loaded.told,
+            knows: asks_siteseer(loaded.insns),
+            reached,
+        })
+    }
+
+    /// Whether it is kept to the calls that the other end reaches, if nothing is said.
+    pub(super) fn is_kept(&self) -> bool {
+        !self.knows
+    }
+
+    fn is_other_end_of(&self, end: &End) -> bool {
+        (self.object, &self.wanted, self.told) == (end.object, &end.wanted, end.told) && self.exit != end.exit
+    }
+}
+
+/// The programs at the other end of a program's calls, as one.
+pub(super) fn other_end(of: &End) -> Option<Pair> {
+    let ends = super::programs::ends();
+    let mut others = ends.iter().filter(|end| end.is_other_end_of(of));
+    let first = others.next()?;
+    let reached = others.fold(first.reached.clone(), |reached, end| &reached | &end.reached);
+    Some(Pair { program: first.name.clone(), reached })
+}
+
+/// What is to be said of a program that is at calls of which the other end is not seen.
+pub(super) fn note(pair: &Pair, report: &Report) -> Option<String> {
+    let alone = report.attached().filter(|site| !pair.reached.contains(&site.address)).count();
+    let both = report.attached().count() - alone;
+    (alone > 0).then(|| {
+        let program = &pair.program;
+        format!("the program {program}, at the other end of the same calls, reaches {both} of these sites, and {alone} of them not")
+    })
+}

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Every way to a link: through `bpf_program__attach()`, and past it.
+//!
+//! With plain libbpf each of these runs the program at the body of do_getpgid(). With siteseer each must, too, or fail.
+
+use super::attached::{behind, link_type, program, same};
+use crate::calls::syscall;
+use crate::case::Failure;
+use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, libbpf_sys as sys};
+use siteseer::register::{self, Options};
+use siteseer::{AttachOptions, Policy, SourceOptions, log};
+use siteseer_bpf_progs::{WAYS, set_constant};
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::{Arc, Mutex};
+
+/// The counters of ways.bpf.c.
+const ENTERS: usize = 0;
+const LEAVES: usize = 1;
+
+/// How often the body is called.
+const BODY: u64 = 5;
+/// How often the inlined copy is.
+const COPY: u64 = 3;
+
+/// Opens the object with these programs alone.
+fn open(programs: &[&str]) -> Result<OpenObject, Failure> {
+    let mut open = ObjectBuilder::default().open_memory(WAYS)?;
+    set_constant(&mut open, WAYS, "only_tgid", std::process::id())?;
+    for mut program in open.progs_mut() {
+        program.set_autoload(programs.iter().any(|name| program.name() == *name));
+    }
+    Ok(open)
+}
+
+fn call() -> io::Result<()> {
+    for _ in 0..BODY {
+        syscall(libc::SYS_getpgid, [0; 6])?;
+    }
+    for _ in 0..COPY {
+        syscall(libc::SYS_getpgrp, [0; 6])?;
+    }
+    Ok(())
+}
+
+/// Calls that a program saw, and the sum of the cookies.
+fn seen(object: &Object, which: usize) -> Result<(u64, u64), Failure> {
+    let bss = object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss")).ok_or("no .bss")?;
+    let bytes = bss.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+    let word = |at: usize| -> Result<u64, Failure> {
+        Ok(u64::from_ne_bytes(bytes.get(8 * at..8 * at + 8).ok_or("a short .bss")?.try_into()?))
+    };
+    Ok((word(which)?, word(8 + which)?))
+}
+
+/// What is added to the counters by calls.
+fn counted(object: &Object, which: usize) -> Result<(u64, u64), Failure> {
+    let before = seen(object, which)?;
+    call()?;
+    let after = seen(object, which)?;
+    Ok((after.0 - before.0, after.1 - before.1))
+}
+
+/// What makes a link: a structure of libbpf's, or a descriptor.
+enum Made {
+    #[expect(dead_code, reason = "it is dropped")]
+    Link(Link),
+    Descriptor(OwnedFd),
+}
+
+fn link(raw: *mut sys::bpf_link) -> io::Result<Made> {
+    let raw = ptr::NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: it was made just now, and nobody else has it.
+    Ok(Made::Link(unsafe { Link::from_ptr(raw) }))
+}
+
+fn descriptor(result: i32) -> io::Result<Made> {
+    if result < 0 {
+        return Err(io::Error::from_raw_os_error(-result));
+    }
+    // SAFETY: a new descriptor, which nobody else has.
+    Ok(Made::Descriptor(unsafe { OwnedFd::from_raw_fd(result) }))
+}
+
+/// The cookie of the ways that give one.
+const COOKIE: u64 = 7;
+
+/// A way past `bpf_program__attach()`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    Trace,
+    TraceWithCookie,
+    LinkCreate,
+    RawTracepointOpen,
+    Pinned,
+    /// A copy of the instructions, loaded for the function.
+    Copy,
+}
+
+const WAYS_PAST: [Way; 6] =
+    [Way::Trace, Way::TraceWithCookie, Way::LinkCreate, Way::RawTracepointOpen, Way::Pinned, Way::Copy];
+
+impl Way {
+    /// The cookie that it gives.
+    fn cookie(self) -> u64 {
+        if self == Way::TraceWithCookie { COOKIE } else { 0 }
+    }
+
+    fn make(self, object: &Object, name: &str) -> Result<io::Result<Made>, Failure> {
+        let program = program(object, name)?.as_libbpf_object().as_ptr();
+        // SAFETY: the program is live and loaded; what is pointed to lives through the calls.
+        Ok(unsafe {
+            let fd = sys::bpf_program__fd(program);
+            let attach_type = sys::bpf_program__expected_attach_type(program);
+            match self {
+                Way::Trace => link(sys::bpf_program__attach_trace(program)),
+                Way::TraceWithCookie => {
+                    let sz = size_of::<sys::bpf_trace_opts>() as sys::size_t;
+                    let opts = sys::bpf_trace_opts { sz, cookie: COOKIE };
+                    link(sys::bpf_program__attach_trace_opts(program, &opts))
+                }
+                Way::LinkCreate => descriptor(sys::bpf_link_create(fd, 0, attach_type, ptr::null())),
+                Way::RawTracepointOpen => descriptor(sys::bpf_raw_tracepoint_open(ptr::null(), fd)),
+                Way::Pinned => {
+                    let path = CString::new(format!("/sys/fs/bpf/siteseer-ways-{}", std::process::id()))?;
+                    same("bpf_program__pin", sys::bpf_program__pin(program, path.as_ptr()), 0)?;
+                    let opened = sys::bpf_obj_get(path.as_ptr());
+                    same("bpf_program__unpin", sys::bpf_program__unpin(program, path.as_ptr()), 0)?;
+                    descriptor(opened).and_then(|opened| link_of(&opened, attach_type))
+                }
+                Way::Copy => {
+                    let func = sys::libbpf_find_vmlinux_btf_id(c"do_getpgid".as_ptr(), attach_type);
+                    let mut opts = sys::bpf_prog_load_opts {
+                        sz: size_of::<sys::bpf_prog_load_opts>() as sys::size_t,
+                        expected_attach_type: attach_type,
+                        attach_btf_id: u32::try_from(func)?,
+                        ..Default::default()
+                    };
+                    let (insns, count) = (sys::bpf_program__insns(program), sys::bpf_program__insn_cnt(program));
+                    let (kind, name) = (sys::BPF_PROG_TYPE_TRACING, c"copy".as_ptr());
+                    let loaded = sys::bpf_prog_load(kind, name, c"GPL".as_ptr(), insns, count, &mut opts);
+                    descriptor(loaded).and_then(|loaded| link_of(&loaded, attach_type))
+                }
+            }
+        })
+    }
+}
+
+/// A link of a program that somebody else opened.
+fn link_of(program: &Made, attach_type: u32) -> io::Result<Made> {
+    let Made::Descriptor(program) = program else { return Err(io::Error::other("no descriptor")) };
+    // SAFETY: the descriptor is open; options may be absent.
+    descriptor(unsafe { sys::bpf_link_create(program.as_raw_fd(), 0, attach_type, ptr::null()) })
+}
+
+/// The FUNC that the kernel says a program is for.
+fn func_of(object: &Object, name: &str) -> Result<u32, Failure> {
+    let mut info = sys::bpf_prog_info::default();
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: the program is loaded, and the structure lives through the call.
+    let result = unsafe {
+        let fd = sys::bpf_program__fd(program(object, name)?.as_libbpf_object().as_ptr());
+        sys::bpf_obj_get_info_by_fd(fd, (&raw mut info).cast(), &mut len)
+    };
+    same("bpf_obj_get_info_by_fd", result, 0)?;
+    Ok(info.attach_btf_id)
+}
+
+/// Takes messages.
+fn listen() -> Arc<Mutex<Vec<String>>> {
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = Arc::clone(&heard);
+    log::set(Some(Arc::new(move |level, message: &str| {
+        if level == log::Level::Warn
+            && let Ok(mut heard) = sink.lock()
+        {
+            heard.push(message.to_owned());
+        }
+    })));
+    heard
+}
+
+fn warnings(heard: &Arc<Mutex<Vec<String>>>) -> Vec<String> {
+    heard.lock().map(|mut heard| std::mem::take(&mut *heard)).unwrap_or_default()
+}
+
+/// Attaches a program by each way, and holds it against what plain libbpf sees.
+pub(super) fn every_way_sees_what_libbpf_sees() -> Result<String, Failure> {
+    register::register()?;
+    let object = open(&["enters", "leaves"])?.load()?;
+    // SAFETY: plain call.
+    let func = unsafe { sys::libbpf_find_vmlinux_btf_id(c"do_getpgid".as_ptr(), sys::BPF_TRACE_FENTRY) };
+    for (name, which) in [("enters", ENTERS), ("leaves", LEAVES)] {
+        same("the function that the kernel says", func_of(&object, name)?, u32::try_from(func)?)?;
+        for way in WAYS_PAST {
+            let made = way.make(&object, name)?.map_err(|error| format!("{name}, by {way:?}: {error}"))?;
+            same(&format!("{name}, by {way:?}"), counted(&object, which)?, (BODY, BODY * way.cookie()))?;
+            drop(made);
+            same(&format!("{name}, after {way:?}"), counted(&object, which)?, (0, 0))?;
+        }
+    }
+    let heard = listen();
+    let object = open(&["enters"])?.load()?;
+    let entry = program(&object, "enters")?;
+    let link = entry.attach()?;
+    same("bpf_program__attach", counted(&object, ENTERS)?, (BODY + COPY, 0))?;
+    let attached = behind(&link).ok_or("the link is libbpf's own")?;
+    same("its sites", attached.report().attached().count() >= 2, true)?;
+    // The kernel attaches a program once.
+    let twice = entry.attach().err().ok_or("it is attached twice")?.to_string();
+    same("the second time", log::last_error().unwrap_or_default().contains("is attached already"), true)?;
+    same("after the second time", counted(&object, ENTERS)?, (BODY + COPY, 0))?;
+    warnings(&heard);
+    drop(link);
+    same("when it is destroyed", counted(&object, ENTERS)?, (0, 0))?;
+    Ok(twice)
+}
+
+/// What plain libbpf could not load is attached by siteseer, or not at all.
+pub(super) fn what_is_guarded_is_refused_by_others() -> Result<String, Failure> {
+    register::register()?;
+    let object = open(&["asks", "maybe"])?.load()?;
+    let mut refusals = Vec::new();
+    for way in WAYS_PAST {
+        match way.make(&object, "asks")? {
+            Ok(_) => return Err(format!("by {way:?} it is attached, and never runs").into()),
+            Err(error) => refusals.push(format!("{way:?}: {error}")),
+        }
+    }
+    let maybe = program(&object, "maybe")?;
+    // SAFETY: the program is live and loaded; the name lives through the calls.
+    let by_kprobe = unsafe {
+        let name = c"do_getpgid".as_ptr();
+        let raw = maybe.as_libbpf_object().as_ptr();
+        [
+            link(sys::bpf_program__attach_kprobe(raw, false, name)).is_ok(),
+            link(sys::bpf_program__attach_kprobe_multi_opts(raw, name, ptr::null())).is_ok(),
+        ]
+    };
+    same("by a kprobe", by_kprobe, [false; 2])?;
+    let link = program(&object, "asks")?.attach()?;
+    call()?;
+    same("asks", seen(&object, 2)?.0, BODY + COPY)?;
+    drop(link);
+    Ok(refusals.join("; "))
+}
+
+/// A failure of libbpf's at loading is one, with libbpf's number.
+pub(super) fn a_function_that_is_not_there_fails_at_load() -> Result<String, Failure> {
+    let errno = || -> Result<String, Failure> {
+        let open = open(&["nowhere"])?;
+        let error = open.load().err().ok_or("it is loaded")?;
+        Ok(format!("{error:#}"))
+    };
+    let plain = errno()?;
+    let heard = listen();
+    register::register()?;
+    same("plain libbpf's", plain.contains("No such process"), true)?;
+    same("the error", errno()?, plain)?;
+    same("the reason", log::last_error().unwrap_or_default().contains("there is no function"), true)?;
+    let said = warnings(&heard).join("\n");
+    same("what is said", said.contains("there is no function there_is_no_such_function"), true)?;
+    Ok(said)
+}
+
+/// Without site data, and where addresses are hidden, all is as with plain libbpf, and that is said once.
+pub(super) fn what_cannot_be_planned_is_libbpfs() -> Result<String, Failure> {
+    const RESTRICT: &str = "/proc/sys/kernel/kptr_restrict";
+    let heard = listen();
+    let without = SourceOptions { file: Some("/nowhere.sites".into()), ..SourceOptions::default() };
+    let before = fs::read_to_string(RESTRICT)?;
+    let mut said = Vec::new();
+    for (source, restrict) in [(without, before.trim()), (SourceOptions::default(), "2")] {
+        fs::write(RESTRICT, restrict)?;
+        register::register_with(Options::default().source(source))?;
+        let result = attached_as_libbpf(&heard);
+        fs::write(RESTRICT, before.trim())?;
+        said.push(result?);
+        register::unregister();
+    }
+    Ok(said.join("\n"))
+}
+
+fn attached_as_libbpf(heard: &Arc<Mutex<Vec<String>>>) -> Result<String, Failure> {
+    let object = open(&["enters", "leaves"])?.load()?;
+    let links = [program(&object, "enters")?.attach()?, program(&object, "leaves")?.attach()?];
+    for link in &links {
+        same("the kernel's link", link_type(link), Some(sys::BPF_LINK_TYPE_TRACING))?;
+    }
+    same("enters", counted(&object, ENTERS)?, (BODY, 0))?;
+    same("leaves", counted(&object, LEAVES)?, (BODY, 0))?;
+    let said = warnings(heard);
+    if said.len() != 1 {
+        return Err(format!("{} warnings: {said:?}", said.len()).into());
+    }
+    Ok(said.concat())
+}
+
+/// A return of an inlined copy is not to be had: by default the body's are, with a warning, and under `complete` it is an error.
+pub(super) fn the_default_is_at_least_what_libbpf_does() -> Result<String, Failure> {
+    register::register()?;
+    let heard = listen();
+    let object = open(&["leaves"])?.load()?;
+    let leaves = program(&object, "leaves")?;
+    let link = leaves.attach()?;
+    same("leaves", counted(&object, LEAVES)?, (BODY, 0))?;
+    let report = behind(&link).ok_or("the link is libbpf's own")?;
+    same("the policy", report.report().policy, Policy::AtLeastLibbpf)?;
+    let said = warnings(&heard);
+    if said.len() != 1 || !said.concat().contains("an inlined copy has no return") {
+        return Err(format!("{} warnings: {said:?}", said.len()).into());
+    }
+    drop(link);
+    let open = open(&["leaves"])?;
+    for program in open.progs().filter(|program| program.name() == "leaves") {
+        register::set_attach_options(&program, AttachOptions::default().policy(Policy::Complete))?;
+    }
+    let object = open.load()?;
+    same("complete", program(&object, "leaves")?.attach().is_err(), true)?;
+    same("leaves", counted(&object, LEAVES)?, (0, 0))?;
+    Ok(said.concat())
+}
+
+/// Programs at both ends of the same calls are at the same calls, unless they are to be apart; then the report says so.
+pub(super) fn both_ends_are_at_the_same_calls() -> Result<String, Failure> {
+    register::register()?;
+    let heard = listen();
+    let mut said = String::new();
+    for (paired, entered) in [(None, BODY), (Some(true), BODY), (Some(false), BODY + COPY)] {
+        let open = open(&["enters", "leaves"])?;
+        for program in open.progs().filter(|program| program.name() == "enters") {
+            let options = AttachOptions::default();
+            let options = paired.map_or_else(|| options.clone(), |paired| options.clone().paired(paired));
+            register::set_attach_options(&program, options)?;
+        }
+        let object = open.load()?;
+        let links = [program(&object, "enters")?.attach()?, program(&object, "leaves")?.attach()?];
+        call()?;
+        same("enters", seen(&object, ENTERS)?.0, entered)?;
+        same("leaves", seen(&object, LEAVES)?.0, BODY)?;
+        let report = behind(&links[0]).ok_or("the link is libbpf's own")?.report().to_string();
+        let words = if paired == Some(false) { "of them not" } else { "does not reach it" };
+        if !report.contains(words) {
+            return Err(format!("the report does not say {words:?}: {report}").into());
+        }
+        said = warnings(&heard).join("\n");
+    }
+    Ok(said)
+}
+
+/// What can be attached, and why the rest cannot.
+pub(super) fn whether_a_function_can_be_traced() -> Result<String, Failure> {
+    // The first has a body, the second is inlined into the system call.
+    for function in ["do_getpgid", "vfs_fchmod"] {
+        siteseer::can_attach(function, None).map_err(|error| format!("{function}: {error}"))?;
+    }
+    let mut reasons = Vec::new();
+    for (function, module) in [("there_is_no_such_function", None), ("do_getpgid", Some("there_is_no_such_module"))] {
+        let Err(error) = siteseer::can_attach(function, module) else {
+            return Err(format!("{function} can be attached").into());
+        };
+        reasons.push(error.to_string());
+    }
+    let said = reasons.join("; ");
+    let words = ["there is no function", "is not loaded"];
+    if words.iter().all(|words| said.contains(words)) { Ok(said) } else { Err(said.into()) }
+}
