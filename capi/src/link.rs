@@ -3,7 +3,7 @@
 
 use crate::error::{Failure, null, number};
 use crate::layout::{Layout, layout};
-use crate::options::{Versioned, write};
+use crate::options::{Versioned, end_of, write};
 use crate::report::ReportHandle;
 use siteseer::Link;
 use siteseer::link::Cost;
@@ -50,6 +50,7 @@ pub(crate) const COST: Layout =
 // SAFETY: numbers only, the size first.
 unsafe impl Versioned for CostInfo {
     const NAME: &'static str = "struct siteseer_cost";
+    const KNOWN: usize = end_of!(CostInfo, arming_ns);
 }
 
 /// # Safety

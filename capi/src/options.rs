@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Structures that begin with their size, as libbpf has them: the caller's may be shorter than ours, or longer.
 //!
-//! A member that is not there is 0, the default. One that we do not know must be 0: what it asks for cannot be done.
+//! A member that is not there is 0, the default. One that we do not know must be 0: what it asks for cannot be done. It may lie
+//! in what is padding here, behind the last member: what we know ends where that does, as in libbpf's `OPTS_VALID()`.
 
 use crate::error::Failure;
 use crate::layout::{Layout, layout};
@@ -15,9 +16,26 @@ use std::ptr;
 /// A structure that begins with its size.
 ///
 /// # Safety
-/// It is `repr(C)`, its first member is its size as `usize`, and any bytes are a value of it.
+/// It is `repr(C)`, its first member is its size as `usize`, any bytes are a value of it, and `KNOWN` is the end of its last
+/// member.
 pub(crate) unsafe trait Versioned: Sized {
     const NAME: &'static str;
+    /// Bytes up to the end of the last member.
+    const KNOWN: usize;
+}
+
+/// Where a member ends: libbpf's `offsetofend()`.
+macro_rules! end_of {
+    ($structure:ty, $member:ident) => {
+        std::mem::offset_of!($structure, $member)
+            + crate::options::size_of_member(|structure: &$structure| &structure.$member)
+    };
+}
+pub(crate) use end_of;
+
+/// Bytes of what a function gets out of a structure.
+pub(crate) const fn size_of_member<T, M>(_: fn(&T) -> &M) -> usize {
+    size_of::<M>()
 }
 
 /// `struct siteseer_source_opts`
@@ -35,6 +53,7 @@ pub struct RegisterOpts {
     source: *const SourceOpts,
     policy: c_int,
     no_plan_at_load: u8,
+    accept_doubt: u8,
 }
 
 /// `struct siteseer_attach_opts`
@@ -49,27 +68,42 @@ pub struct AttachOpts {
     function_cnt: usize,
     file: *const c_char,
     bpf_program_id: u32,
+    accept_doubt: u8,
 }
 
 // SAFETY: numbers and raw pointers only, the size first.
 unsafe impl Versioned for SourceOpts {
     const NAME: &'static str = "struct siteseer_source_opts";
+    const KNOWN: usize = end_of!(SourceOpts, no_dwarf);
 }
 // SAFETY: as above.
 unsafe impl Versioned for RegisterOpts {
     const NAME: &'static str = "struct siteseer_register_opts";
+    const KNOWN: usize = end_of!(RegisterOpts, accept_doubt);
 }
 // SAFETY: as above.
 unsafe impl Versioned for AttachOpts {
     const NAME: &'static str = "struct siteseer_attach_opts";
+    const KNOWN: usize = end_of!(AttachOpts, accept_doubt);
 }
 
 pub(crate) const SOURCE_OPTS: Layout = layout!("siteseer_source_opts", SourceOpts { sz, file, no_dwarf });
 pub(crate) const REGISTER_OPTS: Layout =
-    layout!("siteseer_register_opts", RegisterOpts { sz, source, policy, no_plan_at_load });
+    layout!("siteseer_register_opts", RegisterOpts { sz, source, policy, no_plan_at_load, accept_doubt });
 pub(crate) const ATTACH_OPTS: Layout = layout!(
     "siteseer_attach_opts",
-    AttachOpts { sz, policy, all_prototypes, no_bulk, cookie, functions, function_cnt, file, bpf_program_id }
+    AttachOpts {
+        sz,
+        policy,
+        all_prototypes,
+        no_bulk,
+        cookie,
+        functions,
+        function_cnt,
+        file,
+        bpf_program_id,
+        accept_doubt
+    }
 );
 
 /// The caller's structure; `None` for NULL.
@@ -86,7 +120,7 @@ pub(crate) unsafe fn read<T: Versioned>(from: *const T) -> Result<Option<T>, Fai
         if size < size_of::<usize>() {
             return Err(Failure::invalid(format!("{}: its size is {size}", T::NAME)));
         }
-        let known = size.min(size_of::<T>());
+        let known = size.min(T::KNOWN);
         let beyond = std::slice::from_raw_parts(from.cast::<u8>().add(known), size - known);
         if beyond.iter().any(|&byte| byte != 0) {
             let message = format!("{}: it has members set that this version does not know", T::NAME);
@@ -113,7 +147,7 @@ pub(crate) unsafe fn write<T: Versioned>(to: *mut T, from: &T) -> Result<(), Fai
         if size < first {
             return Err(Failure::invalid(format!("{}: its size is {size}", T::NAME)));
         }
-        let known = size.min(size_of::<T>());
+        let known = size.min(T::KNOWN);
         ptr::copy_nonoverlapping((&raw const *from).cast::<u8>().add(first), to.cast::<u8>().add(first), known - first);
     }
     Ok(())
@@ -145,6 +179,7 @@ pub(crate) unsafe fn register(opts: *const RegisterOpts) -> Result<Options, Fail
     let Some(opts) = (unsafe { read(opts) })? else { return Ok(Options::default()) };
     // SAFETY: as above.
     let options = Options::default().source(unsafe { source(opts.source) }?).plan_at_load(opts.no_plan_at_load == 0);
+    let options = options.accept_doubt(opts.accept_doubt != 0);
     Ok(match policy(opts.policy)? {
         Some(policy) => options.policy(policy),
         None => options,
@@ -160,6 +195,10 @@ pub(crate) unsafe fn attach(opts: *const AttachOpts) -> Result<AttachOptions, Fa
         AttachOptions::default().all_prototypes(opts.all_prototypes != 0).bulk(opts.no_bulk == 0).cookie(opts.cookie);
     if let Some(policy) = policy(opts.policy)? {
         options = options.policy(policy);
+    }
+    // 0 leaves it to what was registered.
+    if opts.accept_doubt != 0 {
+        options = options.accept_doubt(true);
     }
     if opts.functions.is_null() && opts.function_cnt != 0 {
         return Err(Failure::invalid("there is a number of functions, and no list"));
@@ -210,6 +249,49 @@ mod tests {
         }
     }
 
+    /// A caller's structure with a member that came later, where this version has padding.
+    #[repr(C)]
+    struct InPadding {
+        sz: usize,
+        file: *const c_char,
+        no_dwarf: u8,
+        later: u8,
+    }
+
+    #[test]
+    fn a_later_member_may_lie_in_our_padding() {
+        assert_eq!(size_of::<InPadding>(), size_of::<SourceOpts>());
+        let opts = |later| InPadding { sz: size_of::<InPadding>(), file: ptr::null(), no_dwarf: 1, later };
+        // SAFETY: both have as many bytes as they say.
+        unsafe {
+            let [unset, set] = [opts(0), opts(1)];
+            assert!(!source((&raw const unset).cast()).unwrap().dwarf);
+            let error = source((&raw const set).cast()).unwrap_err();
+            assert_eq!(crate::error::number::<c_int>(Err(error)), -libc::E2BIG);
+        }
+    }
+
+    #[test]
+    fn doubt_is_accepted_by_program_or_for_all() {
+        let register_opts = |accept_doubt| RegisterOpts {
+            sz: size_of::<RegisterOpts>(),
+            source: ptr::null(),
+            policy: 0,
+            no_plan_at_load: 0,
+            accept_doubt,
+        };
+        // SAFETY: the structures have as many bytes as they say.
+        unsafe {
+            assert!(register(&register_opts(1)).unwrap().accepts_doubt());
+            assert!(!register(&register_opts(0)).unwrap().accepts_doubt());
+            let mut opts = std::mem::zeroed::<AttachOpts>();
+            opts.sz = size_of::<AttachOpts>();
+            assert_eq!(attach(&opts).unwrap(), AttachOptions::default());
+            opts.accept_doubt = 1;
+            assert_eq!(attach(&opts).unwrap(), AttachOptions::default().accept_doubt(true));
+        }
+    }
+
     #[test]
     fn bad_members_are_refused() {
         let opts = |policy, functions, function_cnt| AttachOpts {
@@ -222,6 +304,7 @@ mod tests {
             function_cnt,
             file: ptr::null(),
             bpf_program_id: 0,
+            accept_doubt: 0,
         };
         let names = [c"foo".as_ptr(), ptr::null()];
         // SAFETY: the lists have as many names as the structures say.

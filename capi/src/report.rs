@@ -3,7 +3,7 @@
 
 use crate::error::{Failure, null, number};
 use crate::layout::{Layout, layout};
-use crate::options::{Versioned, write};
+use crate::options::{Versioned, end_of, write};
 use crate::text::c_string;
 use siteseer::Report;
 use siteseer::report::{FunctionReport, Outcome, SiteReport};
@@ -158,10 +158,12 @@ pub(crate) const SITE_INFO: Layout = layout!(
 // SAFETY: numbers only, the size first.
 unsafe impl Versioned for Counts {
     const NAME: &'static str = "struct siteseer_counts";
+    const KNOWN: usize = end_of!(Counts, programs);
 }
 // SAFETY: numbers and raw pointers only, the size first.
 unsafe impl Versioned for SiteInfo {
     const NAME: &'static str = "struct siteseer_site_info";
+    const KNOWN: usize = end_of!(SiteInfo, prototype);
 }
 
 /// # Safety

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use memmap2::Mmap;
 use siteseer::source::{BaseTypes, user_cache};
 use siteseer_encoder::{BaseKernel, Census, Options};
-use siteseer_sites::{Missing, SiteSet, file};
+use siteseer_sites::{Doubt, Missing, SiteSet, file};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
@@ -161,10 +161,13 @@ fn destination(arguments: &Arguments, path: &Path, set: &SiteSet, several: bool)
     Ok(Some(folder.join(format!("{id}.sites"))))
 }
 /// The census for machines. Of the sums: `located` plus all of `unavailable` is `total`, and so is all of `by_location`
-/// plus all of `unavailable`.
+/// plus all of `unavailable`; `certain` plus all of `doubtful` is `located`.
 fn json(census: &Census) -> serde_json::Value {
     let (sites, arguments, out_of_line) = (&census.sites, &census.arguments, &census.out_of_line);
     let missing = |counts: &BTreeMap<Missing, u64>| -> BTreeMap<&str, u64> {
+        counts.iter().map(|(reason, &count)| (reason.key(), count)).collect()
+    };
+    let doubtful = |counts: &BTreeMap<Doubt, u64>| -> BTreeMap<&str, u64> {
         counts.iter().map(|(reason, &count)| (reason.key(), count)).collect()
     };
     let by_location: BTreeMap<&str, u64> =
@@ -183,6 +186,7 @@ fn json(census: &Census) -> serde_json::Value {
             "total": sites.total,
             "rests": sites.rests,
             "all_arguments": sites.all_arguments,
+            "all_certain": sites.all_certain,
             "probeable": sites.probeable,
             "unprobeable": unprobeable,
             "dead": sites.dead,
@@ -199,6 +203,8 @@ fn json(census: &Census) -> serde_json::Value {
             "usable": arguments.usable,
             "located_of_usable": arguments.located_of_usable,
             "located": arguments.located,
+            "certain": arguments.certain,
+            "doubtful": doubtful(&arguments.doubtful),
             "gained_by_moving": arguments.gained_by_moving,
             "by_location": by_location,
             "computed": shapes,
@@ -210,6 +216,8 @@ fn json(census: &Census) -> serde_json::Value {
             "signature_changed": out_of_line.signature_changed,
             "arguments": out_of_line.arguments,
             "located": out_of_line.located,
+            "certain": out_of_line.certain,
+            "doubtful": doubtful(&out_of_line.doubtful),
             "unavailable": missing(&out_of_line.unavailable),
         },
     })

@@ -120,6 +120,7 @@ fn sites(plan: &Plan) -> Vec<serde_json::Value> {
             "mechanism": mechanism,
             "reason": reason.map(|reason| reason.key()),
             "why": reason.map(ToString::to_string),
+            "doubtful": planned.doubtful.iter().map(ToString::to_string).collect::<Vec<_>>(),
         })
     };
     plan.sites.iter().map(site).collect()

@@ -6,6 +6,7 @@ use crate::target::{self, About};
 use clap::Args;
 use siteseer::Machine;
 use siteseer::function::{Candidate, Function};
+use siteseer_sites::location::{Argument, Located};
 use siteseer_sites::site::SiteKind;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -48,7 +49,10 @@ fn line(function: &Function, site: &Candidate, machine: Machine) -> String {
     let mut parameters: Vec<String> = Vec::new();
     for (nth, parameter) in prototype.parameters.iter().enumerate() {
         let location = match site.arguments.get(nth) {
-            Some(Ok(located)) => located.display(machine).to_string(),
+            Some(Ok(located)) => match located.doubt {
+                None => located.display(machine).to_string(),
+                Some(doubt) => format!("doubtful: {}: {doubt}", located.display(machine)),
+            },
             Some(Err(missing)) => format!("none: {missing}"),
             None => "none".to_owned(),
         };
@@ -110,13 +114,16 @@ fn counts(function: &Function) -> String {
     let of = |kind: SiteKind| function.candidates.iter().filter(|site| site.kind == kind).count();
     let plural = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let complete = function.candidates.iter().filter(|site| site.arguments.iter().all(Result::is_ok)).count();
+    let is_certain = |argument: &Argument| argument.as_ref().is_ok_and(Located::is_certain);
+    let certain = function.candidates.iter().filter(|site| site.arguments.iter().all(is_certain)).count();
     let mut text = format!(
-        "{}: {}, {}, {}; all arguments at {complete} of {}\n",
+        "{}: {}, {}, {}; all arguments at {complete} of {}{}\n",
         function.name,
         plural(of(SiteKind::Body), "body", "bodies"),
         plural(of(SiteKind::Clone), "clone", "clones"),
         plural(of(SiteKind::Inline), "inlined copy", "inlined copies"),
         plural(function.candidates.len(), "site", "sites"),
+        if certain < complete { format!(", certain at {certain}") } else { String::new() },
     );
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     for reason in function.candidates.iter().filter_map(|site| site.obstacle.as_ref()) {
@@ -160,6 +167,8 @@ fn json(function: &Function, machine: Machine) -> serde_json::Value {
                         "name": parameter.name,
                         "type": parameter.type_name,
                         "location": argument.and_then(|a| a.as_ref().ok()).map(|l| l.display(machine).to_string()),
+                        "certain": argument.and_then(|a| a.as_ref().ok()).map(Located::is_certain),
+                        "doubt": argument.and_then(|a| a.as_ref().ok()?.doubt).map(|doubt| doubt.to_string()),
                         "reason": argument.and_then(|a| a.as_ref().err()).map(ToString::to_string),
                     })
                 })

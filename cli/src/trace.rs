@@ -15,9 +15,11 @@ use siteseer::report::{FunctionReport, SiteReport};
 use siteseer::target::Types;
 use siteseer::{Attach, Link, Policy, Target, section};
 use siteseer_bpf_progs::trace::{Function as Wanted, PARAMETERS, Record, SLOTS, STRINGS};
+use siteseer_sites::Doubt;
 use siteseer_sites::btf::{self, Btf, Kind};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,6 +46,9 @@ pub(crate) struct Arguments {
     /// Attach at every site or not at all
     #[arg(long)]
     complete: bool,
+    /// Leave out values that may be wrong, which are otherwise printed with a question mark
+    #[arg(long)]
+    certain: bool,
     /// End after this many calls were printed
     #[arg(short = 'n', long, value_name = "COUNT")]
     count: Option<u64>,
@@ -96,7 +101,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     target.with_types(&names, modules, |types| -> Result<(), Failure> {
         let mut traced = Vec::new();
         for (cookie, (name, function)) in (0u64..).zip(arguments.functions.iter().zip(&functions)) {
-            let attach = Attach::new(&target).function(name).policy(policy).cookie(cookie).all_prototypes(true);
+            let attach = Attach::new(&target).function(name).policy(policy).cookie(cookie);
+            let attach = attach.all_prototypes(true).accept_doubt(!arguments.certain);
             want(&object, cookie, &function.prototypes, types, arguments.strings)?;
             let link = attach.attach(&program)?;
             traced.push(Traced { attach, link, gone: 0, failed: Vec::new() });
@@ -293,7 +299,19 @@ struct Value {
     name: String,
     /// `None` where the site does not have it.
     text: Option<String>,
+    /// Why the value may be wrong.
+    doubt: Option<Doubt>,
     string: Option<String>,
+}
+
+/// `cap=21`, `cap=21?` if the value may be wrong, `cap=?` if there is none.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(text) = &self.text else { return write!(f, "{}=?", self.name) };
+        let mark = if self.doubt.is_some() { "?" } else { "" };
+        write!(f, "{}={text}{mark}", self.name)?;
+        self.string.as_ref().map_or(Ok(()), |string| write!(f, " {string:?}"))
+    }
 }
 
 impl Printer<'_, '_, '_> {
@@ -349,7 +367,8 @@ impl Printer<'_, '_, '_> {
                 .flatten()
                 .map(|bytes| String::from_utf8_lossy(bytes).into_owned());
             let name = if parameter.name.is_empty() { format!("arg{nth}") } else { parameter.name.clone() };
-            values.push(Value { name, text, string });
+            let doubt = site.and_then(|site| site.doubtful.iter().find(|argument| argument.index == nth));
+            values.push(Value { name, text, doubt: doubt.map(|argument| argument.why), string });
         }
         values
     }
@@ -357,14 +376,7 @@ impl Printer<'_, '_, '_> {
     fn line(&self, function: &FunctionReport, site: Option<&SiteReport>, record: &Record, values: &[Value]) -> String {
         let seconds = record.time.saturating_sub(self.begin) as f64 / 1e9;
         let task = format!("{}/{}", record.comm, record.pid);
-        let arguments: Vec<String> = values
-            .iter()
-            .map(|value| match (&value.text, &value.string) {
-                (Some(text), Some(string)) => format!("{}={text} {string:?}", value.name),
-                (Some(text), None) => format!("{}={text}", value.name),
-                (None, _) => format!("{}=?", value.name),
-            })
-            .collect();
+        let arguments: Vec<String> = values.iter().map(Value::to_string).collect();
         let call = format!("{}({})", function.name, arguments.join(", "));
         let place = site.map_or_else(|| format!("at {:#x}", record.address), place);
         let call = if self.aligned { format!("{call:<58}") } else { call };
@@ -380,7 +392,14 @@ impl Printer<'_, '_, '_> {
     ) -> serde_json::Value {
         let arguments: Vec<serde_json::Value> = values
             .iter()
-            .map(|value| serde_json::json!({ "name": value.name, "value": value.text, "string": value.string }))
+            .map(|value| {
+                serde_json::json!({
+                    "name": value.name,
+                    "value": value.text,
+                    "string": value.string,
+                    "doubt": value.doubt.filter(|_| value.text.is_some()).map(|doubt| doubt.to_string()),
+                })
+            })
             .collect();
         serde_json::json!({
             "time": record.time,
@@ -432,5 +451,25 @@ fn holds(condition: &Condition, record: &Record, site: Option<&SiteReport>, valu
         "cpu" => condition.holds(&record.cpu.to_string()),
         "comm" => condition.holds(&record.comm),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doubtful_value_has_a_question_mark() {
+        let value = |text: Option<&str>, doubt, string: Option<&str>| {
+            let (text, string) = (text.map(str::to_owned), string.map(str::to_owned));
+            Value { name: "cap".to_owned(), text, doubt, string }.to_string()
+        };
+        let doubt = Some(Doubt::Assigned);
+        assert_eq!(value(Some("21"), None, None), "cap=21");
+        assert_eq!(value(Some("21"), doubt, None), "cap=21?");
+        assert_eq!(value(Some("0xff"), doubt, Some("a")), "cap=0xff? \"a\"");
+        assert_eq!(value(Some("0xff"), None, Some("a")), "cap=0xff \"a\"");
+        // Nothing is doubtful about what is not there.
+        assert_eq!(value(None, doubt, None), "cap=?");
     }
 }

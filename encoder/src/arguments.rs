@@ -136,11 +136,11 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// The parameters to which a list gives more than one value: the body assigns to them.
+    /// The parameters whose list goes from one constant to another: in a copy with one entry, the body assigns to them.
     pub(crate) fn changing(&self, encoding: gimli::Encoding) -> impl Iterator<Item = usize> + '_ {
         self.given.iter().enumerate().filter_map(move |(index, given)| {
             let Given::List(range) = given else { return None };
-            doubt::changes_value(self.list(range), encoding).then_some(index)
+            doubt::changes_constant(self.list(range), encoding).then_some(index)
         })
     }
 

@@ -3,12 +3,13 @@
 //!
 //! Two totals anchor the census: every `DW_TAG_inlined_subroutine` with an address is a site, and every formal
 //! parameter of its abstract function is an argument, also those that the copy does not mention. Each argument is
-//! either located, under exactly one kind, or unavailable, under exactly one reason, and the sums add up.
+//! either located, under exactly one kind, or unavailable, under exactly one reason, and the sums add up. A located one is
+//! either certain, or doubtful under exactly one reason.
 //! Some copies are counted though they are in no set, because the body goes on there instead of starting (see
 //! `split`). Out-of-line sites are counted apart: most functions have one, and it is an entry only if its name does not tell.
 
-use siteseer_sites::location::{Location, LocationKind, Missing};
-use siteseer_sites::{Marks, SiteKind, SiteSet, Unprobeable};
+use siteseer_sites::location::{Located, Location, LocationKind, Missing};
+use siteseer_sites::{Argument, Doubt, Marks, SiteKind, SiteSet, Unprobeable};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -36,6 +37,8 @@ pub struct SiteCensus {
     pub rests: u64,
     /// Those that have all their arguments located, or none at all to locate.
     pub all_arguments: u64,
+    /// Those of them whose arguments are all certain.
+    pub all_certain: u64,
     /// Those that can be probed.
     pub probeable: u64,
     /// The others, by reason.
@@ -69,13 +72,17 @@ pub struct ArgumentCensus {
     pub located_of_usable: u64,
     /// All that are located.
     pub located: u64,
+    /// Those of them whose location is certain.
+    pub certain: u64,
+    /// The other located ones, by the reason for the doubt.
+    pub doubtful: BTreeMap<Doubt, u64>,
     /// Those of them that are located because the probe was moved, or behind the branch that the body begins with.
     pub gained_by_moving: u64,
     /// The located ones by kind.
     pub by_location: BTreeMap<LocationKind, u64>,
     /// The computed ones by shape, most frequent first.
     pub computed_shapes: Vec<(String, u64)>,
-    /// The others by reason.
+    /// Those without a location, by reason.
     pub unavailable: BTreeMap<Missing, u64>,
 }
 
@@ -94,7 +101,11 @@ pub struct OutOfLineCensus {
     pub arguments: u64,
     /// Those that are located.
     pub located: u64,
-    /// The others by reason.
+    /// Those of them whose location is certain.
+    pub certain: u64,
+    /// The other located ones, by the reason for the doubt.
+    pub doubtful: BTreeMap<Doubt, u64>,
+    /// Those without a location, by reason.
     pub unavailable: BTreeMap<Missing, u64>,
 }
 
@@ -172,14 +183,24 @@ impl Census {
             if prototype.iter().all(Result::is_ok) {
                 census.sites.all_arguments += inline;
             }
+            if prototype.iter().all(is_certain) {
+                census.sites.all_certain += inline;
+            }
             for argument in prototype {
                 arguments.total += inline;
                 census.out_of_line.arguments += out_of_line;
                 match argument {
                     Ok(located) => {
                         census.out_of_line.located += out_of_line;
+                        count_doubt(
+                            located,
+                            out_of_line,
+                            &mut census.out_of_line.certain,
+                            &mut census.out_of_line.doubtful,
+                        );
                         if inline > 0 {
                             arguments.located += inline;
+                            count_doubt(located, inline, &mut arguments.certain, &mut arguments.doubtful);
                             *arguments.by_location.entry(located.at.kind()).or_default() += inline;
                             if let Location::Computed(computed) = &located.at {
                                 *shapes.entry(computed.shape()).or_default() += inline;
@@ -203,6 +224,19 @@ impl Census {
     }
 }
 
+fn is_certain(argument: &Argument) -> bool {
+    argument.as_ref().is_ok_and(Located::is_certain)
+}
+
+/// Counts a located argument as certain, or under the reason for its doubt.
+fn count_doubt(located: &Located, uses: u64, certain: &mut u64, doubtful: &mut BTreeMap<Doubt, u64>) {
+    match located.doubt {
+        None => *certain += uses,
+        Some(_) if uses == 0 => {}
+        Some(doubt) => *doubtful.entry(doubt).or_default() += uses,
+    }
+}
+
 /// Shapes of computed locations that the table shows; the rest is one line.
 const SHAPES_SHOWN: usize = 20;
 
@@ -212,6 +246,7 @@ impl fmt::Display for Census {
         let mut table = Table { f, whole: sites.total };
         table.head("inline sites", sites.total)?;
         table.line("all arguments located", sites.all_arguments)?;
+        table.line("all arguments certain", sites.all_certain)?;
         table.line("can be probed", sites.probeable)?;
         for (reason, count) in &sites.unprobeable {
             table.line(reason, *count)?;
@@ -230,10 +265,15 @@ impl fmt::Display for Census {
         table.line("usable: any location at the entry", arguments.usable)?;
         table.line("located, of the usable", arguments.located_of_usable)?;
         table.line("located", arguments.located)?;
+        table.line("certain", arguments.certain)?;
         table.line("located by moving the probe, or behind a first branch", arguments.gained_by_moving)?;
         table.head("located, by kind", arguments.located)?;
         for (kind, count) in &arguments.by_location {
             table.line(kind.key(), *count)?;
+        }
+        table.head("doubtful, by reason", arguments.located - arguments.certain)?;
+        for (doubt, count) in &arguments.doubtful {
+            table.line(doubt, *count)?;
         }
         table.head("unavailable, by reason", arguments.total - arguments.located)?;
         for (reason, count) in &arguments.unavailable {
@@ -257,6 +297,10 @@ impl fmt::Display for Census {
         table.whole = out_of_line.arguments;
         table.head("their arguments", out_of_line.arguments)?;
         table.line("located", out_of_line.located)?;
+        table.line("certain", out_of_line.certain)?;
+        for (doubt, count) in &out_of_line.doubtful {
+            table.line(&format_args!("doubtful: {doubt}"), *count)?;
+        }
         for (reason, count) in &out_of_line.unavailable {
             table.line(reason, *count)?;
         }
@@ -278,5 +322,61 @@ impl Table<'_, '_> {
     fn line(&mut self, label: &(impl fmt::Display + ?Sized), count: u64) -> fmt::Result {
         let share = if self.whole == 0 { 0.0 } else { count as f64 * 100.0 / self.whole as f64 };
         writeln!(self.f, "{count:>10}  {share:>5.1}%    {label}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use siteseer_sites::btf::SplitBtf;
+    use siteseer_sites::site::SourceLine;
+    use siteseer_sites::{Machine, Site};
+
+    fn site(kind: SiteKind, prototype: u32) -> Site {
+        Site {
+            function: 0,
+            kind,
+            address: 0,
+            moved: 0,
+            section: 0,
+            prototype,
+            container: 0,
+            source: SourceLine::UNKNOWN,
+            declared: SourceLine::UNKNOWN,
+            parent: None,
+            marks: Marks::default(),
+            unprobeable: None,
+        }
+    }
+
+    #[test]
+    fn what_is_located_is_certain_or_doubtful() {
+        let certain = || Located::certain(8, false, Location::Register(5));
+        let prototypes: Vec<Box<[Argument]>> = vec![
+            Box::new([Ok(certain()), Ok(certain())]),
+            Box::new([Ok(certain()), Ok(certain().doubtful(Doubt::Constant))]),
+            Box::new([Ok(certain().doubtful(Doubt::Stale)), Err(Missing::Empty)]),
+        ];
+        let kinds = [(SiteKind::Inline, 0), (SiteKind::Inline, 1), (SiteKind::Inline, 2), (SiteKind::Clone, 2)];
+        let set = SiteSet {
+            machine: Machine::X86_64,
+            build_id: Vec::new(),
+            base: 0,
+            base_btf: Vec::new(),
+            types: SplitBtf::standalone(),
+            sections: Vec::new(),
+            functions: Vec::new(),
+            prototypes,
+            containers: Vec::new(),
+            files: Vec::new(),
+            sites: kinds.into_iter().map(|(kind, prototype)| site(kind, prototype)).collect(),
+            module: None,
+        };
+        let Census { sites, arguments, out_of_line, .. } = Census::take(&set, Counts::default());
+        assert_eq!((sites.all_arguments, sites.all_certain), (2, 1));
+        assert_eq!((arguments.total, arguments.located, arguments.certain), (6, 5, 3));
+        assert_eq!(arguments.doubtful, BTreeMap::from([(Doubt::Constant, 1), (Doubt::Stale, 1)]));
+        assert_eq!((out_of_line.located, out_of_line.certain), (1, 0));
+        assert_eq!(out_of_line.doubtful, BTreeMap::from([(Doubt::Stale, 1)]));
     }
 }

@@ -1,68 +1,194 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which located arguments are doubtful.
+//!
+//! Compilers' debug information is wrong about some values, and nothing in a location tells which. What can be told is which
+//! locations are prone to it: by compiler, by how the location is given, and by what all copies of the function say of the
+//! parameter. The rates are those that random programs show (docs/truth.md).
+//!
+//! *By form.* GCC's view of a parameter in memory or computed, one view after the entry, may be of a step of the body; in a register
+//! or as a constant it is what was passed. GCC's one expression for a parameter of an inlined copy is the place that it has in most
+//! of the copy. A clone that first got a constant and then lost the parameter (`.constprop.0.isra.0`) may stand for clones with other
+//! constants, since their code is equal. Clang computes a value again from others when it has lost it, and goes on to say so after
+//! these have changed; its constants outside of `DW_AT_const_value` are as often those of later assignments.
+//!
+//! *By evidence.* A parameter that the body assigns to is told by its lists: from one constant to another within one copy, or from one
+//! location to another at one address, where the machine does nothing. A copy with several entries does not count, as its
+//! list is of several calls. What GCC then says of constants is doubtful, as its views do not order them against the padding in front
+//! of the entry. Clang has no views, so all that it says of such a parameter in inlined copies is doubtful. Where clang has a
+//! parameter of all copies computed in some way, and in none as it is, the computation is the body's.
 
+use crate::arguments::{Form, Found};
 use crate::loclist::ListEntry;
+use crate::signature::Compiler;
 use gimli::{Encoding, Expression, Operation};
+use siteseer_sites::Doubt;
+use siteseer_sites::location::{Located, Location};
+use siteseer_sites::machine::Machine;
 
-/// What an entry of a location list says of a value, without the place in the machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Value {
-    /// A constant: its bytes.
-    Constant(Vec<u8>),
-    /// What a register or memory holds, perhaps narrowed.
-    Held,
-    /// What is computed: its operations, without registers and offsets.
-    Computed(Vec<u8>),
-    /// The value at the function's entry, or nothing that can be told.
-    Unknown,
-}
+/// What the copies of a function show of one of its parameters: a set of flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Evidence(u8);
 
-/// Whether the entries of a list give a parameter more than one value, and not only more than one place: the body assigns to it.
-pub(crate) fn changes_value(list: &[ListEntry<'_>], encoding: Encoding) -> bool {
-    let mut first: Option<(Value, &ListEntry<'_>)> = None;
-    for entry in list.iter().filter(|entry| !entry.is_empty()) {
-        if first.as_ref().is_some_and(|(_, first)| first.expression == entry.expression) {
-            continue;
-        }
-        let value = value(entry, encoding);
-        match (&first, value) {
-            (_, Value::Unknown) => {}
-            (Some((first, _)), value) if *first == value => {}
-            (Some(_), _) => return true,
-            (None, value) => first = Some((value, entry)),
+impl Evidence {
+    /// The body assigns to it.
+    pub(crate) const ASSIGNED: Evidence = Evidence(1 << 0);
+    /// Some copy has it computed.
+    const COMPUTED: Evidence = Evidence(1 << 1);
+    /// Some copy has it in a register or in memory, as it is.
+    const PLAIN: Evidence = Evidence(1 << 2);
+
+    /// What one copy's location shows.
+    pub(crate) fn of(found: &Found, machine: Machine) -> Evidence {
+        match &found.argument {
+            Ok(located) if is_computed(located, machine) => Evidence::COMPUTED,
+            Ok(Located { at: Location::Register(_) | Location::RegisterPair(..) | Location::Memory(..), .. }) => {
+                Evidence::PLAIN
+            }
+            _ => Evidence::default(),
         }
     }
-    false
+
+    /// Whether nothing is shown.
+    pub(crate) fn is_empty(self) -> bool {
+        self == Evidence::default()
+    }
+
+    /// What both show.
+    pub(crate) fn and(&mut self, other: Evidence) {
+        self.0 |= other.0;
+    }
+
+    /// Why a location in an inlined copy is doubtful, given all copies' evidence on its parameter.
+    pub(crate) fn doubt(self, compiler: Compiler, located: &Located) -> Option<Doubt> {
+        let assigned = self.0 & Evidence::ASSIGNED.0 != 0;
+        let always_computed = self.0 & (Evidence::COMPUTED.0 | Evidence::PLAIN.0) == Evidence::COMPUTED.0;
+        let doubtful = match compiler {
+            Compiler::Gcc => assigned && matches!(located.at, Location::Constant(_)),
+            Compiler::Clang(_) | Compiler::Other => assigned || always_computed,
+        };
+        doubtful.then_some(Doubt::Assigned)
+    }
 }
 
-fn value(entry: &ListEntry<'_>, encoding: Encoding) -> Value {
+/// Why what was found for an argument of an inlined copy is doubtful, whatever other copies say.
+pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, located: &Located) -> Option<Doubt> {
+    let is_constant = matches!(located.at, Location::Constant(_));
+    let is_computed = is_computed(located, machine);
+    match compiler {
+        Compiler::Gcc if found.late => {
+            (is_computed || matches!(located.at, Location::Memory(..))).then_some(Doubt::LateView)
+        }
+        Compiler::Gcc => {
+            (found.form == Form::Expression && matches!(located.at, Location::Register(_))).then_some(Doubt::Home)
+        }
+        Compiler::Clang(_) | Compiler::Other if is_computed => Some(Doubt::Stale),
+        Compiler::Clang(_) | Compiler::Other => {
+            (is_constant && found.form != Form::Constant).then_some(Doubt::Constant)
+        }
+    }
+}
+
+/// Whether a value is computed from what is in registers or memory, and not there itself. An address in the frame is one that
+/// nothing else could stand for.
+fn is_computed(located: &Located, machine: Machine) -> bool {
+    match &located.at {
+        Location::Computed(_) => true,
+        Location::RegisterOffset(register, offset) => *offset != 0 && *register != machine.stack_pointer(),
+        _ => false,
+    }
+}
+
+/// Whether a list goes from one constant to another.
+pub(crate) fn changes_constant(list: &[ListEntry<'_>], encoding: Encoding) -> bool {
+    list.windows(2).any(|pair| {
+        pair[0].end.address == pair[1].begin.address
+            && pair[0].expression != pair[1].expression
+            && pair.iter().all(|entry| is_constant(entry, encoding))
+    })
+}
+
+/// Whether an entry of a list has a constant: a value that takes neither a register nor memory.
+fn is_constant(entry: &ListEntry<'_>, encoding: Encoding) -> bool {
     let mut operations = Expression(entry.expression).operations(encoding);
-    let (mut held, mut computed, mut on_stack) = (false, Vec::new(), false);
-    loop {
-        match operations.next() {
-            Ok(Some(operation)) => match operation {
-                Operation::EntryValue { .. } | Operation::ImplicitPointer { .. } => return Value::Unknown,
-                Operation::Register { .. } | Operation::FrameOffset { .. } | Operation::CallFrameCFA => held = true,
-                Operation::RegisterOffset { offset, .. } => {
-                    held = true;
-                    if offset != 0 {
-                        computed.push(0x22);
-                    }
-                }
-                Operation::StackValue => on_stack = true,
-                Operation::And | Operation::Convert { .. } | Operation::Piece { .. } | Operation::Nop => {}
-                Operation::UnsignedConstant { .. } | Operation::SignedConstant { .. } | Operation::Address { .. } => {}
-                Operation::ImplicitValue { .. } => on_stack = true,
-                _ => computed.push(1),
-            },
-            Ok(None) => break,
-            Err(_) => return Value::Unknown,
+    let mut is_value = false;
+    while let Ok(Some(operation)) = operations.next() {
+        match operation {
+            Operation::UnsignedConstant { .. } | Operation::SignedConstant { .. } | Operation::Convert { .. } => {}
+            Operation::StackValue | Operation::ImplicitValue { .. } => is_value = true,
+            _ => return false,
         }
     }
-    match (held, on_stack) {
-        (false, true) => Value::Constant(entry.expression.slice().to_vec()),
-        (true, true) if !computed.is_empty() => Value::Computed(computed),
-        (true, _) => Value::Held,
-        (false, false) => Value::Unknown,
+    is_value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Slice;
+    use crate::loclist::Point;
+
+    const SP: u16 = 7;
+
+    fn found(at: Location, form: Form, late: bool) -> Found {
+        Found { argument: Ok(Located::certain(8, false, at)), form, usable: true, late }
+    }
+
+    fn doubt(compiler: Compiler, at: Location, form: Form, late: bool) -> Option<Doubt> {
+        let found = found(at, form, late);
+        of_form(compiler, Machine::X86_64, &found, found.argument.as_ref().unwrap())
+    }
+
+    #[test]
+    fn forms() {
+        let (gcc, clang) = (Compiler::Gcc, Compiler::Clang(22));
+        let (register, memory, constant) = (Location::Register(5), Location::Memory(SP, 8), Location::Constant(3));
+        for (at, late) in [(&register, None), (&constant, None), (&memory, Some(Doubt::LateView))] {
+            assert_eq!(doubt(gcc, at.clone(), Form::Covering, true), late, "{at:?}");
+            assert_eq!(doubt(gcc, at.clone(), Form::Covering, false), None, "{at:?}");
+        }
+        assert_eq!(doubt(gcc, register.clone(), Form::Expression, false), Some(Doubt::Home));
+        assert_eq!(doubt(gcc, memory, Form::Expression, false), None);
+        assert_eq!(doubt(clang, constant.clone(), Form::Constant, false), None);
+        assert_eq!(doubt(clang, constant, Form::Covering, false), Some(Doubt::Constant));
+        assert_eq!(doubt(clang, register, Form::Covering, false), None);
+        assert_eq!(doubt(clang, Location::RegisterOffset(5, 8), Form::Covering, false), Some(Doubt::Stale));
+        assert_eq!(doubt(clang, Location::RegisterOffset(SP, 8), Form::Covering, false), None, "a variable's address");
+    }
+
+    #[test]
+    fn evidence() {
+        let (gcc, clang) = (Compiler::Gcc, Compiler::Clang(22));
+        let of = |at: Location| Evidence::of(&found(at, Form::Covering, false), Machine::X86_64);
+        let (register, constant) = (Location::Register(5), Location::Constant(3));
+        let doubt = |evidence: Evidence, compiler, at: &Location| {
+            evidence.doubt(compiler, &Located::certain(8, false, at.clone()))
+        };
+        assert_eq!(doubt(Evidence::ASSIGNED, gcc, &register), None);
+        for (compiler, at) in [(gcc, &constant), (clang, &constant), (clang, &register)] {
+            assert_eq!(doubt(Evidence::ASSIGNED, compiler, at), Some(Doubt::Assigned), "{compiler:?} {at:?}");
+        }
+        let mut computed = of(Location::RegisterOffset(5, 1));
+        assert_eq!(doubt(computed, clang, &constant), Some(Doubt::Assigned));
+        assert_eq!(doubt(computed, gcc, &constant), None);
+        computed.and(of(register));
+        assert_eq!(doubt(computed, clang, &constant), None, "a caller computed it");
+        assert!(of(constant).is_empty());
+    }
+
+    #[test]
+    fn lists_from_one_constant_to_another() {
+        let encoding = Encoding { address_size: 8, format: gimli::Format::Dwarf32, version: 5 };
+        let entry = |begin, end, expression: &'static [u8]| ListEntry {
+            begin: Point { address: begin, view: 0 },
+            end: Point { address: end, view: 0 },
+            expression: Slice::new(expression, gimli::LittleEndian),
+        };
+        // DW_OP_lit3, DW_OP_stack_value; DW_OP_lit4, DW_OP_stack_value; DW_OP_reg5
+        let (three, four, register): (&[u8], &[u8], &[u8]) = (&[0x33, 0x9f], &[0x34, 0x9f], &[0x55]);
+        let changes = |list: &[ListEntry<'_>]| changes_constant(list, encoding);
+        assert!(changes(&[entry(0, 4, three), entry(4, 8, four)]));
+        assert!(!changes(&[entry(0, 4, three), entry(6, 8, four)]), "on two ways, perhaps");
+        assert!(!changes(&[entry(0, 4, three), entry(4, 8, three)]));
+        assert!(!changes(&[entry(0, 4, three), entry(4, 8, register)]), "it may be the same value");
     }
 }

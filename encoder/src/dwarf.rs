@@ -170,6 +170,13 @@ impl<'a> DebugUnit<'a, '_> {
         Some(relative.strip_prefix("./").unwrap_or(relative).to_owned())
     }
 
+    /// The index of the source file with a name, as [`DebugUnit::file_name`] gives it.
+    pub(crate) fn file_index(&self, name: &str) -> Option<u64> {
+        let count = self.unit.line_program.as_ref()?.header().file_names().len() as u64;
+        // In DWARF 5 the first is there twice, and rows have the second.
+        (1..=count).chain([0]).find(|&index| self.file_name(index).as_deref() == Some(name))
+    }
+
     /// Whether names of the unit's functions may be elsewhere than in `.debug_str` and the unit: behind an index of
     /// strings, or in another unit.
     pub(crate) fn refers_elsewhere(&self) -> bool {

@@ -43,11 +43,23 @@ pub(crate) struct Entry {
     pub(crate) view: u32,
     /// Whether calls may be missed there, or hits be none.
     pub(crate) uncertain: bool,
+    /// Whether it was found by the body's first statement: see `repeats`.
+    pub(crate) by_statement: bool,
+}
+
+/// An entry where the body's first statement begins again.
+pub(crate) fn by_statement(address: u64) -> Entry {
+    Entry { address, view: 0, uncertain: false, by_statement: true }
 }
 
 /// An entry at a marker.
 pub(crate) fn marked(point: Point, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Entry {
-    Entry { address: point.address, view: point.view, uncertain: is_beside(point.address, body, text) }
+    Entry {
+        address: point.address,
+        view: point.view,
+        uncertain: is_beside(point.address, body, text),
+        by_statement: false,
+    }
 }
 
 /// Whether an address is not the body's, and control may come there without the body.
@@ -57,14 +69,14 @@ fn is_beside(address: u64, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> 
 
 /// Finds where a copy is entered of which no marker tells; `given` is `DW_AT_entry_pc`, `view` the step of the source there.
 pub(crate) fn find(given: Option<u64>, view: u32, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Option<Entry> {
-    let certain = |address| Entry { address, view, uncertain: false };
+    let at = |address, uncertain| Entry { address, view, uncertain, by_statement: false };
     let mut parts: Vec<Range<u64>> = body.iter().filter(|range| !range.is_empty()).cloned().collect();
     let Some(first) = parts.first_mut() else {
         let address = given.or(body.first().map(|range| range.start))?;
-        return Some(Entry { address, view, uncertain: is_beside(address, &[], text) });
+        return Some(at(address, is_beside(address, &[], text)));
     };
     if let Some(address) = given {
-        return Some(Entry { address, view, uncertain: is_beside(address, body, text) });
+        return Some(at(address, is_beside(address, body, text)));
     }
     if let Some(head) = text.behind_padding(body) {
         first.start = head;
@@ -72,10 +84,10 @@ pub(crate) fn find(given: Option<u64>, view: u32, body: &[Range<u64>], text: &Fu
     let low = first.start;
     let entries = text.entries(&parts);
     Some(match entries[..] {
-        [] => Entry { address: low, view, uncertain: parts.len() > 1 },
-        [address] => certain(address),
-        _ if let Some(address) = text.principal(&entries, &parts) => certain(address),
-        [address, ..] => Entry { address: if entries.contains(&low) { low } else { address }, view, uncertain: true },
+        [] => at(low, parts.len() > 1),
+        [address] => at(address, false),
+        _ if let Some(address) = text.principal(&entries, &parts) => at(address, false),
+        [address, ..] => at(if entries.contains(&low) { low } else { address }, true),
     })
 }
 
@@ -145,6 +157,20 @@ pub(crate) fn move_probe<'a>(
         }
     }
     best
+}
+
+/// Takes away what a list does not say for certain at an entry that was found by the body's first statement: an entry of the list that
+/// began before may be the value of the call before.
+pub(crate) fn keep_own(found: &mut [Found], gathered: &Gathered<'_>, address: u64) {
+    for (found, given) in found.iter_mut().zip(&gathered.given) {
+        let Given::List(range) = given else { continue };
+        let list = gathered.list(range);
+        let is_own = list.len() == 1 || list.iter().any(|entry| entry.begin.address == address && !entry.is_empty());
+        if !is_own && found.argument.is_ok() {
+            found.argument = Err(Missing::NotAtEntry);
+            found.late = false;
+        }
+    }
 }
 
 /// Finds the argument that the body's first branch is on, if it is located only behind that branch: its index, and where it is at the

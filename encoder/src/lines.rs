@@ -55,7 +55,8 @@ impl Lines {
     pub(crate) fn within(&self, range: &Range<u64>) -> Range<usize> {
         let end = range.end.max(range.start.saturating_add(1));
         let first = self.statements.partition_point(|statement| statement.point.address < range.start);
-        let count = self.statements[first..].partition_point(|statement| statement.point.address < end);
+        // Most ranges are short.
+        let count = self.statements[first..].iter().take_while(|statement| statement.point.address < end).count();
         first..first + count
     }
 
@@ -71,6 +72,11 @@ impl Lines {
         let range = body.iter().find(|range| range.contains(&after.address))?;
         let mut rows = self.statements[first..].iter().take_while(|statement| statement.point.address < range.end);
         rows.find(|statement| is_body(statement)).map(|statement| statement.point.address)
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[Statement] {
+        &self.statements
     }
 
     /// The statements of a range of addresses.

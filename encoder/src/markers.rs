@@ -85,7 +85,8 @@ impl Markers {
                 self.state[copy] = State::Unclear;
             }
             for range in &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize] {
-                let rows = lines.within(range).zip(lines.statements(range));
+                let rows = lines.within(range);
+                let rows = rows.clone().zip(&lines.all()[rows]);
                 let own = rows.filter(|(_, row)| row.place == callee.place);
                 self.claims.extend(own.map(|(row, _)| (row, copy)));
             }

@@ -7,6 +7,7 @@
 //! left open is settled first: see [`Provisional`].
 
 use crate::census::{Census, Counts};
+use crate::doubt::Evidence;
 use crate::filter::Filter;
 use crate::image::{self, Image};
 use crate::probeable::Prober;
@@ -17,7 +18,7 @@ use siteseer_sites::btf::{Btf, Kind, Linkage, SplitBtf, TypeId};
 use siteseer_sites::location::{Argument, Missing};
 use siteseer_sites::set::{Container, Function, Module, Section, SiteSet};
 use siteseer_sites::site::SourceLine;
-use siteseer_sites::{Doubt, Marks, Site, SiteKind};
+use siteseer_sites::{Marks, Site, SiteKind};
 use std::hash::{BuildHasher, Hash, Hasher};
 
 /// The part of a set that no unit has a say in: it can be made while units are encoded.
@@ -44,10 +45,13 @@ pub(crate) fn merge(
     mut units: Vec<UnitSites<'_>>,
 ) -> (SiteSet, Census) {
     let assigned: HashSet<ParameterKey<'_>> = units.iter().flat_map(|unit| unit.assigned.iter().copied()).collect();
-    let changing: HashSet<ParameterKey<'_>> = units.iter().flat_map(|unit| unit.changing.iter().copied()).collect();
+    let mut evidence: HashMap<ParameterKey<'_>, Evidence> = HashMap::new();
+    for (key, of_unit) in units.iter().flat_map(|unit| &unit.evidence) {
+        evidence.entry(*key).or_default().and(*of_unit);
+    }
     let hasher = DefaultHashBuilder::default();
     let settled: Vec<(Counts, Hashes)> =
-        units.par_iter_mut().map(|unit| (settle(unit, &assigned, &changing), Hashes::of(unit, &hasher))).collect();
+        units.par_iter_mut().map(|unit| (settle(unit, &assigned, &evidence), Hashes::of(unit, &hasher))).collect();
     let image = shared.image;
     let Beginning { types, mut containers } = beginning;
     // Functions on one thread, all else on another: the numbers of one have nothing to do with the other's.
@@ -181,8 +185,8 @@ fn compact<T>(all: &mut Vec<T>, used: &[bool]) -> Vec<u32> {
     numbers
 }
 
-/// Marks copies of one function that begin at one address. They are calls one after the other, of which the first left no
-/// instruction, or branches that the compiler merged, of which control takes one. The debug information does not say; a
+/// Marks copies of one function that begin at one address, unless markers in a straight line say that they are calls one after the other.
+/// They may be branches that the compiler merged, of which control takes one. The debug information does not say; a
 /// program that runs for each of them may run more often than the function was called.
 fn mark_shared(unit: &mut UnitSites<'_>) {
     let rests: HashSet<u32> = unit.rests.iter().copied().collect();
@@ -191,40 +195,38 @@ fn mark_shared(unit: &mut UnitSites<'_>) {
         .filter(|(index, site)| site.kind == SiteKind::Inline && !rests.contains(index))
         .map(|(index, _)| index)
         .collect();
-    let sites = &mut unit.sites;
+    let (sites, in_line) = (&mut unit.sites, &unit.in_line);
+    let is_in_line = |index: u32| in_line.binary_search(&index).is_ok();
     order.sort_unstable_by_key(|&index| (sites[index as usize].address, sites[index as usize].function));
     for pair in order.windows(2) {
         let (one, other) = (pair[0] as usize, pair[1] as usize);
-        if (sites[one].address, sites[one].function) == (sites[other].address, sites[other].function) {
+        let is_shared = (sites[one].address, sites[one].function) == (sites[other].address, sites[other].function);
+        if is_shared && !(is_in_line(pair[0]) && is_in_line(pair[1])) {
             sites[one].marks |= Marks::MAY_REPEAT;
             sites[other].marks |= Marks::MAY_REPEAT;
         }
     }
 }
 
-/// Doubts what inlined copies say of parameters that change in some copy.
-fn doubt_changing(unit: &mut UnitSites<'_>, changing: &HashSet<ParameterKey<'_>>) {
+/// Marks what is doubtful of inlined copies' arguments by what all copies show of the parameters.
+fn doubt_by_evidence(unit: &mut UnitSites<'_>, evidence: &HashMap<ParameterKey<'_>, Evidence>) {
     let mut doubted: HashMap<(u32, u32), u32> = HashMap::new();
     for site in unit.sites.iter_mut().filter(|site| site.kind == SiteKind::Inline) {
-        let known = (site.function, site.prototype);
-        site.prototype = *doubted.entry(known).or_insert_with(|| {
+        site.prototype = *doubted.entry((site.function, site.prototype)).or_insert_with(|| {
             let function = &unit.functions[site.function as usize];
-            let mut arguments = unit.prototypes[site.prototype as usize].clone();
-            let mut any = false;
+            let before = &unit.prototypes[site.prototype as usize];
+            let mut arguments = before.clone();
             for (index, argument) in (0u16..).zip(&mut arguments) {
-                if let Ok(located) = argument
-                    && changing.contains(&(function.name, function.origin.declared_line, index))
-                {
-                    located.doubt = Some(Doubt::Assigned);
-                    any = true;
+                let key = (function.name, function.origin.declared_line, index);
+                if let (Ok(located), Some(evidence)) = (argument, evidence.get(&key)) {
+                    located.doubt = located.doubt.or(evidence.doubt(unit.compiler, located));
                 }
             }
-            if any {
-                unit.prototypes.push(arguments);
-                unit.prototypes.len() as u32 - 1
-            } else {
-                site.prototype
+            if arguments == *before {
+                return site.prototype;
             }
+            unit.prototypes.push(arguments);
+            unit.prototypes.len() as u32 - 1
         });
     }
 }
@@ -233,7 +235,7 @@ fn doubt_changing(unit: &mut UnitSites<'_>, changing: &HashSet<ParameterKey<'_>>
 fn settle(
     unit: &mut UnitSites<'_>,
     assigned: &HashSet<ParameterKey<'_>>,
-    changing: &HashSet<ParameterKey<'_>>,
+    evidence: &HashMap<ParameterKey<'_>, Evidence>,
 ) -> Counts {
     let mut counts = Counts {
         rests: unit.rests.len() as u64,
@@ -245,7 +247,7 @@ fn settle(
     };
     mark_shared(unit);
     let provisional = std::mem::take(&mut unit.provisional);
-    doubt_changing(unit, changing);
+    doubt_by_evidence(unit, evidence);
     let mut changed: HashMap<Box<[Argument]>, u32> = HashMap::new();
     for of_site in provisional.chunk_by(|a, b| a.site == b.site) {
         let Some(first) = of_site.first() else { continue };
@@ -257,13 +259,13 @@ fn settle(
         counts.gained_by_moving +=
             of_site.iter().filter(stands).filter(|provisional| provisional.otherwise == Missing::NotAtEntry).count()
                 as u64;
+        if of_site.iter().filter(stands).count() == of_site.len() {
+            continue;
+        }
         let mut arguments = unit.prototypes[site.prototype as usize].clone();
         let mut is_late = false;
         for provisional in of_site {
             if stands(&provisional) {
-                if let Some(Ok(located)) = arguments.get_mut(usize::from(provisional.parameter)) {
-                    located.doubt = located.doubt.or(Some(Doubt::LateView));
-                }
                 is_late |= provisional.otherwise == Missing::AfterEntry;
             } else if let Some(argument) = arguments.get_mut(usize::from(provisional.parameter)) {
                 *argument = Err(provisional.otherwise);

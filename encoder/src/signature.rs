@@ -24,7 +24,7 @@
 //! describes a parameter that is assigned to at once by the assigned value. The one exception is an argument that clang's
 //! callers may not pass at all ([`Missing::Unread`]).
 //!
-//! *A changed signature.* GCC's lists are right at the entry, and so are its constants: the clone was made for them. An
+//! *A changed signature.* GCC's lists are right at the entry, and so are its constants, unless clones were folded. An
 //! expression without a list is a home here, too, unless the copy never writes that register, or the caller wrote that memory. An entry
 //! value is of a register in which the clone may never get that parameter ([`Surroundings::is_whole`]). What clang's debug
 //! information says is sorted by [`clang::keep_what_was_passed`].
@@ -34,16 +34,18 @@
 use crate::arguments::{Form, Found};
 use crate::clang::{self, Passed};
 use crate::outofline::Role;
-use siteseer_sites::Machine;
+use siteseer_sites::abi::ParamShape;
 use siteseer_sites::location::{Argument, Located, Location, Missing, Op};
 use siteseer_sites::machine::Register;
+use siteseer_sites::{Doubt, Machine};
 
 /// Who compiled a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Compiler {
     Gcc,
     /// With its major version.
     Clang(u32),
+    #[default]
     Other,
 }
 
@@ -51,6 +53,8 @@ pub(crate) enum Compiler {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Copy<'s> {
     pub(crate) role: Role<'s>,
+    /// The name of the symbol that gives it the role.
+    pub(crate) symbol: &'s str,
     pub(crate) compiler: Compiler,
     /// Whether it is written in C.
     pub(crate) is_c: bool,
@@ -90,6 +94,22 @@ impl Copy<'_> {
         if changed { Signature::Changed } else { Signature::Source }
     }
 
+    /// Whether constants may be those of another copy. GCC folds clones that got a constant each once they no longer look at it. Clang's
+    /// may be those of a later assignment.
+    fn are_constants_doubtful(&self) -> bool {
+        match self.compiler {
+            Compiler::Gcc => self.symbol.contains(".constprop.") && self.symbol.contains(".isra."),
+            Compiler::Clang(_) | Compiler::Other => true,
+        }
+    }
+
+    /// Whether callers may not pass an argument whole: clang leaves out stores to a structure that it passes on the stack if the body
+    /// that it sees does not load them.
+    pub(crate) fn may_be_unfilled(&self, abi: &Argument, shape: &ParamShape) -> bool {
+        let is_on_stack = abi.as_ref().is_ok_and(|located| matches!(located.at, Location::Memory(..)));
+        shape.composite && is_on_stack && self.is_called && matches!(self.compiler, Compiler::Clang(_))
+    }
+
     /// Whether callers may leave out an argument that the copy does not look at.
     pub(crate) fn may_be_left_out(&self, parameter: &Passed) -> bool {
         self.is_called && matches!(self.compiler, Compiler::Clang(_)) && !parameter.is_read
@@ -99,7 +119,13 @@ impl Copy<'_> {
 /// The arguments of a copy that has the source's signature.
 ///
 /// `abi` is what the calling convention says. Where it is not known, the debug information is all that there is.
-pub(crate) fn of_source(copy: &Copy<'_>, found: Vec<Found>, abi: Vec<Argument>, passed: &[Passed]) -> Vec<Argument> {
+pub(crate) fn of_source(
+    copy: &Copy<'_>,
+    found: Vec<Found>,
+    abi: Vec<Argument>,
+    shapes: &[ParamShape],
+    passed: &[Passed],
+) -> Vec<Argument> {
     // A parameter without a size leaves open where the later ones are.
     let known = abi.iter().take_while(|argument| **argument != Err(Missing::NoType)).count();
     found
@@ -109,6 +135,9 @@ pub(crate) fn of_source(copy: &Copy<'_>, found: Vec<Found>, abi: Vec<Argument>, 
         .enumerate()
         .map(|(index, ((found, abi), passed))| match found {
             _ if copy.may_be_left_out(passed) && index < known => Err(Missing::Unread),
+            _ if index < known && copy.may_be_unfilled(&abi, &shapes[index]) => {
+                abi.map(|located| located.doubtful(Doubt::Unfilled))
+            }
             _ if index < known => abi,
             Found { late: true, .. } => Err(Missing::AfterEntry),
             Found { form: Form::Expression, argument: Ok(_), .. } => Err(Missing::Home),
@@ -140,6 +169,9 @@ pub(crate) fn of_changed(
     if matches!(copy.compiler, Compiler::Clang(_)) {
         clang::keep_what_was_passed(machine, &mut arguments);
     }
+    for located in arguments.iter_mut().flatten().filter(|located| is_constant(&located.at)) {
+        located.doubt = copy.are_constants_doubtful().then_some(Doubt::Constant);
+    }
     arguments
 }
 
@@ -165,17 +197,22 @@ fn is_at_entry(home: &Located, machine: Machine, is_kept: &mut impl FnMut(Regist
     }
 }
 
+/// Whether a value is the same in all calls of the copy.
+fn is_constant(location: &Location) -> bool {
+    matches!(location, Location::Constant(_) | Location::Address(_))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use siteseer_sites::abi::{ParamShape, abi_arguments};
+    use siteseer_sites::abi::abi_arguments;
 
     const RDI: Location = Location::Register(5);
     const RSI: Location = Location::Register(4);
     const RBX: Location = Location::Register(3);
 
     fn copy(role: Role<'_>, compiler: Compiler) -> Copy<'_> {
-        Copy { role, compiler, is_c: true, is_global: false, nocall: false, is_called: true }
+        Copy { role, symbol: "foo", compiler, is_c: true, is_global: false, nocall: false, is_called: true }
     }
 
     fn found(at: Location, form: Form) -> Found {
@@ -219,14 +256,14 @@ mod tests {
         let read = Passed { is_read: true, in_place: true, is_memory: false };
         let homes = || vec![found(Location::Memory(7, -24), Form::Expression), found(RBX, Form::Expression)];
         let gcc = copy(Role::Body, Compiler::Gcc);
-        let arguments = of_source(&gcc, homes(), abi.clone(), &[read, read]);
+        let arguments = of_source(&gcc, homes(), abi.clone(), &[SCALAR; 2], &[read, read]);
         assert_eq!(places(&arguments), [Ok(RDI), Ok(RSI)]);
         // The first parameter has no size: where the second one is, only a list could tell.
         let unknown = vec![Err(Missing::NoType), abi[0].clone()];
-        let arguments = of_source(&gcc, homes(), unknown.clone(), &[read, read]);
+        let arguments = of_source(&gcc, homes(), unknown.clone(), &[SCALAR; 2], &[read, read]);
         assert_eq!(places(&arguments), [Err(Missing::Home), Err(Missing::Home)]);
         let listed = vec![found(RDI, Form::Covering), found(RSI, Form::Covering)];
-        assert_eq!(places(&of_source(&gcc, listed, unknown, &[read, read])), [Ok(RDI), Ok(RSI)]);
+        assert_eq!(places(&of_source(&gcc, listed, unknown, &[SCALAR; 2], &[read, read])), [Ok(RDI), Ok(RSI)]);
     }
 
     #[test]
@@ -235,12 +272,41 @@ mod tests {
         let unread = [Passed { is_read: false, in_place: false, is_memory: false }];
         let arguments = |copy: Copy<'_>| {
             let home = vec![found(Location::Constant(3), Form::Covering)];
-            places(&of_source(&copy, home, abi.clone(), &unread))
+            places(&of_source(&copy, home, abi.clone(), &[SCALAR], &unread))
         };
         let by_clang = copy(Role::Body, Compiler::Clang(22));
         assert_eq!(arguments(by_clang), [Err(Missing::Unread)]);
         assert_eq!(arguments(Copy { is_called: false, ..by_clang }), [Ok(RDI)]);
         assert_eq!(arguments(copy(Role::Body, Compiler::Gcc)), [Ok(RDI)]);
+    }
+
+    #[test]
+    fn constants_of_folded_clones_are_doubtful() {
+        let doubt = |symbol, compiler| {
+            let copy = Copy { symbol, ..copy(Role::Clone { changed: true }, compiler) };
+            let found = vec![found(Location::Constant(5), Form::Covering), found(RDI, Form::Covering)];
+            let arguments = of_changed(&copy, Machine::X86_64, found, |_| true);
+            assert!(arguments[1].as_ref().unwrap().is_certain());
+            arguments[0].as_ref().unwrap().doubt
+        };
+        assert_eq!(doubt("foo.constprop.0", Compiler::Gcc), None);
+        assert_eq!(doubt("foo.constprop.0.isra.0", Compiler::Gcc), Some(Doubt::Constant));
+        assert_eq!(doubt("foo", Compiler::Clang(22)), Some(Doubt::Constant));
+    }
+
+    #[test]
+    fn structures_on_the_stack_that_callers_may_not_fill() {
+        let big = ParamShape { size: 24, composite: true, ..SCALAR };
+        let abi = abi_arguments(Machine::X86_64, &[big], None);
+        let read = [Passed { is_read: true, in_place: true, is_memory: true }];
+        let doubt = |copy: Copy<'_>| {
+            let home = vec![found(Location::Memory(7, 8), Form::Expression)];
+            of_source(&copy, home, abi.clone(), &[big], &read)[0].as_ref().unwrap().doubt
+        };
+        let by_clang = copy(Role::Body, Compiler::Clang(22));
+        assert_eq!(doubt(by_clang), Some(Doubt::Unfilled));
+        assert_eq!(doubt(Copy { is_called: false, ..by_clang }), None);
+        assert_eq!(doubt(copy(Role::Body, Compiler::Gcc)), None);
     }
 
     #[test]

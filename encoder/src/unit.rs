@@ -8,6 +8,7 @@
 use crate::arguments::{At, Found, Gathered, Surroundings};
 use crate::cfi::{Cursor, Frames};
 use crate::clang::{self, Passed};
+use crate::doubt::{self, Evidence};
 use crate::dwarf::{DebugInfo, DebugUnit};
 use crate::entry::{self, Entry, Moved};
 use crate::filter::Filter;
@@ -20,8 +21,9 @@ use crate::observe::{Observed, Observer};
 use crate::origin::{Foreign, Origin, Origins};
 use crate::outofline::{self, Role};
 use crate::probeable::Prober;
+use crate::repeats;
 use crate::returns::{self, Pending};
-use crate::signature::{self, Copy, Signature};
+use crate::signature::{self, Compiler, Copy, Signature};
 use crate::split;
 use crate::text::{self, DirectEntries, FunctionText, Known, behind_fentry, idle_prefix};
 use crate::types::{BaseIndex, NewType, TypeRef};
@@ -101,11 +103,16 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) sites: Vec<Site>,
     /// Those of them that are no sites, but the rest of a function that was split. In order.
     pub(crate) rests: Vec<u32>,
+    /// Those of them that are entries by a marker, at an address that control comes to in one way: whatever else begins there
+    /// begins each time. In order.
+    pub(crate) in_line: Vec<u32>,
     pub(crate) provisional: Vec<Provisional>,
     /// Parameters that are assigned to.
     pub(crate) assigned: Vec<ParameterKey<'a>>,
-    /// Parameters to which a list gives more than one value.
-    pub(crate) changing: Vec<ParameterKey<'a>>,
+    /// What the copies show of parameters.
+    pub(crate) evidence: HashMap<ParameterKey<'a>, Evidence>,
+    /// Who made the unit.
+    pub(crate) compiler: Compiler,
     pub(crate) tally: Tally,
 }
 
@@ -117,6 +124,7 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     prober: Prober<'d, 'a>,
     frames: RefCell<Cursor<'d, 'a>>,
     no_jump_tables: bool,
+    is_by_clang: bool,
     wanted: HashMap<usize, bool>,
     out: UnitSites<'a>,
     function_of: HashMap<(*const Origin<'a>, &'a str), u32>,
@@ -125,6 +133,8 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     /// The addresses of the one that was asked for last, and its number.
     last_container: (Range<u64>, u32),
     file_of: HashMap<(usize, u64), u32>,
+    /// For files of other units, by their indices there, the index in this unit's line table.
+    file_here: HashMap<(usize, u64), Option<u64>>,
     gathered: Gathered<'a>,
     found: Vec<Found>,
     arguments: Vec<Argument>,
@@ -151,13 +161,15 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             prober: Prober::new(shared.image),
             frames: RefCell::new(shared.frames.cursor()),
             no_jump_tables: unit.has_no_jump_tables(),
+            is_by_clang: unit.clang().is_some(),
             wanted: HashMap::new(),
-            out: UnitSites::default(),
+            out: UnitSites { compiler: unit.compiler(), ..UnitSites::default() },
             function_of: HashMap::new(),
             prototype_of: HashMap::new(),
             container_of: HashMap::new(),
             last_container: (0..0, 0),
             file_of: HashMap::new(),
+            file_here: HashMap::new(),
             gathered: Gathered::default(),
             found: Vec::new(),
             arguments: Vec::new(),
@@ -228,12 +240,19 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             return;
         }
         let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-        let (unit, origins) = (self.unit, &mut self.origins);
+        let (unit, origins, file_here) = (self.unit, &mut self.origins, &mut self.file_here);
         self.markers.find(lines, function, |site| {
-            // Another unit has other indices of files.
-            let origin = origins.get(site.origin).filter(|origin| origin.declared_in == unit.index)?;
-            let place =
-                Place { file: origin.declared_file, line: origin.declared_line, column: origin.declared_column };
+            let origin = origins.get(site.origin)?;
+            let declared = (origin.declared_in, origin.declared_file);
+            let file = if declared.0 == unit.index {
+                declared.1
+            } else {
+                // With link-time optimisation, what is declared in another unit has another index in this one's line table.
+                (*file_here
+                    .entry(declared)
+                    .or_insert_with(|| unit.file_index(&origins.file_name(declared.0, declared.1)?)))?
+            };
+            let place = Place { file, line: origin.declared_line, column: origin.declared_column };
             Some(Callee { place, by_macro: origin.by_macro })
         });
     }
@@ -259,6 +278,14 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             State::Known => entries.extend(self.markers.of(copy).map(|point| entry::marked(point, body, text))),
             _ => entries.extend(entry::find(raw.entry, raw.view, body, text)),
         }
+        if self.is_by_clang
+            && let [first] = entries[..]
+        {
+            let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+            let own = innermost(function, copy, first.address);
+            let again = repeats::find(lines, text, first.address, own, body);
+            entries.extend(again.into_iter().map(entry::by_statement));
+        }
         self.gather(function, &origin, parameters);
         let is_rest = split::is_rest(self.unit, &mut self.origins, function, raw, &origin);
         let marks = self.marks_of_copy(function, copy, &entries, body, text);
@@ -270,7 +297,10 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             if is_rest {
                 self.out.rests.push(self.out.sites.len() as u32);
             }
-            self.inline_site(function, raw, *entry, &origin, body, text, section, marks);
+            if self.markers.state(copy) == State::Known && !text.has_two_ways_in(entry.address) {
+                self.out.in_line.push(self.out.sites.len() as u32);
+            }
+            self.inline_site(function, raw, *entry, &origin, body, text, section, marks, entries.len());
         }
         self.entries = entries;
         Some(())
@@ -286,6 +316,34 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         self.note_assignments(origin);
     }
 
+    /// Notes what the lists of an inlined copy show of its parameters.
+    fn note_evidence(&mut self, origin: &Origin<'a>, entries: usize) {
+        let mut note = |index: usize, evidence: Evidence| {
+            if !evidence.is_empty() {
+                let key = (origin.name, origin.declared_line, u16::try_from(index).unwrap_or(u16::MAX));
+                self.out.evidence.entry(key).or_default().and(evidence);
+            }
+        };
+        let machine = self.shared.image.machine();
+        self.found.iter().enumerate().for_each(|(index, found)| note(index, Evidence::of(found, machine)));
+        self.gathered.assigned().for_each(|index| note(index, Evidence::ASSIGNED));
+        if entries == 1 {
+            self.gathered.changing(self.unit.unit.encoding()).for_each(|index| note(index, Evidence::ASSIGNED));
+        }
+    }
+
+    /// Marks what is doubtful of an inlined copy's arguments by how the debug information gives them.
+    fn doubt_forms(&mut self) {
+        let (compiler, machine) = (self.unit.compiler(), self.shared.image.machine());
+        for found in &mut self.found {
+            let doubt =
+                found.argument.as_ref().ok().and_then(|located| doubt::of_form(compiler, machine, found, located));
+            if let Ok(located) = &mut found.argument {
+                located.doubt = located.doubt.or(doubt);
+            }
+        }
+    }
+
     /// The marks that all sites of a copy have.
     fn marks_of_copy(
         &self,
@@ -298,10 +356,17 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let raw = &function.sites[copy];
         let state = self.markers.state(copy);
         let mut marks = Marks::default();
-        if split::may_be_merged(self.unit, function, raw) {
+        if self.is_by_clang && split::may_be_merged(self.unit, function, raw) {
             marks |= Marks::ENTRY_UNCERTAIN;
         }
-        let addresses: Vec<u64> = entries.iter().map(|entry| entry.address).collect();
+        let (one, many);
+        let addresses: &[u64] = if let [entry] = entries {
+            one = [entry.address];
+            &one
+        } else {
+            many = entries.iter().map(|entry| entry.address).collect::<Vec<u64>>();
+            &many
+        };
         let is_other_copy = |address: u64| {
             function.sites.iter().enumerate().any(|(other, site)| {
                 other != copy
@@ -311,7 +376,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
                         .any(|range| range.contains(&address))
             })
         };
-        if state == State::Several || text.bypasses(&addresses, body, state == State::Known, &is_other_copy) {
+        if state == State::Several || text.bypasses(addresses, body, state == State::Known, &is_other_copy) {
             marks |= Marks::MAY_MISS;
         }
         marks
@@ -329,6 +394,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         text: &FunctionText<'d, 'a>,
         section: u16,
         mut marks: Marks,
+        entries: usize,
     ) {
         let shared = self.shared;
         let site = self.out.sites.len() as u32;
@@ -368,6 +434,10 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
                 usable: false,
             });
             self.found[index].argument = Ok(located);
+        }
+        if entry.by_statement {
+            entry::keep_own(&mut self.found, &self.gathered, entry.address);
+            marks |= Marks::MAY_REPEAT;
         }
         let mut address = entry.address;
         let mut moved = 0;
@@ -409,6 +479,8 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             marks |= Marks::MAY_REPEAT;
         }
         self.observe(origin.name, SiteKind::Inline, address);
+        self.note_evidence(origin, entries);
+        self.doubt_forms();
         self.arguments.clear();
         self.arguments.extend(self.found.drain(..).map(|found| found.argument));
         let parent = raw.parent.and_then(|parent| self.site_around(parent as usize, address));
@@ -462,8 +534,10 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         self.find_own(function, &origin, address, !(role.is_changed() || function.nocall));
         let shapes: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
         let abi = abi_arguments(image.machine(), &shapes, origin.result.as_ref().map(shape));
+        let symbol = symbols.iter().find(|symbol| outofline::role([symbol.name], own_name) == role);
         let copy = Copy {
             role,
+            symbol: symbol.map_or(own_name, |symbol| symbol.name),
             compiler: self.unit.compiler(),
             is_c: self.unit.is_c,
             is_global: symbols.iter().any(|symbol| symbol.name == own_name && symbol.global),
@@ -481,6 +555,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let name_tells = matches!(role, Role::Body)
             && signature == Signature::Source
             && !passed.iter().any(|passed| copy.may_be_left_out(passed))
+            && !abi.iter().zip(&shapes).any(|(abi, shape)| copy.may_be_unfilled(abi, shape))
             && image.symbols_named(name).nth(1).is_none()
             && !shared.namesakes.contains(name)
             // A module's name is looked up in its own BTF alone.
@@ -491,7 +566,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         self.observe(name, kind, address);
         let found = std::mem::take(&mut self.found);
         self.arguments = match signature {
-            Signature::Source => signature::of_source(&copy, found, abi, &passed),
+            Signature::Source => signature::of_source(&copy, found, abi, &shapes, &passed),
             Signature::Changed => {
                 let is_kept = |register| text::is_kept(image, &function.ranges, register);
                 signature::of_changed(&copy, image.machine(), found, is_kept)
@@ -601,10 +676,6 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             let index = u16::try_from(index).unwrap_or(u16::MAX);
             self.out.assigned.push((origin.name, origin.declared_line, index));
         }
-        for index in self.gathered.changing(self.unit.unit.encoding()) {
-            let index = u16::try_from(index).unwrap_or(u16::MAX);
-            self.out.changing.push((origin.name, origin.declared_line, index));
-        }
     }
 
     /// Tells of a site what its arguments are made from.
@@ -657,6 +728,19 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let next = self.file_of.len() as u32;
         SourceLine { file: *self.file_of.entry((unit, file)).or_insert(next), line }
     }
+}
+
+/// The ranges of the innermost copy in a copy, or of that itself, that hold an address.
+fn innermost<'r>(function: &'r RawFunction<'_>, copy: usize, address: u64) -> &'r [Range<u64>] {
+    let ranges = |site: &RawSite| &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
+    let mut found = copy;
+    // Copies come before those in them.
+    for (inner, site) in function.sites.iter().enumerate().skip(copy + 1) {
+        if site.parent == Some(found as u32) && ranges(site).iter().any(|range| range.contains(&address)) {
+            found = inner;
+        }
+    }
+    ranges(&function.sites[found])
 }
 
 /// Where a function's text is entered.

@@ -62,7 +62,8 @@ struct siteseer_site {
  * it by bpf_probe_read_kernel() or BPF_CORE_READ(). Of a structure passed by value it is the first 8 bytes.
  *
  * Returns 0, or -ENOENT if this site does not have the argument (or the function no such parameter), or -EFAULT if it
- * lies in memory that could not be read. `*value` is left alone where it is not 0.
+ * lies in memory that could not be read. `*value` is left alone where it is not 0. An argument whose location is doubtful
+ * counts as one that the site does not have, unless the program is attached with doubt accepted.
  */
 static long (*const siteseer_arg)(void *ctx, __u32 n, __u64 *value) = (void *)0x5173e001;
 

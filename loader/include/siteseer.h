@@ -141,9 +141,11 @@ struct siteseer_register_opts {
 	 * that libbpf could attach as well; site data are not looked for before the first is attached.
 	 */
 	bool no_plan_at_load;
+	/* Doubtful arguments count as located; see siteseer_attach_opts. */
+	bool accept_doubt;
 	size_t :0;
 };
-#define siteseer_register_opts__last_field no_plan_at_load
+#define siteseer_register_opts__last_field accept_doubt
 
 /*
  * Takes the sections fentry, fexit, fentry.s, fexit.s and kprobe_maybe_inline over from libbpf, for all objects that this process
@@ -192,9 +194,15 @@ struct siteseer_attach_opts {
 	const char *file;
 	/* A BPF program, by the kernel's id, whose functions are meant in place of the kernel's; 0 for none. */
 	uint32_t bpf_program_id;
+	/*
+	 * Doubtful arguments count as located. The debug information names a place for them that may hold another value, for a
+	 * reason that the report gives. Otherwise they count as missing, and siteseer_arg() returns -ENOENT for them. If it is
+	 * false, siteseer_register_opts decides.
+	 */
+	bool accept_doubt;
 	size_t :0;
 };
-#define siteseer_attach_opts__last_field bpf_program_id
+#define siteseer_attach_opts__last_field accept_doubt
 
 /*
  * Sets how libbpf's own calls attach a program. After bpf_object__open(), and before bpf_object__load(). Everything is copied.

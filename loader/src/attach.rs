@@ -120,6 +120,12 @@ impl<'t> Attach<'t> {
         self.set(|options| options.bulk_from(kprobes))
     }
 
+    /// [`AttachOptions::accept_doubt`].
+    #[must_use]
+    pub fn accept_doubt(self, accept: bool) -> Attach<'t> {
+        self.set(|options| options.accept_doubt(accept))
+    }
+
     /// [`AttachOptions::share_beyond`].
     #[must_use]
     pub fn share_beyond(self, prototypes: usize) -> Attach<'t> {

@@ -25,9 +25,10 @@ use crate::livepatch::Concern;
 use crate::placement::Placement;
 use crate::reason::Reason;
 use crate::symbols::{Symbol, Symbols};
+use crate::unavailable::{Unavailable, available};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, TypeId};
-use siteseer_sites::location::{Argument, Missing};
+use siteseer_sites::location::{Argument, Located, Missing};
 use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -137,6 +138,15 @@ impl Candidate {
     /// Bytes from the symbol to the probe.
     pub fn offset(&self) -> u64 {
         self.address.wrapping_sub(self.symbol_address)
+    }
+
+    /// Where a parameter's value is for a program that accepts doubt or does not, or why it cannot have the value.
+    ///
+    /// # Errors
+    /// Why the argument is not available.
+    pub fn available(&self, parameter: usize, accept_doubt: bool) -> Result<&Located, Unavailable> {
+        let argument = self.arguments.get(parameter);
+        argument.map_or(Err(Missing::NotMentioned.into()), |argument| available(argument, accept_doubt))
     }
 
     /// Whether the probe is on an out-of-line symbol's first byte.

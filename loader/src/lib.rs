@@ -153,6 +153,7 @@ pub mod source;
 pub mod symbols;
 pub mod target;
 pub mod trampoline;
+pub mod unavailable;
 
 pub use attach::{Attach, AttachError, AttachOptions};
 pub use bpf_target::BpfProgram;
@@ -168,3 +169,4 @@ pub use siteseer_sites::Machine;
 pub use source::SourceOptions;
 pub use symbols::Symbols;
 pub use target::Target;
+pub use unavailable::Unavailable;

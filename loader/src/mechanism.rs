@@ -145,6 +145,7 @@ pub(crate) struct Choice<'a> {
     pub(crate) form: Form,
     pub(crate) kernel: &'a Kernel,
     pub(crate) barred: &'a Barred,
+    pub(crate) accept_doubt: bool,
 }
 
 impl Choice<'_> {
@@ -280,8 +281,8 @@ impl Choice<'_> {
     fn passed_by_convention(&self) -> bool {
         let convention = self.prototype.by_convention(self.kernel.machine);
         self.parameters().filter(|(_, _, read)| *read).all(|(index, _, _)| {
-            match (self.candidate.arguments.get(index), convention.get(index)) {
-                (Some(Ok(here)), Some(Ok(there))) => here.at == there.at && here.size == there.size,
+            match (self.candidate.available(index, self.accept_doubt), convention.get(index)) {
+                (Ok(here), Some(Ok(there))) => here.at == there.at && here.size == there.size,
                 _ => false,
             }
         })
@@ -304,9 +305,11 @@ impl Choice<'_> {
             Machine::X86_64 => &[5, 4, 1, 2, 8, 9],
             Machine::Aarch64 => &[0, 1, 2, 3, 4, 5, 6, 7],
         };
-        self.parameters().filter(|(_, _, read)| *read).all(|(index, _, _)| match self.candidate.arguments.get(index) {
-            Some(Ok(located)) => registers(located).iter().all(|register| passing.contains(register)),
-            _ => true,
+        self.parameters().filter(|(_, _, read)| *read).all(|(index, _, _)| {
+            match self.candidate.available(index, self.accept_doubt) {
+                Ok(located) => registers(located).iter().all(|register| passing.contains(register)),
+                Err(_) => true,
+            }
         })
     }
 }

@@ -8,7 +8,8 @@
 //! 2. what the program's section cannot have there: a return of an inlined copy, sleep at a kprobe;
 //! 3. marks: an entry that is not certain is never attached; one that may be reached again from inside is not
 //!    attached under [`Policy::Complete`], because hits would outnumber calls;
-//! 4. arguments: all that the program reads must have a location, and so must the return value;
+//! 4. arguments: all that the program reads must have a location that is certain, unless doubt is accepted, and the
+//!    return value must have one too;
 //! 5. a mechanism that reaches the site;
 //! 6. a trampoline: one per distinct set of locations of what the program reads, and per mechanism. It is
 //!    generated here without the maps that it will refer to, so that what stands against it is known beforehand.
@@ -35,6 +36,7 @@ use crate::refusal::Refusal;
 use crate::report::{InModule, Report};
 use crate::section::{Form, Kind};
 use crate::trampoline::{self, KernelIds, SavedMap, Spec};
+use crate::unavailable::DoubtfulArgument;
 use planner::Planner;
 pub use sharing::PlannedProgram;
 use siteseer_sites::btf::TypeId;
@@ -83,6 +85,8 @@ pub struct PlanOptions {
     pub cookie: u64,
     /// Whether functions of one name are taken together even if their prototypes differ.
     pub all_prototypes: bool,
+    /// Whether doubtful arguments count as located.
+    pub accept_doubt: bool,
     /// Beyond how many location prototypes at kprobes they share programs; `None` for the default.
     pub share_beyond: Option<usize>,
 }
@@ -110,6 +114,8 @@ pub struct PlannedSite {
     pub site: Candidate,
     /// What becomes of it.
     pub decision: Decision,
+    /// What the program reads there from doubtful locations; empty unless doubt is accepted.
+    pub doubtful: Vec<DoubtfulArgument>,
 }
 
 /// A trampoline to generate: what distinguishes it is what the program reads.
@@ -433,7 +439,11 @@ pub(crate) fn decide(
                 Ok((mechanism, trampoline)) => Decision::Attach { mechanism, trampoline },
                 Err(reason) => skip(candidate, reason),
             };
-            sites.push(PlannedSite { function: index, site: candidate.clone(), decision });
+            let doubtful = match decision {
+                Decision::Attach { .. } => planner.doubtful(function, candidate),
+                Decision::Skip(_) => Vec::new(),
+            };
+            sites.push(PlannedSite { function: index, site: candidate.clone(), decision, doubtful });
         }
     }
     let functions = functions.iter().map(|function| PlannedFunction {

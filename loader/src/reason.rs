@@ -3,7 +3,7 @@
 
 use crate::bpf_target::TailSlot;
 use crate::refusal::Refusal;
-use siteseer_sites::location::Missing;
+use crate::unavailable::Unavailable;
 use siteseer_sites::site::Unprobeable;
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub struct MissingArgument {
     /// Its name, if the prototype has one.
     pub name: String,
     /// Why the site does not have it.
-    pub why: Missing,
+    pub why: Unavailable,
 }
 
 /// Why a site is not attached.
@@ -30,7 +30,7 @@ pub enum Reason {
     /// The site is in the last function of a module's text, which this kernel takes to go on behind its end when it looks whether a
     /// kprobe can be optimised: it may crash. See [`Kernel::decodes_past_modules`](crate::Kernel::decodes_past_modules).
     EndsModule,
-    /// The site lacks arguments that the program reads.
+    /// The site lacks arguments that the program reads, or has them in doubtful locations only.
     MissingArguments(Vec<MissingArgument>),
     /// The copy's entry is not known for certain: a probe might hit at other moments than calls.
     EntryUncertain,
@@ -153,6 +153,10 @@ impl Reason {
     /// What the user can do about it, if anything.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
+            Reason::MissingArguments(arguments) if arguments.iter().all(|argument| argument.why.is_doubt()) => Some(
+                "the option accept_doubt attaches it, and the argument may then be wrong there; or read it by \
+                 siteseer_arg() of siteseer.bpf.h, which tells the program when a site does not have it",
+            ),
             Reason::MissingArguments(_) => Some(
                 "read it by siteseer_arg() of siteseer.bpf.h, which tells the program when a site does not have it",
             ),

@@ -4,7 +4,7 @@
 //! A refusal is not a failure of ours: it says what stands between the program and the site, before the kernel is
 //! asked. Instruction numbers are those of the user's program as libbpf relocated it.
 
-use siteseer_sites::location::Missing;
+use crate::unavailable::Unavailable;
 use thiserror::Error;
 
 /// Why a program cannot be run by a trampoline, at any site or at sites of one location prototype.
@@ -61,13 +61,13 @@ pub enum Refusal {
         /// Slots that the parameters take.
         have: u32,
     },
-    /// The program reads a parameter that has no location at the site.
+    /// The program reads a parameter that has no location at the site, or only a doubtful one.
     #[error("parameter {parameter}, which the program reads, has no value here: {reason}")]
     ArgumentMissing {
         /// Index of the parameter.
         parameter: usize,
         /// Why it has none.
-        reason: Missing,
+        reason: Unavailable,
     },
     /// The program follows a pointer to a structure of a module's own.
     #[error(
@@ -97,7 +97,7 @@ pub enum Refusal {
     #[error("the return value, which the program reads, cannot be had here: {reason}")]
     ReturnMissing {
         /// Why.
-        reason: Missing,
+        reason: Unavailable,
     },
     /// The location of the return value does not make sense on this machine.
     #[error("the location of the return value is malformed")]

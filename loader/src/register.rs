@@ -85,11 +85,12 @@ pub struct Options {
     pub(crate) source: SourceOptions,
     pub(crate) policy: Option<Policy>,
     pub(crate) plan_at_load: bool,
+    pub(crate) accept_doubt: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { source: SourceOptions::default(), policy: None, plan_at_load: true }
+        Options { source: SourceOptions::default(), policy: None, plan_at_load: true, accept_doubt: false }
     }
 }
 
@@ -106,6 +107,25 @@ impl Options {
     pub fn policy(mut self, policy: Policy) -> Options {
         self.policy = Some(policy);
         self
+    }
+
+    /// Whether doubtful arguments count as located, in programs of which nothing else is said
+    /// ([`AttachOptions::accept_doubt`](crate::AttachOptions::accept_doubt)).
+    #[must_use]
+    pub fn accept_doubt(mut self, accept: bool) -> Options {
+        self.accept_doubt = accept;
+        self
+    }
+
+    /// Whether doubtful arguments count as located, where a program's own options do not say.
+    #[must_use]
+    pub fn accepts_doubt(&self) -> bool {
+        self.accept_doubt
+    }
+
+    /// A program's own options, and these where it says nothing.
+    fn complete(&self, own: AttachOptions) -> AttachOptions {
+        own.or_policy(self.policy).or_accept_doubt(self.accept_doubt)
     }
 
     /// Whether each `fentry` and `fexit` program is planned when it is loaded, to leave those to libbpf that siteseer has nothing
@@ -266,6 +286,17 @@ mod tests {
         // SAFETY: the string and both places live through the call.
         let result = unsafe { sys::libbpf_prog_type_by_name(section.as_ptr(), &mut program_type, &mut attach_type) };
         (result == 0).then_some((program_type, attach_type))
+    }
+
+    #[test]
+    fn a_programs_own_options_come_first() {
+        let registered = Options::default().policy(Policy::BestEffort).accept_doubt(true);
+        let own = AttachOptions::default().policy(Policy::Complete).accept_doubt(false);
+        assert_eq!(registered.complete(own.clone()), own);
+        let filled = AttachOptions::default().policy(Policy::BestEffort).accept_doubt(true);
+        assert_eq!(registered.complete(AttachOptions::default()), filled);
+        let nothing = Options::default().complete(AttachOptions::default());
+        assert_eq!(nothing, AttachOptions::default().accept_doubt(false));
     }
 
     #[test]

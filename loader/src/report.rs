@@ -10,6 +10,7 @@ use crate::livepatch::Concern;
 use crate::mechanism::Mechanism;
 use crate::plan::{Decision, Plan, Policy};
 use crate::reason::Reason;
+use crate::unavailable::DoubtfulArgument;
 use siteseer_sites::location::Argument;
 use siteseer_sites::site::{Marks, SiteKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,6 +60,8 @@ pub struct SiteReport {
     pub may_repeat: bool,
     /// Whether some calls may not be seen there.
     pub may_miss: bool,
+    /// What the program reads there from doubtful locations; empty unless doubt was accepted.
+    pub doubtful: Vec<DoubtfulArgument>,
     /// What it is in a BPF program, if it is in one.
     pub bpf: Option<BpfSite>,
     /// How a live patch concerns it.
@@ -124,6 +127,7 @@ impl Report {
                 arguments: site.arguments.clone(),
                 may_repeat: site.marks.contains(Marks::MAY_REPEAT),
                 may_miss: site.marks.contains(Marks::MAY_MISS),
+                doubtful: planned.doubtful.clone(),
                 bpf: site.bpf.clone(),
                 live_patch: site.live_patch.clone(),
                 outcome: match &planned.decision {
@@ -194,7 +198,10 @@ impl fmt::Display for SiteReport {
             write!(f, " ({}:{})", place.file, place.line)?;
         }
         match &self.outcome {
-            Outcome::Attached { mechanism, .. } => write!(f, ": {mechanism}"),
+            Outcome::Attached { mechanism, .. } => {
+                write!(f, ": {mechanism}")?;
+                self.doubtful.iter().try_for_each(|argument| write!(f, "; {argument}"))
+            }
             Outcome::Skipped(reason) => write!(f, ": not attached: {reason}"),
         }
     }
@@ -288,7 +295,17 @@ impl FunctionReport {
         if passed_by > 0 {
             writeln!(f, "  at {passed_by} of them control may come in past the entry: some calls may not be seen")?;
         }
+        self.doubts(f)?;
         self.remarks().iter().try_for_each(|remark| writeln!(f, "  {remark}"))
+    }
+
+    /// What the program reads from doubtful locations, where it is attached.
+    fn doubts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut counts: BTreeMap<&DoubtfulArgument, usize> = BTreeMap::new();
+        for argument in self.sites.iter().filter(|site| site.is_attached()).flat_map(|site| &site.doubtful) {
+            *counts.entry(argument).or_default() += 1;
+        }
+        counts.iter().try_for_each(|(argument, count)| writeln!(f, "  at {count} of them {argument}"))
     }
 }
 

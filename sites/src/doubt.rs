@@ -36,11 +36,13 @@ pub enum Doubt {
     Cleared = 7,
     /// An expression without a list: the place that the variable has in most of the body, not necessarily at its entry.
     Home = 8,
+    /// A structure that clang passes on the stack. Callers that it sees may fill only what the body looks at.
+    Unfilled = 9,
 }
 
 impl Doubt {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Doubt; 8] = [
+    pub const ALL: [Doubt; 9] = [
         Doubt::Assigned,
         Doubt::LateView,
         Doubt::Constant,
@@ -49,6 +51,7 @@ impl Doubt {
         Doubt::EntryValue,
         Doubt::Cleared,
         Doubt::Home,
+        Doubt::Unfilled,
     ];
 
     /// The reason with that discriminant.
@@ -67,6 +70,7 @@ impl Doubt {
             Doubt::EntryValue => "entry_value",
             Doubt::Cleared => "cleared",
             Doubt::Home => "home",
+            Doubt::Unfilled => "unfilled",
         }
     }
 }
@@ -82,6 +86,7 @@ impl fmt::Display for Doubt {
             Doubt::EntryValue => "a value at the entry, in a register that may not receive the parameter",
             Doubt::Cleared => "zeros that clang may have filled in before the value was known",
             Doubt::Home => "in the variable's home, which the body may not have filled at its entry",
+            Doubt::Unfilled => "a structure on the stack, of which callers may fill only what the body looks at",
         })
     }
 }

@@ -134,7 +134,7 @@ fn every_site_lacks_an_argument(target: &Target) -> Result<String, Failure> {
     let lacks = |site: &&Candidate, nth: usize| {
         let passed_by = site.marks.contains(Marks::MAY_REPEAT) || site.marks.contains(Marks::MAY_MISS);
         let whole = site.obstacle.is_none() && !passed_by;
-        site.kind == SiteKind::Inline && whole && matches!(site.arguments.get(nth), Some(Err(_)))
+        site.kind == SiteKind::Inline && whole && site.available(nth, false).is_err()
     };
     let found = |nth: usize| Some((nth, function.candidates.iter().find(|site| lacks(site, nth))?));
     let (nth, copy) = PARAMETERS.into_iter().find_map(found).ok_or("no copy that lacks an argument alone")?;

@@ -136,7 +136,7 @@ impl Sought {
     }
 
     fn is(&self, candidate: &Candidate, attached: bool, file: &SiteFile<'_>) -> Result<bool, FileError> {
-        let has = |nth: &usize| matches!(candidate.arguments.get(*nth), Some(Ok(_)));
+        let has = |nth: &usize| candidate.available(*nth, false).is_ok();
         let fits = self.place.is(candidate.kind)
             && self.within.as_ref().is_none_or(|symbol| *symbol == candidate.symbol)
             && self.has.iter().all(has)

@@ -330,6 +330,14 @@ pub fn check_pair(image: &Path, vmlinux: &Path) -> Result<String, ImageError> {
     Ok(hexadecimal(&wanted))
 }
 
+/// The GNU build id of a vmlinux, in hexadecimal.
+///
+/// # Errors
+/// If it cannot be read or has none.
+pub fn vmlinux_build_id(vmlinux: &Path) -> Result<String, ImageError> {
+    Ok(hexadecimal(&elf_build_id(vmlinux)?))
+}
+
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -10,7 +10,8 @@
 //! ```text
 //! ${XDG_CACHE_HOME:-$HOME/.cache}/siteseer/kernels/NAME/
 //!     current -> VERSION     the entry in use, replaced in one step
-//!     VERSION/               vmlinuz, vmlinux, kernel.json: complete or absent
+//!     VERSION/               vmlinuz, vmlinux, kernel.json: complete or absent. One that a compiler's plugin had a part in
+//!                            (`plugin.rs`) has no vmlinuz
 //!     VERSION/tree/          of a kernel that was built here, what modules for it are built with
 //!     VERSION/headers/       the same of one that Debian built, when it was first asked for (`headers.rs`)
 //!     VERSION/modules/       modules that were built for it ([`crate::modules`])
@@ -34,6 +35,7 @@ mod headers;
 mod lock;
 mod matrix;
 mod partial;
+mod plugin;
 mod source;
 mod sources;
 mod suite;
@@ -52,6 +54,7 @@ pub use self::{
     config::{ConfigError, Lost},
     get::{GetError, Getter},
     matrix::{BuiltRow, DebianRow, How, Matrix, MatrixError, PackageFile, Row},
+    plugin::Plugin,
 };
 use crate::{arch::Arch, host_cache};
 
@@ -62,7 +65,7 @@ pub struct KernelPaths {
     pub name: String,
     /// The folder.
     pub directory: PathBuf,
-    /// The bootable image.
+    /// The bootable image. A kernel that was compiled with a plugin has none.
     pub vmlinuz: PathBuf,
     /// The ELF file with DWARF and BTF.
     pub vmlinux: PathBuf,
@@ -114,6 +117,9 @@ pub struct BuildRecipe {
     pub tools: BTreeMap<String, String>,
     /// The version of the procedure.
     pub procedure: u32,
+    /// The sources of the plugin that the compiler loaded: name and text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plugin: Vec<(String, String)>,
 }
 
 /// One package that a kernel came from.
@@ -199,7 +205,8 @@ fn entry(current: &Path) -> Option<KernelPaths> {
     let directory = fs::canonicalize(current).ok()?;
     let record: KernelRecord = serde_json::from_slice(&fs::read(directory.join("kernel.json")).ok()?).ok()?;
     let (vmlinuz, vmlinux) = (directory.join("vmlinuz"), directory.join("vmlinux"));
-    (vmlinuz.is_file() && vmlinux.is_file()).then(|| KernelPaths {
+    let is_bootable = record.build.as_ref().is_none_or(|build| build.recipe.plugin.is_empty());
+    (vmlinux.is_file() && (vmlinuz.is_file() || !is_bootable)).then(|| KernelPaths {
         name: record.name.clone(),
         directory,
         vmlinuz,

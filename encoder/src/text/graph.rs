@@ -144,6 +144,11 @@ impl Search {
         std::mem::replace(&mut self.marks[index], self.number) != self.number
     }
 
+    /// Whether it has come to an instruction.
+    pub(super) fn has_come_to(&self, index: usize) -> bool {
+        self.marks[index] == self.number
+    }
+
     /// Has it go on at some instructions later.
     pub(super) fn leave(&mut self, instructions: &[u32]) {
         self.open.extend_from_slice(instructions);

@@ -13,7 +13,7 @@
 //! of such a site is that calls *may* be missed. What tells something is what the instructions do: a compiler computes ahead of time,
 //! and for nothing, as it likes; it does not store, nor call, where the source does not.
 
-use super::graph::Graph;
+use super::graph::{Graph, Search};
 use super::{Acts, Effects, FunctionText, NOP};
 use std::ops::Range;
 
@@ -204,6 +204,59 @@ impl FunctionText<'_, '_> {
             }
         }
         false
+    }
+
+    /// Whether control may come from an instruction of a body to the same again, and not leave the body.
+    pub(crate) fn comes_back(&self, to: u64, body: &[Range<u64>]) -> bool {
+        let graph = self.graph();
+        let Some((_, start)) = self.index(to) else { return false };
+        let mut search = graph.search(None);
+        search.leave(graph.targets(start));
+        search.leave(graph.next(start).map(|next| next as u32).as_slice());
+        while let Some(first) = search.resume() {
+            let mut at = Some(first);
+            while let Some(index) = at {
+                if index == start {
+                    return true;
+                }
+                if !holds(body, self.address_of(index)) || !search.comes_to(index) {
+                    break;
+                }
+                search.leave(graph.targets(index));
+                at = graph.next(index);
+            }
+        }
+        false
+    }
+
+    /// Of some instructions, keeps those that control can come to from the entry, or from one kept before, only after something
+    /// that can be seen.
+    pub(crate) fn begin_anew(&self, entry: u64, again: &mut Vec<u64>) {
+        let graph = self.graph();
+        let mut effects = Effects::new(self.image.machine());
+        let mut search = graph.search(self.index(entry).map(|(_, index)| index));
+        let mut quiet = |from: Option<usize>, search: &mut Search| {
+            search.leave(from.map(|from| from as u32).as_slice());
+            while let Some(first) = search.resume() {
+                let mut at = Some(first);
+                while let Some(index) = at {
+                    if !search.comes_to(index) || self.acts(&mut effects, self.address_of(index)) {
+                        break;
+                    }
+                    search.leave(graph.targets(index));
+                    at = graph.next(index);
+                }
+            }
+        };
+        quiet(None, &mut search);
+        again.retain(|&address| {
+            let Some((_, index)) = self.index(address) else { return false };
+            let is_new = !search.has_come_to(index);
+            if is_new {
+                quiet(Some(index), &mut search);
+            }
+            is_new
+        });
     }
 
     /// Whether control comes to an instruction both by a branch and from the instruction before it: what is said of the address may

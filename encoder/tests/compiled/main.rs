@@ -326,7 +326,8 @@ fn the_census_adds_up() {
     assert_eq!(arguments.by_location.values().sum::<u64>(), arguments.located);
     assert_eq!(arguments.located + arguments.unavailable.values().sum::<u64>(), arguments.total);
     assert!(arguments.located_of_usable <= arguments.usable && arguments.usable <= arguments.total);
-    assert!(sites.all_arguments <= sites.total);
+    assert_eq!(arguments.certain + arguments.doubtful.values().sum::<u64>(), arguments.located);
+    assert!(sites.all_certain <= sites.all_arguments && sites.all_arguments <= sites.total);
     let computed: u64 = arguments.computed_shapes.iter().map(|(_, count)| count).sum();
     assert_eq!(computed, arguments.by_location.get(&LocationKind::Computed).copied().unwrap_or(0));
     let out_of_line = &census.out_of_line;

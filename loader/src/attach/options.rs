@@ -18,6 +18,7 @@ pub struct AttachOptions {
     /// From how many kprobes on they are armed together.
     many: Option<usize>,
     share_beyond: Option<usize>,
+    accept_doubt: Option<bool>,
 }
 
 impl AttachOptions {
@@ -90,10 +91,27 @@ impl AttachOptions {
         self
     }
 
+    /// Whether doubtful arguments count as located. The default is no: a doubtful argument counts as missing, so that a site where
+    /// the program must have it is not attached, and `siteseer_arg()` returns `-ENOENT` for it. With doubt accepted the program
+    /// gets the value that the debug information names, which may be wrong. The [`Report`](crate::Report) says which arguments
+    /// are doubtful at which sites, and why.
+    #[must_use]
+    pub fn accept_doubt(mut self, accept: bool) -> AttachOptions {
+        self.accept_doubt = Some(accept);
+        self
+    }
+
     /// With a policy, unless one is set.
     #[must_use]
     pub(crate) fn or_policy(mut self, policy: Option<Policy>) -> AttachOptions {
         self.policy = self.policy.or(policy);
+        self
+    }
+
+    /// With doubt accepted or not, unless it is said already.
+    #[must_use]
+    pub(crate) fn or_accept_doubt(mut self, accept: bool) -> AttachOptions {
+        self.accept_doubt = self.accept_doubt.or(Some(accept));
         self
     }
 
@@ -111,7 +129,8 @@ impl AttachOptions {
     }
 
     pub(super) fn plan(&self, form: Form) -> PlanOptions {
-        let AttachOptions { policy, cookie, all_prototypes, share_beyond, .. } = *self;
-        PlanOptions { policy, form, cookie, all_prototypes, share_beyond }
+        let AttachOptions { policy, cookie, all_prototypes, share_beyond, accept_doubt, .. } = *self;
+        let accept_doubt = accept_doubt.unwrap_or_default();
+        PlanOptions { policy, form, cookie, all_prototypes, accept_doubt, share_beyond }
     }
 }

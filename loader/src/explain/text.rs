@@ -6,7 +6,7 @@ use crate::function::Candidate;
 use crate::plan::{Decision, PlannedSite, Policy};
 use crate::reason::{MissingArgument, Reason};
 use crate::report::InModule;
-use siteseer_sites::location::Missing;
+use crate::unavailable::Unavailable;
 use siteseer_sites::site::SiteKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -129,7 +129,7 @@ impl Explanation {
         Ok(())
     }
 
-    /// Which argument is missing where.
+    /// Which argument is missing or doubtful where.
     fn arguments(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(prototype) = self.function.prototypes.first().filter(|prototype| prototype.func.is_some()) else {
             return Ok(());
@@ -140,12 +140,10 @@ impl Explanation {
         }
         writeln!(f, "\nIts arguments there:")?;
         for (nth, parameter) in prototype.parameters.iter().enumerate() {
-            let mut missing: BTreeMap<Missing, usize> = BTreeMap::new();
+            let mut missing: BTreeMap<Unavailable, usize> = BTreeMap::new();
             for site in &sites {
-                match site.arguments.get(nth) {
-                    Some(Ok(_)) => {}
-                    Some(Err(why)) => *missing.entry(*why).or_default() += 1,
-                    None => *missing.entry(Missing::NotMentioned).or_default() += 1,
+                if let Err(why) = site.available(nth, false) {
+                    *missing.entry(why).or_default() += 1;
                 }
             }
             let lacking: usize = missing.values().sum();
@@ -240,12 +238,16 @@ impl Explanation {
             }
         }
         let mut lacking: BTreeSet<String> = BTreeSet::new();
+        let mut doubtful: BTreeSet<String> = BTreeSet::new();
         for verdict in &self.verdicts {
             for reason in reasons(verdict) {
                 match reason {
                     // Those that are about the policy have been said.
                     Reason::ExitOfInline | Reason::MayRepeat | Reason::MayMiss | Reason::TailCalled(_) => {}
-                    Reason::MissingArguments(missing) => lacking.extend(missing.iter().map(named)),
+                    Reason::MissingArguments(missing) => {
+                        lacking.extend(missing.iter().map(named));
+                        doubtful.extend(missing.iter().filter(|argument| argument.why.is_doubt()).map(named));
+                    }
                     other => advice.extend(other.advice().map(str::to_owned)),
                 }
             }
@@ -257,6 +259,13 @@ impl Explanation {
                 "read {} by siteseer_arg() of siteseer.bpf.h, which tells the program when a place does not have it: then \
                  the program is attached there too",
                 list(lacking.into_iter().collect())
+            ));
+        }
+        if !doubtful.is_empty() {
+            advice.push(format!(
+                "accept doubt, by the option accept_doubt: then the program gets {} from doubtful locations too, and the values \
+                 may be wrong there",
+                list(doubtful.into_iter().collect())
             ));
         }
         let nowhere =

@@ -2,13 +2,14 @@
 //! The decision about each site: by which mechanism and which trampoline, or why not.
 
 use super::{Maps, PlanError, PlanOptions, PlannedProgram, PlannedTrampoline, Policy, requires_arguments, sharing};
-use crate::function::{Candidate, Function, Prototype};
+use crate::function::{Candidate, Function, Parameter, Prototype};
 use crate::kernel::Kernel;
 use crate::mechanism::{Barred, Choice, Mechanism, keeps_return};
 use crate::program::{UserProgram, Uses};
 use crate::reason::{MissingArgument, Reason};
 use crate::refusal::Refusal;
 use crate::trampoline;
+use crate::unavailable::{DoubtfulArgument, Unavailable, available};
 use siteseer_sites::abi::abi_return;
 use siteseer_sites::btf::TypeId;
 use siteseer_sites::location::Missing;
@@ -121,7 +122,7 @@ impl<'a> Planner<'a> {
         if prototype.func.is_none() && requires_arguments(self.uses) {
             return Err(if site.kind == SiteKind::Clone { Reason::NoLocationData } else { Reason::NoPrototype });
         }
-        let mut missing = missing_arguments(site, prototype, self.uses);
+        let mut missing = missing_arguments(site, prototype, self.uses, self.options.accept_doubt);
         if form.kind.is_exit() && self.uses.requires_return(prototype.slots()) {
             missing.extend(self.missing_return(prototype));
             if missing.is_empty() && !keeps_return(site) {
@@ -132,7 +133,18 @@ impl<'a> Planner<'a> {
             return Err(Reason::MissingArguments(missing));
         }
         let Planner { uses, kernel, barred, .. } = *self;
-        Choice { candidate: site, prototype, uses, form, kernel, barred }.best()
+        let accept_doubt = self.options.accept_doubt;
+        Choice { candidate: site, prototype, uses, form, kernel, barred, accept_doubt }.best()
+    }
+
+    /// What the program reads at a site from doubtful locations.
+    pub(super) fn doubtful(&self, function: &Function, site: &Candidate) -> Vec<DoubtfulArgument> {
+        let Some(prototype) = function.prototypes.get(site.prototype) else { return Vec::new() };
+        let doubtful = read_of(prototype, self.uses).filter_map(|(index, _, parameter)| {
+            let why = site.available(index, self.options.accept_doubt).ok()?.doubt?;
+            Some(DoubtfulArgument { index, name: parameter.name.clone(), why })
+        });
+        doubtful.collect()
     }
 
     /// Why a return value is nowhere to be read.
@@ -144,7 +156,7 @@ impl<'a> Planner<'a> {
             Some(_) => return None,
         };
         let index = prototype.parameters.len();
-        Some(MissingArgument { index, name: "the return value".to_owned(), why })
+        Some(MissingArgument { index, name: "the return value".to_owned(), why: why.into() })
     }
 
     /// The trampoline that a site takes for itself.
@@ -154,13 +166,17 @@ impl<'a> Planner<'a> {
         let parameters = prototype.into_iter().flat_map(|prototype| prototype.parameters.iter().zip(&site.arguments));
         let parameters = parameters.map(|(parameter, argument)| trampoline::Parameter {
             size: parameter.size,
-            argument: if mechanism.lacks_arguments() { Err(Missing::OptimisedOut) } else { argument.clone() },
+            argument: if mechanism.lacks_arguments() {
+                Err(Missing::OptimisedOut.into())
+            } else {
+                available(argument, self.options.accept_doubt).cloned()
+            },
             typed: parameter.pointee,
             foreign: parameter.foreign,
         });
         let result = prototype.and_then(|prototype| prototype.result.as_ref());
         let ret = result.filter(|_| mechanism.probe().is_exit()).map(|result| {
-            let argument = abi_return(machine, result.shape());
+            let argument = abi_return(machine, result.shape()).map_err(Unavailable::from);
             trampoline::Parameter { size: result.size, argument, typed: result.pointee, foreign: result.foreign }
         });
         PlannedTrampoline {
@@ -231,21 +247,23 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// The parameters that the program reads and the site does not have.
-fn missing_arguments(site: &Candidate, prototype: &Prototype, uses: &Uses) -> Vec<MissingArgument> {
+/// What the program may read of each parameter of a prototype: its index, whether it must be there, and the parameter.
+fn read_of<'a>(prototype: &'a Prototype, uses: &'a Uses) -> impl Iterator<Item = (usize, bool, &'a Parameter)> + 'a {
     let mut first = 0;
-    let mut missing = Vec::new();
-    for (index, parameter) in prototype.parameters.iter().enumerate() {
+    prototype.parameters.iter().zip(0u32..).filter_map(move |(parameter, index)| {
         let slots = first..first + parameter.slots;
         first = slots.end;
-        let why = match site.arguments.get(index) {
-            Some(Ok(_)) => continue,
-            Some(Err(why)) => *why,
-            None => Missing::NotMentioned,
-        };
-        if uses.requires(slots) {
-            missing.push(MissingArgument { index, name: parameter.name.clone(), why });
-        }
-    }
-    missing
+        let required = uses.requires(slots);
+        (required || uses.fallible.contains(index)).then_some((index as usize, required, parameter))
+    })
+}
+
+/// The parameters that the program reads and the site does not have.
+fn missing_arguments(site: &Candidate, prototype: &Prototype, uses: &Uses, accept_doubt: bool) -> Vec<MissingArgument> {
+    let required = read_of(prototype, uses).filter(|(_, required, _)| *required);
+    let missing = required.filter_map(|(index, _, parameter)| {
+        let why = site.available(index, accept_doubt).err()?;
+        Some(MissingArgument { index, name: parameter.name.clone(), why })
+    });
+    missing.collect()
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Plans of made-up functions on made-up kernels.
 
+mod doubt;
 mod fentry;
 mod livepatch;
 mod modules;

@@ -40,7 +40,7 @@ fn planned(program: Program<'_>, loaded: Loaded<'_>) -> Result<Option<Plain>, Er
     let Some(passed) = super::passed(program.raw()) else { return Ok(None) };
     let sleepable = loaded.form.sleepable;
     let target = shared::target()?;
-    let attach = Attach::with(&target, passed.options.or_policy(options().policy));
+    let attach = Attach::with(&target, options().complete(passed.options));
     let (plan, uses) = attach.plan_loaded(program, loaded)?;
     let Some((mechanism, btf_id, of_program)) = only_body(&plan).filter(|_| !asks_siteseer(&uses)) else {
         return Ok(None);

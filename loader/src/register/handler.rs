@@ -277,7 +277,7 @@ fn attach_program(program: Program<'_>) -> Result<NonNull<sys::bpf_link>, Error>
         }
     }
     let target = shared::target()?;
-    let link = Attach::with(&target, attach_options.or_policy(options().policy)).attach(program)?;
+    let link = Attach::with(&target, options().complete(attach_options)).attach(program)?;
     let (link, attached) = handed::hand_out(link)?;
     let report = attached.report();
     say(Level::Info, format_args!("prog '{}': {report}", program.name()));

@@ -379,5 +379,6 @@ fn resolve(located: &Located, parameter: &Parameter, spec: &Spec<'_>) -> Option<
         }
         _ => return None,
     };
-    Some(Located { at, ..*located })
+    // Sites whose locations differ in doubt alone share a trampoline.
+    Some(Located::certain(located.size, located.signed, at))
 }

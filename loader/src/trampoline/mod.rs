@@ -100,8 +100,9 @@ mod session;
 use crate::insn::{self, Insn};
 use crate::program::{FuncInfo, LineInfo, UserProgram, Uses};
 use crate::refusal::Refusal;
+use crate::unavailable::Unavailable;
 use layout::Layout;
-use siteseer_sites::location::Argument;
+use siteseer_sites::location::Located;
 use siteseer_sites::machine::Machine;
 
 /// The stack of a BPF program, all frames together (`MAX_BPF_STACK`).
@@ -150,8 +151,8 @@ impl Probe {
 pub struct Parameter {
     /// Bytes of its type. Decides how many slots it takes, also where it has no location.
     pub size: u32,
-    /// Where its value is.
-    pub argument: Argument,
+    /// Where its value is, or why the program cannot have it.
+    pub argument: Result<Located, Unavailable>,
     /// For a pointer to a structure or union: that type's id in vmlinux's BTF.
     pub typed: Option<u32>,
     /// Whether it points to a structure or union that vmlinux's BTF does not have, so that no trampoline can give it its type.

@@ -19,7 +19,7 @@ fn located(size: u32, signed: bool, at: Location) -> Parameter {
 }
 
 fn missing(size: u32) -> Parameter {
-    Parameter { size, argument: Err(Missing::OptimisedOut), typed: None, foreign: false }
+    Parameter { size, argument: Err(Missing::OptimisedOut.into()), typed: None, foreign: false }
 }
 
 fn typed(at: Location, type_id: u32) -> Parameter {

@@ -5,10 +5,12 @@
 //! usable if the debug information has any location for it at the copy's entry; of the usable ones at least [`LEAST`] of a thousand
 //! must be located, on every kernel, or the table says which is below.
 
+use siteseer_encoder::census::ArgumentCensus;
 use siteseer_encoder::{Census, Options};
 use siteseer_vmtest::kernels::KernelPaths;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::fs;
 
 /// How many of a thousand usable arguments must be located.
@@ -106,64 +108,75 @@ pub fn page(rows: &[Row]) -> String {
          * Arguments are those of the abstract function at each inlined copy, also those that the copy does not mention.\n\
          * An argument is usable if the debug information has any location for it where the copy is entered; an entry value or an \
          implicit pointer is none.\n\
+         * A located argument is certain, or doubtful: the debug information names a place for it that may hold another value \
+         ([semantics.md](semantics.md), S4.14). Programs read certain ones.\n\
          * \"Moved\" are arguments that are located because the probe stands a few bytes behind the entry. They are not among the \
          usable.\n\n\
          | kernel | release | arch | compiler | link | inline sites | with all arguments | arguments | usable | of these located | \
-         located | moved |\n\
-         |---|---|---|---|---|---:|---:|---:|---:|---:|---:|---:|\n",
+         located | certain | moved |\n\
+         |---|---|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for row in rows {
         let Row { name, release, arch, compiler, link, census } = row;
         let (sites, arguments) = (&census.sites, &census.arguments);
         let _ = writeln!(
             page,
-            "| {name} | {release} | {arch} | {compiler} | {link} | {} | {:.1}% | {} | {:.1}% | {:.2}% | {:.1}% | {:.1}% |",
+            "| {name} | {release} | {arch} | {compiler} | {link} | {} | {:.1}% | {} | {:.1}% | {:.2}% | {:.1}% | {:.1}% | {:.1}% |",
             sites.total,
             share(sites.all_arguments, sites.total),
             arguments.total,
             share(arguments.usable, arguments.total),
             share(arguments.located_of_usable, arguments.usable),
             share(arguments.located, arguments.total),
+            share(arguments.certain, arguments.total),
             share(arguments.gained_by_moving, arguments.total),
         );
     }
-    page.push_str("\nWhy arguments have no location, as shares of all arguments:\n\n| kernel |");
-    let mut reasons = Vec::new();
-    for reason in rows.iter().flat_map(|row| row.census.arguments.unavailable.keys()) {
-        if !reasons.contains(reason) {
-            reasons.push(*reason);
-        }
-    }
-    reasons.sort();
-    reasons.iter().for_each(|reason| page.push_str(&format!(" {reason} |")));
-    page.push_str("\n|---|");
-    reasons.iter().for_each(|_| page.push_str("---:|"));
-    for row in rows {
-        let arguments = &row.census.arguments;
-        let _ = write!(page, "\n| {} |", row.name);
-        for reason in &reasons {
-            let count = arguments.unavailable.get(reason).copied().unwrap_or_default();
-            let _ = write!(page, " {:.2}% |", share(count, arguments.total));
-        }
+    page.push_str("\nWhy arguments have no location, as shares of all arguments:\n\n");
+    page.push_str(&by_reason(rows, |arguments| &arguments.unavailable));
+    if rows.iter().any(|row| !row.census.arguments.doubtful.is_empty()) {
+        page.push_str("\nWhy located arguments are doubtful, as shares of all arguments:\n\n");
+        page.push_str(&by_reason(rows, |arguments| &arguments.doubtful));
     }
     page.push_str(
-        "\n\nCopies out of line that a name cannot tell:\n\n\
-         | kernel | bodies | clones | signature changed | arguments | located |\n|---|---:|---:|---:|---:|---:|\n",
+        "\nCopies out of line that a name cannot tell:\n\n\
+         | kernel | bodies | clones | signature changed | arguments | located | certain |\n|---|---:|---:|---:|---:|---:|---:|\n",
     );
     for row in rows {
         let out = &row.census.out_of_line;
         let _ = writeln!(
             page,
-            "| {} | {} | {} | {} | {} | {:.1}% |",
+            "| {} | {} | {} | {} | {} | {:.1}% | {:.1}% |",
             row.name,
             out.bodies,
             out.clones,
             out.signature_changed,
             out.arguments,
             share(out.located, out.arguments),
+            share(out.certain, out.arguments),
         );
     }
     page
+}
+
+/// A table of a row for each kernel and a column for each reason that occurs in any.
+fn by_reason<R: Copy + Ord + Display>(rows: &[Row], counts: impl Fn(&ArgumentCensus) -> &BTreeMap<R, u64>) -> String {
+    let reasons: BTreeSet<R> = rows.iter().flat_map(|row| counts(&row.census.arguments).keys().copied()).collect();
+    let mut table = String::from("| kernel |");
+    reasons.iter().for_each(|reason| table.push_str(&format!(" {reason} |")));
+    table.push_str("\n|---|");
+    reasons.iter().for_each(|_| table.push_str("---:|"));
+    table.push('\n');
+    for row in rows {
+        let arguments = &row.census.arguments;
+        let _ = write!(table, "| {} |", row.name);
+        for reason in &reasons {
+            let count = counts(arguments).get(reason).copied().unwrap_or_default();
+            let _ = write!(table, " {:.2}% |", share(count, arguments.total));
+        }
+        table.push('\n');
+    }
+    table
 }
 
 fn share(part: u64, whole: u64) -> f64 {
@@ -173,6 +186,7 @@ fn share(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use siteseer_sites::{Doubt, Missing};
 
     #[test]
     fn the_compiler_is_in_the_kernels_banner() {
@@ -210,5 +224,34 @@ mod tests {
         assert!(row(1000, 980).is_enough() && !row(1000, 979).is_enough() && row(0, 0).is_enough());
         let page = page(&[row(1000, 990)]);
         assert!(page.contains("| k | 7 | arm64 | clang 22 | ThinLTO | 0 | 0.0% | 2000 | 50.0% | 99.00% |"), "{page}");
+        assert!(!page.contains("doubtful, as shares"), "{page}");
+    }
+
+    #[test]
+    fn certain_stands_beside_located() {
+        let mut census = Census::default();
+        census.arguments = ArgumentCensus {
+            total: 1000,
+            located: 900,
+            certain: 870,
+            doubtful: BTreeMap::from([(Doubt::Assigned, 20), (Doubt::Constant, 10)]),
+            unavailable: BTreeMap::from([(Missing::OptimisedOut, 100)]),
+            ..ArgumentCensus::default()
+        };
+        let row = Row {
+            name: "k".to_owned(),
+            release: "7".to_owned(),
+            arch: "arm64".to_owned(),
+            compiler: "clang 22".to_owned(),
+            link: "ThinLTO",
+            census,
+        };
+        let page = page(&[row]);
+        assert!(page.contains("| located | certain | moved |"), "{page}");
+        assert!(page.contains("| 90.0% | 87.0% | 0.0% |"), "{page}");
+        let doubts =
+            format!("| kernel | {} | {} |\n|---|---:|---:|\n| k | 2.00% | 1.00% |\n", Doubt::Assigned, Doubt::Constant);
+        assert!(page.contains(&doubts), "{page}");
+        assert!(page.contains("| kernel | optimised out |\n|---|---:|\n| k | 10.00% |\n"), "{page}");
     }
 }

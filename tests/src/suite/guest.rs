@@ -277,10 +277,13 @@ fn source(site: &SiteReport) -> String {
 /// Where an argument is. Addresses are those of one build.
 fn located(name: &str, argument: &Argument, machine: Machine) -> String {
     match argument {
-        Ok(located) => match located.at.kind() {
-            kind @ (LocationKind::Address | LocationKind::Computed) => format!("{name} = {}", kind.key()),
-            _ => format!("{name} = {}", located.display(machine)),
-        },
+        Ok(located) => {
+            let doubt = located.doubt.map(|doubt| format!(" (doubtful: {})", doubt.key())).unwrap_or_default();
+            match located.at.kind() {
+                kind @ (LocationKind::Address | LocationKind::Computed) => format!("{name} = {}{doubt}", kind.key()),
+                _ => format!("{name} = {}{doubt}", located.display(machine)),
+            }
+        }
         Err(why) => format!("{name}: {why}"),
     }
 }

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use siteseer::AttachError;
+use siteseer::Unavailable;
 use siteseer::error::Error;
 use siteseer::plan::{InTheWay, PlanError};
 use siteseer::reason::Reason;
@@ -158,7 +159,12 @@ pub fn of_reason(reason: &Reason) -> (String, bool) {
         other => other.key().to_owned(),
     };
     let is_limit = match reason {
-        Reason::MissingArguments(arguments) => arguments.iter().all(|argument| is_gone(argument.why)),
+        Reason::MissingArguments(arguments) => arguments.iter().all(|argument| match argument.why {
+            Unavailable::Missing(why) => is_gone(why),
+            // What the debug information gets wrong is its limit.
+            Unavailable::Doubtful(_) => true,
+            _ => false,
+        }),
         _ => can_be_a_limit(&key),
     };
     (key, is_limit)
@@ -196,8 +202,8 @@ mod tests {
 
     fn missing(why: Missing) -> Reason {
         Reason::MissingArguments(vec![
-            MissingArgument { index: 0, name: "a".to_owned(), why: Missing::OptimisedOut },
-            MissingArgument { index: 1, name: "b".to_owned(), why },
+            MissingArgument { index: 0, name: "a".to_owned(), why: Missing::OptimisedOut.into() },
+            MissingArgument { index: 1, name: "b".to_owned(), why: why.into() },
         ])
     }
 
@@ -205,6 +211,15 @@ mod tests {
     fn a_location_that_we_cannot_use_is_ours() {
         assert_eq!(of_reason(&missing(Missing::Removed)), ("missing_arguments".to_owned(), true));
         assert_eq!(of_reason(&missing(Missing::Unsupported)), ("missing_arguments".to_owned(), false));
+    }
+
+    #[test]
+    fn doubt_is_a_limit_of_the_debug_information() {
+        let argument = |why| MissingArgument { index: 0, name: "a".to_owned(), why };
+        for doubt in siteseer_sites::Doubt::ALL {
+            let doubtful = Reason::MissingArguments(vec![argument(Unavailable::Doubtful(doubt))]);
+            assert_eq!(of_reason(&doubtful), ("missing_arguments".to_owned(), true));
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::{Expected, Truth, Value};
 use crate::case::{Failure, Lack, Shown};
 use crate::shape::{self, Place, Shape, callers_of};
 use siteseer::report::{Outcome, Report, SiteReport};
+use siteseer::unavailable::available;
 use siteseer::{Reason, Target};
 use siteseer_bpf_progs::trace::Record;
 use siteseer_sites::SiteKind;
@@ -109,7 +110,9 @@ pub(super) fn compare(
         *places.entry((site.kind, format!("{}+{:#x}", site.symbol, site.offset))).or_default() += 1;
     }
     let located = |hit: &Record| {
-        hit.site.and_then(|id| report.site(id)).map_or(0, |site| site.arguments.iter().flatten().count())
+        hit.site
+            .and_then(|id| report.site(id))
+            .map_or(0, |site| site.arguments.iter().flatten().filter(|located| located.is_certain()).count())
     };
     let arguments: usize = hits.iter().map(located).sum();
     let places: Vec<String> = places.iter().map(|((kind, place), count)| format!("{count} {kind} {place}")).collect();
@@ -299,8 +302,8 @@ fn matches_at(
     if parameters != call.arguments.len() {
         return Err(format!("{} arguments stated, the function has {parameters}", call.arguments.len()));
     }
-    for (nth, (value, located)) in call.arguments.iter().zip(&site.arguments).enumerate() {
-        let value = match (value, located) {
+    for (nth, (value, argument)) in call.arguments.iter().zip(&site.arguments).enumerate() {
+        let value = match (value, available(argument, false)) {
             (Value::Missing(_), Err(_)) => value,
             (Value::Missing(value), Ok(_)) => {
                 differences.insert(format!("argument {nth} has a location at {} in {}", site.kind, site.symbol));

@@ -129,7 +129,7 @@ impl Calls<'_> {
 
     /// Whether the compiler knows an argument at all of the function's sites, and it is this number.
     pub fn is_always(&self, argument: usize, value: u64) -> bool {
-        let is = |site: &SiteReport| matches!(site.arguments.get(argument), Some(Ok(located)) if located.at == Location::Constant(value));
+        let is = |site: &SiteReport| matches!(site.arguments.get(argument), Some(Ok(located)) if located.is_certain() && located.at == Location::Constant(value));
         self.report.sites().all(is)
     }
 

@@ -120,6 +120,7 @@ fn every_message_is_explained() {
     assert!(messages.len() > 60, "only {} messages were found", messages.len());
     messages.extend(sentences("loader/src/reason.rs", "Reason"));
     messages.extend(sentences("sites/src/location.rs", "Missing"));
+    messages.extend(sentences("sites/src/doubt.rs", "Doubt"));
     messages.extend(sentences("sites/src/site.rs", "Unprobeable"));
     let mut missing = BTreeSet::new();
     for (file, message) in messages {
@@ -148,6 +149,19 @@ fn every_reason_is_in_the_table() {
         let missing: Vec<&String> = keys.iter().filter(|key| !page.contains(&format!("`{key}`"))).collect();
         assert!(missing.is_empty(), "{file}: not in docs/troubleshooting.md: {missing:?}");
     }
+}
+
+/// The codes of a site file are in the page as they are in the source.
+#[test]
+fn every_code_is_in_the_page_of_the_format() {
+    use siteseer_sites::{Doubt, Missing, Unprobeable};
+    let page = read(&root().join("docs/format.md"));
+    let row = |code: u8, key: &str, sentence: String| format!("  | {code} | `{key}` | {sentence} |\n");
+    let mut rows: Vec<String> = Missing::ALL.iter().map(|why| row(*why as u8, why.key(), why.to_string())).collect();
+    rows.extend(Unprobeable::ALL.iter().map(|why| row(*why as u8, why.key(), why.to_string())));
+    rows.extend(Doubt::ALL.iter().map(|why| row(*why as u8, why.key(), why.to_string())));
+    let missing: Vec<&String> = rows.iter().filter(|row| !page.contains(row.as_str())).collect();
+    assert!(missing.is_empty(), "not in docs/format.md:\n{missing:#?}");
 }
 
 /// The functions that siteseer.h declares.

@@ -63,6 +63,7 @@ const DECLARED: &str = "loader/src/declared/tests.rs";
 const BPF_TARGET: &str = "loader/src/bpf_target.rs";
 const LIVEPATCH: &str = "loader/src/plan/tests/livepatch.rs";
 const HERE: &str = "tests/tests/refusals/provoked.rs";
+const DOUBT: &str = "loader/src/plan/tests/doubt.rs";
 const MODULES: &str = "loader/src/plan/tests/modules.rs";
 const NO_MODULE: &str = "modules::not_loaded_and_without_site_data";
 const BAD_PROGRAMS: &str = "refusals::programs_that_cannot_be_attached";
@@ -107,6 +108,14 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("Sleepable", FENTRY, "sleepable_programs_keep_to_fentry", "sleepable"),
             case("Refused", BAD_PROGRAMS),
             unit("Kernel", FENTRY, "sleepable_programs_keep_to_fentry", "Reason::Kernel"),
+        ],
+    },
+    Enumeration {
+        name: "Unavailable",
+        file: "loader/src/unavailable.rs",
+        lines: &[
+            unit("Missing", PLAN, "every_sort_of_site", "cap: optimised out"),
+            unit("Doubtful", DOUBT, "a_doubtful_argument_counts_as_missing", "Unavailable::Doubtful"),
         ],
     },
     Enumeration {

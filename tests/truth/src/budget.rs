@@ -73,6 +73,12 @@ impl Budget {
         lines
     }
 
+    /// How many of a million are accepted, and why.
+    pub(crate) fn share(&self, compiler: &str, kind: &str) -> (f64, &str) {
+        self.accepted(compiler, kind)
+            .map_or((0.0, "nothing is accepted"), |accept| (accept.per_million, &accept.reason))
+    }
+
     fn accepted(&self, compiler: &str, kind: &str) -> Option<&Accept> {
         self.accept.iter().find(|accept| compiler.starts_with(&accept.compiler) && accept.kind == kind)
     }

@@ -105,7 +105,7 @@ const AARCH64: [RegisterARM64; 32] = [
 ];
 
 /// The emulator's number of a register.
-fn number(machine: Machine, register: Register) -> Option<i32> {
+pub(crate) fn number(machine: Machine, register: Register) -> Option<i32> {
     let index = usize::from(register);
     match machine {
         Machine::X86_64 => X86_64.get(index).map(|register| (*register).into()),
@@ -174,9 +174,19 @@ impl<'e, D: 'e> Emulator<'e, D> {
 
     /// Maps the pages that hold a range, to be read, written and executed.
     pub(crate) fn map(&mut self, address: u64, size: u64) -> Result<(), EmulatorError> {
+        self.map_as(address, size, Prot::ALL)
+    }
+
+    /// Maps the pages that hold a range, to be read and written. The emulator takes a write to a page that can be executed
+    /// for one that may change instructions, and may then run the instruction again, hooks included.
+    pub(crate) fn map_data(&mut self, address: u64, size: u64) -> Result<(), EmulatorError> {
+        self.map_as(address, size, Prot::READ | Prot::WRITE)
+    }
+
+    fn map_as(&mut self, address: u64, size: u64, protection: Prot) -> Result<(), EmulatorError> {
         let start = address / PAGE * PAGE;
         let end = (address + size).next_multiple_of(PAGE);
-        self.unicorn.mem_map(start, end - start, Prot::ALL).map_err(unusable("map memory"))
+        self.unicorn.mem_map(start, end - start, protection).map_err(unusable("map memory"))
     }
 
     /// Writes memory that is mapped.

@@ -9,6 +9,7 @@
 mod budget;
 mod kernel;
 mod machine;
+mod page;
 mod random;
 mod report;
 
@@ -34,7 +35,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Random(arguments) => random::run(&arguments),
-        Command::Kernel(_) => Err("not there yet".into()),
+        Command::Kernel(arguments) => kernel::run(&arguments),
     };
     match outcome {
         Ok(code) => code,

@@ -35,7 +35,7 @@ impl Values {
         self.right + self.wrong
     }
 
-    fn add(&mut self, other: Values) {
+    pub(crate) fn add(&mut self, other: Values) {
         self.right += other.right;
         self.wrong += other.wrong;
     }

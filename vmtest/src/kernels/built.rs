@@ -19,10 +19,10 @@ use std::{
 };
 
 use super::{
-    BuildRecipe, BuildRecord, BuiltRow, KernelPaths, KernelRecord, ModuleTree, Row, config,
+    BuildRecipe, BuildRecord, BuiltRow, KernelPaths, KernelRecord, ModuleTree, Plugin, Row, config,
     get::{GetError, folder_name},
     partial::{Partial, check_space},
-    source,
+    plugin, source,
     suite::{self, Suite},
     tree,
 };
@@ -30,7 +30,7 @@ use crate::{
     arch::Arch,
     buildroot::{self, BuildRoot, BuildRootError, Mount},
     console::last_lines,
-    image::check_pair,
+    image::{check_pair, vmlinux_build_id},
     modules::BUILD_ROOT,
 };
 
@@ -38,6 +38,9 @@ use crate::{
 /// and in the makefiles of its tree.
 const SOURCE: &str = "/build/workspace";
 const OUTPUT: &str = "/build/target";
+
+/// The plugin that the compiler loads, if the row says one.
+const PLUGIN: &str = "/build/target/marker.so";
 
 /// The folder in the kernel's that holds what modules are built with.
 const TREE: &str = "tree";
@@ -72,8 +75,9 @@ pub(super) fn renew(row: &Row, built: &BuiltRow, place: &Path, say: &mut dyn FnM
         archive: built.source.file.clone(),
         config: fragments,
         make: built.make.clone(),
-        tools: tools.into_iter().filter(|(name, _)| TOOLS.contains(&name.as_str())).collect(),
+        tools: tools.into_iter().filter(|(name, _)| is_tool(row, built, name)).collect(),
         procedure: PROCEDURE,
+        plugin: read_plugin(built)?,
     };
     let directory = place.join(entry_name(&recipe)?);
     let is_there =
@@ -95,25 +99,40 @@ pub(super) fn renew(row: &Row, built: &BuiltRow, place: &Path, say: &mut dyn FnM
     make.run(&[&format!("KCONFIG_ALLCONFIG={OUTPUT}/wanted.config"), "allnoconfig"])?;
     config::check(&recipe.config, &read(&output.join(".config"))?)?;
     say(&format!("{}: building {}; what make says is in {}", row.name, package.version, make.log.display()));
-    make.run(&[image_target(row.arch), "modules"])?;
+    let release = || Ok::<_, GetError>(read(&output.join("include/config/kernel.release"))?.trim().to_owned());
+    let take = |from: &str, to: &str| {
+        let (from, to) = (output.join(from), partial.path().join(to));
+        fs::rename(&from, &to).map_err(GetError::io(format!("cannot take {}", from.display())))?;
+        Ok::<_, GetError>(to)
+    };
+    let (build_id, release) = match built.plugin {
+        None => {
+            make.run(&[image_target(row.arch), "modules"])?;
+            let vmlinux = take("vmlinux", "vmlinux")?;
+            let build_id = check_pair(&take(image_file(row.arch), "vmlinuz")?, &vmlinux)?;
+            let release = release()?;
+            tree::prune(&output, &vmlinux).map_err(GetError::io(format!("cannot prune {}", output.display())))?;
+            (build_id, release)
+        }
+        Some(plugin) => {
+            make.plugin(plugin)?;
+            make.run(&["vmlinux"])?;
+            let build_id = vmlinux_build_id(&take("vmlinux", "vmlinux")?)?;
+            let release = release()?;
+            fs::remove_dir_all(&output).map_err(GetError::io(format!("cannot remove {}", output.display())))?;
+            (build_id, release)
+        }
+    };
     let seconds = start.elapsed().as_secs();
-
-    let (vmlinuz, vmlinux) = (partial.path().join("vmlinuz"), partial.path().join("vmlinux"));
-    let image = output.join(image_file(row.arch));
-    for (from, to) in [(&image, &vmlinuz), (&output.join("vmlinux"), &vmlinux)] {
-        fs::rename(from, to).map_err(GetError::io(format!("cannot take {}", from.display())))?;
-    }
-    let build_id = check_pair(&vmlinuz, &vmlinux)?;
     let record = KernelRecord {
         name: row.name.clone(),
         arch: row.arch,
-        release: read(&output.join("include/config/kernel.release"))?.trim().to_owned(),
+        release,
         build_id,
         suite: built.suite.clone(),
         packages: vec![recipe.source.clone()],
         build: Some(BuildRecord { recipe, seconds }),
     };
-    tree::prune(&output, &vmlinux).map_err(GetError::io(format!("cannot prune {}", output.display())))?;
     partial.complete(&record, "kernel.json", &directory)?;
     say(&format!("{}: built in {} min {} s", row.name, seconds / 60, seconds % 60));
     suite.discard_downloads();
@@ -126,9 +145,11 @@ pub(super) fn renew(row: &Row, built: &BuiltRow, place: &Path, say: &mut dyn FnM
 /// Whether a kernel in the cache is what the row describes today, as far as can be told without asking the suite.
 pub(super) fn is_of(built: &BuiltRow, record: &KernelRecord) -> bool {
     let (Some(build), Ok(fragments)) = (&record.build, read_fragments(built)) else { return false };
-    let BuildRecipe { source, archive, config, make, tools: _, procedure } = &build.recipe;
+    let Ok(sources) = read_plugin(built) else { return false };
+    let BuildRecipe { source, archive, config, make, tools: _, procedure, plugin } = &build.recipe;
     let is_of_source = source.name == built.source.package && *archive == built.source.file;
-    is_of_source && *config == fragments && *make == built.make && *procedure == PROCEDURE
+    let is_made_so = *make == built.make && *procedure == PROCEDURE && *plugin == sources;
+    is_of_source && *config == fragments && is_made_so
 }
 
 /// What modules for a kernel of ours are built with: its tree and its sources.
@@ -177,15 +198,30 @@ struct Make<'a> {
 
 impl Make<'_> {
     fn run(&self, targets: &[&str]) -> Result<(), GetError> {
-        let log_error = || GetError::io(format!("cannot write {}", self.log.display()));
-        let log = File::options().append(true).open(&self.log).map_err(log_error())?;
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
         let mut words = vec!["make".to_owned(), "-C".to_owned(), SOURCE.to_owned(), format!("-j{jobs}")];
         words.extend(self::words(self.row.arch, &self.built.make));
         words.extend(["KBUILD_BUILD_USER=siteseer".to_owned(), "KBUILD_BUILD_HOST=siteseer".to_owned()]);
+        words.extend(self.built.plugin.into_iter().flat_map(|plugin| plugin.words(self.row.arch, PLUGIN)));
         words.extend(targets.iter().map(|&target| target.to_owned()));
+        self.in_root(&targets.join(" "), &words)
+    }
+
+    /// Compiles a plugin.
+    fn plugin(&self, plugin: Plugin) -> Result<(), GetError> {
+        let command = plugin.compile(self.row.arch, PLUGIN);
+        self.in_root("the compiler's plugin", &["sh".to_owned(), "-ec".to_owned(), command])
+    }
+
+    /// Runs a command in the build root. What it says goes to the log.
+    fn in_root(&self, target: &str, words: &[String]) -> Result<(), GetError> {
+        let log_error = || GetError::io(format!("cannot write {}", self.log.display()));
+        let log = File::options().append(true).open(&self.log).map_err(log_error())?;
         let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
-        let mounts = [Mount::read_only(self.source, SOURCE), Mount::writable(self.output, OUTPUT)];
+        let mut mounts = vec![Mount::read_only(self.source, SOURCE), Mount::writable(self.output, OUTPUT)];
+        if self.built.plugin.is_some() {
+            mounts.push(Mount::read_only(&self.built.plugins, plugin::SOURCES));
+        }
         let environment = [("LC_ALL".to_owned(), "C".to_owned())];
         let status = self
             .root
@@ -200,12 +236,23 @@ impl Make<'_> {
         let said = fs::read(&self.log).unwrap_or_default();
         Err(GetError::Build {
             name: self.row.name.clone(),
-            target: targets.join(" "),
+            target: target.to_owned(),
             status: status.to_string(),
             log: self.log.clone(),
             said: last_lines(&String::from_utf8_lossy(&said), SHOWN_LINES),
         })
     }
+}
+
+/// Whether a package of the build root shapes a row's kernel.
+fn is_tool(row: &Row, built: &BuiltRow, name: &str) -> bool {
+    let of_plugin = built.plugin.map_or(&[][..], |plugin| plugin.tools(row.arch));
+    TOOLS.contains(&name) || of_plugin.contains(&name)
+}
+
+/// The sources of the plugin, if the row says one.
+fn read_plugin(built: &BuiltRow) -> Result<Vec<(String, String)>, GetError> {
+    built.plugin.map_or(Ok(Vec::new()), |plugin| plugin.read(&built.plugins))
 }
 
 /// The fragments and their names.
@@ -260,6 +307,7 @@ mod tests {
             make: vec!["LLVM=-22".to_owned()],
             tools: [("clang-22".to_owned(), "1:22.1.8".to_owned())].into(),
             procedure: PROCEDURE,
+            plugin: vec![],
         }
     }
 
@@ -268,13 +316,14 @@ mod tests {
         let key = entry_name(&recipe()).unwrap();
         assert!(key.starts_with("7.3.4-1~bpo13+1-"), "{key}");
         assert_eq!(entry_name(&recipe()).unwrap(), key);
-        let changes: [fn(&mut BuildRecipe); 6] = [
+        let changes: [fn(&mut BuildRecipe); 7] = [
             |recipe| recipe.source.sha256 = "cd".to_owned(),
             |recipe| recipe.archive = "y.tar.xz".to_owned(),
             |recipe| recipe.config[0].1 = "CONFIG_SMP=y\nCONFIG_NR_CPUS=8\n".to_owned(),
             |recipe| recipe.make.push("V=1".to_owned()),
             |recipe| drop(recipe.tools.insert("clang-22".to_owned(), "1:22.1.9".to_owned())),
             |recipe| recipe.procedure += 1,
+            |recipe| recipe.plugin.push(("x.cc".to_owned(), "int x;".to_owned())),
         ];
         for change in changes {
             let mut other = recipe();
@@ -293,6 +342,8 @@ mod tests {
             source: PackageFile { package: "linux-source-7.3".to_owned(), file: "x.tar.xz".to_owned() },
             make: vec![make.to_owned()],
             config: vec![fragment.clone()],
+            plugin: None,
+            plugins: PathBuf::new(),
         };
         let mut record = KernelRecord {
             name: "x".to_owned(),

@@ -10,6 +10,7 @@ use std::{
 
 use serde::Deserialize;
 
+use super::plugin::{self, Plugin};
 use crate::arch::Arch;
 
 /// The ways to have a kernel that this program knows.
@@ -111,6 +112,12 @@ pub struct BuiltRow {
     pub make: Vec<String>,
     /// The fragments of the configuration: files beside the matrix, once it has read the row.
     pub config: Vec<PathBuf>,
+    /// The plugin that the compiler loads.
+    #[serde(default)]
+    pub plugin: Option<Plugin>,
+    /// Where the plugins' sources are.
+    #[serde(skip)]
+    pub plugins: PathBuf,
 }
 
 /// A file in a package. Both names may hold `{release}`.
@@ -183,6 +190,7 @@ impl Matrix {
                     let file = self.path.with_file_name("config").join(&name).with_extension("config");
                     *name = file;
                 }
+                built.plugins = plugin::directory(self.path.parent().unwrap_or(Path::new("")));
                 How::Built(built)
             }
             other => {
@@ -207,7 +215,9 @@ mod tests {
     #[test]
     fn every_row_of_the_matrix_of_this_workspace_is_right() {
         let matrix = crate::kernels::workspace_matrix().unwrap();
-        for name in matrix.names() {
+        let truth = Matrix::read(&crate::kernels::workspace_file("truth.toml")).unwrap();
+        for (matrix, name) in [&matrix, &truth].iter().flat_map(|matrix| matrix.names().map(move |name| (matrix, name)))
+        {
             let row = matrix.row(name).unwrap();
             assert!(name.ends_with(&row.arch.to_string()), "{name}");
             match row.how {
@@ -218,6 +228,10 @@ mod tests {
                     assert!(built.config.iter().all(|path| path.is_file()), "{name}: {:?}", built.config);
                     let own = format!("{}.config", row.arch);
                     assert!(built.config.iter().any(|path| path.ends_with(&own)), "{name}");
+                    assert_eq!(built.plugin.is_some(), name.starts_with("truth-"), "{name}");
+                    if let Some(plugin) = built.plugin {
+                        assert_eq!(plugin.read(&built.plugins).unwrap().len(), 2, "{name}");
+                    }
                 }
             }
         }

@@ -5,7 +5,9 @@ use super::vm::{Memory, pt_regs, run, stale_register};
 use super::*;
 use crate::helper;
 use crate::insn::Alu;
+use crate::unavailable::available;
 use proptest::prelude::*;
+use siteseer_sites::Doubt;
 use siteseer_sites::evaluate::evaluate;
 use siteseer_sites::location::Computed;
 
@@ -235,15 +237,20 @@ proptest! {
     fn accessors_answer_for_each_parameter(
         case in case(),
         absent in prop::collection::vec(any::<bool>(), 5),
+        doubts in prop::collection::vec(prop::option::of(prop::sample::select(&Doubt::ALL[..])), 5),
+        accept_doubt: bool,
         read_too in prop::option::of(0usize..5),
         constant: bool,
         by_slot: bool,
     ) {
         let mut case = case;
-        for (parameter, absent) in case.parameters.iter_mut().zip(absent) {
-            if absent {
-                parameter.argument = Err(Missing::Empty);
-            }
+        for (parameter, (absent, doubt)) in case.parameters.iter_mut().zip(absent.into_iter().zip(doubts)) {
+            let known = match parameter.argument.clone() {
+                Ok(located) if !absent => Ok(Located { doubt, ..located }),
+                _ => Err(Missing::Empty),
+            };
+            parameter.argument = available(&known, accept_doubt).cloned();
+            prop_assert!(accept_doubt || parameter.argument.as_ref().map_or(true, Located::is_certain));
         }
         // One of the parameters may also be read in the ordinary way; it must have a location then.
         let start = |n: usize| case.parameters.iter().take(n).map(Parameter::slots).sum::<u32>();

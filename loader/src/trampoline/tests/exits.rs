@@ -362,7 +362,7 @@ fn refusals() {
         let beyond = exit(copier(0..3));
         assert_eq!(refusal(&beyond, at(probe)), Refusal::ReadsSlotBeyond { slot: 2, have: 2 }, "{probe:?}");
         let gone = missing(8);
-        let reason = Missing::OptimisedOut;
+        let reason = Unavailable::from(Missing::OptimisedOut);
         assert_eq!(
             refusal(&both, Spec { ret: Some(&gone), ..at(probe) }),
             Refusal::ReturnMissing { reason },

@@ -244,7 +244,10 @@ fn refusals() {
         generated(&copier(slots), &spec(parameters)).expect_err("refused")
     };
     assert_eq!(refusal(0..2, &[missing(8)]), Refusal::ReadsSlotBeyond { slot: 1, have: 1 });
-    assert_eq!(refusal(0..1, &[missing(8)]), Refusal::ArgumentMissing { parameter: 0, reason: Missing::OptimisedOut });
+    assert_eq!(
+        refusal(0..1, &[missing(8)]),
+        Refusal::ArgumentMissing { parameter: 0, reason: Missing::OptimisedOut.into() }
+    );
     let malformed = Refusal::MalformedLocation { parameter: 0 };
     for bad in [
         located(8, false, Location::Register(17)),

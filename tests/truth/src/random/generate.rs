@@ -827,3 +827,43 @@ impl<'w> Body<'w> {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_program() {
+        let source = |seed, unit| generate(seed).source(unit);
+        for unit in 0..UNITS {
+            assert_eq!(source(7, unit), source(7, unit));
+        }
+        assert_ne!(source(7, 0), source(8, 0));
+    }
+
+    #[test]
+    fn calls_go_to_functions_that_come_before() {
+        for seed in 0..50 {
+            let program = generate(seed);
+            for unit in 0..UNITS {
+                let text = program.source(unit);
+                for function in program.functions.iter().filter(|function| function.unit == unit) {
+                    let begin = text.find(&format!(" {}(", function.name));
+                    assert!(begin.is_some(), "seed {seed}: {} is not in unit {unit}", function.name);
+                }
+            }
+            assert_eq!(program.functions.last().map(|function| &*function.name), Some(START));
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_gone_and_the_rest_stays() {
+        let program = generate(3);
+        let parts = program.parts();
+        assert_eq!(program.without(&|_| false).source(0), program.source(0));
+        assert_eq!(program.without(&|part| part == 0).functions.len(), program.functions.len() - 1);
+        let last = program.without(&|part| part + 1 == parts);
+        assert_eq!(last.parts(), parts - 1);
+        assert!(!last.source(0).contains("return 0;\n}\n\n"), "{}", last.source(0));
+    }
+}

@@ -71,12 +71,12 @@ impl Sites {
         };
         let options = Options { kernel, observer: Some(&observer), ..Options::default() };
         let (set, _) = siteseer_encoder::encode(built.module.as_deref().unwrap_or(&built.image), &options)?;
-        let mut observed = observed.into_inner().unwrap_or_default();
-        let mut forms_of = |site: &Site| {
+        let observed = observed.into_inner().unwrap_or_default();
+        let forms_of = |site: &Site| {
             let function = set.functions[site.function as usize].name.clone();
-            observed.remove(&(function, site.address, site.kind)).unwrap_or_default()
+            observed.get(&(function, site.address, site.kind)).cloned().unwrap_or_default()
         };
-        let forms = set.sites.iter().map(&mut forms_of).collect();
+        let forms = set.sites.iter().map(forms_of).collect();
         let functions = set
             .sites
             .iter()

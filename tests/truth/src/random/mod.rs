@@ -9,7 +9,7 @@
 //! 5. `reduce` makes a program that shows a failure small.
 
 mod align;
-mod build;
+pub(crate) mod build;
 mod config;
 mod generate;
 mod judge;
@@ -20,6 +20,7 @@ mod reduce;
 mod truth;
 
 use crate::budget::Budget;
+use crate::page;
 use crate::random::build::{BuildError, build, build_truth};
 use crate::random::config::{Compiler, Config, compilers};
 use crate::random::judge::{Judge, JudgeError};
@@ -72,6 +73,9 @@ pub(crate) struct Arguments {
     /// Write the counts as JSON
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Write the tables into this page
+    #[arg(long)]
+    docs: Option<PathBuf>,
     /// What is accepted
     #[arg(long)]
     budget: Option<PathBuf>,
@@ -143,6 +147,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error:
 fn finish(arguments: &Arguments, report: &Report) -> Result<ExitCode, Box<dyn std::error::Error>> {
     if let Some(path) = &arguments.json {
         std::fs::write(path, serde_json::to_vec_pretty(&report.json())?)?;
+    }
+    if let Some(path) = &arguments.docs {
+        page::update(path, "random", &page::tables(report))?;
     }
     for ((compiler, kind), failures) in &report.failures {
         println!("\n{compiler}: {kind}");

@@ -129,12 +129,17 @@ impl<'e> Runner<'e> {
         let mut emulator = Emulator::new(machine, Seen::default())?;
         let parts = loaded(&file)?;
         for range in pages(&parts) {
-            emulator.map(range.start, range.end - range.start)?;
+            let size = range.end - range.start;
+            if range.contains(&world) {
+                emulator.map_data(range.start, size)
+            } else {
+                emulator.map(range.start, size)
+            }?;
         }
         for (address, bytes) in &parts {
             emulator.write(*address, bytes)?;
         }
-        emulator.map(STACK, STACK_SIZE)?;
+        emulator.map_data(STACK, STACK_SIZE)?;
         emulator.map(END, PAGE)?;
         let mut watches = watches;
         watches.sort_by_key(|watch| watch.address);
@@ -169,7 +174,7 @@ impl<'e> Runner<'e> {
 
     /// Has room for the log of the unoptimised build.
     pub(crate) fn with_log(mut self) -> Result<Self, RunError> {
-        self.emulator.map(LOG, LOG_SIZE)?;
+        self.emulator.map_data(LOG, LOG_SIZE)?;
         Ok(self)
     }
 
