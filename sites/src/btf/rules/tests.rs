@@ -319,15 +319,16 @@ fn long_names() {
     let of = |len: usize, kind: Kind| {
         let mut b = super::super::SplitBtf::standalone();
         let name = "n".repeat(len);
+        let proto = b.func_proto::<&str>(0, &[], false);
         match kind {
-            Kind::Fwd => b.fwd(&name, false),
+            Kind::Func => b.func(&name, proto, super::super::Linkage::Static),
             _ => b.locsec(&name, &[]),
         };
         check(&b.to_bytes(), None).unwrap().into_iter().map(|violation| violation.rule).collect::<Vec<_>>()
     };
-    assert_eq!((of(NAME_LEN - 1, Kind::Fwd), of(NAME_LEN - 1, Kind::Locsec)), (vec![], vec![]));
+    assert_eq!((of(NAME_LEN - 1, Kind::Func), of(NAME_LEN - 1, Kind::Locsec)), (vec![], vec![]));
     let name = "n".repeat(NAME_LEN);
-    assert_eq!(of(NAME_LEN, Kind::Fwd), [Rule::NotIdentifier(name.clone())]);
+    assert_eq!(of(NAME_LEN, Kind::Func), [Rule::NotIdentifier(name.clone())]);
     assert_eq!(of(NAME_LEN, Kind::Locsec), [Rule::NotSection(name)]);
 }
 
