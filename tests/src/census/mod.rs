@@ -243,7 +243,7 @@ mod tests {
             arch: "arm64".to_owned(),
             compiler: "clang 22".to_owned(),
             link: "ThinLTO",
-            census: Census { arguments, ..Census::default() },
+            census,
         };
         let page = page(&[row]);
         assert!(page.contains("| located | certain | moved |"), "{page}");
