@@ -91,6 +91,13 @@ pub(crate) fn find(given: Option<u64>, view: u32, body: &[Range<u64>], text: &Fu
     })
 }
 
+/// Where a probe moves from.
+pub(crate) struct Start<F> {
+    pub(crate) address: u64,
+    /// Finds the next statement of the body.
+    pub(crate) next_statement: F,
+}
+
 /// A better place for the probe, and what is located there.
 #[derive(Debug)]
 pub(crate) struct Moved {
@@ -103,8 +110,7 @@ pub(crate) struct Moved {
 pub(crate) fn move_probe<'a>(
     surroundings: &Surroundings<'_, 'a, '_>,
     prober: &mut Prober<'_, '_>,
-    entry: Point,
-    next_statement: impl FnOnce() -> Option<u64>,
+    entry: Start<impl FnOnce() -> Option<u64>>,
     origin: &Origin<'a>,
     gathered: &Gathered<'a>,
     found: &[Found],
@@ -126,7 +132,7 @@ pub(crate) fn move_probe<'a>(
     }
     let needed =
         found.iter().filter_map(|found| found.argument.as_ref().ok()).fold(RegisterSet::default(), registers_of);
-    let end = next_statement().unwrap_or(u64::MAX);
+    let end = (entry.next_statement)().unwrap_or(u64::MAX);
     if nearest > end {
         return None;
     }

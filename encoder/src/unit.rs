@@ -450,8 +450,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let better = entry::move_probe(
             &surroundings,
             &mut self.prober,
-            point,
-            next_statement,
+            entry::Start { address, next_statement },
             origin,
             &self.gathered,
             &self.found,

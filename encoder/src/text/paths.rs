@@ -108,8 +108,10 @@ impl FunctionText<'_, '_> {
                 others.push(candidate);
             }
         };
+        // Mostly control comes in at the entries alone.
         self.for_ways_in(body, &mut |candidate, source| {
-            if !all_known || !source.is_some_and(is_other_copy) {
+            let is_shared = || all_known && source.is_some_and(is_other_copy);
+            if !entries.contains(&candidate) && !is_shared() {
                 add(candidate);
             }
         });

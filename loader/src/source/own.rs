@@ -184,7 +184,9 @@ mod tests {
         let kernel = Kernel { btf: Some(btf.clone().into()), ..kernel() };
         let find = || SiteData::of_image_in(folder.path(), &kernel, AT);
         let path = folder.path().join("vmlinux.inline");
-        assert!(why(find().unwrap_err()).contains("built without CONFIG_DEBUG_INFO_BTF_INLINE"));
+        let error = find().unwrap_err();
+        assert!(matches!(error, SourceError::NotInKernel { .. }), "{error}");
+        assert!(error.to_string().contains("built without CONFIG_DEBUG_INFO_BTF_INLINE"), "{error}");
         let base = Btf::parse(&btf).unwrap();
         let empty = SplitBtf::new(&base);
         for nothing in [vec![], empty.to_bytes()] {

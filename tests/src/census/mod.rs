@@ -237,7 +237,6 @@ mod tests {
             unavailable: BTreeMap::from([(Missing::OptimisedOut, 100)]),
             ..ArgumentCensus::default()
         };
-        let census = Census { arguments, ..Census::default() };
         let row = Row {
             name: "k".to_owned(),
             release: "7".to_owned(),

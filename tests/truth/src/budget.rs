@@ -49,7 +49,13 @@ impl Budget {
 
     /// What a report has too much of.
     pub(crate) fn exceeded_by(&self, report: &Report) -> Vec<String> {
-        let mut lines = Vec::new();
+        // What could not be compiled, encoded or run tells nothing, and is never accepted.
+        let is_blank = |kind: &str| matches!(kind, "build" | "program");
+        let blank = report.failures.iter().filter(|((_, kind), _)| is_blank(kind));
+        let mut lines: Vec<String> = blank
+            .flat_map(|(_, failures)| failures)
+            .map(|failure| format!("{}: {}", failure.compiler, failure.text))
+            .collect();
         for (compiler, calls) in &report.calls {
             let values = report.of_compiler(compiler, true);
             let counts = [
@@ -87,8 +93,8 @@ impl Budget {
 /// How many of a number are still no sign of a higher share.
 fn allowed(per_million: f64, of: u64) -> f64 {
     let expected = per_million * of as f64 / 1e6;
-    // Failures come in heaps: one bad place of a program is executed many times.
-    const HEAP: f64 = 60.0;
+    // Failures come in heaps: one bad place of a program is executed hundreds of times, on all inputs.
+    const HEAP: f64 = 600.0;
     expected + 4.0 * (expected * HEAP).sqrt()
 }
 
@@ -103,7 +109,7 @@ mod tests {
 
     #[test]
     fn long_runs_come_close_to_the_share() {
-        assert!(allowed(100.0, 1_000_000_000) < 1.3 * 100_000.0);
+        assert!(allowed(100.0, 1_000_000_000) < 1.4 * 100_000.0);
         assert!(allowed(100.0, 1_000) > 1.0);
     }
 }

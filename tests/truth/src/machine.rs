@@ -9,6 +9,7 @@ use siteseer_sites::Machine;
 use siteseer_sites::evaluate;
 use siteseer_sites::location::Located;
 use siteseer_sites::machine::Register;
+use std::time::Duration;
 use unicorn_engine::{Arch, HookType, Mode, Prot, RegisterARM64, RegisterX86, TlbType, Unicorn, uc_error};
 
 /// Bytes of a page: mappings are multiples of it.
@@ -34,12 +35,12 @@ pub(crate) enum EmulatorError {
         error: uc_error,
     },
     /// The program did not end.
-    #[error("still running at {at:#x} after {limit} instructions")]
+    #[error("still running at {at:#x} after {limit:?}")]
     Endless {
         /// The program counter.
         at: u64,
-        /// How many instructions it was given.
-        limit: usize,
+        /// How long it was given.
+        limit: Duration,
     },
 }
 
@@ -145,12 +146,6 @@ impl<D> Cpu<'_, '_, D> {
     pub(crate) fn data(&mut self) -> &mut D {
         self.unicorn.get_data_mut()
     }
-
-    /// Ends the run behind the instruction at hand.
-    pub(crate) fn stop(&mut self) {
-        // It can only fail if nothing runs.
-        let _ = self.unicorn.emu_stop();
-    }
 }
 
 /// An emulated processor. `D` is what the hooks share.
@@ -205,12 +200,6 @@ impl<'e, D: 'e> Emulator<'e, D> {
         number.and_then(|number| self.unicorn.reg_write(number, value)).map_err(unusable("write a register"))
     }
 
-    /// Reads a register by DWARF number.
-    pub(crate) fn register(&self, register: Register) -> Result<u64, EmulatorError> {
-        let number = number(self.machine, register).ok_or(uc_error::ARG);
-        number.and_then(|number| self.unicorn.reg_read(number)).map_err(unusable("read a register"))
-    }
-
     /// Calls `hook` each time before the instruction at an address runs.
     pub(crate) fn on_execution(
         &mut self,
@@ -241,9 +230,9 @@ impl<'e, D: 'e> Emulator<'e, D> {
         Ok(())
     }
 
-    /// Runs from an address until another one is reached.
-    pub(crate) fn run(&mut self, from: u64, until: u64, limit: usize) -> Result<(), EmulatorError> {
-        let outcome = self.unicorn.emu_start(from, until, 0, 0);
+    /// Runs from an address until another one is reached. (A limit of instructions would cost a hook at each of them.)
+    pub(crate) fn run(&mut self, from: u64, until: u64, limit: Duration) -> Result<(), EmulatorError> {
+        let outcome = self.unicorn.emu_start(from, until, limit.as_micros() as u64, 0);
         let at = self.unicorn.pc_read().unwrap_or(0);
         match outcome {
             Err(error) => Err(EmulatorError::Stopped { at, error }),

@@ -14,7 +14,7 @@ const CASE: u32 = 6;
 const NOWHERE: u32 = 99;
 
 /// Offsets of names: `int`, `foo`, one that is not an identifier, one that is not even a section's.
-const STRINGS: &[u8] = b"\0int\0foo\02x\0\x01\0";
+const STRINGS: &[u8] = b"\0int\0foo\x002x\0\x01\0";
 const INT_NAME: u32 = 1;
 const FOO: u32 = 5;
 const NO_IDENTIFIER: u32 = 9;
@@ -57,8 +57,11 @@ fn not_identifier() -> Rule {
     Rule::NotIdentifier("2x".to_owned())
 }
 
+/// The words of a type; where it breaks a rule, which one, and who refuses it.
+type Refused = (Vec<u32>, (Option<usize>, Rule, &'static str));
+
 /// A type each, what is wrong with it, and who refuses it.
-fn cases() -> Vec<(Vec<u32>, (Option<usize>, Rule, &'static str))> {
+fn cases() -> Vec<Refused> {
     use loc_flags::{ADDR, CONST, DEREF, OFFSET, REG, SIGNED};
     let mut cases = Vec::new();
     let mut case = |words: &[u32], broken| cases.push((words.to_vec(), broken));
@@ -319,15 +322,16 @@ fn long_names() {
     let of = |len: usize, kind: Kind| {
         let mut b = super::super::SplitBtf::standalone();
         let name = "n".repeat(len);
+        let proto = b.func_proto::<&str>(0, &[], false);
         match kind {
-            Kind::Fwd => b.fwd(&name, false),
+            Kind::Func => b.func(&name, proto, super::super::Linkage::Static),
             _ => b.locsec(&name, &[]),
         };
         check(&b.to_bytes(), None).unwrap().into_iter().map(|violation| violation.rule).collect::<Vec<_>>()
     };
-    assert_eq!((of(NAME_LEN - 1, Kind::Fwd), of(NAME_LEN - 1, Kind::Locsec)), (vec![], vec![]));
+    assert_eq!((of(NAME_LEN - 1, Kind::Func), of(NAME_LEN - 1, Kind::Locsec)), (vec![], vec![]));
     let name = "n".repeat(NAME_LEN);
-    assert_eq!(of(NAME_LEN, Kind::Fwd), [Rule::NotIdentifier(name.clone())]);
+    assert_eq!(of(NAME_LEN, Kind::Func), [Rule::NotIdentifier(name.clone())]);
     assert_eq!(of(NAME_LEN, Kind::Locsec), [Rule::NotSection(name)]);
 }
 

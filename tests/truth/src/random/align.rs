@@ -80,6 +80,7 @@ pub(crate) fn align(calls: &[Span], hits: &[usize]) -> Vec<Option<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::slice;
 
     #[test]
     fn a_loop_with_one_hit_has_lost_the_later_calls() {
@@ -90,13 +91,15 @@ mod tests {
     #[test]
     fn late_hits_are_hits() {
         assert_eq!(align(&[1..2, 2..3], &[2, 3]), [Some(0), Some(1)]);
-        assert_eq!(align(&[5..9], &[8]), [Some(0)]);
-        assert_eq!(align(&[5..9], &[10]), [None]);
+        let call = 5..9;
+        assert_eq!(align(slice::from_ref(&call), &[8]), [Some(0)]);
+        assert_eq!(align(slice::from_ref(&call), &[10]), [None]);
     }
 
     #[test]
     fn a_second_hit_of_one_call_stays_alone() {
-        assert_eq!(align(&[1..2], &[1, 1]).iter().flatten().count(), 1);
+        let call = 1..2;
+        assert_eq!(align(slice::from_ref(&call), &[1, 1]).iter().flatten().count(), 1);
         assert_eq!(align(&[1..2, 7..8], &[1, 1, 7]).iter().flatten().count(), 2);
     }
 }

@@ -8,6 +8,7 @@ use siteseer_sites::Machine;
 use siteseer_sites::location::Located;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::time::Duration;
 
 /// Where the stack is, and where the program returns to.
 const STACK: u64 = 0x7000_0000;
@@ -17,8 +18,8 @@ const END: u64 = 0x6000_0000;
 /// The log of the unoptimised build: see runtime.c.
 const LOG: u64 = 0x4000_0000;
 const LOG_SIZE: u64 = 64 << 20;
-/// Instructions that a run may take.
-const LIMIT: usize = 400_000_000;
+/// How long a run may take: it takes milliseconds.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Parts of the memory of a program: see prelude.h.
 const INPUTS: u64 = 4;
