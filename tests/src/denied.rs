@@ -130,16 +130,22 @@ fn missing_sys_admin(target: &Target) -> Result<String, Failure> {
 }
 
 fn few_capabilities_are_enough(target: &Target) -> Result<String, Failure> {
+    /// Debian's kernels have a value beyond upstream's, 3, with which perf events are for CAP_SYS_ADMIN alone.
+    const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
     let object = load(0)?;
     let program = program_of(&object, "count")?;
-    in_child(|| {
+    let before = fs::read_to_string(PARANOID)?;
+    fs::write(PARANOID, "2")?;
+    let attached = in_child(|| {
         keep_capabilities(1 << CAP_BPF | 1 << CAP_PERFMON | 1 << CAP_SYSLOG)?;
         match Attach::new(target).function("ns_capable").attach(&program) {
             Ok(link) if link.report().attached().next().is_some() => Ok(()),
             Ok(_) => Err(io::Error::from_raw_os_error(libc::ENOENT)),
             Err(error) => found(false, &error),
         }
-    })?;
+    });
+    fs::write(PARANOID, before)?;
+    attached?;
     Ok("attached with CAP_BPF, CAP_PERFMON and CAP_SYSLOG alone".to_owned())
 }
 

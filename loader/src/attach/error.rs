@@ -132,7 +132,10 @@ pub enum AttachError {
         error: io::Error,
     },
     /// A site could not be armed for a reason that is not the site's.
-    #[error("{mechanism} at {site}: {error}")]
+    #[error(
+        "{mechanism} at {site}: {error}{}",
+        if error.raw_os_error() == Some(libc::EACCES) { PARANOID } else { "" }
+    )]
     Arm {
         /// The mechanism.
         mechanism: Mechanism,
@@ -142,6 +145,10 @@ pub enum AttachError {
         error: io::Error,
     },
 }
+
+/// What refuses perf events to a process that has CAP_PERFMON.
+const PARANOID: &str =
+    " (Debian's kernels require CAP_SYS_ADMIN for perf events while sysctl kernel.perf_event_paranoid is 3 or more)";
 
 /// The end of a log: what matters comes last.
 fn tail(log: &str) -> String {
