@@ -254,7 +254,10 @@ mod tests {
     }
 
     fn newer(later: u64) -> Newer {
-        Newer { known: SourceOpts { sz: size_of::<Newer>(), file: ptr::null(), no_dwarf: 1, found_dwarf: 0 }, later }
+        // SAFETY: zeros are a value of it. So is its padding, as C callers have to see to.
+        let mut newer = unsafe { std::mem::zeroed::<Newer>() };
+        (newer.known.sz, newer.known.no_dwarf, newer.later) = (size_of::<Newer>(), 1, later);
+        newer
     }
 
     #[test]
@@ -277,17 +280,21 @@ mod tests {
     #[repr(C)]
     struct InPadding {
         sz: usize,
-        file: *const c_char,
+        _file: *const c_char,
         no_dwarf: u8,
-        found_dwarf: u8,
+        _found_dwarf: u8,
         later: u8,
     }
 
     #[test]
     fn a_later_member_may_lie_in_our_padding() {
         assert_eq!(size_of::<InPadding>(), size_of::<SourceOpts>());
-        let opts =
-            |later| InPadding { sz: size_of::<InPadding>(), file: ptr::null(), no_dwarf: 1, found_dwarf: 0, later };
+        let opts = |later| {
+            // SAFETY: as in `newer`.
+            let mut opts = unsafe { std::mem::zeroed::<InPadding>() };
+            (opts.sz, opts.no_dwarf, opts.later) = (size_of::<InPadding>(), 1, later);
+            opts
+        };
         // SAFETY: both have as many bytes as they say.
         unsafe {
             let [unset, set] = [opts(0), opts(1)];
