@@ -6,8 +6,8 @@
 //! parameter. The rates are those that random programs show (docs/truth.md).
 //!
 //! *By form.* GCC's view of a parameter in memory or computed, one view after the entry, may be of a step of the body; in a register
-//! or as a constant it is what was passed. GCC's one expression for a parameter of an inlined copy is the place that it has in most
-//! of the copy. A clone that first got a constant and then lost the parameter (`.constprop.0.isra.0`) may stand for clones with other
+//! or as a constant it is what was passed. GCC's expressions leave out masks where 64 bits are wider than the value. Its one expression for a parameter of an inlined copy is the place that it has in most
+//! of the copy. What is located only after the entry, where the probe is moved to, may be what the body made of it. A clone that first got a constant and then lost the parameter (`.constprop.0.isra.0`) may stand for clones with other
 //! constants, since their code is equal. Clang computes a value again from others when it has lost it, and goes on to say so after
 //! these have changed; its constants outside of `DW_AT_const_value` are as often those of later assignments.
 //!
@@ -22,7 +22,7 @@ use crate::loclist::ListEntry;
 use crate::signature::Compiler;
 use gimli::{Encoding, Expression, Operation};
 use siteseer_sites::Doubt;
-use siteseer_sites::location::{Located, Location};
+use siteseer_sites::location::{Located, Location, Op};
 use siteseer_sites::machine::Machine;
 
 /// What the copies of a function show of one of its parameters: a set of flags.
@@ -72,15 +72,16 @@ impl Evidence {
 
 /// Why what was found for an argument of an inlined copy is doubtful, whatever other copies say.
 pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, located: &Located) -> Option<Doubt> {
-    let is_constant = matches!(located.at, Location::Constant(_));
+    let is_constant = matches!(located.at, Location::Constant(_) | Location::Address(_));
     let is_computed = is_computed(located, machine);
     match compiler {
         Compiler::Gcc if found.late => {
             (is_computed || matches!(located.at, Location::Memory(..))).then_some(Doubt::LateView)
         }
-        Compiler::Gcc => {
-            (found.form == Form::Expression && matches!(located.at, Location::Register(_))).then_some(Doubt::Home)
-        }
+        Compiler::Gcc if found.form == Form::Nothing => is_computed.then_some(Doubt::Stale),
+        Compiler::Gcc if found.form == Form::Expression && !is_constant => Some(Doubt::Home),
+        Compiler::Gcc => depends_on_width(located).then_some(Doubt::Stale),
+        Compiler::Clang(_) | Compiler::Other if found.form == Form::Nothing => Some(Doubt::Assigned),
         Compiler::Clang(_) | Compiler::Other if is_computed => Some(Doubt::Stale),
         Compiler::Clang(_) | Compiler::Other => {
             (is_constant && found.form != Form::Constant).then_some(Doubt::Constant)
@@ -90,12 +91,23 @@ pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, locat
 
 /// Whether a value is computed from what is in registers or memory, and not there itself. An address in the frame is one that
 /// nothing else could stand for.
-fn is_computed(located: &Located, machine: Machine) -> bool {
+pub(crate) fn is_computed(located: &Located, machine: Machine) -> bool {
     match &located.at {
         Location::Computed(_) => true,
         Location::RegisterOffset(register, offset) => *offset != 0 && *register != machine.stack_pointer(),
         _ => false,
     }
+}
+
+/// Whether a value narrower than 8 bytes is computed by operations whose result depends on what is above it: GCC writes them for 64
+/// bits, `~x >> 2` and `-x` of a boolean among them, and leaves out the mask.
+fn depends_on_width(located: &Located) -> bool {
+    let Location::Computed(computed) = &located.at else { return false };
+    let is_prone = |op: &Op| {
+        matches!(op, Op::Not | Op::Neg | Op::DivU | Op::ModU | Op::Shr | Op::Sar)
+            || matches!(op, Op::Eq | Op::Ne | Op::LtS | Op::LeS | Op::LtU | Op::LeU)
+    };
+    located.size < 8 && computed.slots.iter().flatten().any(is_prone)
 }
 
 /// Whether a list goes from one constant to another.
@@ -126,6 +138,7 @@ mod tests {
     use super::*;
     use crate::Slice;
     use crate::loclist::Point;
+    use siteseer_sites::location::Computed;
 
     const SP: u16 = 7;
 
@@ -147,12 +160,29 @@ mod tests {
             assert_eq!(doubt(gcc, at.clone(), Form::Covering, false), None, "{at:?}");
         }
         assert_eq!(doubt(gcc, register.clone(), Form::Expression, false), Some(Doubt::Home));
-        assert_eq!(doubt(gcc, memory, Form::Expression, false), None);
+        assert_eq!(doubt(gcc, memory.clone(), Form::Expression, false), Some(Doubt::Home));
+        assert_eq!(doubt(gcc, register.clone(), Form::Nothing, false), None, "the probe was moved there");
+        assert_eq!(doubt(gcc, Location::RegisterOffset(5, 8), Form::Nothing, false), Some(Doubt::Stale));
+        assert_eq!(doubt(clang, memory, Form::Nothing, false), Some(Doubt::Assigned));
         assert_eq!(doubt(clang, constant.clone(), Form::Constant, false), None);
         assert_eq!(doubt(clang, constant, Form::Covering, false), Some(Doubt::Constant));
         assert_eq!(doubt(clang, register, Form::Covering, false), None);
         assert_eq!(doubt(clang, Location::RegisterOffset(5, 8), Form::Covering, false), Some(Doubt::Stale));
         assert_eq!(doubt(clang, Location::RegisterOffset(SP, 8), Form::Covering, false), None, "a variable's address");
+    }
+
+    #[test]
+    fn operations_that_gcc_writes_for_64_bits() {
+        let computed = |ops: &[Op]| Location::Computed(Computed { slots: [ops.into()].into() });
+        let doubt = |size, ops: &[Op]| {
+            let argument = Ok(Located::certain(size, false, computed(ops)));
+            let found = Found { argument, form: Form::Covering, usable: true, late: false };
+            of_form(Compiler::Gcc, Machine::X86_64, &found, found.argument.as_ref().unwrap())
+        };
+        let shifted = [Op::Register(5), Op::Not, Op::Constant(2), Op::Shr];
+        assert_eq!(doubt(4, &shifted), Some(Doubt::Stale));
+        assert_eq!(doubt(8, &shifted), None);
+        assert_eq!(doubt(4, &[Op::Register(5), Op::Constant(15), Op::And]), None);
     }
 
     #[test]

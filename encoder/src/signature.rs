@@ -24,7 +24,8 @@
 //! describes a parameter that is assigned to at once by the assigned value. The one exception is an argument that clang's
 //! callers may not pass at all ([`Missing::Unread`]).
 //!
-//! *A changed signature.* GCC's lists are right at the entry, and so are its constants, unless clones were folded. An
+//! *A changed signature.* GCC's lists are right at the entry, and so are its constants, unless clones were folded. What is computed
+//! from other parameters is doubtful. An
 //! expression without a list is a home here, too, unless the copy never writes that register, or the caller wrote that memory. An entry
 //! value is of a register in which the clone may never get that parameter ([`Surroundings::is_whole`]). What clang's debug
 //! information says is sorted by [`clang::keep_what_was_passed`].
@@ -33,6 +34,7 @@
 
 use crate::arguments::{Form, Found};
 use crate::clang::{self, Passed};
+use crate::doubt;
 use crate::outofline::Role;
 use siteseer_sites::abi::ParamShape;
 use siteseer_sites::location::{Argument, Located, Location, Missing, Op};
@@ -169,8 +171,12 @@ pub(crate) fn of_changed(
     if matches!(copy.compiler, Compiler::Clang(_)) {
         clang::keep_what_was_passed(machine, &mut arguments);
     }
-    for located in arguments.iter_mut().flatten().filter(|located| is_constant(&located.at)) {
-        located.doubt = copy.are_constants_doubtful().then_some(Doubt::Constant);
+    for located in arguments.iter_mut().flatten() {
+        if is_constant(&located.at) && copy.are_constants_doubtful() {
+            located.doubt = Some(Doubt::Constant);
+        } else if doubt::is_computed(located, machine) {
+            located.doubt = Some(Doubt::Stale);
+        }
     }
     arguments
 }

@@ -243,7 +243,7 @@ mod tests {
             arch: "arm64".to_owned(),
             compiler: "clang 22".to_owned(),
             link: "ThinLTO",
-            census,
+            census: Census { arguments, ..Census::default() },
         };
         let page = page(&[row]);
         assert!(page.contains("| located | certain | moved |"), "{page}");
