@@ -53,7 +53,7 @@ const DEBIAN: &str = "deb-";
 /// What is known to be wrong: kernel, case, and what it is.
 const KNOWN: &[(&str, &str, &str)] = &[];
 /// Emulated machines are slow, and so are loaded ones; a guest that hangs is stopped then.
-const TIME_LIMIT: Duration = Duration::from_secs(2400);
+const TIME_LIMIT: Duration = Duration::from_secs(1500);
 
 /// A kernel that boots when the first of its tests runs.
 struct Boot {
