@@ -86,7 +86,7 @@ impl fmt::Display for Doubt {
             Doubt::EntryValue => "a value at the entry, in a register that may not receive the parameter",
             Doubt::Cleared => "zeros that clang may have filled in before the value was known",
             Doubt::Home => "in the variable's home, which the body may not have filled at its entry",
-            Doubt::Unfilled => "a structure on the stack, of which callers may fill only what the body looks at",
+            Doubt::Unfilled => "a structure on the stack: callers may fill only the part that the body looks at",
         })
     }
 }
