@@ -25,6 +25,7 @@ mod doubt;
 mod dwarf;
 mod entry;
 mod filter;
+mod folded;
 pub mod image;
 mod lines;
 mod loclist;
@@ -153,6 +154,7 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census),
         || rayon::join(|| base_types(&image, base_btf, options), || cfi::Frames::parse(&debug_frame)),
     );
     let (debug, (btf, base)) = (debug?, types?);
+    let by_one_address = folded::Shared::find(&image);
     let direct = debug.is_by_clang().then(|| DirectEntries::find(&image));
     let shared = Shared {
         image: &image,
@@ -161,6 +163,7 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census),
         frames: &frames,
         direct,
         namesakes,
+        by_one_address,
         foreign: Foreign::new(&debug, &base),
         filter: options.functions.as_ref().map(|names| Filter::new(names, &debug)),
         observer: options.observer,

@@ -12,6 +12,7 @@ use crate::doubt::{self, Evidence};
 use crate::dwarf::{DebugInfo, DebugUnit};
 use crate::entry::{self, Entry, Moved};
 use crate::filter::Filter;
+use crate::folded::{self, Folded, Folds};
 use crate::image::{Container, Image};
 use crate::lines::{Lines, Place};
 use crate::loclist::Point;
@@ -48,6 +49,8 @@ pub(crate) struct Shared<'a, 'd> {
     pub(crate) direct: Option<DirectEntries>,
     /// Names that other symbols bear with a suffix.
     pub(crate) namesakes: HashSet<&'a str>,
+    /// Symbols of several functions at one address.
+    pub(crate) by_one_address: folded::Shared<'a>,
     pub(crate) foreign: Foreign<'a, 'd>,
     pub(crate) filter: Option<Filter>,
     pub(crate) observer: Option<Observer<'d>>,
@@ -147,6 +150,8 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     /// The markers of the copies of the function at hand, and the entries of the copy at hand.
     markers: Markers,
     entries: Vec<Entry>,
+    /// The unit's functions at addresses that have symbols of several.
+    folds: Folds<'a>,
     /// The unit's calls, and the sites that they may tell of.
     calls: Vec<RawCall>,
     pending: Vec<Pending>,
@@ -178,6 +183,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             lines: OnceCell::new(),
             markers: Markers::default(),
             entries: Vec::new(),
+            folds: Folds::default(),
             calls: Vec::new(),
             pending: Vec::new(),
         }
@@ -185,6 +191,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
 
     /// The unit's sites.
     pub(crate) fn finish(mut self) -> UnitSites<'a> {
+        self.folded_sites();
         returns::mark(self.shared.image, &mut self.pending, &mut self.calls, &mut self.out.sites);
         let mut files = vec![String::new(); self.file_of.len()];
         for ((unit, file), index) in &self.file_of {
@@ -556,6 +563,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             && !abi.iter().zip(&shapes).any(|(abi, shape)| copy.may_be_unfilled(abi, shape))
             && image.symbols_named(name).nth(1).is_none()
             && !shared.namesakes.contains(name)
+            && !shared.by_one_address.has(address)
             // A module's name is looked up in its own BTF alone.
             && base_function(shared.base, name, &origin).is_some_and(|func| func >= shared.base.btf().first_id());
         if name_tells {
@@ -593,6 +601,61 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             marks |= Marks::MAY_REPEAT;
         }
         let unprobeable = self.prober.check(&text, address);
+        let prototype = self.prototype();
+        let declared = self.source(origin.declared_in, origin.declared_file, origin.declared_line);
+        let container = self.container(address);
+        let function = self.function(name, origin);
+        self.out.sites.push(Site {
+            function,
+            kind,
+            address,
+            moved: 0,
+            section,
+            prototype,
+            container,
+            source: declared,
+            declared,
+            parent: None,
+            marks,
+            unprobeable,
+        });
+        Some(())
+    }
+
+    /// Makes the sites of functions that were folded into others, and marks those of the others.
+    fn folded_sites(&mut self) {
+        let folds = std::mem::take(&mut self.folds);
+        let (folded, bodies) = folds.resolve(|die| self.origins.name(die));
+        for site in bodies {
+            self.out.sites[site as usize].marks |= Marks::MAY_REPEAT;
+        }
+        for folded in folded {
+            self.folded_site(folded);
+        }
+    }
+
+    /// Makes the site of a function at the body that it was folded into.
+    fn folded_site(&mut self, folded: Folded) -> Option<()> {
+        let image = self.shared.image;
+        let address = folded.address;
+        let section = image.section_at(address)?;
+        let own_name = self.origins.name(folded.die)?;
+        let role = outofline::role(image.symbol_at(address).iter().map(|symbol| symbol.name), own_name);
+        let kind = role.kind()?;
+        let name = if let Role::Part(symbol) = role { symbol } else { own_name };
+        if self.shared.filter.as_ref().is_some_and(|filter| !filter.has_name(name)) {
+            return None;
+        }
+        let origin = self.origins.get(folded.die)?;
+        let mut marks = Marks::MAY_REPEAT;
+        self.arguments = if role.is_changed() {
+            marks |= Marks::SIGNATURE_CHANGED;
+            vec![Err(Missing::NotMentioned); origin.parameters.len()]
+        } else {
+            let shapes: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
+            abi_arguments(image.machine(), &shapes, origin.result.as_ref().map(shape))
+        };
+        let unprobeable = self.prober.check_address(address);
         let prototype = self.prototype();
         let declared = self.source(origin.declared_in, origin.declared_file, origin.declared_line);
         let container = self.container(address);
@@ -802,6 +865,15 @@ impl<'a> Visitor<'a> for UnitEncoder<'a, '_, '_> {
         *self.wanted.entry(origin).or_insert_with(|| origins.name(origin).is_some_and(|name| filter.has_name(name)))
     }
 
+    fn without_text(&mut self, die: usize) {
+        if !self.unit.is_gcc() || !self.unit.is_c {
+            return;
+        }
+        let offset = self.unit.offset.saturating_add(die);
+        let Some(name) = self.origins.name(offset) else { return };
+        self.folds.without_text(self.shared.by_one_address.of(name), offset);
+    }
+
     fn function(&mut self, function: &mut RawFunction<'a>) {
         if function.sites.iter().any(|site| site.wanted) {
             self.is_whole = self.is_whole(function);
@@ -812,7 +884,14 @@ impl<'a> Visitor<'a> for UnitEncoder<'a, '_, '_> {
         }
         if !self.unit.is_assembler {
             let offset = self.unit.offset.saturating_add(function.die);
-            self.out_of_line_site(function, offset);
+            let site = self.out.sites.len() as u32;
+            let made = self.out_of_line_site(function, offset).map(|()| site);
+            let address = start_of(function);
+            if self.shared.by_one_address.has(address)
+                && let Some(name) = self.origins.name(offset)
+            {
+                self.folds.body(address, name, made);
+            }
         }
     }
 }

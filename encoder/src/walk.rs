@@ -25,6 +25,8 @@ pub(crate) struct RawFunction<'a> {
     pub(crate) ranges: Vec<Range<u64>>,
     /// `DW_AT_entry_pc`.
     pub(crate) entry: Option<u64>,
+    /// `DW_AT_declaration`: it is defined elsewhere, or is another name of what is.
+    pub(crate) declaration: bool,
     /// `DW_AT_calling_convention` is `DW_CC_nocall`: the compiler changed how it is called.
     pub(crate) nocall: bool,
     /// `DW_AT_frame_base`.
@@ -109,6 +111,10 @@ pub(crate) trait Visitor<'a> {
     /// Whether copies of the abstract function at this offset of `.debug_info` are wanted.
     fn wants(&mut self, origin: usize) -> bool;
 
+    /// A definition without text: of a function that was inlined everywhere, or whose text is another function's. `die` is its
+    /// offset in the unit.
+    fn without_text(&mut self, die: usize);
+
     /// A function with text, complete with all that is in it.
     fn function(&mut self, function: &mut RawFunction<'a>);
 }
@@ -163,6 +169,9 @@ impl<'a> Walker<'_, 'a> {
                 gimli::DW_TAG_subprogram => {
                     let sibling = self.subprogram(die, abbreviation.attributes())?;
                     if self.function.ranges.is_empty() {
+                        if !self.function.declaration && self.function.origin.is_none() {
+                            visitor.without_text(self.function.die);
+                        }
                         if abbreviation.has_children() {
                             self.skip_children(sibling)?;
                         }
@@ -261,6 +270,7 @@ impl<'a> Walker<'_, 'a> {
         function.origin = None;
         function.ranges.clear();
         function.entry = None;
+        function.declaration = false;
         function.nocall = false;
         function.frame_base = None;
         function.sites.clear();
@@ -280,6 +290,7 @@ impl<'a> Walker<'_, 'a> {
                     function.nocall =
                         attribute.udata_value().is_some_and(|value| value == u64::from(gimli::DW_CC_nocall.0));
                 }
+                gimli::DW_AT_declaration => function.declaration = true,
                 gimli::DW_AT_frame_base => function.frame_base = attribute.exprloc_value().map(|e| e.0),
                 gimli::DW_AT_sibling => sibling = unit_reference(attribute.raw_value()),
                 _ => text.take(&attribute),

@@ -6,6 +6,7 @@
 //! must agree.
 
 mod entries;
+mod folded;
 mod homes;
 mod image;
 mod signatures;
