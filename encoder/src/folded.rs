@@ -1,52 +1,63 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Functions that GCC folded into an equal one (`-fipa-icf`).
 //!
-//! Of two functions whose code is equal GCC keeps one body. The other's symbol becomes a second one at the same address, and
-//! its debug entry is a definition without an address. Nothing at that address tells whose call a hit is: each of the two functions
-//! has a site there, and at each of them hits may be calls of the other ([`Marks::MAY_REPEAT`]).
+//! Of two functions whose code is equal GCC keeps one body. The other's debug entry is a definition without an address, and callers
+//! in the same unit call the body, or have a copy of it, under the name of the one that was kept. So hits at all sites of that one may
+//! be calls of the other ([`Marks::MAY_REPEAT`]). What becomes of the other's symbol depends on whether its address may be compared:
+//!
+//! * *An alias.* It is a second symbol at the body: a site, at which hits may be calls of the one that was kept, too. Where that has
+//!   inlined copies, they may be calls that are missed ([`Marks::MAY_MISS`]).
+//! * *A wrapper.* It has text, which jumps to the body or has a copy of it. That is entered by callers elsewhere and through
+//!   pointers: a site at which calls are missed. The jump tells whose body it is, or the body does by being the same code.
+//! * *Nothing*, of a static function that is only called. That cannot be told from one that was removed.
 //!
 //! Other symbols that share an address are aliases that the source made: what bears such a name has no definition of its own, and
-//! a call by that name is a call of the function.
+//! a call by that name is a call of the function. A definition without an address is, mostly, of a function that was inlined everywhere,
+//! or that another unit defines, too; neither has a symbol with text that no debug entry describes. That only all
+//! units together can tell.
 //!
 //! [`Marks::MAY_REPEAT`]: siteseer_sites::Marks::MAY_REPEAT
+//! [`Marks::MAY_MISS`]: siteseer_sites::Marks::MAY_MISS
 
 use crate::image::Image;
 use crate::symbols::{Symbol, SymbolKind};
+use crate::text;
 use hashbrown::{HashMap, HashSet};
 
-/// The symbols that share their address with one of another function.
+/// How much longer or shorter the same code may be elsewhere, because of its jumps.
+const MAX_DIFFERENCE: u64 = 16;
+
+/// The addresses that symbols of several functions share.
 #[derive(Debug, Default)]
-pub(crate) struct Shared<'a> {
+pub(crate) struct SharedAddresses<'a> {
     addresses: HashSet<u64>,
-    /// Their addresses, by the function's name: the symbol's without suffixes.
+    /// By the function's name.
     by_function: HashMap<&'a str, Vec<u64>>,
 }
 
-impl<'a> Shared<'a> {
-    pub(crate) fn find(image: &Image<'a>) -> Shared<'a> {
+impl<'a> SharedAddresses<'a> {
+    pub(crate) fn find(image: &Image<'a>) -> SharedAddresses<'a> {
         let functions: Vec<&Symbol<'a>> =
             image.symbols().iter().filter(|symbol| symbol.kind == SymbolKind::Function).collect();
-        let mut shared = Shared::default();
-        for at_one in functions.chunk_by(|a, b| a.address == b.address) {
-            let first = function_of(at_one[0].name);
-            if at_one.iter().all(|symbol| function_of(symbol.name) == first) {
+        let mut shared = SharedAddresses::default();
+        for symbols in functions.chunk_by(|a, b| a.address == b.address) {
+            let first = function_of(symbols[0].name);
+            if symbols.iter().all(|symbol| function_of(symbol.name) == first) {
                 continue;
             }
-            shared.addresses.insert(at_one[0].address);
-            for symbol in at_one {
+            shared.addresses.insert(symbols[0].address);
+            for symbol in symbols {
                 shared.by_function.entry(function_of(symbol.name)).or_default().push(symbol.address);
             }
         }
         shared
     }
 
-    /// Whether symbols of several functions are at an address.
-    pub(crate) fn has(&self, address: u64) -> bool {
+    fn has(&self, address: u64) -> bool {
         self.addresses.contains(&address)
     }
 
-    /// The addresses that a function's symbols share with others'.
-    pub(crate) fn of(&self, function: &str) -> &[u64] {
+    fn of(&self, function: &str) -> &[u64] {
         self.by_function.get(function).map_or(&[], Vec::as_slice)
     }
 }
@@ -56,69 +67,131 @@ fn function_of(symbol: &str) -> &str {
     symbol.split_once('.').map_or(symbol, |(function, _)| function)
 }
 
-/// What one unit tells of its functions at shared addresses.
-#[derive(Debug, Default)]
-pub(crate) struct Folds<'a> {
-    /// Functions with text: the address, the name, and the site that was made of it.
-    bodies: Vec<(u64, &'a str, Option<u32>)>,
-    /// Definitions without text: the address of a symbol of that name, and the debug entry.
-    without_text: Vec<(u64, usize)>,
+/// A function with text, as its unit tells.
+#[derive(Debug, Clone, Copy)]
+struct Body<'a> {
+    address: u64,
+    name: &'a str,
+    /// Its debug entry, as an offset in `.debug_info`.
+    die: usize,
+    /// Whether a site was made of it: not if its name alone tells it.
+    has_site: bool,
 }
 
-/// A function without text of its own, whose symbol is at another's body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Folded {
-    pub(crate) address: u64,
-    /// Its debug entry, as an offset in `.debug_info`.
-    pub(crate) die: usize,
+/// A definition without text.
+#[derive(Debug, Clone, Copy)]
+struct Definition<'a> {
+    die: usize,
+    name: &'a str,
+}
+
+/// The functions that one unit defines, with and without text.
+#[derive(Debug, Default)]
+pub(crate) struct Folds<'a> {
+    bodies: Vec<Body<'a>>,
+    without_text: Vec<Definition<'a>>,
+}
+
+/// A function at an address that is to have a site because of folding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Folded {
+    /// A body that others were folded into.
+    Body(u64),
+    /// A function whose symbol is at another's body.
+    Alias(u64),
+    /// A function whose symbol has text that its unit does not describe.
+    Wrapper(u64),
+}
+
+/// What a unit's functions come to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Resolved<'a> {
+    /// Sites to make, with the debug entries of their functions.
+    pub(crate) folded: Vec<(usize, Folded)>,
+    /// Functions that others were folded into: hits at their sites may be the others' calls.
+    pub(crate) kept: Vec<&'a str>,
 }
 
 impl<'a> Folds<'a> {
-    /// Notes a function with text at a shared address.
-    pub(crate) fn body(&mut self, address: u64, function: &'a str, site: Option<u32>) {
-        self.bodies.push((address, function, site));
+    /// Notes a function with text.
+    pub(crate) fn body(&mut self, address: u64, name: &'a str, die: usize, has_site: bool) {
+        self.bodies.push(Body { address, name, die, has_site });
     }
 
     /// Notes a definition without text.
-    pub(crate) fn without_text(&mut self, addresses: &[u64], die: usize) {
-        self.without_text.extend(addresses.iter().map(|&address| (address, die)));
+    pub(crate) fn without_text(&mut self, die: usize, name: &'a str) {
+        self.without_text.push(Definition { die, name });
     }
 
-    /// The functions that were folded into a body of this unit, and the sites of those bodies. `name` tells a debug entry's.
-    pub(crate) fn resolve(self, mut name: impl FnMut(usize) -> Option<&'a str>) -> (Vec<Folded>, Vec<u32>) {
-        let (mut folded, mut sites) = (Vec::new(), Vec::new());
-        for (address, die) in self.without_text {
-            let Some(name) = name(die) else { continue };
-            let at_address = || self.bodies.iter().filter(|body| body.0 == address);
-            if at_address().next().is_none() || at_address().any(|body| body.1 == name) {
-                continue;
-            }
-            folded.push(Folded { address, die });
-            sites.extend(at_address().filter_map(|body| body.2));
+    /// Where the functions with text are entered.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = u64> + '_ {
+        self.bodies.iter().map(|body| body.address)
+    }
+
+    /// Tells what was folded.
+    pub(crate) fn resolve(&self, image: &Image<'a>, shared: &SharedAddresses<'a>) -> Resolved<'a> {
+        let mut resolved = Resolved::default();
+        if self.without_text.is_empty() {
+            return resolved;
         }
-        sites.sort_unstable();
-        sites.dedup();
-        (folded, sites)
+        let mut by_address: HashMap<u64, Vec<&Body<'a>>> = HashMap::with_capacity(self.bodies.len());
+        for body in &self.bodies {
+            by_address.entry(body.address).or_default().push(body);
+        }
+        for definition in &self.without_text {
+            for address in shared.of(definition.name) {
+                let Some(bodies) = by_address.get(address) else { continue };
+                if bodies.iter().all(|body| body.name != definition.name) {
+                    resolved.folded.push((definition.die, Folded::Alias(*address)));
+                    resolved.keep(bodies);
+                }
+            }
+            for symbol in image.symbols_named(definition.name) {
+                let address = symbol.address;
+                if symbol.kind != SymbolKind::Function || shared.has(address) || by_address.contains_key(&address) {
+                    continue;
+                }
+                resolved.folded.push((definition.die, Folded::Wrapper(address)));
+                match text::jumps_at_once(image, address).and_then(|target| by_address.get(&target)) {
+                    Some(bodies) => resolved.keep(bodies),
+                    None => self.alike(image, symbol).for_each(|body| resolved.keep(&[body])),
+                }
+            }
+        }
+        resolved.folded.sort_unstable();
+        resolved.folded.dedup();
+        resolved.kept.sort_unstable();
+        resolved.kept.dedup();
+        resolved
+    }
+
+    /// The bodies whose code is that of a symbol.
+    fn alike<'s>(&'s self, image: &'s Image<'a>, symbol: &'s Symbol<'a>) -> impl Iterator<Item = &'s Body<'a>> {
+        let range = |symbol: &Symbol<'_>| symbol.address..symbol.address.saturating_add(symbol.size);
+        self.bodies.iter().filter(move |body| {
+            let own = image.symbol_at(body.address).iter().find(|symbol| symbol.kind == SymbolKind::Function);
+            own.is_some_and(|own| {
+                own.size.abs_diff(symbol.size) <= MAX_DIFFERENCE && text::are_alike(image, range(own), range(symbol))
+            })
+        })
+    }
+}
+
+impl<'a> Resolved<'a> {
+    /// Notes that others were folded into bodies.
+    fn keep(&mut self, bodies: &[&Body<'a>]) {
+        for body in bodies {
+            self.kept.push(body.name);
+            if !body.has_site {
+                self.folded.push((body.die, Folded::Body(body.address)));
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_has_no_text_is_folded_into_what_has() {
-        let mut folds = Folds::default();
-        folds.body(0x10, "one", Some(3));
-        folds.body(0x20, "own", Some(4));
-        folds.without_text(&[0x10], 100);
-        // Its body is in this unit, and another entry of it has none.
-        folds.without_text(&[0x20], 101);
-        // Its symbol is at a body of another unit.
-        folds.without_text(&[0x30], 102);
-        let name = |die| [(100, "two"), (101, "own"), (102, "three")].iter().find(|(at, _)| *at == die).map(|at| at.1);
-        assert_eq!(folds.resolve(name), (vec![Folded { address: 0x10, die: 100 }], vec![3]));
-    }
 
     #[test]
     fn suffixes_are_not_the_functions() {

@@ -56,6 +56,7 @@ pub use observe::{Observed, Observer};
 
 use crate::dwarf::{DebugInfo, DebugSections};
 use crate::filter::Filter;
+use crate::folded::SharedAddresses;
 use crate::image::{Image, ImageError};
 use crate::origin::Foreign;
 use crate::text::DirectEntries;
@@ -149,12 +150,14 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census),
     let base_btf = &*base_btf;
     let kernel_build_id = options.kernel.map_or(&[][..], |kernel| kernel.build_id);
     let debug_frame = image.debug_section(".debug_frame")?;
-    let ((debug, namesakes), (types, frames)) = rayon::join(
-        || rayon::join(|| DebugInfo::new(&sections), || outofline::namesakes(&image)),
+    let ((debug, (namesakes, shared_addresses)), (types, frames)) = rayon::join(
+        || {
+            let of_symbols = || (outofline::namesakes(&image), SharedAddresses::find(&image));
+            rayon::join(|| DebugInfo::new(&sections), of_symbols)
+        },
         || rayon::join(|| base_types(&image, base_btf, options), || cfi::Frames::parse(&debug_frame)),
     );
     let (debug, (btf, base)) = (debug?, types?);
-    let by_one_address = folded::Shared::find(&image);
     let direct = debug.is_by_clang().then(|| DirectEntries::find(&image));
     let shared = Shared {
         image: &image,
@@ -163,7 +166,7 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census),
         frames: &frames,
         direct,
         namesakes,
-        by_one_address,
+        shared_addresses,
         foreign: Foreign::new(&debug, &base),
         filter: options.functions.as_ref().map(|names| Filter::new(names, &debug)),
         observer: options.observer,

@@ -44,6 +44,7 @@ pub(crate) fn merge(
     beginning: Beginning,
     mut units: Vec<UnitSites<'_>>,
 ) -> (SiteSet, Census) {
+    drop_described(&mut units);
     let assigned: HashSet<ParameterKey<'_>> = units.iter().flat_map(|unit| unit.assigned.iter().copied()).collect();
     let mut evidence: HashMap<ParameterKey<'_>, Evidence> = HashMap::new();
     for (key, of_unit) in units.iter().flat_map(|unit| &unit.evidence) {
@@ -117,6 +118,30 @@ pub(crate) fn merge(
     (set, census)
 }
 
+/// Takes out the sites of functions that a unit took for folded, and that another unit describes, or has found before.
+fn drop_described(units: &mut [UnitSites<'_>]) {
+    let address = |unit: &UnitSites<'_>, site: u32| unit.sites[site as usize].address;
+    let wrappers: HashSet<u64> =
+        units.iter().flat_map(|unit| unit.wrappers.iter().map(|&site| address(unit, site))).collect();
+    if wrappers.is_empty() {
+        return;
+    }
+    let entries = units.iter().flat_map(|unit| &unit.entries);
+    let mut described: HashSet<u64> = entries.copied().filter(|entry| wrappers.contains(entry)).collect();
+    for unit in units {
+        if unit.wrappers.is_empty() {
+            continue;
+        }
+        let (mut index, mut of_unit) = (0, std::mem::take(&mut unit.wrappers).into_iter().peekable());
+        unit.sites.retain(|site| {
+            let is_wrapper = of_unit.next_if_eq(&index).is_some();
+            index += 1;
+            !is_wrapper || described.insert(site.address)
+        });
+        compact_tables(&mut unit.sites, &mut unit.functions, &mut unit.prototypes);
+    }
+}
+
 /// What only a module has.
 fn module_of(image: &Image<'_>, kernel_build_id: &[u8]) -> Option<Module> {
     let loaded = image.loaded_sections().into_iter().map(|section| Section {
@@ -154,16 +179,23 @@ fn drop_sites(set: &mut SiteSet, drop: &[u32]) {
         index += 1;
         !is_dropped
     });
-    let mut functions = vec![false; set.functions.len()];
-    let mut prototypes = vec![false; set.prototypes.len()];
-    for site in &set.sites {
-        functions[site.function as usize] = true;
-        prototypes[site.prototype as usize] = true;
-    }
-    let function_of = compact(&mut set.functions, &functions);
-    let prototype_of = compact(&mut set.prototypes, &prototypes);
     for site in &mut set.sites {
         site.parent = site.parent.and_then(|parent| place.get(parent as usize).copied().flatten());
+    }
+    compact_tables(&mut set.sites, &mut set.functions, &mut set.prototypes);
+}
+
+/// Takes out the functions and location prototypes that no site has.
+fn compact_tables<F, P>(sites: &mut [Site], functions: &mut Vec<F>, prototypes: &mut Vec<P>) {
+    let mut has_function = vec![false; functions.len()];
+    let mut has_prototype = vec![false; prototypes.len()];
+    for site in &*sites {
+        has_function[site.function as usize] = true;
+        has_prototype[site.prototype as usize] = true;
+    }
+    let function_of = compact(functions, &has_function);
+    let prototype_of = compact(prototypes, &has_prototype);
+    for site in sites {
         site.function = function_of[site.function as usize];
         site.prototype = prototype_of[site.prototype as usize];
     }

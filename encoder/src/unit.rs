@@ -12,7 +12,7 @@ use crate::doubt::{self, Evidence};
 use crate::dwarf::{DebugInfo, DebugUnit};
 use crate::entry::{self, Entry, Moved};
 use crate::filter::Filter;
-use crate::folded::{self, Folded, Folds};
+use crate::folded::{Folded, Folds, SharedAddresses};
 use crate::image::{Container, Image};
 use crate::lines::{Lines, Place};
 use crate::loclist::Point;
@@ -49,8 +49,7 @@ pub(crate) struct Shared<'a, 'd> {
     pub(crate) direct: Option<DirectEntries>,
     /// Names that other symbols bear with a suffix.
     pub(crate) namesakes: HashSet<&'a str>,
-    /// Symbols of several functions at one address.
-    pub(crate) by_one_address: folded::Shared<'a>,
+    pub(crate) shared_addresses: SharedAddresses<'a>,
     pub(crate) foreign: Foreign<'a, 'd>,
     pub(crate) filter: Option<Filter>,
     pub(crate) observer: Option<Observer<'d>>,
@@ -106,6 +105,10 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) sites: Vec<Site>,
     /// Those of them that are no sites, but the rest of a function that was split. In order.
     pub(crate) rests: Vec<u32>,
+    /// Those of them that are of functions that were folded, unless another unit has the text. In order, and the last.
+    pub(crate) wrappers: Vec<u32>,
+    /// Where its functions are entered.
+    pub(crate) entries: Vec<u64>,
     /// Those of them that are entries by a marker, at an address that control comes to in one way: whatever else begins there
     /// begins each time. In order.
     pub(crate) in_line: Vec<u32>,
@@ -150,7 +153,7 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     /// The markers of the copies of the function at hand, and the entries of the copy at hand.
     markers: Markers,
     entries: Vec<Entry>,
-    /// The unit's functions at addresses that have symbols of several.
+    /// The unit's functions, if it is GCC's: some may have been folded.
     folds: Folds<'a>,
     /// The unit's calls, and the sites that they may tell of.
     calls: Vec<RawCall>,
@@ -563,7 +566,6 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             && !abi.iter().zip(&shapes).any(|(abi, shape)| copy.may_be_unfilled(abi, shape))
             && image.symbols_named(name).nth(1).is_none()
             && !shared.namesakes.contains(name)
-            && !shared.by_one_address.has(address)
             // A module's name is looked up in its own BTF alone.
             && base_function(shared.base, name, &origin).is_some_and(|func| func >= shared.base.btf().first_id());
         if name_tells {
@@ -625,29 +627,41 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
     /// Makes the sites of functions that were folded into others, and marks those of the others.
     fn folded_sites(&mut self) {
         let folds = std::mem::take(&mut self.folds);
-        let (folded, bodies) = folds.resolve(|die| self.origins.name(die));
-        for site in bodies {
-            self.out.sites[site as usize].marks |= Marks::MAY_REPEAT;
+        let resolved = folds.resolve(self.shared.image, &self.shared.shared_addresses);
+        let mut has_copies = false;
+        for site in &mut self.out.sites {
+            let name = self.out.functions[site.function as usize].name;
+            if resolved.kept.binary_search(&name).is_ok() {
+                site.marks |= Marks::MAY_REPEAT;
+                has_copies |= site.kind == SiteKind::Inline;
+            }
         }
-        for folded in folded {
-            self.folded_site(folded);
+        for (die, folded) in resolved.folded {
+            let site = self.out.sites.len() as u32;
+            if self.folded_site(die, folded, has_copies).is_some() && matches!(folded, Folded::Wrapper(_)) {
+                self.out.wrappers.push(site);
+            }
         }
+        self.out.entries = folds.entries().collect();
     }
 
-    /// Makes the site of a function at the body that it was folded into.
-    fn folded_site(&mut self, folded: Folded) -> Option<()> {
+    /// Makes the site of a function that was folded into another; `has_copies` tells whether such another has inlined copies.
+    fn folded_site(&mut self, die: usize, folded: Folded, has_copies: bool) -> Option<()> {
         let image = self.shared.image;
-        let address = folded.address;
+        let (address, mut marks) = match folded {
+            Folded::Alias(address) if has_copies => (address, Marks::MAY_REPEAT | Marks::MAY_MISS),
+            Folded::Body(address) | Folded::Alias(address) => (address, Marks::MAY_REPEAT),
+            Folded::Wrapper(address) => (address, Marks::MAY_MISS),
+        };
         let section = image.section_at(address)?;
-        let own_name = self.origins.name(folded.die)?;
+        let own_name = self.origins.name(die)?;
         let role = outofline::role(image.symbol_at(address).iter().map(|symbol| symbol.name), own_name);
         let kind = role.kind()?;
         let name = if let Role::Part(symbol) = role { symbol } else { own_name };
         if self.shared.filter.as_ref().is_some_and(|filter| !filter.has_name(name)) {
             return None;
         }
-        let origin = self.origins.get(folded.die)?;
-        let mut marks = Marks::MAY_REPEAT;
+        let origin = self.origins.get(die)?;
         self.arguments = if role.is_changed() {
             marks |= Marks::SIGNATURE_CHANGED;
             vec![Err(Missing::NotMentioned); origin.parameters.len()]
@@ -871,7 +885,7 @@ impl<'a> Visitor<'a> for UnitEncoder<'a, '_, '_> {
         }
         let offset = self.unit.offset.saturating_add(die);
         let Some(name) = self.origins.name(offset) else { return };
-        self.folds.without_text(self.shared.by_one_address.of(name), offset);
+        self.folds.without_text(offset, name);
     }
 
     fn function(&mut self, function: &mut RawFunction<'a>) {
@@ -884,13 +898,11 @@ impl<'a> Visitor<'a> for UnitEncoder<'a, '_, '_> {
         }
         if !self.unit.is_assembler {
             let offset = self.unit.offset.saturating_add(function.die);
-            let site = self.out.sites.len() as u32;
-            let made = self.out_of_line_site(function, offset).map(|()| site);
-            let address = start_of(function);
-            if self.shared.by_one_address.has(address)
+            let has_site = self.out_of_line_site(function, offset).is_some();
+            if self.unit.is_gcc()
                 && let Some(name) = self.origins.name(offset)
             {
-                self.folds.body(address, name, made);
+                self.folds.body(start_of(function), name, offset, has_site);
             }
         }
     }

@@ -25,6 +25,8 @@ pub(crate) struct RawFunction<'a> {
     pub(crate) ranges: Vec<Range<u64>>,
     /// `DW_AT_entry_pc`.
     pub(crate) entry: Option<u64>,
+    /// `DW_AT_inline` says that the source declares it inline.
+    pub(crate) declared_inline: bool,
     /// `DW_AT_declaration`: it is defined elsewhere, or is another name of what is.
     pub(crate) declaration: bool,
     /// `DW_AT_calling_convention` is `DW_CC_nocall`: the compiler changed how it is called.
@@ -111,8 +113,7 @@ pub(crate) trait Visitor<'a> {
     /// Whether copies of the abstract function at this offset of `.debug_info` are wanted.
     fn wants(&mut self, origin: usize) -> bool;
 
-    /// A definition without text: of a function that was inlined everywhere, or whose text is another function's. `die` is its
-    /// offset in the unit.
+    /// A definition without text of a function that is not declared inline; `die` is its offset in the unit.
     fn without_text(&mut self, die: usize);
 
     /// A function with text, complete with all that is in it.
@@ -169,8 +170,9 @@ impl<'a> Walker<'_, 'a> {
                 gimli::DW_TAG_subprogram => {
                     let sibling = self.subprogram(die, abbreviation.attributes())?;
                     if self.function.ranges.is_empty() {
-                        if !self.function.declaration && self.function.origin.is_none() {
-                            visitor.without_text(self.function.die);
+                        let function = &self.function;
+                        if !function.declaration && !function.declared_inline && function.origin.is_none() {
+                            visitor.without_text(function.die);
                         }
                         if abbreviation.has_children() {
                             self.skip_children(sibling)?;
@@ -271,6 +273,7 @@ impl<'a> Walker<'_, 'a> {
         function.ranges.clear();
         function.entry = None;
         function.declaration = false;
+        function.declared_inline = false;
         function.nocall = false;
         function.frame_base = None;
         function.sites.clear();
@@ -291,6 +294,12 @@ impl<'a> Walker<'_, 'a> {
                         attribute.udata_value().is_some_and(|value| value == u64::from(gimli::DW_CC_nocall.0));
                 }
                 gimli::DW_AT_declaration => function.declaration = true,
+                gimli::DW_AT_inline => {
+                    function.declared_inline = matches!(
+                        attribute.value(),
+                        AttributeValue::Inline(gimli::DW_INL_declared_not_inlined | gimli::DW_INL_declared_inlined)
+                    );
+                }
                 gimli::DW_AT_frame_base => function.frame_base = attribute.exprloc_value().map(|e| e.0),
                 gimli::DW_AT_sibling => sibling = unit_reference(attribute.raw_value()),
                 _ => text.take(&attribute),

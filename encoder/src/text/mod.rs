@@ -27,6 +27,7 @@ mod noreturn;
 mod patch_site;
 mod paths;
 mod result;
+mod thunk;
 mod x86;
 mod zero;
 
@@ -45,6 +46,7 @@ use siteseer_sites::machine::Register;
 use siteseer_sites::{Machine, Unprobeable};
 use std::cell::OnceCell;
 use std::ops::Range;
+pub(crate) use thunk::{are_alike, jumps_at_once};
 
 /// A set of registers by DWARF number, up to 63.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -29,8 +29,46 @@ fn a_folded_function_has_a_site_and_each_hit_may_be_the_others() {
         addresses.push(site.address);
     }
     assert_eq!(addresses[0], addresses[1], "the compiler folds what this is about");
-    assert!(sites_of(&set, "named").iter().all(|site| site.marks == Marks::default()), "an alias is a name of the same function");
+    assert!(
+        sites_of(&set, "named").iter().all(|site| site.marks == Marks::default()),
+        "an alias is a name of the same function"
+    );
     assert!(sites_of(&set, "alias").is_empty());
+}
+
+/// Other units may compare the addresses of `first` and `second`: the second one has text of its own.
+const WRAPPED: &str = r#"
+volatile int seq;
+extern __attribute__((noinline)) int opaque(int);
+int opaque(int a) { __asm__ volatile("" : "+r"(a) :: "memory"); return a; }
+int first(int a) { for (int i = 0; i < a; i++) seq = opaque(a) + opaque(i); return opaque(a + 9); }
+int second(int x) { for (int i = 0; i < x; i++) seq = opaque(x) + opaque(i); return opaque(x + 9); }
+int user(int a) { return first(a) + second(a); }
+"#;
+
+#[test]
+fn a_wrapper_of_what_was_folded_misses_calls() {
+    let (set, _) = encoded(&Build::gcc(&["-O2"], &[WRAPPED]).link());
+    let abi = abi_arguments(set.machine, &[ParamShape::scalar(4, true)], None);
+    for (name, mark) in [("first", Marks::MAY_REPEAT), ("second", Marks::MAY_MISS)] {
+        let sites: Vec<_> = sites_of(&set, name).into_iter().filter(|site| site.kind == SiteKind::Body).collect();
+        let [site] = sites[..] else { panic!("{name} has one body: {sites:x?}") };
+        assert_eq!(site.marks, mark, "{name}");
+        assert_eq!(arguments(&set, site), abi, "{name}");
+    }
+    let copies = sites_of(&set, "first").into_iter().filter(|site| site.kind == SiteKind::Inline);
+    assert!(copies.into_iter().all(|site| site.marks.contains(Marks::MAY_REPEAT)), "a copy may be a call of the other");
+}
+
+/// What one unit defines and another defines, too, has text in one of them.
+#[test]
+fn a_weak_function_that_another_unit_defines_is_no_wrapper() {
+    let weak =
+        "int weak(int a); __attribute__((weak)) int weak(int a) { return a + 1; } int one(int a) { return weak(a); }";
+    let strong = "int weak(int a); int weak(int a) { return a * 3; } int two(int a) { return weak(a) - 5; }";
+    let (set, _) = encoded(&Build::gcc(&["-O2"], &[weak, strong]).link());
+    let sites = sites_of(&set, "weak");
+    assert!(sites.iter().all(|site| site.marks == Marks::default()), "{sites:x?}");
 }
 
 #[test]

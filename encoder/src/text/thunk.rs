@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Functions whose text is another's: by a jump at once, or by the same instructions.
+
+use super::{Flow, arm64, idle_prefix, x86};
+use crate::image::Image;
+use siteseer_sites::Machine;
+use std::ops::Range;
+
+/// Longer than any instruction.
+const LONGEST: u64 = 16;
+
+/// Where the function at an address goes on before it has done anything, if that is by a direct jump out of it.
+pub(crate) fn jumps_at_once(image: &Image<'_>, entry: u64) -> Option<u64> {
+    let at = idle_prefix(image, entry).last().unwrap_or(entry);
+    let bytes = image.bytes(at..at.saturating_add(LONGEST).min(image.section_end(at)))?;
+    let mut target = None;
+    let mut visit = |_: u32, flow: Flow| {
+        if let Flow::Jump(to) = flow {
+            target = Some(to);
+        }
+        false
+    };
+    match image.machine() {
+        Machine::X86_64 => x86::decode(bytes, at, &mut visit),
+        Machine::Aarch64 => arm64::decode(bytes, at, &mut visit),
+    }
+    target
+}
+
+/// Whether the code of two functions is alike: instructions of the same lengths that pass control on in the same ways. Where they
+/// lead, and so how long jumps are, depends on where they are.
+pub(crate) fn are_alike(image: &Image<'_>, one: Range<u64>, other: Range<u64>) -> bool {
+    let shape = |range: Range<u64>| {
+        let bytes = image.bytes(range.clone())?;
+        let mut ends: Vec<(u32, Option<Flow>)> = Vec::new();
+        let mut visit = |offset: u32, flow: Flow| {
+            ends.push((offset, Some(flow)));
+            true
+        };
+        match image.machine() {
+            Machine::X86_64 => x86::decode(bytes, range.start, &mut visit),
+            Machine::Aarch64 => arm64::decode(bytes, range.start, &mut visit),
+        }
+        ends.push((bytes.len() as u32, None));
+        let length = |pair: &[(u32, Option<Flow>)]| match pair[0].1 {
+            Some(Flow::Jump(_) | Flow::Conditional(_)) => 0,
+            _ => pair[1].0 - pair[0].0,
+        };
+        let kind = |flow: Option<Flow>| flow.map(|flow| std::mem::discriminant(&flow));
+        Some(ends.windows(2).map(|pair| (length(pair), kind(pair[0].1))).collect::<Vec<_>>())
+    };
+    !one.is_empty() && shape(one).is_some_and(|one| shape(other) == Some(one))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_image::{TEXT, TestImage};
+
+    #[test]
+    fn a_jump_behind_a_landing_pad() {
+        // endbr64; jmp +3 | endbr64; ret
+        let code = [0xf3, 0x0f, 0x1e, 0xfa, 0xe9, 3, 0, 0, 0, 0xcc, 0xcc, 0xcc, 0xf3, 0x0f, 0x1e, 0xfa, 0xc3];
+        let mut test = TestImage::kernel(Machine::X86_64, &code);
+        test.function("thunk", TEXT, 9);
+        test.function("other", TEXT + 12, 5);
+        let bytes = test.build();
+        let image = Image::parse(&bytes).unwrap();
+        assert_eq!(jumps_at_once(&image, TEXT), Some(TEXT + 12));
+        assert_eq!(jumps_at_once(&image, TEXT + 12), None);
+    }
+
+    #[test]
+    fn the_same_code_elsewhere() {
+        // Twice: call +11 or so; ret. Then: nop (5 bytes); ret.
+        let code = [0xe8, 11, 0, 0, 0, 0xc3, 0xe8, 5, 0, 0, 0, 0xc3, 0x0f, 0x1f, 0x44, 0, 0, 0xc3];
+        let bytes = TestImage::kernel(Machine::X86_64, &code).build();
+        let image = Image::parse(&bytes).unwrap();
+        assert!(are_alike(&image, TEXT..TEXT + 6, TEXT + 6..TEXT + 12));
+        assert!(!are_alike(&image, TEXT..TEXT + 6, TEXT + 12..TEXT + 18), "a no-op is not a call");
+        assert!(!are_alike(&image, TEXT..TEXT, TEXT + 6..TEXT + 6));
+    }
+}
