@@ -9,7 +9,8 @@
 //!   inlined copies, they may be calls that are missed ([`Marks::MAY_MISS`]).
 //! * *A wrapper.* It has text, which jumps to the body or has a copy of it. That is entered by callers elsewhere and through
 //!   pointers: a site at which calls are missed. The jump tells whose body it is, or the body does by being the same code.
-//! * *Nothing*, of a static function that is only called. That cannot be told from one that was removed.
+//! * *Nothing*, of a static function that is only called. Its debug entry is that of a function that is neither inlined nor there, of
+//!   which few units have any. It cannot be told which clone it was folded into: hits at all clones of its shape may be its calls.
 //!
 //! Other symbols that share an address are aliases that the source made: what bears such a name has no definition of its own, and
 //! a call by that name is a call of the function. A definition without an address is, mostly, of a function that was inlined everywhere,
@@ -83,6 +84,7 @@ struct Body<'a> {
 struct Definition<'a> {
     die: usize,
     name: &'a str,
+    is_inlined: bool,
 }
 
 /// The functions that one unit defines, with and without text.
@@ -119,8 +121,16 @@ impl<'a> Folds<'a> {
     }
 
     /// Notes a definition without text.
-    pub(crate) fn without_text(&mut self, die: usize, name: &'a str) {
-        self.without_text.push(Definition { die, name });
+    pub(crate) fn without_text(&mut self, die: usize, name: &'a str, is_inlined: bool) {
+        self.without_text.push(Definition { die, name, is_inlined });
+    }
+
+    /// The debug entries of functions that are neither inlined nor there.
+    pub(crate) fn gone<'s>(&'s self, image: &'s Image<'a>) -> impl Iterator<Item = usize> + 's {
+        let has_symbol = |name: &str| image.symbols_named(name).next().is_some();
+        let gone =
+            self.without_text.iter().filter(move |definition| !definition.is_inlined && !has_symbol(definition.name));
+        gone.map(|definition| definition.die)
     }
 
     /// Where the functions with text are entered.

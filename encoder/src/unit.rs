@@ -628,9 +628,13 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
     fn folded_sites(&mut self) {
         let folds = std::mem::take(&mut self.folds);
         let resolved = folds.resolve(self.shared.image, &self.shared.shared_addresses);
+        let clones = self.twins_of(&folds);
         let mut has_copies = false;
-        for site in &mut self.out.sites {
+        for (index, site) in (0u32..).zip(&mut self.out.sites) {
             let name = self.out.functions[site.function as usize].name;
+            if clones.contains(&index) {
+                site.marks |= Marks::MAY_REPEAT;
+            }
             if resolved.kept.binary_search(&name).is_ok() {
                 site.marks |= Marks::MAY_REPEAT;
                 has_copies |= site.kind == SiteKind::Inline;
@@ -643,6 +647,29 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             }
         }
         self.out.entries = folds.entries().collect();
+    }
+
+    /// The clones that functions of which nothing is left may have been folded into: those of the same shape.
+    fn twins_of(&mut self, folds: &Folds<'a>) -> HashSet<u32> {
+        let shape_of = |origin: &Origin<'a>| {
+            let parameters: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
+            (parameters, origin.result.as_ref().map(shape))
+        };
+        let mut gone = Vec::new();
+        for die in folds.gone(self.shared.image) {
+            // What a header declares and the unit does not call is no such function.
+            let origin = self.origins.get(die).filter(|origin| origin.declared_file == PRIMARY_FILE);
+            gone.extend(origin.map(|origin| shape_of(&origin)));
+        }
+        if gone.is_empty() {
+            return HashSet::new();
+        }
+        let is_changed = |site: &Site| site.kind == SiteKind::Clone && site.marks.contains(Marks::SIGNATURE_CHANGED);
+        let clones = (0u32..).zip(&self.out.sites).filter(|(_, site)| is_changed(site));
+        clones
+            .filter(|(_, site)| gone.contains(&shape_of(&self.out.functions[site.function as usize].origin)))
+            .map(|(index, _)| index)
+            .collect()
     }
 
     /// Makes the site of a function that was folded into another; `has_copies` tells whether such another has inlined copies.
@@ -805,6 +832,9 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
     }
 }
 
+/// The index of the unit's own source in its line table, as GCC numbers files.
+const PRIMARY_FILE: u64 = 1;
+
 /// The ranges of the innermost copy in a copy, or of that itself, that hold an address.
 fn innermost<'r>(function: &'r RawFunction<'_>, copy: usize, address: u64) -> &'r [Range<u64>] {
     let ranges = |site: &RawSite| &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
@@ -879,13 +909,15 @@ impl<'a> Visitor<'a> for UnitEncoder<'a, '_, '_> {
         *self.wanted.entry(origin).or_insert_with(|| origins.name(origin).is_some_and(|name| filter.has_name(name)))
     }
 
-    fn without_text(&mut self, die: usize) {
-        if !self.unit.is_gcc() || !self.unit.is_c {
+    fn without_text(&mut self, die: usize, inline: Option<gimli::DwInl>) {
+        let is_declared_inline =
+            matches!(inline, Some(gimli::DW_INL_declared_not_inlined | gimli::DW_INL_declared_inlined));
+        if !self.unit.is_gcc() || !self.unit.is_c || is_declared_inline {
             return;
         }
         let offset = self.unit.offset.saturating_add(die);
         let Some(name) = self.origins.name(offset) else { return };
-        self.folds.without_text(offset, name);
+        self.folds.without_text(offset, name, inline.is_some());
     }
 
     fn function(&mut self, function: &mut RawFunction<'a>) {

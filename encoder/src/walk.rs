@@ -25,8 +25,8 @@ pub(crate) struct RawFunction<'a> {
     pub(crate) ranges: Vec<Range<u64>>,
     /// `DW_AT_entry_pc`.
     pub(crate) entry: Option<u64>,
-    /// `DW_AT_inline` says that the source declares it inline.
-    pub(crate) declared_inline: bool,
+    /// `DW_AT_inline`.
+    pub(crate) inline: Option<gimli::DwInl>,
     /// `DW_AT_declaration`: it is defined elsewhere, or is another name of what is.
     pub(crate) declaration: bool,
     /// `DW_AT_calling_convention` is `DW_CC_nocall`: the compiler changed how it is called.
@@ -113,8 +113,8 @@ pub(crate) trait Visitor<'a> {
     /// Whether copies of the abstract function at this offset of `.debug_info` are wanted.
     fn wants(&mut self, origin: usize) -> bool;
 
-    /// A definition without text of a function that is not declared inline; `die` is its offset in the unit.
-    fn without_text(&mut self, die: usize);
+    /// A definition without text; `die` is its offset in the unit.
+    fn without_text(&mut self, die: usize, inline: Option<gimli::DwInl>);
 
     /// A function with text, complete with all that is in it.
     fn function(&mut self, function: &mut RawFunction<'a>);
@@ -171,8 +171,8 @@ impl<'a> Walker<'_, 'a> {
                     let sibling = self.subprogram(die, abbreviation.attributes())?;
                     if self.function.ranges.is_empty() {
                         let function = &self.function;
-                        if !function.declaration && !function.declared_inline && function.origin.is_none() {
-                            visitor.without_text(function.die);
+                        if !function.declaration && function.origin.is_none() {
+                            visitor.without_text(function.die, function.inline);
                         }
                         if abbreviation.has_children() {
                             self.skip_children(sibling)?;
@@ -273,7 +273,7 @@ impl<'a> Walker<'_, 'a> {
         function.ranges.clear();
         function.entry = None;
         function.declaration = false;
-        function.declared_inline = false;
+        function.inline = None;
         function.nocall = false;
         function.frame_base = None;
         function.sites.clear();
@@ -295,10 +295,10 @@ impl<'a> Walker<'_, 'a> {
                 }
                 gimli::DW_AT_declaration => function.declaration = true,
                 gimli::DW_AT_inline => {
-                    function.declared_inline = matches!(
-                        attribute.value(),
-                        AttributeValue::Inline(gimli::DW_INL_declared_not_inlined | gimli::DW_INL_declared_inlined)
-                    );
+                    function.inline = match attribute.value() {
+                        AttributeValue::Inline(inline) => Some(inline),
+                        _ => None,
+                    };
                 }
                 gimli::DW_AT_frame_base => function.frame_base = attribute.exprloc_value().map(|e| e.0),
                 gimli::DW_AT_sibling => sibling = unit_reference(attribute.raw_value()),

@@ -60,6 +60,27 @@ fn a_wrapper_of_what_was_folded_misses_calls() {
     assert!(copies.into_iter().all(|site| site.marks.contains(Marks::MAY_REPEAT)), "a copy may be a call of the other");
 }
 
+/// Nothing is left of `gone`: its one argument is a constant, as that of `clone` is.
+const GONE: &str = r#"
+volatile int seq;
+extern __attribute__((noinline)) int opaque(int);
+int opaque(int a) { __asm__ volatile("" : "+r"(a) :: "memory"); return a; }
+static __attribute__((noinline)) int clone(int a, int unused) { seq = a; return opaque(a + 3); }
+static __attribute__((noinline)) int gone(int a, int unused) { seq = a; return opaque(a + 3); }
+static __attribute__((noinline)) int other(int a, int *unused) { seq = a; return opaque(a + 4); }
+int user(int a) { return clone(a, 2) + gone(a, 3) + other(a, 0) + clone(a, 4) + gone(a, 5) + other(a, 0); }
+"#;
+
+#[test]
+fn hits_of_a_clone_may_be_calls_of_what_is_gone() {
+    let (set, _) = encoded(&Build::gcc(&["-O2"], &[GONE]).link());
+    assert!(sites_of(&set, "gone").is_empty(), "the compiler leaves nothing of what this is about");
+    for (name, repeats) in [("clone", true), ("other", false)] {
+        let [site] = sites_of(&set, name)[..] else { panic!("{name} has one site") };
+        assert_eq!((site.kind, site.marks.contains(Marks::MAY_REPEAT)), (SiteKind::Clone, repeats), "{name}");
+    }
+}
+
 /// What one unit defines and another defines, too, has text in one of them.
 #[test]
 fn a_weak_function_that_another_unit_defines_is_no_wrapper() {
