@@ -43,16 +43,17 @@ pub(crate) fn tables(report: &Report) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "| compiler | runs | calls | missed, no mark | missed, marked | counted twice, no mark | counted twice, marked | late |\n|---|---:|---:|---:|---:|---:|---:|---:|"
+        "| compiler | runs | calls | missed, no mark | of these recursion | missed, marked | counted twice, no mark | counted twice, marked | late |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     );
     for (compiler, calls) in &report.calls {
         let share = |count| format!("{count} ({})", percent(count, calls.calls));
         let _ = writeln!(
             out,
-            "| {compiler} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {compiler} | {} | {} | {} | {} | {} | {} | {} | {} |",
             calls.runs,
             calls.calls,
             share(calls.missed),
+            calls.missed_recursive,
             share(calls.missed_marked),
             share(calls.doubled),
             share(calls.doubled_marked),

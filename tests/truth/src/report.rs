@@ -58,6 +58,8 @@ pub(crate) struct Calls {
     pub(crate) missed: u64,
     /// The same, where one does.
     pub(crate) missed_marked: u64,
+    /// Those of the missed without a mark that a function made of itself: a recursion may have become a loop.
+    pub(crate) missed_recursive: u64,
     /// Hits that are of no call, of sites without and with a mark.
     pub(crate) doubled: u64,
     /// The same of sites with a mark.
@@ -82,6 +84,7 @@ impl Calls {
             (&mut self.late, other.late),
             (&mut self.missed, other.missed),
             (&mut self.missed_marked, other.missed_marked),
+            (&mut self.missed_recursive, other.missed_recursive),
             (&mut self.doubled, other.doubled),
             (&mut self.doubled_marked, other.doubled_marked),
             (&mut self.at_marked, other.at_marked),
@@ -125,7 +128,7 @@ pub(crate) struct Report {
 }
 
 /// How many failures of a kind are kept.
-const KEPT: usize = 12;
+const KEPT: usize = 100;
 
 impl Report {
     /// Counts a value.
@@ -209,19 +212,20 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<10} {:>7} {:>6} {:>10} {:>9} {:>8} {:>9} {:>8} {:>9} {:>10} {:>10}",
-            "compiler", "runs", "failed", "calls", "late", "missed", "", "marked", "", "doubled", "marked"
+            "{:<10} {:>7} {:>6} {:>10} {:>9} {:>8} {:>9} {:>9} {:>8} {:>9} {:>10} {:>10}",
+            "compiler", "runs", "failed", "calls", "late", "missed", "", "recursion", "marked", "", "doubled", "marked"
         )?;
         for (compiler, calls) in &self.calls {
             writeln!(
                 f,
-                "{compiler:<10} {:>7} {:>6} {:>10} {:>9} {:>8} {:>9} {:>8} {:>9} {:>10} {:>10}",
+                "{compiler:<10} {:>7} {:>6} {:>10} {:>9} {:>8} {:>9} {:>9} {:>8} {:>9} {:>10} {:>10}",
                 calls.runs,
                 calls.failed_runs,
                 calls.calls,
                 calls.late,
                 calls.missed,
                 percent(calls.missed, calls.calls),
+                calls.missed_recursive,
                 calls.missed_marked,
                 percent(calls.missed_marked, calls.calls),
                 calls.doubled,

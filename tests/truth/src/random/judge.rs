@@ -282,11 +282,12 @@ impl Judge<'_> {
                     }
                     None => {
                         let pc = seen.stores[store].pc;
-                        let (kind, marked, near) = where_missed(sites, function.id, pc);
+                        let (kind, marked, near) = where_missed(sites, call, pc);
                         if marked {
                             counts.missed_marked += 1;
                         } else {
                             counts.missed += 1;
+                            counts.missed_recursive += u64::from(call.is_recursive);
                             let place = sites.symbol(pc).map_or("?", |(_, name)| name);
                             fail(format!("missed {kind}"), pc as usize, 0, &|| {
                                 format!(
@@ -344,7 +345,8 @@ impl Judge<'_> {
             let doubt = located.doubt.map(|doubt| doubt.key().to_owned());
             if !is_right {
                 let sure = if doubt.is_some() { "doubtful value" } else { "value" };
-                fail(format!("{sure} {} {form}", site.kind), hit.index, index, &|| {
+                let whose = if call.is_recursive { ", recursion" } else { "" };
+                fail(format!("{sure} {} {form}{whose}", site.kind), hit.index, index, &|| {
                     format!(
                         "{} at {}: {} of type {} is at {}, which gives {read:x?}, and {expected:x?} was passed",
                         parameters[index].name,
@@ -405,17 +407,25 @@ fn form(site: &Site, located: &Located, given: Option<&str>) -> String {
 }
 
 /// What kind of copy lost a call whose body stored its number there, and whether a site there bears a mark.
-fn where_missed(sites: &Sites, function: usize, pc: u64) -> (&'static str, bool, String) {
+fn where_missed(sites: &Sites, call: &Call, pc: u64) -> (&'static str, bool, String) {
     let Some((symbol, name)) = sites.symbol(pc) else { return ("nowhere", false, String::new()) };
     let stem = name.split('.').next().unwrap_or(name);
-    let is_own = stem == format!("f{function}");
-    let of_function = |(index, site): &(usize, &Site)| {
-        sites.functions[*index] == Some(function) && sites.at(site.address).is_some_and(|at| symbol.contains(&at))
+    let is_own = stem == format!("f{}", call.function);
+    let all: Vec<(usize, &Site)> = (sites.set.sites.iter().enumerate())
+        .filter(|(index, _)| sites.functions[*index] == Some(call.function))
+        .collect();
+    let is_here = |site: &Site| sites.at(site.address).is_some_and(|at| symbol.contains(&at));
+    let here: Vec<&(usize, &Site)> = all.iter().filter(|(_, site)| is_here(site)).collect();
+    // Nothing can be attached to a function without sites, and nobody is misled. Calls of one whose body is elsewhere, too, are
+    // told by the mark at its own symbol.
+    let marked = match (&all[..], &here[..]) {
+        ([], _) => true,
+        (all, []) => all.iter().any(|(_, site)| site.kind != SiteKind::Inline && site.marks.contains(Marks::MAY_MISS)),
+        (_, here) => here.iter().any(|(_, site)| is_marked(site)),
     };
-    let here: Vec<(usize, &Site)> = sites.set.sites.iter().enumerate().filter(of_function).collect();
-    let marked = here.iter().any(|(_, site)| is_marked(site));
     let near: Vec<String> = here.iter().map(|(index, _)| describe(sites, *index)).collect();
     let kind = match (is_own, here.is_empty()) {
+        _ if call.is_recursive => "recursion",
         (true, true) => "out of line without a site",
         (true, false) => "out of line",
         (false, true) => "inlined without a site",

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 pub(crate) struct Call {
     /// The function, as the log calls it.
     pub(crate) function: usize,
+    /// Whether the function called itself.
+    pub(crate) is_recursive: bool,
     /// How many stores of numbers came before it, and how many until it returned.
     pub(crate) begin: usize,
     pub(crate) end: usize,
@@ -67,9 +69,10 @@ impl Trace {
                         }
                         arguments.push(slots);
                     }
+                    let is_recursive = open.last().is_some_and(|caller| trace.calls[*caller].function == id);
                     open.push(trace.calls.len());
                     let begin = trace.stores.len();
-                    trace.calls.push(Call { function: id, begin, end: begin, store: None, arguments });
+                    trace.calls.push(Call { function: id, is_recursive, begin, end: begin, store: None, arguments });
                 }
                 STORE => {
                     let call = open.last().and_then(|call| trace.calls.get_mut(*call)).ok_or_else(bad)?;
