@@ -96,11 +96,12 @@ impl Copy<'_> {
         if changed { Signature::Changed } else { Signature::Source }
     }
 
-    /// Whether constants may be those of another copy. GCC folds clones that got a constant each once they no longer look at it. Clang's
-    /// may be those of a later assignment.
+    /// Whether constants may be those of another copy, or of a later assignment. GCC makes `.constprop` clones of constants that are
+    /// passed; it folds such clones once they no longer look at them, and `.isra` ones, too. In a clone that is `.isra` alone a
+    /// constant is what the body assigned to a parameter that was removed. Clang's may be those of a later assignment anywhere.
     fn are_constants_doubtful(&self) -> bool {
         match self.compiler {
-            Compiler::Gcc => self.symbol.contains(".constprop.") && self.symbol.contains(".isra."),
+            Compiler::Gcc => self.symbol.contains(".isra."),
             Compiler::Clang(_) | Compiler::Other => true,
         }
     }

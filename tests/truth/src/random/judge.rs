@@ -252,7 +252,11 @@ impl Judge<'_> {
             let hits: Vec<&Hit> = seen.hits.iter().filter(of_function).collect();
             let spans: Vec<Span> = calls.iter().map(|call| call.begin..call.end).collect();
             let times: Vec<usize> = hits.iter().map(|hit| hit.time).collect();
-            let pairs = align(&spans, &times);
+            let are_right = |call: usize, hit: usize| {
+                (0..calls[call].arguments.len())
+                    .all(|argument| self.is_right(sites, calls[call], hits[hit], argument) != Some(false))
+            };
+            let pairs = align(&spans, &times, are_right);
             let mut fail = |kind: String, index: usize, argument: usize, text: &dyn Fn() -> String| {
                 let times = &mut failures
                     .entry((kind.clone(), index, argument))
@@ -328,18 +332,10 @@ impl Judge<'_> {
         let site = &sites.set.sites[hit.index];
         let prototype = &sites.set.prototypes[site.prototype as usize];
         let Some(parameters) = self.program.function(function).map(|function| &function.parameters) else { return };
-        for (index, (passed, read)) in call.arguments.iter().zip(&hit.arguments).enumerate() {
-            let (Some(read), Some(Ok(located))) = (read, prototype.get(index)) else { continue };
-            let ty = parameters[index].ty;
-            let expected = match ty {
-                Type::Object => vec![in_world(passed[0], sites.world)],
-                _ => passed.clone(),
-            };
-            let is_right = match (ty, &read[..]) {
-                // Where on the stack is each build's own affair.
-                (Type::Object, [pointer]) if STACK_RANGE.contains(&expected[0]) => STACK_RANGE.contains(pointer),
-                (Type::Callback, [pointer]) => self.is_function(sites, *pointer, expected[0]),
-                _ => *read == expected,
+        for (index, parameter) in parameters.iter().enumerate() {
+            let (Some(is_right), Some(Ok(located))) = (self.is_right(sites, call, hit, index), prototype.get(index))
+            else {
+                continue;
             };
             let form = form(site, located, sites.forms[hit.index].get(index).copied());
             let doubt = located.doubt.map(|doubt| doubt.key().to_owned());
@@ -349,11 +345,13 @@ impl Judge<'_> {
                 fail(format!("{sure} {} {form}{whose}", site.kind), hit.index, index, &|| {
                     format!(
                         "{} at {}: {} of type {} is at {}, which gives {read:x?}, and {expected:x?} was passed",
-                        parameters[index].name,
+                        parameter.name,
                         describe(sites, hit.index),
-                        parameters[index].name,
-                        ty.name(),
-                        located.display(sites.set.machine)
+                        parameter.name,
+                        parameter.ty.name(),
+                        located.display(sites.set.machine),
+                        read = hit.arguments[index].as_deref().unwrap_or_default(),
+                        expected = expected(sites, parameter.ty, &call.arguments[index]),
                     )
                 });
             }
@@ -370,6 +368,19 @@ impl Judge<'_> {
 }
 
 impl Judge<'_> {
+    /// Whether what a hit read for an argument is what a call passed; `None` where nothing is located.
+    fn is_right(&self, sites: &Sites, call: &Call, hit: &Hit, argument: usize) -> Option<bool> {
+        let read = hit.arguments.get(argument)?.as_deref()?;
+        let ty = self.program.function(call.function)?.parameters.get(argument)?.ty;
+        let expected = expected(sites, ty, &call.arguments[argument]);
+        Some(match (ty, read) {
+            // Where on the stack is each build's own affair.
+            (Type::Object, [pointer]) if STACK_RANGE.contains(&expected[0]) => STACK_RANGE.contains(pointer),
+            (Type::Callback, [pointer]) => self.is_function(sites, *pointer, expected[0]),
+            _ => read == expected,
+        })
+    }
+
     /// Whether a pointer is to a function, or to one that is equal to it.
     fn is_function(&self, sites: &Sites, pointer: u64, expected: u64) -> bool {
         let number = |id: usize| self.program.function(id).map(|function| function.number);
@@ -384,6 +395,14 @@ impl Judge<'_> {
 /// The function of the program that a symbol is made from.
 fn stem(name: &str) -> Option<usize> {
     name.split('.').next()?.strip_prefix('f')?.parse().ok()
+}
+
+/// An argument as it is expected to be read.
+fn expected(sites: &Sites, ty: Type, passed: &[u64]) -> Vec<u64> {
+    match ty {
+        Type::Object => vec![in_world(passed[0], sites.world)],
+        _ => passed.to_vec(),
+    }
 }
 
 /// A pointer of the unoptimised build as it is in another, whose memory is elsewhere.
