@@ -15,7 +15,10 @@
 //! location to another at one address, where the machine does nothing. A copy with several entries does not count, as its
 //! list is of several calls. What GCC then says of constants is doubtful, as its views do not order them against the padding in front
 //! of the entry. Clang has no views, so all that it says of such a parameter in inlined copies is doubtful. Where clang has a
-//! parameter of all copies computed in some way, and in none as it is, the computation is the body's.
+//! parameter of all copies computed in some way, and in none as it is, the computation is the body's. Where it has a parameter in
+//! a register that the body itself has made, the body assigns to it (see `assigned`). Of a parameter that is a constant in all copies,
+//! nothing tells whether the body assigns it: only where some copy has it as it is, and none shows an assignment, a constant is
+//! what was passed.
 
 use crate::arguments::{Form, Found};
 use crate::loclist::ListEntry;
@@ -35,7 +38,7 @@ impl Evidence {
     /// Some copy has it computed.
     const COMPUTED: Evidence = Evidence(1 << 1);
     /// Some copy has it in a register or in memory, as it is.
-    const PLAIN: Evidence = Evidence(1 << 2);
+    pub(crate) const PLAIN: Evidence = Evidence(1 << 2);
 
     /// What one copy's location shows.
     pub(crate) fn of(found: &Found, machine: Machine) -> Evidence {
@@ -64,7 +67,10 @@ impl Evidence {
         let always_computed = self.0 & (Evidence::COMPUTED.0 | Evidence::PLAIN.0) == Evidence::COMPUTED.0;
         let doubtful = match compiler {
             Compiler::Gcc => assigned && matches!(located.at, Location::Constant(_)),
-            Compiler::Clang(_) | Compiler::Other => assigned || always_computed,
+            Compiler::Clang(_) | Compiler::Other => {
+                let is_plain = self.0 & Evidence::PLAIN.0 != 0;
+                assigned || always_computed || is_constant(&located.at) && !is_plain
+            }
         };
         doubtful.then_some(Doubt::Assigned)
     }
@@ -72,7 +78,7 @@ impl Evidence {
 
 /// Why what was found for an argument of an inlined copy is doubtful, whatever other copies say.
 pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, located: &Located) -> Option<Doubt> {
-    let is_constant = matches!(located.at, Location::Constant(_) | Location::Address(_));
+    let is_constant = is_constant(&located.at);
     let is_computed = is_computed(located, machine);
     match compiler {
         Compiler::Gcc if found.late => {
@@ -87,6 +93,11 @@ pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, locat
             (is_constant && found.form != Form::Constant).then_some(Doubt::Constant)
         }
     }
+}
+
+/// Whether a value is the same in all calls.
+fn is_constant(location: &Location) -> bool {
+    matches!(location, Location::Constant(_) | Location::Address(_))
 }
 
 /// Whether a value is computed from what is in registers or memory, and not there itself. An address in the frame is one that
@@ -115,12 +126,12 @@ pub(crate) fn changes_constant(list: &[ListEntry<'_>], encoding: Encoding) -> bo
     list.windows(2).any(|pair| {
         pair[0].end.address == pair[1].begin.address
             && pair[0].expression != pair[1].expression
-            && pair.iter().all(|entry| is_constant(entry, encoding))
+            && pair.iter().all(|entry| has_constant(entry, encoding))
     })
 }
 
 /// Whether an entry of a list has a constant: a value that takes neither a register nor memory.
-fn is_constant(entry: &ListEntry<'_>, encoding: Encoding) -> bool {
+fn has_constant(entry: &ListEntry<'_>, encoding: Encoding) -> bool {
     let mut operations = Expression(entry.expression).operations(encoding);
     let mut is_value = false;
     while let Ok(Some(operation)) = operations.next() {

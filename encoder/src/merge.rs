@@ -218,7 +218,8 @@ fn doubt_by_evidence(unit: &mut UnitSites<'_>, evidence: &HashMap<ParameterKey<'
             let mut arguments = before.clone();
             for (index, argument) in (0u16..).zip(&mut arguments) {
                 let key = (function.name, function.origin.declared_line, index);
-                if let (Ok(located), Some(evidence)) = (argument, evidence.get(&key)) {
+                if let Ok(located) = argument {
+                    let evidence = evidence.get(&key).copied().unwrap_or_default();
                     located.doubt = located.doubt.or(evidence.doubt(unit.compiler, located));
                 }
             }

@@ -6,6 +6,7 @@
 //! can tell (whether a parameter is assigned to in some copy of its function) is left open: see [`Provisional`].
 
 use crate::arguments::{At, Found, Gathered, Surroundings};
+use crate::assigned::Body;
 use crate::cfi::{Cursor, Frames};
 use crate::clang::{self, Passed};
 use crate::doubt::{self, Evidence};
@@ -31,9 +32,9 @@ use crate::walk::{RawCall, RawFunction, RawParameter, RawSite, Visitor};
 use hashbrown::{HashMap, HashSet};
 use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::btf::{Kind, TypeId};
-use siteseer_sites::location::{Argument, Missing};
+use siteseer_sites::location::{Argument, Location, Missing};
 use siteseer_sites::site::SourceLine;
-use siteseer_sites::{Marks, Site, SiteKind, Unprobeable};
+use siteseer_sites::{Doubt, Machine, Marks, Site, SiteKind, Unprobeable};
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
@@ -287,6 +288,10 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             entries.extend(again.into_iter().map(entry::by_statement));
         }
         self.gather(function, &origin, parameters);
+        if self.is_by_clang {
+            let nested = nested(function, Some(copy));
+            self.note_assigned(&origin, &Body { text, ranges: body, nested: &nested });
+        }
         let is_rest = split::is_rest(self.unit, &mut self.origins, function, raw, &origin);
         let marks = self.marks_of_copy(function, copy, &entries, body, text);
         for entry in &entries {
@@ -329,6 +334,26 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         self.gathered.assigned().for_each(|index| note(index, Evidence::ASSIGNED));
         if entries == 1 {
             self.gathered.changing(self.unit.unit.encoding()).for_each(|index| note(index, Evidence::ASSIGNED));
+        }
+    }
+
+    /// Notes the parameters that a body by clang assigns to.
+    fn note_assigned(&mut self, origin: &Origin<'a>, body: &Body<'_, '_, '_>) {
+        let (evidence, encoding) = (&mut self.out.evidence, self.unit.unit.encoding());
+        body.assigned(&self.gathered, encoding, |index| {
+            let key = (origin.name, origin.declared_line, u16::try_from(index).unwrap_or(u16::MAX));
+            evidence.entry(key).or_default().and(Evidence::ASSIGNED);
+        });
+    }
+
+    /// Marks what cannot be what was passed at an address of an inlined copy by clang.
+    fn doubt_stale(&mut self, body: &Body<'_, '_, '_>, address: u64) {
+        let encoding = self.unit.unit.encoding();
+        for (index, found) in self.found.iter_mut().enumerate() {
+            let Ok(located) = &mut found.argument else { continue };
+            if matches!(located.at, Location::Register(_)) && body.is_stale(&self.gathered, index, address, encoding) {
+                located.doubt = Some(Doubt::Stale);
+            }
         }
     }
 
@@ -470,6 +495,9 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
                 self.found[index].argument = Ok(located);
             }
         }
+        if self.is_by_clang {
+            self.doubt_stale(&Body { text, ranges: body, nested: &[] }, address);
+        }
         if entry.uncertain {
             marks |= Marks::ENTRY_UNCERTAIN;
         }
@@ -591,6 +619,13 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let text = FunctionText::decode(image, &function.ranges, &known);
         if text.reentered_from(address, &function.ranges) {
             marks |= Marks::MAY_REPEAT;
+        }
+        if self.is_by_clang {
+            let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+            let start = behind_tracer(image, address);
+            if repeats::begins_with_loop(&text, lines, start, &function.ranges) {
+                marks |= Marks::MAY_MISS;
+            }
         }
         let unprobeable = self.prober.check(&text, address);
         let prototype = self.prototype();
@@ -739,6 +774,25 @@ fn innermost<'r>(function: &'r RawFunction<'_>, copy: usize, address: u64) -> &'
         }
     }
     ranges(&function.sites[found])
+}
+
+/// The ranges of the copies that are right in a copy, or in the function itself.
+fn nested(function: &RawFunction<'_>, copy: Option<usize>) -> Vec<Range<u64>> {
+    let parent = copy.map(|copy| copy as u32);
+    let inner = function.sites.iter().filter(|site| site.parent == parent);
+    let ranges = |site: &RawSite| &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
+    inner.flat_map(ranges).filter(|range| !range.is_empty()).cloned().collect()
+}
+
+/// Where a function does something itself: behind landing pads and the call to ftrace.
+fn behind_tracer(image: &Image<'_>, entry: u64) -> u64 {
+    /// The length of a call.
+    const CALL: u64 = 5;
+    let start = idle_prefix(image, entry).last().unwrap_or(entry);
+    let behind = start.saturating_add(CALL);
+    let is_tracer = |target| image.symbol_at(target).iter().any(|symbol| symbol.name == "__fentry__");
+    let is_call = image.machine() == Machine::X86_64 && text::call_target(image, behind).is_some_and(is_tracer);
+    if is_call { behind } else { start }
 }
 
 /// Where a function's text is entered.

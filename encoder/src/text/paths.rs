@@ -14,7 +14,8 @@
 //! and for nothing, as it likes; it does not store, nor call, where the source does not.
 
 use super::graph::{Graph, Search};
-use super::{Acts, Effects, FunctionText, NOP};
+use super::{Acts, Effects, FunctionText, NOP, arm64, x86};
+use siteseer_sites::Machine;
 use std::ops::Range;
 
 impl FunctionText<'_, '_> {
@@ -208,6 +209,29 @@ impl FunctionText<'_, '_> {
         false
     }
 
+    /// Whether there is such an instruction on a way from the function's entry to an address.
+    pub(super) fn any_before(&self, to: u64, is_one: &mut dyn FnMut(u64) -> bool) -> bool {
+        let graph = self.graph();
+        let Some((_, to)) = self.index(to) else { return true };
+        let mut search = graph.search(None);
+        search.leave(graph.sources(to));
+        search.leave(graph.previous(to).map(|previous| previous as u32).as_slice());
+        while let Some(last) = search.resume() {
+            let mut at = Some(last);
+            while let Some(index) = at {
+                if !search.comes_to(index) {
+                    break;
+                }
+                if is_one(self.address_of(index)) {
+                    return true;
+                }
+                search.leave(graph.sources(index));
+                at = graph.previous(index);
+            }
+        }
+        false
+    }
+
     /// Whether control may come from an instruction of a body to the same again, and not leave the body.
     pub(crate) fn comes_back(&self, to: u64, body: &[Range<u64>]) -> bool {
         let graph = self.graph();
@@ -232,33 +256,79 @@ impl FunctionText<'_, '_> {
     }
 
     /// Of some instructions, keeps those that control can come to from the entry, or from one kept before, only after something
-    /// that can be seen.
-    pub(crate) fn begin_anew(&self, entry: u64, again: &mut Vec<u64>) {
-        let graph = self.graph();
+    /// that can be seen; and those of them that are known to be kept.
+    pub(crate) fn begin_anew(&self, entry: u64, again: &mut Vec<u64>, known: &[u64]) {
+        let mut search = self.graph().search(None);
         let mut effects = Effects::new(self.image.machine());
-        let mut search = graph.search(self.index(entry).map(|(_, index)| index));
-        let mut quiet = |from: Option<usize>, search: &mut Search| {
-            search.leave(from.map(|from| from as u32).as_slice());
-            while let Some(first) = search.resume() {
-                let mut at = Some(first);
-                while let Some(index) = at {
-                    if !search.comes_to(index) || self.acts(&mut effects, self.address_of(index)) {
-                        break;
-                    }
-                    search.leave(graph.targets(index));
-                    at = graph.next(index);
-                }
-            }
-        };
-        quiet(None, &mut search);
+        self.go_quietly(entry, &mut search, &mut effects, &mut |_| {});
         again.retain(|&address| {
             let Some((_, index)) = self.index(address) else { return false };
-            let is_new = !search.has_come_to(index);
+            let is_new = !search.has_come_to(index) || known.contains(&address);
             if is_new {
-                quiet(Some(index), &mut search);
+                self.go_quietly(address, &mut search, &mut effects, &mut |_| {});
             }
             is_new
         });
+    }
+
+    /// The first instructions behind an address, or there, that do something that can be seen.
+    pub(crate) fn first_acts(&self, from: u64) -> Vec<u64> {
+        let mut acts = Vec::new();
+        let mut search = self.graph().search(None);
+        self.go_quietly(from, &mut search, &mut Effects::new(self.image.machine()), &mut |act| acts.push(act));
+        acts.sort_unstable();
+        acts
+    }
+
+    /// Goes from an address to everything that control comes to before something can be seen; `act` gets what does that.
+    fn go_quietly(&self, from: u64, search: &mut Search, effects: &mut Effects, act: &mut dyn FnMut(u64)) {
+        let graph = self.graph();
+        search.leave(self.index(from).map(|(_, index)| index as u32).as_slice());
+        while let Some(first) = search.resume() {
+            let mut at = Some(first);
+            while let Some(index) = at {
+                if !search.comes_to(index) {
+                    break;
+                }
+                let address = self.address_of(index);
+                if self.acts(effects, address) {
+                    act(address);
+                    break;
+                }
+                search.leave(graph.targets(index));
+                at = graph.next(index);
+            }
+        }
+    }
+
+    /// Of some instructions, keeps those that control can come to from behind others without passing `avoided`.
+    pub(crate) fn keep_reached(&self, from: &[u64], avoided: u64, of: &mut Vec<u64>) {
+        let graph = self.graph();
+        let avoided = self.index(avoided).map(|(_, index)| index);
+        let mut search = graph.search(None);
+        for (_, start) in from.iter().filter_map(|&from| self.index(from)) {
+            search.leave(graph.targets(start));
+            search.leave(graph.next(start).map(|next| next as u32).as_slice());
+        }
+        while let Some(first) = search.resume() {
+            let mut at = Some(first);
+            while let Some(index) = at {
+                if Some(index) == avoided || !search.comes_to(index) {
+                    break;
+                }
+                search.leave(graph.targets(index));
+                at = graph.next(index);
+            }
+        }
+        of.retain(|&address| self.index(address).is_some_and(|(_, index)| search.has_come_to(index)));
+    }
+
+    /// Whether the instructions at two addresses do the same: store as much as far from some register, or call the same function.
+    pub(crate) fn is_alike(&self, one: u64, other: u64) -> bool {
+        match self.image.machine() {
+            Machine::X86_64 => x86::is_alike(self.image, one, other),
+            Machine::Aarch64 => arm64::is_alike(self.image, one, other),
+        }
     }
 
     /// Whether control comes to an instruction both by a branch and from the instruction before it: what is said of the address may

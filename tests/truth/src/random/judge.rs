@@ -252,7 +252,8 @@ impl Judge<'_> {
             let hits: Vec<&Hit> = seen.hits.iter().filter(of_function).collect();
             let spans: Vec<Span> = calls.iter().map(|call| call.begin..call.end).collect();
             let times: Vec<usize> = hits.iter().map(|hit| hit.time).collect();
-            let pairs = align(&spans, &times);
+            let differ = |call: usize, hit: usize| self.differ(sites, function.id, calls[call], hits[hit]);
+            let pairs = align(&spans, &times, differ);
             let mut fail = |kind: String, index: usize, argument: usize, text: &dyn Fn() -> String| {
                 let times = &mut failures
                     .entry((kind.clone(), index, argument))
@@ -330,16 +331,8 @@ impl Judge<'_> {
         for (index, (passed, read)) in call.arguments.iter().zip(&hit.arguments).enumerate() {
             let (Some(read), Some(Ok(located))) = (read, prototype.get(index)) else { continue };
             let ty = parameters[index].ty;
-            let expected = match ty {
-                Type::Object => vec![in_world(passed[0], sites.world)],
-                _ => passed.clone(),
-            };
-            let is_right = match (ty, &read[..]) {
-                // Where on the stack is each build's own affair.
-                (Type::Object, [pointer]) if STACK_RANGE.contains(&expected[0]) => STACK_RANGE.contains(pointer),
-                (Type::Callback, [pointer]) => self.is_function(sites, *pointer, expected[0]),
-                _ => *read == expected,
-            };
+            let expected = expected(ty, passed, sites);
+            let is_right = self.is_right(sites, ty, read, &expected);
             let form = form(site, located, sites.forms[hit.index].get(index).copied());
             let doubt = located.doubt.map(|doubt| doubt.key().to_owned());
             if !is_right {
@@ -368,6 +361,31 @@ impl Judge<'_> {
 }
 
 impl Judge<'_> {
+    /// Whether something that was read for certain at a hit is not what was passed in a call.
+    fn differ(&self, sites: &Sites, function: usize, call: &Call, hit: &Hit) -> bool {
+        let prototype = &sites.set.prototypes[sites.set.sites[hit.index].prototype as usize];
+        let Some(parameters) = self.program.function(function).map(|function| &function.parameters) else {
+            return false;
+        };
+        let arguments = prototype.iter().zip(&hit.arguments).zip(call.arguments.iter().zip(parameters));
+        arguments.into_iter().any(|((located, read), (passed, parameter))| match (located, read) {
+            (Ok(located), Some(read)) if located.is_certain() => {
+                !self.is_right(sites, parameter.ty, read, &expected(parameter.ty, passed, sites))
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether what was read of an argument is what is expected.
+    fn is_right(&self, sites: &Sites, ty: Type, read: &[u64], expected: &[u64]) -> bool {
+        match (ty, read) {
+            // Where on the stack is each build's own affair.
+            (Type::Object, [pointer]) if STACK_RANGE.contains(&expected[0]) => STACK_RANGE.contains(pointer),
+            (Type::Callback, [pointer]) => self.is_function(sites, *pointer, expected[0]),
+            _ => read == expected,
+        }
+    }
+
     /// Whether a pointer is to a function, or to one that is equal to it.
     fn is_function(&self, sites: &Sites, pointer: u64, expected: u64) -> bool {
         let number = |id: usize| self.program.function(id).map(|function| function.number);
@@ -376,6 +394,14 @@ impl Judge<'_> {
             Some(id) => number(id) == number(expected as usize),
             None => pointer == expected,
         }
+    }
+}
+
+/// What an argument that was passed is in an image whose memory is elsewhere.
+fn expected(ty: Type, passed: &[u64], sites: &Sites) -> Vec<u64> {
+    match ty {
+        Type::Object => vec![in_world(passed[0], sites.world)],
+        _ => passed.to_vec(),
     }
 }
 

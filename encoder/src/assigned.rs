@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Parameters that a body assigns to, as its machine code shows.
+//!
+//! Clang says where a variable is, whichever value it has: before and behind an assignment alike, and of an assignment that comes
+//! first it says nothing else. But each instruction is of the copy that its line is in, and what a caller passes is computed by the
+//! caller's instructions. So if a parameter is in a register that an instruction of the body itself has made, the body has assigned to it.
+
+use crate::Slice;
+use crate::arguments::{Gathered, Given};
+use crate::text::{FunctionText, Makers};
+use gimli::{Encoding, Expression, Operation};
+use siteseer_sites::abi::argument_registers;
+use siteseer_sites::machine::Register;
+use std::ops::Range;
+
+/// How many instructions are looked at for one parameter.
+const MOST: usize = 512;
+
+/// The text of one copy of a function.
+pub(crate) struct Body<'b, 'i, 'a> {
+    pub(crate) text: &'b FunctionText<'i, 'a>,
+    /// Its ranges.
+    pub(crate) ranges: &'b [Range<u64>],
+    /// Those of the copies in it.
+    pub(crate) nested: &'b [Range<u64>],
+}
+
+impl Body<'_, '_, '_> {
+    /// Whether an instruction is the body's own.
+    fn owns(&self, address: u64) -> bool {
+        let holds = |ranges: &[Range<u64>]| ranges.iter().any(|range| range.contains(&address));
+        holds(self.ranges) && !holds(self.nested)
+    }
+
+    /// The parameters that the body assigns to.
+    pub(crate) fn assigned<'a>(&self, gathered: &Gathered<'a>, encoding: Encoding, mut found: impl FnMut(usize)) {
+        let mut makers = None;
+        let is_value = |register: &Register| *register != self.text.machine().stack_pointer();
+        for (index, given) in gathered.given.iter().enumerate() {
+            let is_assigned = match given {
+                Given::Expression(expression) => registers(*expression, encoding).filter(is_value).any(|register| {
+                    let makers = makers.get_or_insert_with(|| self.text.makers());
+                    self.ranges.iter().any(|range| self.is_made_within(makers, range, register))
+                }),
+                Given::List(range) => gathered.list(range).iter().any(|entry| {
+                    registers(entry.expression, encoding).filter(is_value).any(|register| {
+                        let makers = makers.get_or_insert_with(|| self.text.makers());
+                        let (begin, end) = (entry.begin.address, entry.end.address);
+                        self.is_made_before(makers, begin, register)
+                            || self.is_made_within(makers, &(begin..end), register)
+                    })
+                }),
+                _ => false,
+            };
+            if is_assigned {
+                found(index);
+            }
+        }
+    }
+
+    /// Whether what is said of a parameter at an address cannot be what was passed, or was once something else:
+    ///
+    /// * A register, but by an expression that had an operation until the value was found to be good enough without: of a
+    ///   value of which the body looks at a few bits, the others are made as they come.
+    /// * A register that nothing has written on the way there, and that nothing is passed in.
+    /// * A register that an instruction of the caller's writes while the body has begun and is not over. It was moved there
+    ///   from in front of the body.
+    pub(crate) fn is_stale(&self, gathered: &Gathered<'_>, index: usize, address: u64, encoding: Encoding) -> bool {
+        let (expression, end) = match &gathered.given[index] {
+            Given::Expression(expression) => (*expression, address),
+            Given::List(range) => {
+                let Some(entry) = gathered.list(range).iter().find(|entry| entry.covers(address)) else { return false };
+                (entry.expression, entry.end.address)
+            }
+            _ => return false,
+        };
+        let mut operations = Expression(expression).operations(encoding);
+        let register = match operations.next() {
+            Ok(Some(Operation::Register { register })) => register.0,
+            Ok(Some(Operation::RegisterOffset { .. })) => return !matches!(operations.next(), Ok(None)),
+            _ => return false,
+        };
+        let mut makers = self.text.makers();
+        let is_passed = argument_registers(self.text.machine()).contains(&register);
+        if !is_passed && !makers.has_written(register, address) {
+            return true;
+        }
+        let goes_on = |at: u64| self.ranges.iter().any(|range| range.start > at && !range.is_empty());
+        let is_beside = |at: u64| !self.ranges.iter().any(|range| range.contains(&at));
+        let mut instructions = self.text.instructions(address, end).take(MOST);
+        instructions.any(|at| is_beside(at) && makers.writes(at, register) && goes_on(at))
+    }
+
+    /// Whether the instruction that ends at an address is the body's, and makes the value in a register.
+    fn is_made_before(&self, makers: &mut Makers<'_, '_, '_>, address: u64, register: Register) -> bool {
+        let before = self.text.instruction_before(address);
+        before.is_some_and(|before| self.owns(before) && makers.makes(before, register))
+    }
+
+    /// Whether an instruction of the body makes a value in a register in a range that goes on behind it.
+    fn is_made_within(&self, makers: &mut Makers<'_, '_, '_>, range: &Range<u64>, register: Register) -> bool {
+        let mut instructions = self.text.instructions(range.start, range.end).take(MOST).peekable();
+        while let Some(address) = instructions.next() {
+            if instructions.peek().is_some() && self.owns(address) && makers.makes(address, register) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// The registers that an expression takes.
+fn registers(expression: Slice<'_>, encoding: Encoding) -> impl Iterator<Item = Register> {
+    let mut operations = Expression(expression).operations(encoding);
+    std::iter::from_fn(move || {
+        loop {
+            match operations.next() {
+                Ok(Some(Operation::Register { register } | Operation::RegisterOffset { register, .. })) => {
+                    return Some(register.0);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    })
+}
