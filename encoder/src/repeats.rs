@@ -13,12 +13,23 @@
 //! follow each other in one row. The machine code shows these: the first thing that a body does that can be seen is there
 //! again, in a row of the same place in the source, and control comes to it without passing the entry.
 //!
+//! Where something that the body does can come both before and behind such a place, it is the place that is in the middle of the
+//! body: in a loop of its own that was unrolled, mostly.
+//!
 //! That is what compilers do as a rule, not what they promise (a loop of the body's own may be unrolled until nothing comes back), so
 //! such a site is one at which hits may outnumber calls.
 
 use crate::lines::Lines;
 use crate::text::FunctionText;
 use std::ops::Range;
+
+/// What is known of further entries.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Again {
+    pub(crate) entries: Vec<u64>,
+    /// Whether there is something that looks like one, and may be none.
+    pub(crate) is_unclear: bool,
+}
 
 /// Finds where the statement at a copy's entry begins again, as a new call. `own` are the ranges of the innermost copy that the
 /// entry is in; `body` those of the copy.
@@ -28,7 +39,7 @@ pub(crate) fn find(
     entry: u64,
     own: &[Range<u64>],
     body: &[Range<u64>],
-) -> Vec<u64> {
+) -> Again {
     let rows = || own.iter().filter(|range| !range.is_empty()).flat_map(|range| lines.statements(range));
     let first = rows().find(|row| row.point.address == entry);
     let mut again: Vec<u64> = first.map_or_else(Vec::new, |first| {
@@ -42,7 +53,7 @@ pub(crate) fn find(
     let mut repeated = acts_again(lines, text, &acts, entry, body);
     repeated.retain(|&address| text.is_boundary(address) && !text.comes_back(address, body));
     if again.is_empty() && repeated.is_empty() {
-        return again;
+        return Again::default();
     }
     again.sort_unstable();
     again.dedup();
@@ -55,7 +66,19 @@ pub(crate) fn find(
     again.extend(repeated.into_iter().filter(|act| !known.contains(act)));
     again.sort_unstable();
     again.dedup();
-    again
+    if !again.is_empty() && is_in_the_middle(text, entry, &again, body) {
+        return Again { entries: Vec::new(), is_unclear: true };
+    }
+    Again { entries: again, is_unclear: false }
+}
+
+/// Whether the body does something both before and behind one of some places.
+fn is_in_the_middle(text: &FunctionText<'_, '_>, entry: u64, places: &[u64], body: &[Range<u64>]) -> bool {
+    let mut behind = text.all_acts(body);
+    behind.retain(|act| !places.contains(act));
+    text.keep_reached(places, &[entry], &mut behind);
+    text.keep_reached(&[entry], places, &mut behind);
+    !behind.is_empty()
 }
 
 /// Where what a body does first, at `acts`, is done again without passing its entry.
@@ -71,7 +94,7 @@ fn acts_again(lines: &Lines, text: &FunctionText<'_, '_>, acts: &[u64], entry: u
     if !again.is_empty() {
         again.sort_unstable();
         again.dedup();
-        text.keep_reached(acts, entry, &mut again);
+        text.keep_reached(acts, &[entry], &mut again);
     }
     again
 }

@@ -279,13 +279,17 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             State::Known => entries.extend(self.markers.of(copy).map(|point| entry::marked(point, body, text))),
             _ => entries.extend(entry::find(raw.entry, raw.view, body, text)),
         }
+        let mut may_begin_again = false;
         if self.is_by_clang
-            && let [first] = entries[..]
+            && let [first] = &mut entries[..]
         {
+            first.address = text.behind_others(first.address, body).unwrap_or(first.address);
+            let first = *first;
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
             let own = innermost(function, copy, first.address);
             let again = repeats::find(lines, text, first.address, own, body);
-            entries.extend(again.into_iter().map(entry::by_statement));
+            may_begin_again = again.is_unclear;
+            entries.extend(again.entries.into_iter().map(entry::by_statement));
         }
         self.gather(function, &origin, parameters);
         if self.is_by_clang {
@@ -293,7 +297,10 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             self.note_assigned(&origin, &Body { text, ranges: body, nested: &nested });
         }
         let is_rest = split::is_rest(self.unit, &mut self.origins, function, raw, &origin);
-        let marks = self.marks_of_copy(function, copy, &entries, body, text);
+        let mut marks = self.marks_of_copy(function, copy, &entries, body, text);
+        if may_begin_again {
+            marks |= Marks::MAY_MISS;
+        }
         for entry in &entries {
             let Some(section) = shared.image.section_at(entry.address) else {
                 self.out.tally.outside_text += 1;

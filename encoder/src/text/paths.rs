@@ -14,7 +14,7 @@
 //! and for nothing, as it likes; it does not store, nor call, where the source does not.
 
 use super::graph::{Graph, Search};
-use super::{Acts, Effects, FunctionText, NOP, arm64, x86};
+use super::{Acts, Effects, FALLS, FunctionText, NOP, arm64, x86};
 use siteseer_sites::Machine;
 use std::ops::Range;
 
@@ -301,10 +301,10 @@ impl FunctionText<'_, '_> {
         }
     }
 
-    /// Of some instructions, keeps those that control can come to from behind others without passing `avoided`.
-    pub(crate) fn keep_reached(&self, from: &[u64], avoided: u64, of: &mut Vec<u64>) {
+    /// Of some instructions, keeps those that control can come to from behind others without passing any of `avoided`.
+    pub(crate) fn keep_reached(&self, from: &[u64], avoided: &[u64], of: &mut Vec<u64>) {
         let graph = self.graph();
-        let avoided = self.index(avoided).map(|(_, index)| index);
+        let avoided: Vec<usize> = avoided.iter().filter_map(|&at| self.index(at)).map(|(_, index)| index).collect();
         let mut search = graph.search(None);
         for (_, start) in from.iter().filter_map(|&from| self.index(from)) {
             search.leave(graph.targets(start));
@@ -313,7 +313,7 @@ impl FunctionText<'_, '_> {
         while let Some(first) = search.resume() {
             let mut at = Some(first);
             while let Some(index) = at {
-                if Some(index) == avoided || !search.comes_to(index) {
+                if avoided.contains(&index) || !search.comes_to(index) {
                     break;
                 }
                 search.leave(graph.targets(index));
@@ -321,6 +321,48 @@ impl FunctionText<'_, '_> {
             }
         }
         of.retain(|&address| self.index(address).is_some_and(|(_, index)| search.has_come_to(index)));
+    }
+
+    /// The instructions of a body that do something that can be seen.
+    pub(crate) fn all_acts(&self, body: &[Range<u64>]) -> Vec<u64> {
+        let mut effects = Effects::new(self.image.machine());
+        let ranges = body.iter().filter(|range| !range.is_empty());
+        let all = ranges.flat_map(|range| self.instructions(range.start, range.end));
+        all.filter(|&address| self.acts(&mut effects, address)).collect()
+    }
+
+    /// Where a body goes on behind what others do that can be seen, if that is in a straight line before it does anything itself:
+    /// instructions that only compute were moved up from there.
+    pub(crate) fn behind_others(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
+        let (piece, mut index) = self.index(entry)?;
+        let mut effects = Effects::new(self.image.machine());
+        let (mut found, mut others_act) = (None, false);
+        while index < self.pieces[piece].instructions.end {
+            let address = self.address(piece, index);
+            if address != entry && !self.edges_to(address).is_empty() {
+                break;
+            }
+            let acts = match effects.acts(self.image, address) {
+                Acts::Jumps(target) if self.index(target).is_some() => break,
+                Acts::No => false,
+                _ => true,
+            };
+            if holds(body, address) {
+                if std::mem::take(&mut others_act) {
+                    found = Some(address);
+                }
+                if acts {
+                    break;
+                }
+            } else if acts {
+                others_act = true;
+            }
+            if self.flags[index] & FALLS == 0 {
+                break;
+            }
+            index += 1;
+        }
+        found
     }
 
     /// Whether the instructions at two addresses do the same: store as much as far from some register, or call the same function.
