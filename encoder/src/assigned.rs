@@ -32,28 +32,43 @@ impl Body<'_, '_, '_> {
         holds(self.ranges) && !holds(self.nested)
     }
 
-    /// The parameters that the body assigns to.
-    pub(crate) fn assigned<'a>(&self, gathered: &Gathered<'a>, encoding: Encoding, mut found: impl FnMut(usize)) {
-        let mut makers = None;
+    /// The parameters that the body assigns to, and whether it does so before it does anything that can be seen: `entry` is where it is
+    /// entered.
+    pub(crate) fn assigned<'a>(
+        &self,
+        gathered: &Gathered<'a>,
+        encoding: Encoding,
+        entry: u64,
+        mut found: impl FnMut(usize, bool),
+    ) {
+        let (mut makers, mut first_acts) = (None, None);
         let is_value = |register: &Register| *register != self.text.machine().stack_pointer();
         for (index, given) in gathered.given.iter().enumerate() {
-            let is_assigned = match given {
-                Given::Expression(expression) => registers(*expression, encoding).filter(is_value).any(|register| {
-                    let makers = makers.get_or_insert_with(|| self.text.makers());
-                    self.ranges.iter().any(|range| self.is_made_within(makers, range, register))
-                }),
-                Given::List(range) => gathered.list(range).iter().any(|entry| {
-                    registers(entry.expression, encoding).filter(is_value).any(|register| {
+            let made = match given {
+                Given::Expression(expression) => registers(*expression, encoding)
+                    .filter(is_value)
+                    .filter_map(|register| {
+                        let makers = makers.get_or_insert_with(|| self.text.makers());
+                        self.ranges.iter().filter_map(|range| self.made_within(makers, range, register)).min()
+                    })
+                    .min(),
+                Given::List(range) => (gathered.list(range).iter())
+                    .flat_map(|entry| registers(entry.expression, encoding).map(move |register| (entry, register)))
+                    .filter(|(_, register)| is_value(register))
+                    .filter_map(|(entry, register)| {
                         let makers = makers.get_or_insert_with(|| self.text.makers());
                         let (begin, end) = (entry.begin.address, entry.end.address);
-                        self.is_made_before(makers, begin, register)
-                            || self.is_made_within(makers, &(begin..end), register)
+                        let before = self.made_before(makers, begin, register);
+                        before.or_else(|| self.made_within(makers, &(begin..end), register))
                     })
-                }),
-                _ => false,
+                    .min(),
+                _ => None,
             };
-            if is_assigned {
-                found(index);
+            if let Some(made) = made {
+                let acts = first_acts.get_or_insert_with(|| self.text.first_acts(entry));
+                let makers = makers.get_or_insert_with(|| self.text.makers());
+                let is_first = acts.iter().all(|&act| made < act);
+                found(index, is_first && self.text.instructions(entry, made).all(|at| makers.goes_straight(at)));
             }
         }
     }
@@ -77,7 +92,12 @@ impl Body<'_, '_, '_> {
         let mut operations = Expression(expression).operations(encoding);
         let register = match operations.next() {
             Ok(Some(Operation::Register { register })) => register.0,
-            Ok(Some(Operation::RegisterOffset { .. })) => return !matches!(operations.next(), Ok(None)),
+            Ok(Some(Operation::RegisterOffset { offset: 0, .. })) => return true,
+            Ok(Some(
+                Operation::UnsignedConstant { .. } | Operation::SignedConstant { .. } | Operation::Address { .. },
+            )) => {
+                return !matches!(operations.next(), Ok(None | Some(Operation::StackValue)));
+            }
             _ => return false,
         };
         let mut makers = self.text.makers();
@@ -91,21 +111,21 @@ impl Body<'_, '_, '_> {
         instructions.any(|at| is_beside(at) && makers.writes(at, register) && goes_on(at))
     }
 
-    /// Whether the instruction that ends at an address is the body's, and makes the value in a register.
-    fn is_made_before(&self, makers: &mut Makers<'_, '_, '_>, address: u64, register: Register) -> bool {
-        let before = self.text.instruction_before(address);
-        before.is_some_and(|before| self.owns(before) && makers.makes(before, register))
+    /// The instruction that ends at an address, if it is the body's and makes the value in a register.
+    fn made_before(&self, makers: &mut Makers<'_, '_, '_>, address: u64, register: Register) -> Option<u64> {
+        let before = self.text.instruction_before(address)?;
+        (self.owns(before) && makers.makes(before, register)).then_some(before)
     }
 
-    /// Whether an instruction of the body makes a value in a register in a range that goes on behind it.
-    fn is_made_within(&self, makers: &mut Makers<'_, '_, '_>, range: &Range<u64>, register: Register) -> bool {
+    /// The first instruction of the body that makes a value in a register in a range that goes on behind it.
+    fn made_within(&self, makers: &mut Makers<'_, '_, '_>, range: &Range<u64>, register: Register) -> Option<u64> {
         let mut instructions = self.text.instructions(range.start, range.end).take(MOST).peekable();
         while let Some(address) = instructions.next() {
             if instructions.peek().is_some() && self.owns(address) && makers.makes(address, register) {
-                return true;
+                return Some(address);
             }
         }
-        false
+        None
     }
 }
 

@@ -30,15 +30,33 @@ use siteseer_sites::machine::Machine;
 
 /// What the copies of a function show of one of its parameters: a set of flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Evidence(u8);
+pub(crate) struct Evidence {
+    flags: u8,
+    /// The constant that a copy has for it.
+    constant: Option<u64>,
+}
 
 impl Evidence {
     /// The body assigns to it.
-    pub(crate) const ASSIGNED: Evidence = Evidence(1 << 0);
+    pub(crate) const ASSIGNED: Evidence = Evidence::flag(1 << 0);
     /// Some copy has it computed.
-    const COMPUTED: Evidence = Evidence(1 << 1);
+    const COMPUTED: Evidence = Evidence::flag(1 << 1);
     /// Some copy has it in a register or in memory, as it is.
-    pub(crate) const PLAIN: Evidence = Evidence(1 << 2);
+    pub(crate) const PLAIN: Evidence = Evidence::flag(1 << 2);
+    /// It does so before it does anything else.
+    pub(crate) const AT_ONCE: Evidence = Evidence::flag(1 << 5);
+    /// Copies have different constants.
+    const DIFFERENT: Evidence = Evidence::flag(1 << 3);
+    /// More than one copy has a constant.
+    const SEVERAL: Evidence = Evidence::flag(1 << 4);
+
+    const fn flag(flags: u8) -> Evidence {
+        Evidence { flags, constant: None }
+    }
+
+    fn has(self, other: Evidence) -> bool {
+        self.flags & other.flags == other.flags
+    }
 
     /// What one copy's location shows.
     pub(crate) fn of(found: &Found, machine: Machine) -> Evidence {
@@ -46,6 +64,9 @@ impl Evidence {
             Ok(located) if is_computed(located, machine) => Evidence::COMPUTED,
             Ok(Located { at: Location::Register(_) | Location::RegisterPair(..) | Location::Memory(..), .. }) => {
                 Evidence::PLAIN
+            }
+            Ok(Located { at: Location::Constant(value) | Location::Address(value), .. }) => {
+                Evidence { flags: 0, constant: Some(*value) }
             }
             _ => Evidence::default(),
         }
@@ -58,21 +79,40 @@ impl Evidence {
 
     /// What both show.
     pub(crate) fn and(&mut self, other: Evidence) {
-        self.0 |= other.0;
+        self.flags |= other.flags;
+        if let (Some(one), Some(other)) = (self.constant, other.constant) {
+            self.flags |= Evidence::SEVERAL.flags | if one == other { 0 } else { Evidence::DIFFERENT.flags };
+        }
+        self.constant = self.constant.or(other.constant);
     }
 
-    /// Why a location in an inlined copy is doubtful, given all copies' evidence on its parameter.
-    pub(crate) fn doubt(self, compiler: Compiler, located: &Located) -> Option<Doubt> {
-        let assigned = self.0 & Evidence::ASSIGNED.0 != 0;
-        let always_computed = self.0 & (Evidence::COMPUTED.0 | Evidence::PLAIN.0) == Evidence::COMPUTED.0;
-        let doubtful = match compiler {
-            Compiler::Gcc => assigned && matches!(located.at, Location::Constant(_)),
-            Compiler::Clang(_) | Compiler::Other => {
-                let is_plain = self.0 & Evidence::PLAIN.0 != 0;
-                assigned || always_computed || is_constant(&located.at) && !is_plain
+    /// Why a location in an inlined copy is doubtful, given all copies' evidence on its parameter, and why it was without.
+    pub(crate) fn doubt(self, compiler: Compiler, machine: Machine, located: &Located) -> Option<Doubt> {
+        let assigned = self.has(Evidence::ASSIGNED);
+        let is_plain = self.has(Evidence::PLAIN);
+        let always_computed = self.has(Evidence::COMPUTED) && !is_plain;
+        match compiler {
+            Compiler::Gcc if assigned && matches!(located.at, Location::Constant(_)) => {
+                located.doubt.or(Some(Doubt::Assigned))
             }
-        };
-        doubtful.then_some(Doubt::Assigned)
+            Compiler::Gcc => located.doubt,
+            Compiler::Clang(_) | Compiler::Other => {
+                let is_register = matches!(located.at, Location::Register(_) | Location::RegisterPair(..));
+                if if is_register { self.has(Evidence::AT_ONCE) } else { assigned } || always_computed {
+                    return located.doubt.or(Some(Doubt::Assigned));
+                }
+                let is_constant = is_constant(&located.at);
+                match located.doubt {
+                    Some(Doubt::Constant) if is_plain => None,
+                    None if !is_plain && is_constant => {
+                        let is_same = self.has(Evidence::SEVERAL) && !self.has(Evidence::DIFFERENT);
+                        is_same.then_some(Doubt::Assigned)
+                    }
+                    None if !is_plain && is_computed(located, machine) => Some(Doubt::Stale),
+                    doubt => doubt,
+                }
+            }
+        }
     }
 }
 
@@ -88,10 +128,13 @@ pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, locat
         Compiler::Gcc if found.form == Form::Expression && !is_constant => Some(Doubt::Home),
         Compiler::Gcc => depends_on_width(located).then_some(Doubt::Stale),
         Compiler::Clang(_) | Compiler::Other if found.form == Form::Nothing => Some(Doubt::Assigned),
-        Compiler::Clang(_) | Compiler::Other if is_computed => Some(Doubt::Stale),
-        Compiler::Clang(_) | Compiler::Other => {
-            (is_constant && found.form != Form::Constant).then_some(Doubt::Constant)
-        }
+        Compiler::Clang(_) | Compiler::Other if matches!(located.at, Location::Computed(_)) => Some(Doubt::Stale),
+        Compiler::Clang(_) | Compiler::Other => match found.form {
+            // It was computed, from another constant.
+            Form::Expression if is_constant => Some(Doubt::Stale),
+            Form::Covering if is_constant => Some(Doubt::Constant),
+            _ => None,
+        },
     }
 }
 

@@ -294,7 +294,9 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         self.gather(function, &origin, parameters);
         if self.is_by_clang {
             let nested = nested(function, Some(copy));
-            self.note_assigned(&origin, &Body { text, ranges: body, nested: &nested });
+            if let Some(first) = entries.first() {
+                self.note_assigned(&origin, &Body { text, ranges: body, nested: &nested }, first.address);
+            }
         }
         let is_rest = split::is_rest(self.unit, &mut self.origins, function, raw, &origin);
         let mut marks = self.marks_of_copy(function, copy, &entries, body, text);
@@ -345,11 +347,15 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
     }
 
     /// Notes the parameters that a body by clang assigns to.
-    fn note_assigned(&mut self, origin: &Origin<'a>, body: &Body<'_, '_, '_>) {
+    fn note_assigned(&mut self, origin: &Origin<'a>, body: &Body<'_, '_, '_>, entry: u64) {
         let (evidence, encoding) = (&mut self.out.evidence, self.unit.unit.encoding());
-        body.assigned(&self.gathered, encoding, |index| {
+        body.assigned(&self.gathered, encoding, entry, |index, at_once| {
             let key = (origin.name, origin.declared_line, u16::try_from(index).unwrap_or(u16::MAX));
-            evidence.entry(key).or_default().and(Evidence::ASSIGNED);
+            let evidence = evidence.entry(key).or_default();
+            evidence.and(Evidence::ASSIGNED);
+            if at_once {
+                evidence.and(Evidence::AT_ONCE);
+            }
         });
     }
 
@@ -358,20 +364,23 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let encoding = self.unit.unit.encoding();
         for (index, found) in self.found.iter_mut().enumerate() {
             let Ok(located) = &mut found.argument else { continue };
-            if matches!(located.at, Location::Register(_)) && body.is_stale(&self.gathered, index, address, encoding) {
+            let is_one = matches!(located.at, Location::Register(_) | Location::Constant(_) | Location::Address(_));
+            if is_one && body.is_stale(&self.gathered, index, address, encoding) {
                 located.doubt = Some(Doubt::Stale);
             }
         }
     }
 
     /// Marks what is doubtful of an inlined copy's arguments by how the debug information gives them.
-    fn doubt_forms(&mut self) {
+    fn doubt_forms(&mut self, entries: usize) {
         let (compiler, machine) = (self.unit.compiler(), self.shared.image.machine());
         for found in &mut self.found {
             let doubt =
                 found.argument.as_ref().ok().and_then(|located| doubt::of_form(compiler, machine, found, located));
             if let Ok(located) = &mut found.argument {
-                located.doubt = located.doubt.or(doubt);
+                // A list that is of several calls has constants of other calls, too.
+                let is_of_others = doubt == Some(Doubt::Constant) && entries > 1;
+                located.doubt = located.doubt.or(if is_of_others { Some(Doubt::Stale) } else { doubt });
             }
         }
     }
@@ -513,7 +522,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         }
         self.observe(origin.name, SiteKind::Inline, address);
         self.note_evidence(origin, entries);
-        self.doubt_forms();
+        self.doubt_forms(entries);
         self.arguments.clear();
         self.arguments.extend(self.found.drain(..).map(|found| found.argument));
         let parent = raw.parent.and_then(|parent| self.site_around(parent as usize, address));

@@ -61,6 +61,11 @@ impl Makers<'_, '_, '_> {
         }
     }
 
+    /// Whether control goes on behind an instruction, and nowhere else.
+    pub(crate) fn goes_straight(&mut self, address: u64) -> bool {
+        self.effects.at(self.text.image, address).is_some_and(|effect| effect.straight)
+    }
+
     fn is_branch(&mut self, address: u64) -> bool {
         matches!(self.effects.acts(self.text.image, address), Acts::Jumps(_))
     }
