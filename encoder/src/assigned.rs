@@ -107,8 +107,16 @@ impl Body<'_, '_, '_> {
         }
         let goes_on = |at: u64| self.ranges.iter().any(|range| range.start > at && !range.is_empty());
         let is_beside = |at: u64| !self.ranges.iter().any(|range| range.contains(&at));
-        let mut instructions = self.text.instructions(address, end).take(MOST);
-        instructions.any(|at| is_beside(at) && makers.writes(at, register) && goes_on(at))
+        for at in self.text.instructions(address, u64::MAX).take(MOST) {
+            // Behind the end of what is said, up to what the body does first.
+            if at >= end && (makers.acts(at) || !makers.goes_straight(at)) {
+                return false;
+            }
+            if is_beside(at) && makers.writes(at, register) && goes_on(at) {
+                return true;
+            }
+        }
+        false
     }
 
     /// The instruction that ends at an address, if it is the body's and makes the value in a register.

@@ -98,7 +98,8 @@ impl Evidence {
             Compiler::Gcc => located.doubt,
             Compiler::Clang(_) | Compiler::Other => {
                 let is_register = matches!(located.at, Location::Register(_) | Location::RegisterPair(..));
-                if if is_register { self.has(Evidence::AT_ONCE) } else { assigned } || always_computed {
+                let is_changed = if is_register { self.has(Evidence::AT_ONCE) } else { assigned };
+                if is_changed || always_computed {
                     return located.doubt.or(Some(Doubt::Assigned));
                 }
                 let is_constant = is_constant(&located.at);
@@ -219,9 +220,10 @@ mod tests {
         assert_eq!(doubt(gcc, Location::RegisterOffset(5, 8), Form::Nothing, false), Some(Doubt::Stale));
         assert_eq!(doubt(clang, memory, Form::Nothing, false), Some(Doubt::Assigned));
         assert_eq!(doubt(clang, constant.clone(), Form::Constant, false), None);
-        assert_eq!(doubt(clang, constant, Form::Covering, false), Some(Doubt::Constant));
+        assert_eq!(doubt(clang, constant.clone(), Form::Covering, false), Some(Doubt::Constant));
+        assert_eq!(doubt(clang, constant, Form::Expression, false), Some(Doubt::Stale));
         assert_eq!(doubt(clang, register, Form::Covering, false), None);
-        assert_eq!(doubt(clang, Location::RegisterOffset(5, 8), Form::Covering, false), Some(Doubt::Stale));
+        assert_eq!(doubt(clang, Location::RegisterOffset(5, 8), Form::Covering, false), None, "other copies tell");
         assert_eq!(doubt(clang, Location::RegisterOffset(SP, 8), Form::Covering, false), None, "a variable's address");
     }
 
@@ -245,18 +247,44 @@ mod tests {
         let of = |at: Location| Evidence::of(&found(at, Form::Covering, false), Machine::X86_64);
         let (register, constant) = (Location::Register(5), Location::Constant(3));
         let doubt = |evidence: Evidence, compiler, at: &Location| {
-            evidence.doubt(compiler, &Located::certain(8, false, at.clone()))
+            evidence.doubt(compiler, Machine::X86_64, &Located::certain(8, false, at.clone()))
         };
         assert_eq!(doubt(Evidence::ASSIGNED, gcc, &register), None);
-        for (compiler, at) in [(gcc, &constant), (clang, &constant), (clang, &register)] {
+        for (compiler, at) in [(gcc, &constant), (clang, &constant), (clang, &Location::RegisterOffset(5, 1))] {
             assert_eq!(doubt(Evidence::ASSIGNED, compiler, at), Some(Doubt::Assigned), "{compiler:?} {at:?}");
         }
+        assert_eq!(doubt(Evidence::ASSIGNED, clang, &register), None, "at the entry it is what was passed");
+        let mut at_once = Evidence::ASSIGNED;
+        at_once.and(Evidence::AT_ONCE);
+        assert_eq!(doubt(at_once, clang, &register), Some(Doubt::Assigned));
         let mut computed = of(Location::RegisterOffset(5, 1));
         assert_eq!(doubt(computed, clang, &constant), Some(Doubt::Assigned));
         assert_eq!(doubt(computed, gcc, &constant), None);
         computed.and(of(register));
         assert_eq!(doubt(computed, clang, &constant), None, "a caller computed it");
-        assert!(of(constant).is_empty());
+        assert_eq!(doubt(computed, clang, &Location::RegisterOffset(5, 1)), None);
+    }
+
+    #[test]
+    fn constants_of_all_copies() {
+        let of = |value| Evidence::of(&found(Location::Constant(value), Form::Constant, false), Machine::X86_64);
+        let doubt = |evidence: Evidence| {
+            let located = Located::certain(8, false, Location::Constant(3));
+            evidence.doubt(Compiler::Clang(22), Machine::X86_64, &located)
+        };
+        let mut evidence = of(3);
+        assert_eq!(doubt(evidence), None, "of one copy");
+        evidence.and(of(3));
+        assert_eq!(doubt(evidence), Some(Doubt::Assigned), "the same in two copies");
+        evidence.and(of(4));
+        assert_eq!(doubt(evidence), None, "what is passed differs");
+        let in_list = Located::certain(8, false, Location::Constant(3)).doubtful(Doubt::Constant);
+        let doubt_of_list = |evidence: Evidence| evidence.doubt(Compiler::Clang(22), Machine::X86_64, &in_list);
+        assert_eq!(doubt_of_list(evidence), Some(Doubt::Constant));
+        evidence.and(Evidence::PLAIN);
+        assert_eq!(doubt_of_list(evidence), None, "some copy has it as it is");
+        evidence.and(Evidence::ASSIGNED);
+        assert_eq!(doubt_of_list(evidence), Some(Doubt::Constant));
     }
 
     #[test]

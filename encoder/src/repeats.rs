@@ -51,9 +51,12 @@ pub(crate) fn find(
     });
     let acts = text.first_acts(entry);
     let mut repeated = acts_again(lines, text, &acts, entry, body);
+    // In a loop inside of the copy: recursion that became one, or the body's own.
+    let all = repeated.len();
     repeated.retain(|&address| text.is_boundary(address) && !text.comes_back(address, body));
+    let is_unclear = repeated.len() < all;
     if again.is_empty() && repeated.is_empty() {
-        return Again::default();
+        return Again { entries: Vec::new(), is_unclear };
     }
     again.sort_unstable();
     again.dedup();
@@ -69,7 +72,7 @@ pub(crate) fn find(
     if !again.is_empty() && is_in_the_middle(text, entry, &again, body) {
         return Again { entries: Vec::new(), is_unclear: true };
     }
-    Again { entries: again, is_unclear: false }
+    Again { entries: again, is_unclear }
 }
 
 /// Whether the body does something both before and behind one of some places.

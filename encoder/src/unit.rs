@@ -372,11 +372,16 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
     }
 
     /// Marks what is doubtful of an inlined copy's arguments by how the debug information gives them.
-    fn doubt_forms(&mut self, entries: usize) {
+    fn doubt_forms(&mut self, origin: &Origin<'a>, entries: usize) {
         let (compiler, machine) = (self.unit.compiler(), self.shared.image.machine());
-        for found in &mut self.found {
+        let is_by_clang = self.is_by_clang;
+        for (found, parameter) in self.found.iter_mut().zip(&origin.parameters) {
+            let is_sum = matches!(&found.argument, Ok(located) if doubt::is_computed(located, machine));
             let doubt =
                 found.argument.as_ref().ok().and_then(|located| doubt::of_form(compiler, machine, found, located));
+            // Callers compute addresses of members; sums of numbers are as often the body's.
+            let is_number = || resolved_kind(self.shared.base, &parameter.type_ref) != Some(Kind::Ptr);
+            let doubt = doubt.or((is_by_clang && is_sum && is_number()).then_some(Doubt::Stale));
             if let Ok(located) = &mut found.argument {
                 // A list that is of several calls has constants of other calls, too.
                 let is_of_others = doubt == Some(Doubt::Constant) && entries > 1;
@@ -522,7 +527,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         }
         self.observe(origin.name, SiteKind::Inline, address);
         self.note_evidence(origin, entries);
-        self.doubt_forms(entries);
+        self.doubt_forms(origin, entries);
         self.arguments.clear();
         self.arguments.extend(self.found.drain(..).map(|found| found.argument));
         let parent = raw.parent.and_then(|parent| self.site_around(parent as usize, address));

@@ -66,6 +66,11 @@ impl Makers<'_, '_, '_> {
         self.effects.at(self.text.image, address).is_some_and(|effect| effect.straight)
     }
 
+    /// Whether an instruction does something that can be seen.
+    pub(crate) fn acts(&mut self, address: u64) -> bool {
+        self.text.acts(&mut self.effects, address)
+    }
+
     fn is_branch(&mut self, address: u64) -> bool {
         matches!(self.effects.acts(self.text.image, address), Acts::Jumps(_))
     }

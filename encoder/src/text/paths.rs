@@ -408,7 +408,7 @@ impl FunctionText<'_, '_> {
 
     /// Whether an instruction does something that no compiler makes it do where the source does not: it stores to memory other than
     /// the stack, it calls, or what it does is not known.
-    fn acts(&self, effects: &mut Effects, address: u64) -> bool {
+    pub(super) fn acts(&self, effects: &mut Effects, address: u64) -> bool {
         match effects.acts(self.image, address) {
             Acts::No => false,
             Acts::Yes => true,
