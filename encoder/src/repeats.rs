@@ -69,19 +69,32 @@ pub(crate) fn find(
     again.extend(repeated.into_iter().filter(|act| !known.contains(act)));
     again.sort_unstable();
     again.dedup();
-    if !again.is_empty() && is_in_the_middle(text, entry, &again, body) {
+    if !again.is_empty() && is_in_the_middle(lines, text, entry, &again, body) {
         return Again { entries: Vec::new(), is_unclear: true };
     }
     Again { entries: again, is_unclear }
 }
 
-/// Whether the body does something both before and behind one of some places.
-fn is_in_the_middle(text: &FunctionText<'_, '_>, entry: u64, places: &[u64], body: &[Range<u64>]) -> bool {
-    let mut behind = text.all_acts(body);
-    behind.retain(|act| !places.contains(act));
+/// Whether the body does something both before and behind one of some places; or something behind them that it does not do before any,
+/// by its place in the source.
+fn is_in_the_middle(
+    lines: &Lines,
+    text: &FunctionText<'_, '_>,
+    entry: u64,
+    places: &[u64],
+    body: &[Range<u64>],
+) -> bool {
+    let all = text.all_acts(body);
+    let (mut before, mut behind) = (all.clone(), all);
+    text.keep_reached(&[entry], places, &mut before);
     text.keep_reached(places, &[entry], &mut behind);
-    text.keep_reached(&[entry], places, &mut behind);
-    !behind.is_empty()
+    if behind.iter().any(|act| before.contains(act) && !places.contains(act)) {
+        return true;
+    }
+    before.push(entry);
+    let place = |act: &u64| lines.row_at(*act).map(|row| row.place).filter(|place| place.line != 0);
+    let done: Vec<_> = before.iter().filter_map(place).collect();
+    behind.iter().filter_map(place).any(|place| !done.contains(&place))
 }
 
 /// Where what a body does first, at `acts`, is done again without passing its entry.

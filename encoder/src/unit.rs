@@ -314,7 +314,8 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             if self.markers.state(copy) == State::Known && !text.has_two_ways_in(entry.address) {
                 self.out.in_line.push(self.out.sites.len() as u32);
             }
-            self.inline_site(function, raw, *entry, &origin, body, text, section, marks, entries.len());
+            let count = entries.len() + usize::from(may_begin_again);
+            self.inline_site(function, raw, *entry, &origin, body, text, section, marks, count);
         }
         self.entries = entries;
         Some(())

@@ -811,7 +811,7 @@ fn what_is_done_first_and_again() {
         assert_eq!(text.first_acts(TEXT + 6), [TEXT + 6]);
         assert!(text.is_alike(TEXT, TEXT + 12), "whichever register");
         assert!(!text.is_alike(TEXT, TEXT + 6) && !text.is_alike(TEXT, TEXT + 18));
-        let body = [TEXT..TEXT + 26];
+        let body = std::slice::from_ref(&(TEXT..TEXT + 26)).to_vec();
         let mut acts = text.all_acts(&body);
         assert_eq!(acts, [TEXT, TEXT + 6, TEXT + 12, TEXT + 18]);
         text.keep_reached(&[TEXT], &[TEXT + 12], &mut acts);
