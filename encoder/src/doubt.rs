@@ -15,7 +15,10 @@
 //! location to another at one address, where the machine does nothing. A copy with several entries does not count, as its
 //! list is of several calls. What GCC then says of constants is doubtful, as its views do not order them against the padding in front
 //! of the entry. Clang has no views, so all that it says of such a parameter in inlined copies is doubtful. Where clang has a
-//! parameter of all copies computed in some way, and in none as it is, the computation is the body's.
+//! parameter of all copies computed in some way, and in none as it is, the computation is the body's. Where it has a parameter in
+//! a register that the body itself has made, the body assigns to it (see `assigned`). Of a parameter that is a constant in all copies,
+//! nothing tells whether the body assigns it: only where some copy has it as it is, and none shows an assignment, a constant is
+//! what was passed.
 
 use crate::arguments::{Form, Found};
 use crate::loclist::ListEntry;
@@ -27,15 +30,33 @@ use siteseer_sites::machine::Machine;
 
 /// What the copies of a function show of one of its parameters: a set of flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Evidence(u8);
+pub(crate) struct Evidence {
+    flags: u8,
+    /// The constant that a copy has for it.
+    constant: Option<u64>,
+}
 
 impl Evidence {
     /// The body assigns to it.
-    pub(crate) const ASSIGNED: Evidence = Evidence(1 << 0);
+    pub(crate) const ASSIGNED: Evidence = Evidence::flag(1 << 0);
     /// Some copy has it computed.
-    const COMPUTED: Evidence = Evidence(1 << 1);
+    const COMPUTED: Evidence = Evidence::flag(1 << 1);
     /// Some copy has it in a register or in memory, as it is.
-    const PLAIN: Evidence = Evidence(1 << 2);
+    pub(crate) const PLAIN: Evidence = Evidence::flag(1 << 2);
+    /// It does so before it does anything else.
+    pub(crate) const AT_ONCE: Evidence = Evidence::flag(1 << 5);
+    /// Copies have different constants.
+    const DIFFERENT: Evidence = Evidence::flag(1 << 3);
+    /// More than one copy has a constant.
+    const SEVERAL: Evidence = Evidence::flag(1 << 4);
+
+    const fn flag(flags: u8) -> Evidence {
+        Evidence { flags, constant: None }
+    }
+
+    fn has(self, other: Evidence) -> bool {
+        self.flags & other.flags == other.flags
+    }
 
     /// What one copy's location shows.
     pub(crate) fn of(found: &Found, machine: Machine) -> Evidence {
@@ -43,6 +64,9 @@ impl Evidence {
             Ok(located) if is_computed(located, machine) => Evidence::COMPUTED,
             Ok(Located { at: Location::Register(_) | Location::RegisterPair(..) | Location::Memory(..), .. }) => {
                 Evidence::PLAIN
+            }
+            Ok(Located { at: Location::Constant(value) | Location::Address(value), .. }) => {
+                Evidence { flags: 0, constant: Some(*value) }
             }
             _ => Evidence::default(),
         }
@@ -55,24 +79,47 @@ impl Evidence {
 
     /// What both show.
     pub(crate) fn and(&mut self, other: Evidence) {
-        self.0 |= other.0;
+        self.flags |= other.flags;
+        if let (Some(one), Some(other)) = (self.constant, other.constant) {
+            self.flags |= Evidence::SEVERAL.flags | if one == other { 0 } else { Evidence::DIFFERENT.flags };
+        }
+        self.constant = self.constant.or(other.constant);
     }
 
-    /// Why a location in an inlined copy is doubtful, given all copies' evidence on its parameter.
-    pub(crate) fn doubt(self, compiler: Compiler, located: &Located) -> Option<Doubt> {
-        let assigned = self.0 & Evidence::ASSIGNED.0 != 0;
-        let always_computed = self.0 & (Evidence::COMPUTED.0 | Evidence::PLAIN.0) == Evidence::COMPUTED.0;
-        let doubtful = match compiler {
-            Compiler::Gcc => assigned && matches!(located.at, Location::Constant(_)),
-            Compiler::Clang(_) | Compiler::Other => assigned || always_computed,
-        };
-        doubtful.then_some(Doubt::Assigned)
+    /// Why a location in an inlined copy is doubtful, given all copies' evidence on its parameter, and why it was without.
+    pub(crate) fn doubt(self, compiler: Compiler, machine: Machine, located: &Located) -> Option<Doubt> {
+        let assigned = self.has(Evidence::ASSIGNED);
+        let is_plain = self.has(Evidence::PLAIN);
+        let always_computed = self.has(Evidence::COMPUTED) && !is_plain;
+        match compiler {
+            Compiler::Gcc if assigned && matches!(located.at, Location::Constant(_)) => {
+                located.doubt.or(Some(Doubt::Assigned))
+            }
+            Compiler::Gcc => located.doubt,
+            Compiler::Clang(_) | Compiler::Other => {
+                let is_register = matches!(located.at, Location::Register(_) | Location::RegisterPair(..));
+                let is_changed = if is_register { self.has(Evidence::AT_ONCE) } else { assigned };
+                if is_changed || always_computed {
+                    return located.doubt.or(Some(Doubt::Assigned));
+                }
+                let is_constant = is_constant(&located.at);
+                match located.doubt {
+                    Some(Doubt::Constant) if is_plain => None,
+                    None if !is_plain && is_constant => {
+                        let is_same = self.has(Evidence::SEVERAL) && !self.has(Evidence::DIFFERENT);
+                        is_same.then_some(Doubt::Assigned)
+                    }
+                    None if !is_plain && is_computed(located, machine) => Some(Doubt::Stale),
+                    doubt => doubt,
+                }
+            }
+        }
     }
 }
 
 /// Why what was found for an argument of an inlined copy is doubtful, whatever other copies say.
 pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, located: &Located) -> Option<Doubt> {
-    let is_constant = matches!(located.at, Location::Constant(_) | Location::Address(_));
+    let is_constant = is_constant(&located.at);
     let is_computed = is_computed(located, machine);
     match compiler {
         Compiler::Gcc if found.late => {
@@ -82,11 +129,19 @@ pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, locat
         Compiler::Gcc if found.form == Form::Expression && !is_constant => Some(Doubt::Home),
         Compiler::Gcc => depends_on_width(located).then_some(Doubt::Stale),
         Compiler::Clang(_) | Compiler::Other if found.form == Form::Nothing => Some(Doubt::Assigned),
-        Compiler::Clang(_) | Compiler::Other if is_computed => Some(Doubt::Stale),
-        Compiler::Clang(_) | Compiler::Other => {
-            (is_constant && found.form != Form::Constant).then_some(Doubt::Constant)
-        }
+        Compiler::Clang(_) | Compiler::Other if matches!(located.at, Location::Computed(_)) => Some(Doubt::Stale),
+        Compiler::Clang(_) | Compiler::Other => match found.form {
+            // It was computed, from another constant.
+            Form::Expression if is_constant => Some(Doubt::Stale),
+            Form::Covering if is_constant => Some(Doubt::Constant),
+            _ => None,
+        },
     }
+}
+
+/// Whether a value is the same in all calls.
+fn is_constant(location: &Location) -> bool {
+    matches!(location, Location::Constant(_) | Location::Address(_))
 }
 
 /// Whether a value is computed from what is in registers or memory, and not there itself. An address in the frame is one that
@@ -115,12 +170,12 @@ pub(crate) fn changes_constant(list: &[ListEntry<'_>], encoding: Encoding) -> bo
     list.windows(2).any(|pair| {
         pair[0].end.address == pair[1].begin.address
             && pair[0].expression != pair[1].expression
-            && pair.iter().all(|entry| is_constant(entry, encoding))
+            && pair.iter().all(|entry| has_constant(entry, encoding))
     })
 }
 
 /// Whether an entry of a list has a constant: a value that takes neither a register nor memory.
-fn is_constant(entry: &ListEntry<'_>, encoding: Encoding) -> bool {
+fn has_constant(entry: &ListEntry<'_>, encoding: Encoding) -> bool {
     let mut operations = Expression(entry.expression).operations(encoding);
     let mut is_value = false;
     while let Ok(Some(operation)) = operations.next() {
@@ -165,9 +220,10 @@ mod tests {
         assert_eq!(doubt(gcc, Location::RegisterOffset(5, 8), Form::Nothing, false), Some(Doubt::Stale));
         assert_eq!(doubt(clang, memory, Form::Nothing, false), Some(Doubt::Assigned));
         assert_eq!(doubt(clang, constant.clone(), Form::Constant, false), None);
-        assert_eq!(doubt(clang, constant, Form::Covering, false), Some(Doubt::Constant));
+        assert_eq!(doubt(clang, constant.clone(), Form::Covering, false), Some(Doubt::Constant));
+        assert_eq!(doubt(clang, constant, Form::Expression, false), Some(Doubt::Stale));
         assert_eq!(doubt(clang, register, Form::Covering, false), None);
-        assert_eq!(doubt(clang, Location::RegisterOffset(5, 8), Form::Covering, false), Some(Doubt::Stale));
+        assert_eq!(doubt(clang, Location::RegisterOffset(5, 8), Form::Covering, false), None, "other copies tell");
         assert_eq!(doubt(clang, Location::RegisterOffset(SP, 8), Form::Covering, false), None, "a variable's address");
     }
 
@@ -191,18 +247,44 @@ mod tests {
         let of = |at: Location| Evidence::of(&found(at, Form::Covering, false), Machine::X86_64);
         let (register, constant) = (Location::Register(5), Location::Constant(3));
         let doubt = |evidence: Evidence, compiler, at: &Location| {
-            evidence.doubt(compiler, &Located::certain(8, false, at.clone()))
+            evidence.doubt(compiler, Machine::X86_64, &Located::certain(8, false, at.clone()))
         };
         assert_eq!(doubt(Evidence::ASSIGNED, gcc, &register), None);
-        for (compiler, at) in [(gcc, &constant), (clang, &constant), (clang, &register)] {
+        for (compiler, at) in [(gcc, &constant), (clang, &constant), (clang, &Location::RegisterOffset(5, 1))] {
             assert_eq!(doubt(Evidence::ASSIGNED, compiler, at), Some(Doubt::Assigned), "{compiler:?} {at:?}");
         }
+        assert_eq!(doubt(Evidence::ASSIGNED, clang, &register), None, "at the entry it is what was passed");
+        let mut at_once = Evidence::ASSIGNED;
+        at_once.and(Evidence::AT_ONCE);
+        assert_eq!(doubt(at_once, clang, &register), Some(Doubt::Assigned));
         let mut computed = of(Location::RegisterOffset(5, 1));
         assert_eq!(doubt(computed, clang, &constant), Some(Doubt::Assigned));
         assert_eq!(doubt(computed, gcc, &constant), None);
         computed.and(of(register));
         assert_eq!(doubt(computed, clang, &constant), None, "a caller computed it");
-        assert!(of(constant).is_empty());
+        assert_eq!(doubt(computed, clang, &Location::RegisterOffset(5, 1)), None);
+    }
+
+    #[test]
+    fn constants_of_all_copies() {
+        let of = |value| Evidence::of(&found(Location::Constant(value), Form::Constant, false), Machine::X86_64);
+        let doubt = |evidence: Evidence| {
+            let located = Located::certain(8, false, Location::Constant(3));
+            evidence.doubt(Compiler::Clang(22), Machine::X86_64, &located)
+        };
+        let mut evidence = of(3);
+        assert_eq!(doubt(evidence), None, "of one copy");
+        evidence.and(of(3));
+        assert_eq!(doubt(evidence), Some(Doubt::Assigned), "the same in two copies");
+        evidence.and(of(4));
+        assert_eq!(doubt(evidence), None, "what is passed differs");
+        let in_list = Located::certain(8, false, Location::Constant(3)).doubtful(Doubt::Constant);
+        let doubt_of_list = |evidence: Evidence| evidence.doubt(Compiler::Clang(22), Machine::X86_64, &in_list);
+        assert_eq!(doubt_of_list(evidence), Some(Doubt::Constant));
+        evidence.and(Evidence::PLAIN);
+        assert_eq!(doubt_of_list(evidence), None, "some copy has it as it is");
+        evidence.and(Evidence::ASSIGNED);
+        assert_eq!(doubt_of_list(evidence), Some(Doubt::Constant));
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! from it could not be told. What is broken in one parameter's location is that argument's reason.
 
 mod arguments;
+mod assigned;
 pub mod census;
 pub mod cfi;
 mod clang;

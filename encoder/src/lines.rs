@@ -34,16 +34,43 @@ pub(crate) struct Statement {
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     statements: Vec<Statement>,
+    /// The other rows, by point; of clang's units alone, whose rows of one line at another column begin no statement.
+    others: Vec<Statement>,
 }
 
 impl Lines {
     /// Reads a unit's line table. Of one that is broken, nothing is taken: then copies have the entries that their debug entries
     /// give, and no more.
     pub(crate) fn read(unit: &DebugUnit<'_, '_>) -> Lines {
-        let mut statements = read(unit).unwrap_or_default();
+        let mut lines = read(unit).unwrap_or_default();
         // Sequences come in any order; each is sorted, so that this is a merge.
-        statements.sort_by_key(|statement| statement.point);
-        Lines { statements }
+        lines.statements.sort_by_key(|statement| statement.point);
+        lines.others.sort_by_key(|row| row.point);
+        lines
+    }
+
+    /// The row of any kind that an address is in.
+    pub(crate) fn row_at(&self, address: u64) -> Option<&Statement> {
+        let last = |rows: &'_ [Statement]| rows.partition_point(|row| row.point.address <= address).checked_sub(1);
+        let statement = last(&self.statements).map(|index| &self.statements[index]);
+        let other = last(&self.others).map(|index| &self.others[index]);
+        statement.into_iter().chain(other).max_by_key(|row| row.point)
+    }
+
+    /// The rows of any kind at a place in the source, each with where the next row begins, in a range.
+    pub(crate) fn runs_at(&self, place: Place, range: &Range<u64>) -> Vec<Range<u64>> {
+        let within = |rows: &[Statement]| {
+            let first = rows.partition_point(|row| row.point.address < range.start);
+            first..first + rows[first..].partition_point(|row| row.point.address < range.end)
+        };
+        let mut rows: Vec<&Statement> = self.statements[within(&self.statements)].iter().collect();
+        rows.extend(&self.others[within(&self.others)]);
+        rows.extend(self.row_at(range.start).filter(|row| row.point.address < range.start));
+        rows.sort_unstable_by_key(|row| row.point);
+        let begin = |row: &Statement| row.point.address.max(range.start);
+        let end = |nth: usize| rows.get(nth + 1).map_or(range.end, |next| begin(next));
+        let at_place = rows.iter().enumerate().filter(|(_, row)| row.place == place);
+        at_place.map(|(nth, row)| begin(row)..end(nth)).filter(|run| !run.is_empty()).collect()
     }
 
     /// The statement with an index.
@@ -85,10 +112,11 @@ impl Lines {
     }
 }
 
-fn read(unit: &DebugUnit<'_, '_>) -> gimli::Result<Vec<Statement>> {
-    let Some(program) = unit.unit.line_program.clone() else { return Ok(Vec::new()) };
+fn read(unit: &DebugUnit<'_, '_>) -> gimli::Result<Lines> {
+    let Some(program) = unit.unit.line_program.clone() else { return Ok(Lines::default()) };
+    let keeps_others = unit.clang().is_some();
     let mut rows = program.rows();
-    let mut statements = Vec::new();
+    let mut lines = Lines::default();
     let mut next = Point { address: u64::MAX, view: 0 };
     while let Some((_, row)) = rows.next_row()? {
         if row.address() != next.address {
@@ -98,16 +126,17 @@ fn read(unit: &DebugUnit<'_, '_>) -> gimli::Result<Vec<Statement>> {
         next.view = next.view.saturating_add(1);
         if row.end_sequence() {
             next.address = u64::MAX;
-        } else if row.is_stmt()
-            && let Some(line) = row.line()
+        } else if let Some(line) = row.line()
+            && (row.is_stmt() || keeps_others)
         {
             let column = match row.column() {
                 ColumnType::LeftEdge => 0,
                 ColumnType::Column(column) => u32::try_from(column.get()).unwrap_or(u32::MAX),
             };
             let place = Place { file: row.file_index(), line: u32::try_from(line.get()).unwrap_or(u32::MAX), column };
-            statements.push(Statement { point, place });
+            let rows = if row.is_stmt() { &mut lines.statements } else { &mut lines.others };
+            rows.push(Statement { point, place });
         }
     }
-    Ok(statements)
+    Ok(lines)
 }

@@ -18,7 +18,7 @@ use siteseer_sites::btf::{Btf, Kind, Linkage, SplitBtf, TypeId};
 use siteseer_sites::location::{Argument, Missing};
 use siteseer_sites::set::{Container, Function, Module, Section, SiteSet};
 use siteseer_sites::site::SourceLine;
-use siteseer_sites::{Marks, Site, SiteKind};
+use siteseer_sites::{Machine, Marks, Site, SiteKind};
 use std::hash::{BuildHasher, Hash, Hasher};
 
 /// The part of a set that no unit has a say in: it can be made while units are encoded.
@@ -51,8 +51,10 @@ pub(crate) fn merge(
         evidence.entry(*key).or_default().and(*of_unit);
     }
     let hasher = DefaultHashBuilder::default();
-    let settled: Vec<(Counts, Hashes)> =
-        units.par_iter_mut().map(|unit| (settle(unit, &assigned, &evidence), Hashes::of(unit, &hasher))).collect();
+    let settled: Vec<(Counts, Hashes)> = units
+        .par_iter_mut()
+        .map(|unit| (settle(unit, shared.image.machine(), &assigned, &evidence), Hashes::of(unit, &hasher)))
+        .collect();
     let image = shared.image;
     let Beginning { types, mut containers } = beginning;
     // Functions on one thread, all else on another: the numbers of one have nothing to do with the other's.
@@ -241,7 +243,7 @@ fn mark_shared(unit: &mut UnitSites<'_>) {
 }
 
 /// Marks what is doubtful of inlined copies' arguments by what all copies show of the parameters.
-fn doubt_by_evidence(unit: &mut UnitSites<'_>, evidence: &HashMap<ParameterKey<'_>, Evidence>) {
+fn doubt_by_evidence(unit: &mut UnitSites<'_>, machine: Machine, evidence: &HashMap<ParameterKey<'_>, Evidence>) {
     let mut doubted: HashMap<(u32, u32), u32> = HashMap::new();
     for site in unit.sites.iter_mut().filter(|site| site.kind == SiteKind::Inline) {
         site.prototype = *doubted.entry((site.function, site.prototype)).or_insert_with(|| {
@@ -250,8 +252,9 @@ fn doubt_by_evidence(unit: &mut UnitSites<'_>, evidence: &HashMap<ParameterKey<'
             let mut arguments = before.clone();
             for (index, argument) in (0u16..).zip(&mut arguments) {
                 let key = (function.name, function.origin.declared_line, index);
-                if let (Ok(located), Some(evidence)) = (argument, evidence.get(&key)) {
-                    located.doubt = located.doubt.or(evidence.doubt(unit.compiler, located));
+                if let Ok(located) = argument {
+                    let evidence = evidence.get(&key).copied().unwrap_or_default();
+                    located.doubt = evidence.doubt(unit.compiler, machine, located);
                 }
             }
             if arguments == *before {
@@ -266,6 +269,7 @@ fn doubt_by_evidence(unit: &mut UnitSites<'_>, evidence: &HashMap<ParameterKey<'
 /// Settles what a unit left open.
 fn settle(
     unit: &mut UnitSites<'_>,
+    machine: Machine,
     assigned: &HashSet<ParameterKey<'_>>,
     evidence: &HashMap<ParameterKey<'_>, Evidence>,
 ) -> Counts {
@@ -279,7 +283,7 @@ fn settle(
     };
     mark_shared(unit);
     let provisional = std::mem::take(&mut unit.provisional);
-    doubt_by_evidence(unit, evidence);
+    doubt_by_evidence(unit, machine, evidence);
     let mut changed: HashMap<Box<[Argument]>, u32> = HashMap::new();
     for of_site in provisional.chunk_by(|a, b| a.site == b.site) {
         let Some(first) = of_site.first() else { continue };

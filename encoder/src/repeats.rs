@@ -9,12 +9,27 @@
 //! * Between two calls something happens that can be seen: the body of the first is run. Between two parts of one statement
 //!   nothing needs to.
 //!
+//! Often a copy does not begin with a row of its first statement: instructions of others are in front of it, or bodies of one statement
+//! follow each other in one row. The machine code shows these: the first thing that a body does that can be seen is there
+//! again, in a row of the same place in the source, and control comes to it without passing the entry.
+//!
+//! Where something that the body does can come both before and behind such a place, it is the place that is in the middle of the
+//! body: in a loop of its own that was unrolled, mostly.
+//!
 //! That is what compilers do as a rule, not what they promise (a loop of the body's own may be unrolled until nothing comes back), so
 //! such a site is one at which hits may outnumber calls.
 
 use crate::lines::Lines;
 use crate::text::FunctionText;
 use std::ops::Range;
+
+/// What is known of further entries.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Again {
+    pub(crate) entries: Vec<u64>,
+    /// Whether there is something that looks like one, and may be none.
+    pub(crate) is_unclear: bool,
+}
 
 /// Finds where the statement at a copy's entry begins again, as a new call. `own` are the ranges of the innermost copy that the
 /// entry is in; `body` those of the copy.
@@ -24,20 +39,92 @@ pub(crate) fn find(
     entry: u64,
     own: &[Range<u64>],
     body: &[Range<u64>],
-) -> Vec<u64> {
+) -> Again {
     let rows = || own.iter().filter(|range| !range.is_empty()).flat_map(|range| lines.statements(range));
-    let Some(first) = rows().find(|row| row.point.address == entry) else { return Vec::new() };
-    let mut again: Vec<u64> = rows()
-        .filter(|row| row.place == first.place && row.point.address != entry)
-        .map(|row| row.point.address)
-        .filter(|address| body.iter().any(|range| range.contains(address)))
-        .collect();
-    if again.is_empty() {
-        return again;
+    let first = rows().find(|row| row.point.address == entry);
+    let mut again: Vec<u64> = first.map_or_else(Vec::new, |first| {
+        rows()
+            .filter(|row| row.place == first.place && row.point.address != entry)
+            .map(|row| row.point.address)
+            .filter(|address| holds(body, *address))
+            .collect()
+    });
+    let acts = text.first_acts(entry);
+    let mut repeated = acts_again(lines, text, &acts, entry, body);
+    // In a loop inside of the copy: recursion that became one, or the body's own.
+    let all = repeated.len();
+    repeated.retain(|&address| text.is_boundary(address) && !text.comes_back(address, body));
+    let is_unclear = repeated.len() < all;
+    if again.is_empty() && repeated.is_empty() {
+        return Again { entries: Vec::new(), is_unclear };
     }
     again.sort_unstable();
     again.dedup();
     again.retain(|&address| text.is_boundary(address) && !text.comes_back(address, body));
-    text.begin_anew(entry, &mut again);
+    let leads_to_one = |address: &u64| text.first_acts(*address).iter().any(|act| repeated.contains(act));
+    let known: Vec<u64> = again.iter().copied().filter(leads_to_one).collect();
+    text.begin_anew(entry, &mut again, &known);
+    // What begins with a statement that is known is known.
+    let known: Vec<u64> = again.iter().flat_map(|&address| text.first_acts(address)).collect();
+    again.extend(repeated.into_iter().filter(|act| !known.contains(act)));
+    again.sort_unstable();
+    again.dedup();
+    if !again.is_empty() && is_in_the_middle(lines, text, entry, &again, body) {
+        return Again { entries: Vec::new(), is_unclear: true };
+    }
+    Again { entries: again, is_unclear }
+}
+
+/// Whether the body does something both before and behind one of some places; or something behind them that it does not do before any,
+/// by its place in the source.
+fn is_in_the_middle(
+    lines: &Lines,
+    text: &FunctionText<'_, '_>,
+    entry: u64,
+    places: &[u64],
+    body: &[Range<u64>],
+) -> bool {
+    let all = text.all_acts(body);
+    let (mut before, mut behind) = (all.clone(), all);
+    text.keep_reached(&[entry], places, &mut before);
+    text.keep_reached(places, &[entry], &mut behind);
+    if behind.iter().any(|act| before.contains(act) && !places.contains(act)) {
+        return true;
+    }
+    before.push(entry);
+    let place = |act: &u64| lines.row_at(*act).map(|row| row.place).filter(|place| place.line != 0);
+    let done: Vec<_> = before.iter().filter_map(place).collect();
+    behind.iter().filter_map(place).any(|place| !done.contains(&place))
+}
+
+/// Where what a body does first, at `acts`, is done again without passing its entry.
+fn acts_again(lines: &Lines, text: &FunctionText<'_, '_>, acts: &[u64], entry: u64, body: &[Range<u64>]) -> Vec<u64> {
+    let mut again = Vec::new();
+    for &act in acts.iter().filter(|&&act| holds(body, act)) {
+        let Some(place) = lines.row_at(act).map(|row| row.place).filter(|place| place.line != 0) else { continue };
+        for run in body.iter().filter(|range| !range.is_empty()).flat_map(|range| lines.runs_at(place, range)) {
+            let others = text.instructions(run.start, run.end).filter(|other| !acts.contains(other));
+            again.extend(others.filter(|&other| text.is_alike(act, other)));
+        }
+    }
+    if !again.is_empty() {
+        again.sort_unstable();
+        again.dedup();
+        text.keep_reached(acts, &[entry], &mut again);
+    }
     again
+}
+
+/// Whether a function's own first act may be done again without passing its entry: in a loop that the body begins with, or in one that its
+/// calls of itself became.
+///
+/// `start` is behind what tracers put in the function.
+pub(crate) fn begins_with_loop(text: &FunctionText<'_, '_>, lines: &Lines, start: u64, ranges: &[Range<u64>]) -> bool {
+    let acts = text.first_acts(start);
+    acts.iter().any(|&act| holds(ranges, act) && text.comes_back(act, ranges))
+        || !acts_again(lines, text, &acts, start, ranges).is_empty()
+}
+
+fn holds(body: &[Range<u64>], address: u64) -> bool {
+    body.iter().any(|range| range.contains(&address))
 }

@@ -28,7 +28,8 @@
 //! from other parameters is doubtful. An
 //! expression without a list is a home here, too, unless the copy never writes that register, or the caller wrote that memory. An entry
 //! value is of a register in which the clone may never get that parameter ([`Surroundings::is_whole`]). What clang's debug
-//! information says is sorted by [`clang::keep_what_was_passed`].
+//! information says is sorted by [`clang::keep_what_was_passed`]; what it has in memory, callers may not have filled, and in functions
+//! that set up a frame on some ways alone it counts from below that.
 //!
 //! [`Surroundings::is_whole`]: crate::arguments::Surroundings::is_whole
 
@@ -177,6 +178,8 @@ pub(crate) fn of_changed(
             located.doubt = Some(Doubt::Constant);
         } else if doubt::is_computed(located, machine) {
             located.doubt = Some(Doubt::Stale);
+        } else if matches!((copy.compiler, &located.at), (Compiler::Clang(_), Location::Memory(..))) {
+            located.doubt = Some(Doubt::Unfilled);
         }
     }
     arguments

@@ -6,6 +6,7 @@
 //! can tell (whether a parameter is assigned to in some copy of its function) is left open: see [`Provisional`].
 
 use crate::arguments::{At, Found, Gathered, Surroundings};
+use crate::assigned::Body;
 use crate::cfi::{Cursor, Frames};
 use crate::clang::{self, Passed};
 use crate::doubt::{self, Evidence};
@@ -32,9 +33,9 @@ use crate::walk::{RawCall, RawFunction, RawParameter, RawSite, Visitor};
 use hashbrown::{HashMap, HashSet};
 use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::btf::{Kind, TypeId};
-use siteseer_sites::location::{Argument, Missing};
+use siteseer_sites::location::{Argument, Location, Missing};
 use siteseer_sites::site::SourceLine;
-use siteseer_sites::{Marks, Site, SiteKind, Unprobeable};
+use siteseer_sites::{Doubt, Machine, Marks, Site, SiteKind, Unprobeable};
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
@@ -288,17 +289,30 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             State::Known => entries.extend(self.markers.of(copy).map(|point| entry::marked(point, body, text))),
             _ => entries.extend(entry::find(raw.entry, raw.view, body, text)),
         }
+        let mut may_begin_again = false;
         if self.is_by_clang
-            && let [first] = entries[..]
+            && let [first] = &mut entries[..]
         {
+            first.address = text.behind_others(first.address, body).unwrap_or(first.address);
+            let first = *first;
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
             let own = innermost(function, copy, first.address);
             let again = repeats::find(lines, text, first.address, own, body);
-            entries.extend(again.into_iter().map(entry::by_statement));
+            may_begin_again = again.is_unclear;
+            entries.extend(again.entries.into_iter().map(entry::by_statement));
         }
         self.gather(function, &origin, parameters);
+        if self.is_by_clang {
+            let nested = nested(function, Some(copy));
+            if let Some(first) = entries.first() {
+                self.note_assigned(&origin, &Body { text, ranges: body, nested: &nested }, first.address);
+            }
+        }
         let is_rest = split::is_rest(self.unit, &mut self.origins, function, raw, &origin);
-        let marks = self.marks_of_copy(function, copy, &entries, body, text);
+        let mut marks = self.marks_of_copy(function, copy, &entries, body, text);
+        if may_begin_again {
+            marks |= Marks::MAY_MISS;
+        }
         for entry in &entries {
             let Some(section) = shared.image.section_at(entry.address) else {
                 self.out.tally.outside_text += 1;
@@ -310,7 +324,8 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             if self.markers.state(copy) == State::Known && !text.has_two_ways_in(entry.address) {
                 self.out.in_line.push(self.out.sites.len() as u32);
             }
-            self.inline_site(function, raw, *entry, &origin, body, text, section, marks, entries.len());
+            let count = entries.len() + usize::from(may_begin_again);
+            self.inline_site(function, raw, *entry, &origin, body, text, section, marks, count);
         }
         self.entries = entries;
         Some(())
@@ -342,14 +357,46 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         }
     }
 
+    /// Notes the parameters that a body by clang assigns to.
+    fn note_assigned(&mut self, origin: &Origin<'a>, body: &Body<'_, '_, '_>, entry: u64) {
+        let (evidence, encoding) = (&mut self.out.evidence, self.unit.unit.encoding());
+        body.assigned(&self.gathered, encoding, entry, |index, at_once| {
+            let key = (origin.name, origin.declared_line, u16::try_from(index).unwrap_or(u16::MAX));
+            let evidence = evidence.entry(key).or_default();
+            evidence.and(Evidence::ASSIGNED);
+            if at_once {
+                evidence.and(Evidence::AT_ONCE);
+            }
+        });
+    }
+
+    /// Marks what cannot be what was passed at an address of an inlined copy by clang.
+    fn doubt_stale(&mut self, body: &Body<'_, '_, '_>, address: u64) {
+        let encoding = self.unit.unit.encoding();
+        for (index, found) in self.found.iter_mut().enumerate() {
+            let Ok(located) = &mut found.argument else { continue };
+            let is_one = matches!(located.at, Location::Register(_) | Location::Constant(_) | Location::Address(_));
+            if is_one && body.is_stale(&self.gathered, index, address, encoding) {
+                located.doubt = Some(Doubt::Stale);
+            }
+        }
+    }
+
     /// Marks what is doubtful of an inlined copy's arguments by how the debug information gives them.
-    fn doubt_forms(&mut self) {
+    fn doubt_forms(&mut self, origin: &Origin<'a>, entries: usize) {
         let (compiler, machine) = (self.unit.compiler(), self.shared.image.machine());
-        for found in &mut self.found {
+        let is_by_clang = self.is_by_clang;
+        for (found, parameter) in self.found.iter_mut().zip(&origin.parameters) {
+            let is_sum = matches!(&found.argument, Ok(located) if doubt::is_computed(located, machine));
             let doubt =
                 found.argument.as_ref().ok().and_then(|located| doubt::of_form(compiler, machine, found, located));
+            // Callers compute addresses of members; sums of numbers are as often the body's.
+            let is_number = || resolved_kind(self.shared.base, &parameter.type_ref) != Some(Kind::Ptr);
+            let doubt = doubt.or((is_by_clang && is_sum && is_number()).then_some(Doubt::Stale));
             if let Ok(located) = &mut found.argument {
-                located.doubt = located.doubt.or(doubt);
+                // A list that is of several calls has constants of other calls, too.
+                let is_of_others = doubt == Some(Doubt::Constant) && entries > 1;
+                located.doubt = located.doubt.or(if is_of_others { Some(Doubt::Stale) } else { doubt });
             }
         }
     }
@@ -480,6 +527,9 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
                 self.found[index].argument = Ok(located);
             }
         }
+        if self.is_by_clang {
+            self.doubt_stale(&Body { text, ranges: body, nested: &[] }, address);
+        }
         if entry.uncertain {
             marks |= Marks::ENTRY_UNCERTAIN;
         }
@@ -488,7 +538,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         }
         self.observe(origin.name, SiteKind::Inline, address);
         self.note_evidence(origin, entries);
-        self.doubt_forms();
+        self.doubt_forms(origin, entries);
         self.arguments.clear();
         self.arguments.extend(self.found.drain(..).map(|found| found.argument));
         let parent = raw.parent.and_then(|parent| self.site_around(parent as usize, address));
@@ -601,6 +651,13 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let text = FunctionText::decode(image, &function.ranges, &known);
         if text.reentered_from(address, &function.ranges) {
             marks |= Marks::MAY_REPEAT;
+        }
+        if self.is_by_clang || self.unit.is_gcc() {
+            let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+            let start = behind_tracer(image, address);
+            if repeats::begins_with_loop(&text, lines, start, &function.ranges) {
+                marks |= Marks::MAY_MISS;
+            }
         }
         let unprobeable = self.prober.check(&text, address);
         let prototype = self.prototype();
@@ -846,6 +903,25 @@ fn innermost<'r>(function: &'r RawFunction<'_>, copy: usize, address: u64) -> &'
         }
     }
     ranges(&function.sites[found])
+}
+
+/// The ranges of the copies that are right in a copy, or in the function itself.
+fn nested(function: &RawFunction<'_>, copy: Option<usize>) -> Vec<Range<u64>> {
+    let parent = copy.map(|copy| copy as u32);
+    let inner = function.sites.iter().filter(|site| site.parent == parent);
+    let ranges = |site: &RawSite| &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
+    inner.flat_map(ranges).filter(|range| !range.is_empty()).cloned().collect()
+}
+
+/// Where a function does something itself: behind landing pads and the call to ftrace.
+fn behind_tracer(image: &Image<'_>, entry: u64) -> u64 {
+    /// The length of a call.
+    const CALL: u64 = 5;
+    let start = idle_prefix(image, entry).last().unwrap_or(entry);
+    let behind = start.saturating_add(CALL);
+    let is_tracer = |target| image.symbol_at(target).iter().any(|symbol| symbol.name == "__fentry__");
+    let is_call = image.machine() == Machine::X86_64 && text::call_target(image, behind).is_some_and(is_tracer);
+    if is_call { behind } else { start }
 }
 
 /// Where a function's text is entered.

@@ -126,6 +126,18 @@ pub(super) fn acts(image: &Image<'_>, address: u64) -> Acts {
     }
 }
 
+/// Whether the instructions at two addresses do the same, with whichever registers.
+pub(super) fn is_alike(image: &Image<'_>, one: u64, other: u64) -> bool {
+    /// What is stored or called, and where to.
+    const REGISTERS: u32 = 0x3ff;
+    let (Some(first), Some(second)) = (word_at(image, one), word_at(image, other)) else { return false };
+    match (flow(first, one), flow(second, other)) {
+        (Flow::Call(first), Flow::Call(second)) => first == second,
+        (Flow::Next, Flow::Next) => first & !REGISTERS == second & !REGISTERS,
+        _ => first == second,
+    }
+}
+
 /// The registers that a plain instruction writes and whether it stores; `None` for all others.
 fn effect(word: u32) -> Option<(RegisterSet, bool)> {
     let mut writes = RegisterSet::default();
@@ -175,6 +187,36 @@ fn effect(word: u32) -> Option<(RegisterSet, bool)> {
         }
     }
     Some((writes, stores))
+}
+
+/// Whether an instruction makes a new value in a register.
+pub(super) fn makes(image: &Image<'_>, address: u64, register: u16) -> bool {
+    const FRAME: u32 = 29;
+    let Some(word) = word_at(image, address) else { return false };
+    if !effect(word).is_some_and(|(writes, _)| writes.contains(register)) {
+        return false;
+    }
+    let Some(instruction) = decode_word(word) else { return false };
+    use Opcode as O;
+    match instruction.opcode {
+        O::MOVN | O::MOVK | O::MOVZ | O::ADR | O::ADRP => false,
+        // `mov` is `orr` with the zero register, bits 5 to 9.
+        O::ORR => word >> 5 & 0x1f != 31,
+        // `sxtw` and the like begin at bit 0, which bits 16 to 21 say.
+        O::UBFM | O::SBFM => word >> 16 & 0x3f != 0,
+        // Or the same value in fewer bits.
+        O::AND => !matches!(
+            instruction.operands[2],
+            Operand::Immediate(1 | 0xff | 0xffff) | Operand::Imm64(1 | 0xff | 0xffff)
+        ),
+        // An address on the stack.
+        O::ADD | O::SUB if matches!(instruction.operands[1], Operand::RegisterOrSP(_, 31)) => false,
+        O::LDR | O::LDRB | O::LDRH | O::LDRSB | O::LDRSH | O::LDRSW | O::LDP | O::LDPSW | O::LDNP => {
+            !matches!(word >> 5 & 0x1f, STACK | FRAME)
+        }
+        O::LDUR | O::LDURB | O::LDURH | O::LDURSB | O::LDURSH | O::LDURSW => !matches!(word >> 5 & 0x1f, STACK | FRAME),
+        _ => true,
+    }
 }
 
 /// What an instruction has to do with `x0`.

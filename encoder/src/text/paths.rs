@@ -14,7 +14,8 @@
 //! and for nothing, as it likes; it does not store, nor call, where the source does not.
 
 use super::graph::{Graph, Search};
-use super::{Acts, Effects, FunctionText, NOP};
+use super::{Acts, Effects, FALLS, FunctionText, NOP, arm64, x86};
+use siteseer_sites::Machine;
 use std::ops::Range;
 
 impl FunctionText<'_, '_> {
@@ -208,6 +209,29 @@ impl FunctionText<'_, '_> {
         false
     }
 
+    /// Whether there is such an instruction on a way from the function's entry to an address.
+    pub(super) fn any_before(&self, to: u64, is_one: &mut dyn FnMut(u64) -> bool) -> bool {
+        let graph = self.graph();
+        let Some((_, to)) = self.index(to) else { return true };
+        let mut search = graph.search(None);
+        search.leave(graph.sources(to));
+        search.leave(graph.previous(to).map(|previous| previous as u32).as_slice());
+        while let Some(last) = search.resume() {
+            let mut at = Some(last);
+            while let Some(index) = at {
+                if !search.comes_to(index) {
+                    break;
+                }
+                if is_one(self.address_of(index)) {
+                    return true;
+                }
+                search.leave(graph.sources(index));
+                at = graph.previous(index);
+            }
+        }
+        false
+    }
+
     /// Whether control may come from an instruction of a body to the same again, and not leave the body.
     pub(crate) fn comes_back(&self, to: u64, body: &[Range<u64>]) -> bool {
         let graph = self.graph();
@@ -232,33 +256,121 @@ impl FunctionText<'_, '_> {
     }
 
     /// Of some instructions, keeps those that control can come to from the entry, or from one kept before, only after something
-    /// that can be seen.
-    pub(crate) fn begin_anew(&self, entry: u64, again: &mut Vec<u64>) {
-        let graph = self.graph();
+    /// that can be seen; and those of them that are known to be kept.
+    pub(crate) fn begin_anew(&self, entry: u64, again: &mut Vec<u64>, known: &[u64]) {
+        let mut search = self.graph().search(None);
         let mut effects = Effects::new(self.image.machine());
-        let mut search = graph.search(self.index(entry).map(|(_, index)| index));
-        let mut quiet = |from: Option<usize>, search: &mut Search| {
-            search.leave(from.map(|from| from as u32).as_slice());
-            while let Some(first) = search.resume() {
-                let mut at = Some(first);
-                while let Some(index) = at {
-                    if !search.comes_to(index) || self.acts(&mut effects, self.address_of(index)) {
-                        break;
-                    }
-                    search.leave(graph.targets(index));
-                    at = graph.next(index);
-                }
-            }
-        };
-        quiet(None, &mut search);
+        self.go_quietly(entry, &mut search, &mut effects, &mut |_| {});
         again.retain(|&address| {
             let Some((_, index)) = self.index(address) else { return false };
-            let is_new = !search.has_come_to(index);
+            let is_new = !search.has_come_to(index) || known.contains(&address);
             if is_new {
-                quiet(Some(index), &mut search);
+                self.go_quietly(address, &mut search, &mut effects, &mut |_| {});
             }
             is_new
         });
+    }
+
+    /// The first instructions behind an address, or there, that do something that can be seen.
+    pub(crate) fn first_acts(&self, from: u64) -> Vec<u64> {
+        let mut acts = Vec::new();
+        let mut search = self.graph().search(None);
+        self.go_quietly(from, &mut search, &mut Effects::new(self.image.machine()), &mut |act| acts.push(act));
+        acts.sort_unstable();
+        acts
+    }
+
+    /// Goes from an address to everything that control comes to before something can be seen; `act` gets what does that.
+    fn go_quietly(&self, from: u64, search: &mut Search, effects: &mut Effects, act: &mut dyn FnMut(u64)) {
+        let graph = self.graph();
+        search.leave(self.index(from).map(|(_, index)| index as u32).as_slice());
+        while let Some(first) = search.resume() {
+            let mut at = Some(first);
+            while let Some(index) = at {
+                if !search.comes_to(index) {
+                    break;
+                }
+                let address = self.address_of(index);
+                if self.acts(effects, address) {
+                    act(address);
+                    break;
+                }
+                search.leave(graph.targets(index));
+                at = graph.next(index);
+            }
+        }
+    }
+
+    /// Of some instructions, keeps those that control can come to from behind others without passing any of `avoided`.
+    pub(crate) fn keep_reached(&self, from: &[u64], avoided: &[u64], of: &mut Vec<u64>) {
+        let graph = self.graph();
+        let avoided: Vec<usize> = avoided.iter().filter_map(|&at| self.index(at)).map(|(_, index)| index).collect();
+        let mut search = graph.search(None);
+        for (_, start) in from.iter().filter_map(|&from| self.index(from)) {
+            search.leave(graph.targets(start));
+            search.leave(graph.next(start).map(|next| next as u32).as_slice());
+        }
+        while let Some(first) = search.resume() {
+            let mut at = Some(first);
+            while let Some(index) = at {
+                if avoided.contains(&index) || !search.comes_to(index) {
+                    break;
+                }
+                search.leave(graph.targets(index));
+                at = graph.next(index);
+            }
+        }
+        of.retain(|&address| self.index(address).is_some_and(|(_, index)| search.has_come_to(index)));
+    }
+
+    /// The instructions of a body that do something that can be seen.
+    pub(crate) fn all_acts(&self, body: &[Range<u64>]) -> Vec<u64> {
+        let mut effects = Effects::new(self.image.machine());
+        let ranges = body.iter().filter(|range| !range.is_empty());
+        let all = ranges.flat_map(|range| self.instructions(range.start, range.end));
+        all.filter(|&address| self.acts(&mut effects, address)).collect()
+    }
+
+    /// Where a body goes on behind what others do that can be seen, if that is in a straight line before it does anything itself:
+    /// instructions that only compute were moved up from there.
+    pub(crate) fn behind_others(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
+        let (piece, mut index) = self.index(entry)?;
+        let mut effects = Effects::new(self.image.machine());
+        let (mut found, mut others_act) = (None, false);
+        while index < self.pieces[piece].instructions.end {
+            let address = self.address(piece, index);
+            if address != entry && !self.edges_to(address).is_empty() {
+                break;
+            }
+            let acts = match effects.acts(self.image, address) {
+                Acts::Jumps(target) if self.index(target).is_some() => break,
+                Acts::No => false,
+                _ => true,
+            };
+            if holds(body, address) {
+                if std::mem::take(&mut others_act) {
+                    found = Some(address);
+                }
+                if acts {
+                    break;
+                }
+            } else if acts {
+                others_act = true;
+            }
+            if self.flags[index] & FALLS == 0 {
+                break;
+            }
+            index += 1;
+        }
+        found
+    }
+
+    /// Whether the instructions at two addresses do the same: store as much as far from some register, or call the same function.
+    pub(crate) fn is_alike(&self, one: u64, other: u64) -> bool {
+        match self.image.machine() {
+            Machine::X86_64 => x86::is_alike(self.image, one, other),
+            Machine::Aarch64 => arm64::is_alike(self.image, one, other),
+        }
     }
 
     /// Whether control comes to an instruction both by a branch and from the instruction before it: what is said of the address may
@@ -296,7 +408,7 @@ impl FunctionText<'_, '_> {
 
     /// Whether an instruction does something that no compiler makes it do where the source does not: it stores to memory other than
     /// the stack, it calls, or what it does is not known.
-    fn acts(&self, effects: &mut Effects, address: u64) -> bool {
+    pub(super) fn acts(&self, effects: &mut Effects, address: u64) -> bool {
         match effects.acts(self.image, address) {
             Acts::No => false,
             Acts::Yes => true,

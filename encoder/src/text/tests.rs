@@ -782,3 +782,52 @@ fn calls_are_known_by_where_they_return() {
     let image = Image::parse(&bytes).expect("a kernel");
     assert_eq!((call_target(&image, TEXT + 4), call_target(&image, TEXT + 8)), (Some(TEXT + 16), None));
 }
+
+#[test]
+fn what_was_moved_up_before_what_others_do() {
+    // 0: mov w0, #1; 4: str w8, [x19]; 8: mov w1, #2; 12: str w9, [x19]; 16: ret
+    let code = [0x5280_0020, 0xb900_0268, 0x5280_0041, 0xb900_0269, 0xd65f_03c0];
+    let body = |ranges: &[(u64, u64)]| -> Vec<Range<u64>> {
+        ranges.iter().map(|&(start, end)| TEXT + start..TEXT + end).collect()
+    };
+    arm64(&code, |text| {
+        assert_eq!(text.behind_others(TEXT, &body(&[(0, 4), (8, 16)])), Some(TEXT + 8));
+        assert_eq!(text.behind_others(TEXT, &body(&[(0, 16)])), None, "the store is its own");
+        assert_eq!(text.behind_others(TEXT, &body(&[(0, 4)])), None, "it is over");
+        assert_eq!(text.behind_others(TEXT + 8, &body(&[(8, 16)])), None);
+    });
+    // 0: mov w0, #1; 4: str w8, [x19]; 8: cbz w1, 12; 12: str w9, [x19]; 16: ret
+    let code = [0x5280_0020, 0xb900_0268, 0x3400_0021, 0xb900_0269, 0xd65f_03c0];
+    arm64(&code, |text| assert_eq!(text.behind_others(TEXT, &body(&[(0, 4), (12, 16)])), None, "behind a branch"));
+}
+
+#[test]
+fn what_is_done_first_and_again() {
+    // 0: movl $5,(%rdi); 6: movl $6,(%rsi); 12: movl $5,(%rdx); 18: movl $5,8(%rdx); 25: ret
+    let code =
+        [0xc7, 0x07, 5, 0, 0, 0, 0xc7, 0x06, 6, 0, 0, 0, 0xc7, 0x02, 5, 0, 0, 0, 0xc7, 0x42, 8, 5, 0, 0, 0, 0xc3];
+    x86(&code, |text| {
+        assert_eq!(text.first_acts(TEXT), [TEXT]);
+        assert_eq!(text.first_acts(TEXT + 6), [TEXT + 6]);
+        assert!(text.is_alike(TEXT, TEXT + 12), "whichever register");
+        assert!(!text.is_alike(TEXT, TEXT + 6) && !text.is_alike(TEXT, TEXT + 18));
+        let body = std::slice::from_ref(&(TEXT..TEXT + 26)).to_vec();
+        let mut acts = text.all_acts(&body);
+        assert_eq!(acts, [TEXT, TEXT + 6, TEXT + 12, TEXT + 18]);
+        text.keep_reached(&[TEXT], &[TEXT + 12], &mut acts);
+        assert_eq!(acts, [TEXT + 6]);
+    });
+}
+
+#[test]
+fn registers_that_nothing_has_written() {
+    // 0: mov %rdi,%rbx; 3: test %rsi,%rsi; 6: je 11; 8: mov %rsi,%r12; 11: ret
+    let code = [0x48, 0x89, 0xfb, 0x48, 0x85, 0xf6, 0x74, 0x03, 0x49, 0x89, 0xf4, 0xc3];
+    x86(&code, |text| {
+        let mut makers = text.makers();
+        assert!(makers.has_written(3, TEXT + 3) && makers.has_written(12, TEXT + 11));
+        assert!(
+            !makers.has_written(3, TEXT) && !makers.has_written(12, TEXT + 8) && !makers.has_written(13, TEXT + 11)
+        );
+    });
+}

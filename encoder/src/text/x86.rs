@@ -100,6 +100,34 @@ impl Effects {
         if is_plain(&instruction) && !stores_elsewhere { Acts::No } else { Acts::Yes }
     }
 
+    /// Whether an instruction makes a new value in a register.
+    pub(super) fn makes(&mut self, image: &Image<'_>, address: u64, register: u16) -> bool {
+        let Some(instruction) = instruction_at(image, address) else { return false };
+        if instruction.flow_control() != FlowControl::Next
+            || !self.at(image, address).is_some_and(|effect| effect.writes.contains(register))
+        {
+            return false;
+        }
+        let is_frame = |base: Register| matches!(base.full_register(), Register::RSP | Register::RBP);
+        use Mnemonic as M;
+        match instruction.mnemonic() {
+            M::Mov | M::Movzx | M::Movsx | M::Movsxd => {
+                instruction.op1_kind() == OpKind::Memory && !is_frame(instruction.memory_base())
+            }
+            M::Lea => instruction.memory_base().full_register() != Register::RSP,
+            M::Cwde | M::Cdqe | M::Cdq | M::Cqo | M::Cbw | M::Push | M::Pop | M::Xchg => false,
+            // Zero, ...
+            M::Xor | M::Sub if instruction.op1_kind() == OpKind::Register => {
+                instruction.op0_register() != instruction.op1_register()
+            }
+            // ... or the same value in fewer bits.
+            M::And if instruction.op1_kind() != OpKind::Register && instruction.op1_kind() != OpKind::Memory => {
+                !matches!(instruction.immediate(1), 1 | 0xff | 0xffff)
+            }
+            _ => true,
+        }
+    }
+
     /// What an instruction has to do with `rax`.
     pub(super) fn result_at(&mut self, image: &Image<'_>, address: u64) -> Result {
         let Some(instruction) = instruction_at(image, address) else { return Result::Over };
@@ -141,6 +169,19 @@ impl Effects {
         };
         if is_read { Result::Read } else { Result::Over }
     }
+}
+
+/// Whether the instructions at two addresses do the same, with whichever registers.
+pub(super) fn is_alike(image: &Image<'_>, one: u64, other: u64) -> bool {
+    let (Some(one), Some(other)) = (instruction_at(image, one), instruction_at(image, other)) else { return false };
+    let is_immediate = |n: u32| !matches!(one.op_kind(n), OpKind::Register | OpKind::Memory);
+    one.code() == other.code()
+        && (0..one.op_count()).all(|n| one.op_kind(n) == other.op_kind(n))
+        && one.memory_displacement64() == other.memory_displacement64()
+        && one.near_branch_target() == other.near_branch_target()
+        && (0..one.op_count())
+            .filter(|&n| is_immediate(n))
+            .all(|n| one.try_immediate(n).ok() == other.try_immediate(n).ok())
 }
 
 /// The branch of a `test %reg, %reg` and a `je` or `jne` behind it.

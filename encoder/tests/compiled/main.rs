@@ -5,6 +5,7 @@
 //! address and, in the compiler's words, where its operands are there. What the encoder makes of the DWARF
 //! must agree.
 
+mod clang;
 mod entries;
 mod folded;
 mod homes;

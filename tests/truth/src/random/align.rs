@@ -4,12 +4,13 @@
 //! Both are in order, and both know how many stores of numbers came before them. A hit that is in its place comes after as many
 //! stores as its call. The compiler may have put the place where a body is said to begin behind effects of the
 //! body, so a hit may be late, but not later than the call's end; it may have put effects of the caller behind it, so it may be
-//! early by one. In a straight line a hit may even come after the effects of what follows the call. Of all pairings in order the
-//! cheapest is taken. What is not paired is a call without a hit or a hit without a call.
+//! early by one. In a straight line a hit may even come after the effects of what follows the call. Of all pairings in order the cheapest is taken. What is not paired is a call without a hit
+//! or a hit without a call.
 //!
-//! Calls in a row often look alike by their stores: of a function that recurs, or returns before it stores. Of pairings
-//! that are equally good otherwise, the one is taken in which the fewest arguments are wrong: one missed call is one missed call, and
-//! not a wrong argument at each hit after it. It never pays to leave a call and a hit alone for that.
+//! Where recursion was inlined into itself, a hit of the inner call comes before the end of the outer one, and may be taken for a late
+//! hit of it: one call that is missed would make wrong values of all that follow. So values are asked where the times leave a choice:
+//! a pair whose values differ costs more than a late one, but less than an early one, and far less than to leave a call and a hit alone.
+//! A wrong value does not find another call by that, since a call has its hit in its place.
 
 use std::ops::Range;
 
@@ -20,8 +21,7 @@ pub(crate) type Span = Range<usize>;
 const ALONE: u32 = 16;
 const LATE: u32 = 1;
 const EARLY: u32 = 4;
-/// What a pair costs whose arguments are not all right.
-const WRONG: u32 = 1;
+const DIFFERENT: u32 = 3;
 /// How many effects of what follows a call a hit may come after, and what that costs at least.
 const MAX_AFTER: usize = 3;
 const AFTER: u32 = 12;
@@ -48,12 +48,8 @@ enum Step {
     HitAlone,
 }
 
-/// For each call, the index of its hit. `are_right` tells whether the arguments that a hit saw are those of a call, by their indices.
-pub(crate) fn align(
-    calls: &[Span],
-    hits: &[usize],
-    mut are_right: impl FnMut(usize, usize) -> bool,
-) -> Vec<Option<usize>> {
+/// For each call, the index of its hit. `differ` tells whether what was read at a hit is not what was passed in a call.
+pub(crate) fn align(calls: &[Span], hits: &[usize], differ: impl Fn(usize, usize) -> bool) -> Vec<Option<usize>> {
     let width = hits.len() + 1;
     let mut steps = vec![Step::HitAlone; (calls.len() + 1) * width];
     let mut above: Vec<u32> = (0..width as u32).map(|count| count * ALONE).collect();
@@ -66,8 +62,10 @@ pub(crate) fn align(
             if here[column] + ALONE < best.0 {
                 best = (here[column] + ALONE, Step::HitAlone);
             }
-            if let Some(mut cost) = cost(call, *hit) {
-                cost += if are_right(row, column) { 0 } else { WRONG };
+            if let Some(cost) = cost(call, *hit)
+                && above[column] + cost <= best.0
+            {
+                let cost = cost + if differ(row, column) { DIFFERENT } else { 0 };
                 if above[column] + cost <= best.0 {
                     best = (above[column] + cost, Step::Pair);
                 }
@@ -99,7 +97,7 @@ mod tests {
     use std::slice;
 
     fn align(calls: &[Span], hits: &[usize]) -> Vec<Option<usize>> {
-        super::align(calls, hits, |_, _| true)
+        super::align(calls, hits, |_, _| false)
     }
 
     #[test]
@@ -125,12 +123,23 @@ mod tests {
     }
 
     #[test]
-    fn arguments_tell_which_of_equal_calls_was_missed() {
-        let (calls, passed) = ([4..4, 4..4, 4..4], [7, 8, 9]);
-        let read = [8, 9];
-        let pairs = super::align(&calls, &[4, 4], |call, hit| passed[call] == read[hit]);
-        assert_eq!(pairs, [None, Some(0), Some(1)]);
-        // All are wrong: they are paired all the same.
-        assert_eq!(super::align(&calls, &[4, 4, 4], |_, _| false), [Some(0), Some(1), Some(2)]);
+    fn values_tell_late_hits_of_recursion_apart() {
+        // Each call stores once and calls the next; all hits come behind the store, and the fourth call has none.
+        let calls = [0..4, 1..4, 2..4, 3..4, 4..8, 5..8, 6..8, 7..8];
+        let hits = [1, 2, 3, 5, 6, 7, 8];
+        let called = [0, 1, 2, 4, 5, 6, 7];
+        let pairs = super::align(&calls, &hits, |call, hit| called[hit] != call);
+        assert_eq!(pairs, [Some(0), Some(1), Some(2), None, Some(3), Some(4), Some(5), Some(6)]);
+    }
+
+    #[test]
+    fn a_wrong_value_does_not_find_another_call() {
+        // Each hit reads what the next call is passed.
+        let calls = [0..1, 1..2, 2..3, 3..4];
+        let pairs = super::align(&calls, &[0, 1, 2, 3], |call, hit| call != hit + 1);
+        assert_eq!(pairs, [Some(0), Some(1), Some(2), Some(3)]);
+        let nested = [0..4, 1..4, 2..4, 3..4];
+        let pairs = super::align(&nested, &[0, 1, 2, 3], |call, hit| call != hit + 1);
+        assert_eq!(pairs, [Some(0), Some(1), Some(2), Some(3)]);
     }
 }

@@ -252,11 +252,8 @@ impl Judge<'_> {
             let hits: Vec<&Hit> = seen.hits.iter().filter(of_function).collect();
             let spans: Vec<Span> = calls.iter().map(|call| call.begin..call.end).collect();
             let times: Vec<usize> = hits.iter().map(|hit| hit.time).collect();
-            let are_right = |call: usize, hit: usize| {
-                (0..calls[call].arguments.len())
-                    .all(|argument| self.is_right(sites, calls[call], hits[hit], argument) != Some(false))
-            };
-            let pairs = align(&spans, &times, are_right);
+            let differ = |call: usize, hit: usize| self.differ(sites, function.id, calls[call], hits[hit]);
+            let pairs = align(&spans, &times, differ);
             let mut fail = |kind: String, index: usize, argument: usize, text: &dyn Fn() -> String| {
                 let times = &mut failures
                     .entry((kind.clone(), index, argument))
@@ -332,11 +329,11 @@ impl Judge<'_> {
         let site = &sites.set.sites[hit.index];
         let prototype = &sites.set.prototypes[site.prototype as usize];
         let Some(parameters) = self.program.function(function).map(|function| &function.parameters) else { return };
-        for (index, parameter) in parameters.iter().enumerate() {
-            let (Some(is_right), Some(Ok(located))) = (self.is_right(sites, call, hit, index), prototype.get(index))
-            else {
-                continue;
-            };
+        for (index, (passed, read)) in call.arguments.iter().zip(&hit.arguments).enumerate() {
+            let (Some(read), Some(Ok(located))) = (read, prototype.get(index)) else { continue };
+            let ty = parameters[index].ty;
+            let expected = expected(ty, passed, sites);
+            let is_right = self.is_right(sites, ty, read, &expected);
             let form = form(site, located, sites.forms[hit.index].get(index).copied());
             let doubt = located.doubt.map(|doubt| doubt.key().to_owned());
             if !is_right {
@@ -345,13 +342,11 @@ impl Judge<'_> {
                 fail(format!("{sure} {} {form}{whose}", site.kind), hit.index, index, &|| {
                     format!(
                         "{} at {}: {} of type {} is at {}, which gives {read:x?}, and {expected:x?} was passed",
-                        parameter.name,
+                        parameters[index].name,
                         describe(sites, hit.index),
-                        parameter.name,
-                        parameter.ty.name(),
-                        located.display(sites.set.machine),
-                        read = hit.arguments[index].as_deref().unwrap_or_default(),
-                        expected = expected(sites, parameter.ty, &call.arguments[index]),
+                        parameters[index].name,
+                        ty.name(),
+                        located.display(sites.set.machine)
                     )
                 });
             }
@@ -368,17 +363,29 @@ impl Judge<'_> {
 }
 
 impl Judge<'_> {
-    /// Whether what a hit read for an argument is what a call passed; `None` where nothing is located.
-    fn is_right(&self, sites: &Sites, call: &Call, hit: &Hit, argument: usize) -> Option<bool> {
-        let read = hit.arguments.get(argument)?.as_deref()?;
-        let ty = self.program.function(call.function)?.parameters.get(argument)?.ty;
-        let expected = expected(sites, ty, &call.arguments[argument]);
-        Some(match (ty, read) {
+    /// Whether something that was read for certain at a hit is not what was passed in a call.
+    fn differ(&self, sites: &Sites, function: usize, call: &Call, hit: &Hit) -> bool {
+        let prototype = &sites.set.prototypes[sites.set.sites[hit.index].prototype as usize];
+        let Some(parameters) = self.program.function(function).map(|function| &function.parameters) else {
+            return false;
+        };
+        let arguments = prototype.iter().zip(&hit.arguments).zip(call.arguments.iter().zip(parameters));
+        arguments.into_iter().any(|((located, read), (passed, parameter))| match (located, read) {
+            (Ok(located), Some(read)) if located.is_certain() => {
+                !self.is_right(sites, parameter.ty, read, &expected(parameter.ty, passed, sites))
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether what was read of an argument is what is expected.
+    fn is_right(&self, sites: &Sites, ty: Type, read: &[u64], expected: &[u64]) -> bool {
+        match (ty, read) {
             // Where on the stack is each build's own affair.
             (Type::Object, [pointer]) if STACK_RANGE.contains(&expected[0]) => STACK_RANGE.contains(pointer),
             (Type::Callback, [pointer]) => self.is_function(sites, *pointer, expected[0]),
             _ => read == expected,
-        })
+        }
     }
 
     /// Whether a pointer is to a function, or to one that is equal to it.
@@ -392,17 +399,17 @@ impl Judge<'_> {
     }
 }
 
-/// The function of the program that a symbol is made from.
-fn stem(name: &str) -> Option<usize> {
-    name.split('.').next()?.strip_prefix('f')?.parse().ok()
-}
-
-/// An argument as it is expected to be read.
-fn expected(sites: &Sites, ty: Type, passed: &[u64]) -> Vec<u64> {
+/// What an argument that was passed is in an image whose memory is elsewhere.
+fn expected(ty: Type, passed: &[u64], sites: &Sites) -> Vec<u64> {
     match ty {
         Type::Object => vec![in_world(passed[0], sites.world)],
         _ => passed.to_vec(),
     }
+}
+
+/// The function of the program that a symbol is made from.
+fn stem(name: &str) -> Option<usize> {
+    name.split('.').next()?.strip_prefix('f')?.parse().ok()
 }
 
 /// A pointer of the unoptimised build as it is in another, whose memory is elsewhere.

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Parameters that a body assigns to, as its machine code shows.
+//!
+//! Clang says where a variable is, whichever value it has: before and behind an assignment alike, and of an assignment that comes
+//! first it says nothing else. But each instruction is of the copy that its line is in, and what a caller passes is computed by the
+//! caller's instructions. So if a parameter is in a register that an instruction of the body itself has made, the body has assigned to it.
+
+use crate::Slice;
+use crate::arguments::{Gathered, Given};
+use crate::text::{FunctionText, Makers};
+use gimli::{Encoding, Expression, Operation};
+use siteseer_sites::abi::argument_registers;
+use siteseer_sites::machine::Register;
+use std::ops::Range;
+
+/// How many instructions are looked at for one parameter.
+const MOST: usize = 512;
+
+/// The text of one copy of a function.
+pub(crate) struct Body<'b, 'i, 'a> {
+    pub(crate) text: &'b FunctionText<'i, 'a>,
+    /// Its ranges.
+    pub(crate) ranges: &'b [Range<u64>],
+    /// Those of the copies in it.
+    pub(crate) nested: &'b [Range<u64>],
+}
+
+impl Body<'_, '_, '_> {
+    /// Whether an instruction is the body's own.
+    fn owns(&self, address: u64) -> bool {
+        let holds = |ranges: &[Range<u64>]| ranges.iter().any(|range| range.contains(&address));
+        holds(self.ranges) && !holds(self.nested)
+    }
+
+    /// The parameters that the body assigns to, and whether it does so before it does anything that can be seen: `entry` is where it is
+    /// entered.
+    pub(crate) fn assigned<'a>(
+        &self,
+        gathered: &Gathered<'a>,
+        encoding: Encoding,
+        entry: u64,
+        mut found: impl FnMut(usize, bool),
+    ) {
+        let (mut makers, mut first_acts) = (None, None);
+        let is_value = |register: &Register| *register != self.text.machine().stack_pointer();
+        for (index, given) in gathered.given.iter().enumerate() {
+            let made = match given {
+                Given::Expression(expression) => registers(*expression, encoding)
+                    .filter(is_value)
+                    .filter_map(|register| {
+                        let makers = makers.get_or_insert_with(|| self.text.makers());
+                        self.ranges.iter().filter_map(|range| self.made_within(makers, range, register)).min()
+                    })
+                    .min(),
+                Given::List(range) => (gathered.list(range).iter())
+                    .flat_map(|entry| registers(entry.expression, encoding).map(move |register| (entry, register)))
+                    .filter(|(_, register)| is_value(register))
+                    .filter_map(|(entry, register)| {
+                        let makers = makers.get_or_insert_with(|| self.text.makers());
+                        let (begin, end) = (entry.begin.address, entry.end.address);
+                        let before = self.made_before(makers, begin, register);
+                        before.or_else(|| self.made_within(makers, &(begin..end), register))
+                    })
+                    .min(),
+                _ => None,
+            };
+            if let Some(made) = made {
+                let acts = first_acts.get_or_insert_with(|| self.text.first_acts(entry));
+                let makers = makers.get_or_insert_with(|| self.text.makers());
+                let is_first = acts.iter().all(|&act| made < act);
+                found(index, is_first && self.text.instructions(entry, made).all(|at| makers.goes_straight(at)));
+            }
+        }
+    }
+
+    /// Whether what is said of a parameter at an address cannot be what was passed, or was once something else:
+    ///
+    /// * A register, but by an expression that had an operation until the value was found to be good enough without: of a
+    ///   value of which the body looks at a few bits, the others are made as they come.
+    /// * A register that nothing has written on the way there, and that nothing is passed in.
+    /// * A register that an instruction of the caller's writes while the body has begun and is not over. It was moved there
+    ///   from in front of the body.
+    pub(crate) fn is_stale(&self, gathered: &Gathered<'_>, index: usize, address: u64, encoding: Encoding) -> bool {
+        let (expression, end) = match &gathered.given[index] {
+            Given::Expression(expression) => (*expression, address),
+            Given::List(range) => {
+                let Some(entry) = gathered.list(range).iter().find(|entry| entry.covers(address)) else { return false };
+                (entry.expression, entry.end.address)
+            }
+            _ => return false,
+        };
+        let mut operations = Expression(expression).operations(encoding);
+        let register = match operations.next() {
+            Ok(Some(Operation::Register { register })) => register.0,
+            Ok(Some(Operation::RegisterOffset { offset: 0, .. })) => return true,
+            Ok(Some(
+                Operation::UnsignedConstant { .. } | Operation::SignedConstant { .. } | Operation::Address { .. },
+            )) => {
+                return !matches!(operations.next(), Ok(None | Some(Operation::StackValue)));
+            }
+            _ => return false,
+        };
+        let mut makers = self.text.makers();
+        let is_passed = argument_registers(self.text.machine()).contains(&register);
+        if !is_passed && !makers.has_written(register, address) {
+            return true;
+        }
+        let goes_on = |at: u64| self.ranges.iter().any(|range| range.start > at && !range.is_empty());
+        let is_beside = |at: u64| !self.ranges.iter().any(|range| range.contains(&at));
+        for at in self.text.instructions(address, u64::MAX).take(MOST) {
+            // Behind the end of what is said, up to what the body does first.
+            if at >= end && (makers.acts(at) || !makers.goes_straight(at)) {
+                return false;
+            }
+            if is_beside(at) && makers.writes(at, register) && goes_on(at) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The instruction that ends at an address, if it is the body's and makes the value in a register.
+    fn made_before(&self, makers: &mut Makers<'_, '_, '_>, address: u64, register: Register) -> Option<u64> {
+        let before = self.text.instruction_before(address)?;
+        (self.owns(before) && makers.makes(before, register)).then_some(before)
+    }
+
+    /// The first instruction of the body that makes a value in a register in a range that goes on behind it.
+    fn made_within(&self, makers: &mut Makers<'_, '_, '_>, range: &Range<u64>, register: Register) -> Option<u64> {
+        let mut instructions = self.text.instructions(range.start, range.end).take(MOST).peekable();
+        while let Some(address) = instructions.next() {
+            if instructions.peek().is_some() && self.owns(address) && makers.makes(address, register) {
+                return Some(address);
+            }
+        }
+        None
+    }
+}
+
+/// The registers that an expression takes.
+fn registers(expression: Slice<'_>, encoding: Encoding) -> impl Iterator<Item = Register> {
+    let mut operations = Expression(expression).operations(encoding);
+    std::iter::from_fn(move || {
+        loop {
+            match operations.next() {
+                Ok(Some(Operation::Register { register } | Operation::RegisterOffset { register, .. })) => {
+                    return Some(register.0);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    })
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Which instructions make a value, and which only put one somewhere else.
+
+use super::{Acts, Effects, FunctionText, arm64};
+use siteseer_sites::Machine;
+use siteseer_sites::machine::Register;
+
+/// Asks about single instructions of a function.
+pub(crate) struct Makers<'t, 'i, 'a> {
+    text: &'t FunctionText<'i, 'a>,
+    effects: Effects,
+}
+
+impl<'i, 'a> FunctionText<'i, 'a> {
+    /// Asks which instructions make values.
+    pub(crate) fn makers(&self) -> Makers<'_, 'i, 'a> {
+        Makers { text: self, effects: Effects::new(self.image.machine()) }
+    }
+
+    /// Whose instructions they are.
+    pub(crate) fn machine(&self) -> Machine {
+        self.image.machine()
+    }
+
+    /// The addresses of the instructions in a range, in order.
+    pub(crate) fn instructions(&self, from: u64, until: u64) -> impl Iterator<Item = u64> + '_ {
+        let piece = self.pieces.partition_point(|piece| piece.start <= from).checked_sub(1);
+        let of_piece = piece.map(|piece| {
+            let (start, instructions) = (self.pieces[piece].start, self.pieces[piece].instructions.clone());
+            let offsets = &self.offsets[instructions];
+            let first = offsets.partition_point(|&offset| start + u64::from(offset) < from);
+            offsets[first..].iter().map(move |&offset| start + u64::from(offset))
+        });
+        of_piece.into_iter().flatten().take_while(move |&address| address < until)
+    }
+
+    /// The instruction that ends at an address.
+    pub(crate) fn instruction_before(&self, address: u64) -> Option<u64> {
+        let piece = self.pieces.partition_point(|piece| piece.start < address).checked_sub(1)?;
+        let Self { pieces, offsets, .. } = self;
+        let start = pieces[piece].start;
+        let offsets = &offsets[pieces[piece].instructions.clone()];
+        let next = offsets.partition_point(|&offset| start + u64::from(offset) < address);
+        let is_end = offsets.get(next).map_or(pieces[piece].end, |&offset| start + u64::from(offset)) == address;
+        let offset = *offsets.get(next.checked_sub(1)?)?;
+        is_end.then_some(start + u64::from(offset))
+    }
+}
+
+impl Makers<'_, '_, '_> {
+    /// Whether an instruction writes a register. Calls write those that they need not keep.
+    pub(crate) fn writes(&mut self, address: u64, register: Register) -> bool {
+        let is_kept = match self.text.machine() {
+            Machine::X86_64 => matches!(register, 3 | 6 | 12..=15),
+            Machine::Aarch64 => matches!(register, 19..=29),
+        };
+        match self.effects.at(self.text.image, address) {
+            Some(effect) if effect.straight => effect.writes.contains(register),
+            Some(effect) => effect.writes.contains(register) || !is_kept && !self.is_branch(address),
+            None => !is_kept && !self.is_branch(address),
+        }
+    }
+
+    /// Whether control goes on behind an instruction, and nowhere else.
+    pub(crate) fn goes_straight(&mut self, address: u64) -> bool {
+        self.effects.at(self.text.image, address).is_some_and(|effect| effect.straight)
+    }
+
+    /// Whether an instruction does something that can be seen.
+    pub(crate) fn acts(&mut self, address: u64) -> bool {
+        self.text.acts(&mut self.effects, address)
+    }
+
+    fn is_branch(&mut self, address: u64) -> bool {
+        matches!(self.effects.acts(self.text.image, address), Acts::Jumps(_))
+    }
+
+    /// Whether an instruction writes a register on some way from the function's entry to an address.
+    pub(crate) fn has_written(&mut self, register: Register, to: u64) -> bool {
+        let text = self.text;
+        text.has_unknown_targets() || text.any_before(to, &mut |address| self.writes(address, register))
+    }
+
+    /// Whether an instruction leaves a value in a register that was nowhere before: not a copy of another register, not what had
+    /// been put on the stack, not that value in other width, no constant. What a call leaves behind does not count.
+    pub(crate) fn makes(&mut self, address: u64, register: Register) -> bool {
+        let image = self.text.image;
+        match &mut self.effects {
+            Effects::X86(effects) => effects.makes(image, address, register),
+            Effects::Arm64 => arm64::makes(image, address, register),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_image::TEXT;
+    use crate::text::tests::{arm64, x86};
+
+    #[test]
+    fn x86_64() {
+        // 0: mov %edi,%ebx; 2: inc %edi; 4: movslq %edi,%rdi; 7: mov 8(%rsp),%edi; 11: mov 8(%rax),%edi; 14: xor %edi,%edi;
+        // 16: and $1,%edi; 19: lea 1(%rax),%edi; 22: call 27; 27: ret
+        let code = [
+            0x89, 0xfb, 0xff, 0xc7, 0x48, 0x63, 0xff, 0x8b, 0x7c, 0x24, 8, 0x8b, 0x78, 8, 0x31, 0xff, 0x83, 0xe7, 1,
+            0x8d, 0x78, 1, 0xe8, 0, 0, 0, 0, 0xc3,
+        ];
+        x86(&code, |text| {
+            let mut makers = text.makers();
+            let all: Vec<u64> = text.instructions(TEXT, TEXT + 28).map(|at| at - TEXT).collect();
+            assert_eq!(all, [0, 2, 4, 7, 11, 14, 16, 19, 22, 27]);
+            let made: Vec<u64> = all.into_iter().filter(|at| makers.makes(TEXT + at, 5)).collect();
+            assert_eq!(made, [2, 11, 19]);
+            assert!(!makers.makes(TEXT, 3), "a copy");
+            assert_eq!(text.instruction_before(TEXT + 7), Some(TEXT + 4));
+            assert_eq!(text.instruction_before(TEXT + 28), Some(TEXT + 27));
+            assert_eq!(text.instruction_before(TEXT + 8), None, "no instruction ends there");
+            assert_eq!(text.instruction_before(TEXT), None);
+        });
+    }
+
+    #[test]
+    fn aarch64() {
+        // mov w19, w0; add w0, w0, #1; sxtw x0, w0; ldr w0, [sp, #8]; ldr w0, [x1, #8]; mov w0, #5; and w0, w0, #1;
+        // lsl w0, w0, #3; ret
+        let code = [
+            0x2a00_03f3,
+            0x1100_0400,
+            0x9340_7c00,
+            0xb940_0be0,
+            0xb940_0820,
+            0x5280_00a0,
+            0x1200_0000,
+            0x531d_7000,
+            0xd65f_03c0,
+        ];
+        arm64(&code, |text| {
+            let mut makers = text.makers();
+            let made: Vec<u64> = (0..9).map(|nth| nth * 4).filter(|at| makers.makes(TEXT + at, 0)).collect();
+            assert_eq!(made, [4, 16, 28]);
+            assert!(!makers.makes(TEXT, 19), "a copy");
+        });
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What clang's debug information gets wrong, and its line table leaves out.
+#![cfg(target_arch = "x86_64")]
+
+use crate::image::{self, Build};
+use crate::{arguments, encoded, sites_of};
+use siteseer_sites::SiteSet;
+use siteseer_sites::location::{Argument, Location};
+use siteseer_sites::site::{Marks, Site, SiteKind};
+
+/// Encodes a source by clang, if there is one.
+fn by_clang(flags: &[&str], source: &str) -> Option<SiteSet> {
+    let Some(clang) = image::clang() else {
+        eprintln!("no clang on this machine: nothing was checked");
+        return None;
+    };
+    Some(encoded(&Build::with(&clang, flags, &[source]).link()).0)
+}
+
+fn is_certain(argument: &Argument) -> bool {
+    argument.as_ref().is_ok_and(|located| located.is_certain())
+}
+
+fn inlined<'s>(set: &'s SiteSet, name: &str) -> Vec<&'s Site> {
+    let mut sites: Vec<&Site> = sites_of(set, name).into_iter().filter(|site| site.kind == SiteKind::Inline).collect();
+    sites.sort_unstable_by_key(|site| site.address);
+    sites
+}
+
+/// Bodies that assign to their first parameter before they do anything else, from a variable and from constants; the second one of
+/// each is left alone.
+const AT_ONCE: &str = r#"
+volatile long seq, in;
+extern __attribute__((noinline)) long opaque(long, long);
+long opaque(long a, long b) { __asm__ volatile("" : "+r"(a), "+r"(b) :: "memory"); return a ^ b; }
+#define INLINE static inline __attribute__((always_inline))
+INLINE long adds(long p, long q) { p += 1; seq = 1; return opaque(p, q) ^ p; }
+INLINE long merges(long p, long q) { p |= q; seq = 2; return opaque(p, q) ^ p; }
+INLINE long replaces(long p, long q) { p = 7; seq = 3; return opaque(p, q) ^ p; }
+INLINE long keeps(long p, long q) { seq = 4; return opaque(p, q) ^ p ^ q; }
+long one(long a, long b) { opaque(a, b); return adds(in, b) + adds(b, a) + adds(5, 3); }
+long two(long a, long b) { opaque(a, b); return merges(in, b + 1) + merges(a, b) + merges(8, b); }
+long three(long a, long b) { opaque(a, b); return replaces(in, b) + replaces(5, a); }
+long four(long a, long b) { opaque(a, b); return keeps(in, b) + keeps(a, 5) + keeps(6, in) + keeps(b, 9); }
+void unused(long a) { TRUTH(a, 0); }
+"#;
+
+#[test]
+fn what_the_body_assigns_at_once_is_not_certain() {
+    for level in ["-O1", "-O2", "-Os"] {
+        let Some(set) = by_clang(&[level], AT_ONCE) else { return };
+        for name in ["adds", "merges", "replaces"] {
+            let sites = inlined(&set, name);
+            assert!(!sites.is_empty(), "{name}");
+            for site in sites {
+                let [first, second] = arguments(&set, site) else { panic!("{name}: two parameters") };
+                assert!(!is_certain(first), "{level}, {name}: {first:?}");
+                assert!(is_certain(second), "{level}, {name}: {second:?}");
+            }
+        }
+        let kept = inlined(&set, "keeps");
+        let all = kept.iter().flat_map(|site| arguments(&set, site));
+        assert!(all.clone().all(is_certain), "{level}: {:?}", all.collect::<Vec<_>>());
+        let constants = kept.iter().flat_map(|site| arguments(&set, site)).flatten();
+        let constants = constants.filter(|located| matches!(located.at, Location::Constant(_))).count();
+        assert_eq!(constants, 3, "{level}: what is passed is seen in other copies");
+    }
+}
+
+/// A body of one statement, in a loop that is unrolled: all bodies are in one row of the line table. And one whose own loop, which it
+/// begins with, is unrolled.
+const REPEATED: &str = r#"
+volatile long seq, in;
+static inline __attribute__((always_inline)) void store(long value) { seq = 5; }
+static inline __attribute__((always_inline)) void several(void) { for (int i = 0; i < 3; i++) seq = i; in = 3; }
+void three(void) { for (int i = 0; i < 3; i++) store(i); }
+void user(void) { several(); in = 8; }
+void unused(long a) { TRUTH(a, 0); }
+"#;
+
+#[test]
+fn bodies_in_one_row_are_sites_each() {
+    for level in ["-O2", "-O3"] {
+        let Some(set) = by_clang(&[level], REPEATED) else { return };
+        assert_eq!(inlined(&set, "store").len(), 3, "{level}");
+        let several = inlined(&set, "several");
+        let (first, again) = several.split_first().expect("a site");
+        assert!(!first.marks.contains(Marks::ENTRY_UNCERTAIN));
+        assert!(again.iter().all(|site| site.marks.contains(Marks::MAY_REPEAT)), "{level}: a loop of its own, perhaps");
+    }
+}
+
+/// Recursion that becomes a loop, in a function that loses a parameter; and a function without, that loses one, too.
+const RECURSIVE: &str = r#"
+volatile long seq, in;
+static __attribute__((noinline)) long recursive(long never, long depth)
+{
+    seq = 6;
+    if (depth <= 0)
+        return 1;
+    in = depth;
+    return recursive(never, depth - 1);
+}
+static __attribute__((noinline)) long plain(long never, long value)
+{
+    seq = 7;
+    while (value & in)
+        value >>= 1;
+    return value;
+}
+long one(long a, long b) { return recursive(a, b) + recursive(b, 3) + plain(a, b) + plain(b, a); }
+void unused(long a) { TRUTH(a, 0); }
+"#;
+
+#[test]
+fn calls_that_became_a_loop_may_be_missed() {
+    for level in ["-O1", "-O2", "-Os"] {
+        let Some(set) = by_clang(&[level], RECURSIVE) else { return };
+        for (name, may_miss) in [("recursive", true), ("plain", false)] {
+            let [site] = sites_of(&set, name)[..] else { panic!("{name}: one site") };
+            assert_eq!(site.marks.contains(Marks::MAY_MISS), may_miss, "{level}, {name}");
+        }
+    }
+}
