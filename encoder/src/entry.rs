@@ -49,7 +49,12 @@ pub(crate) struct Entry {
 
 /// An entry where the body's first statement begins again.
 pub(crate) fn by_statement(address: u64) -> Entry {
-    Entry { address, view: 0, uncertain: false, by_statement: true }
+    by_row(Point { address, view: 0 })
+}
+
+/// The same, where the step of the source is known.
+pub(crate) fn by_row(point: Point) -> Entry {
+    Entry { address: point.address, view: point.view, uncertain: false, by_statement: true }
 }
 
 /// An entry at a marker.

@@ -73,6 +73,12 @@ impl Lines {
         at_place.map(|(nth, row)| begin(row)..end(nth)).filter(|run| !run.is_empty()).collect()
     }
 
+    /// Statements as a line table has them.
+    #[cfg(test)]
+    pub(crate) fn of(statements: impl IntoIterator<Item = Statement>) -> Lines {
+        Lines { statements: statements.into_iter().collect(), ..Lines::default() }
+    }
+
     /// The statement with an index.
     pub(crate) fn get(&self, index: usize) -> Option<&Statement> {
         self.statements.get(index)

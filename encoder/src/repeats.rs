@@ -16,10 +16,15 @@
 //! Where something that the body does can come both before and behind such a place, it is the place that is in the middle of the
 //! body: in a loop of its own that was unrolled, mostly.
 //!
+//! *GCC* marks entries, but loses the marks of some loops that it unrolls. Its statements have rows even where nothing is left of them, so
+//! the order of rows tells: where the first statement comes again, and a statement of the caller is the one before it, there
+//! the caller has called again. If the body's own statement is the one before it, the body has a loop, or is a recursion that became one.
+//!
 //! That is what compilers do as a rule, not what they promise (a loop of the body's own may be unrolled until nothing comes back), so
 //! such a site is one at which hits may outnumber calls.
 
-use crate::lines::Lines;
+use crate::lines::{Lines, Place, Statement};
+use crate::loclist::Point;
 use crate::text::FunctionText;
 use std::ops::Range;
 
@@ -115,6 +120,38 @@ fn acts_again(lines: &Lines, text: &FunctionText<'_, '_>, acts: &[u64], entry: u
     again
 }
 
+/// Finds where the first statement at or behind an entry comes again right after a statement of the caller; `is_callers` tells these.
+pub(crate) fn behind_caller(
+    lines: &Lines,
+    entry: Point,
+    body: &[Range<u64>],
+    is_callers: impl Fn(Place) -> bool,
+) -> Vec<Point> {
+    let mut rows: Vec<&Statement> = Vec::new();
+    for range in body.iter().filter(|range| !range.is_empty()) {
+        rows.extend(lines.statements(range));
+    }
+    rows.sort_by_key(|row| row.point);
+    let Some(first) = rows.iter().position(|row| row.point >= entry && !is_callers(row.place)) else {
+        return Vec::new();
+    };
+    let place = rows[first].place;
+    let pairs = rows[first..].windows(2);
+    pairs.filter(|pair| pair[1].place == place && is_callers(pair[0].place)).map(|pair| pair[1].point).collect()
+}
+
+/// Whether the first statement of a function, which is declared at a line, has another row: it may run again without a call.
+pub(crate) fn comes_again(lines: &Lines, ranges: &[Range<u64>], declared_line: u32) -> bool {
+    let mut rows = ranges
+        .iter()
+        .flat_map(|range| lines.statements(range))
+        .map(|row| row.place)
+        .filter(|place| place.line != declared_line);
+    let Some(first) = rows.next() else { return false };
+    // Two rows in a row are one statement.
+    rows.skip_while(|place| *place == first).any(|place| place == first)
+}
+
 /// Whether a function's own first act may be done again without passing its entry: in a loop that the body begins with, or in one that its
 /// calls of itself became.
 ///
@@ -127,4 +164,33 @@ pub(crate) fn begins_with_loop(text: &FunctionText<'_, '_>, lines: &Lines, start
 
 fn holds(body: &[Range<u64>], address: u64) -> bool {
     body.iter().any(|range| range.contains(&address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(rows: &[(u64, u32, u32)]) -> Lines {
+        Lines::of(rows.iter().map(|&(address, view, line)| Statement {
+            point: Point { address, view },
+            place: Place { file: 1, line, column: 0 },
+        }))
+    }
+
+    #[test]
+    fn a_first_statement_behind_the_callers_is_a_call() {
+        // The caller's loop is at line 50, the body is lines 10 and 11, with a loop of its own at 10.
+        let lines = lines(&[(0, 0, 50), (0, 1, 10), (4, 0, 11), (4, 1, 10), (8, 0, 50), (8, 1, 10), (8, 2, 11)]);
+        let again = behind_caller(&lines, Point { address: 0, view: 1 }, &[0..12], |place| place.line >= 50);
+        assert_eq!(again, [Point { address: 8, view: 1 }]);
+        assert!(behind_caller(&lines, Point { address: 0, view: 1 }, &[0..8], |place| place.line >= 50).is_empty());
+    }
+
+    #[test]
+    fn a_recursion_that_became_a_loop_comes_to_its_first_statement_again() {
+        let recursion = lines(&[(0, 0, 9), (0, 1, 10), (4, 0, 11), (8, 0, 12), (8, 1, 10), (12, 0, 11)]);
+        assert!(comes_again(&recursion, &[0..16], 9));
+        let straight = lines(&[(0, 0, 9), (0, 1, 10), (0, 2, 10), (4, 0, 11), (8, 0, 12)]);
+        assert!(!comes_again(&straight, &[0..16], 9));
+    }
 }

@@ -254,18 +254,39 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let (unit, origins, file_here) = (self.unit, &mut self.origins, &mut self.file_here);
         self.markers.find(lines, function, |site| {
             let origin = origins.get(site.origin)?;
-            let declared = (origin.declared_in, origin.declared_file);
-            let file = if declared.0 == unit.index {
-                declared.1
-            } else {
-                // With link-time optimisation, what is declared in another unit has another index in this one's line table.
-                (*file_here
-                    .entry(declared)
-                    .or_insert_with(|| unit.file_index(&origins.file_name(declared.0, declared.1)?)))?
-            };
-            let place = Place { file, line: origin.declared_line, column: origin.declared_column };
+            let place = place_of(unit, origins, file_here, &origin)?;
             Some(Callee { place, by_macro: origin.by_macro })
         });
+    }
+
+    /// Further entries of GCC's copy that has one, and no marker: see `repeats`.
+    fn entries_behind_caller(
+        &mut self,
+        function: &RawFunction<'a>,
+        copy: usize,
+        origin: &Origin<'a>,
+        first: Entry,
+        body: &[Range<u64>],
+    ) -> Vec<Point> {
+        let caller = match function.sites[copy].parent {
+            Some(parent) => function.sites[parent as usize].origin,
+            None => self.unit.offset.saturating_add(function.die),
+        };
+        let caller = self.origins.get(caller);
+        let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+        let (unit, origins, file_here) = (self.unit, &mut self.origins, &mut self.file_here);
+        let mut place = |origin: &Origin<'a>| place_of(unit, origins, file_here, origin);
+        let (Some(caller), Some(callee)) = (caller.and_then(|caller| place(&caller)), place(origin)) else {
+            return Vec::new();
+        };
+        let is_callees = |place: Place| place.file == callee.file && place.line >= callee.line;
+        // Of two functions in one file, the later one's lines end what the earlier one's may be.
+        let is_callers = |place: Place| {
+            let is_behind = place.file == caller.file && place.line >= caller.line;
+            is_behind && (callee.file != caller.file || callee.line <= caller.line || !is_callees(place))
+        };
+        let point = Point { address: first.address, view: first.view };
+        repeats::behind_caller(lines, point, body, is_callers)
     }
 
     /// Makes the sites of one inlined copy: one for each of its entries.
@@ -300,6 +321,13 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             let again = repeats::find(lines, text, first.address, own, body);
             may_begin_again = again.is_unclear;
             entries.extend(again.entries.into_iter().map(entry::by_statement));
+        }
+        if self.markers.state(copy) == State::None
+            && self.unit.is_gcc()
+            && let [first] = entries[..]
+        {
+            let again = self.entries_behind_caller(function, copy, &origin, first, body);
+            entries.extend(again.into_iter().filter(|point| text.is_boundary(point.address)).map(entry::by_row));
         }
         self.gather(function, &origin, parameters);
         if self.is_by_clang {
@@ -655,7 +683,8 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         if self.is_by_clang || self.unit.is_gcc() {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
             let start = behind_tracer(image, address);
-            if repeats::begins_with_loop(&text, lines, start, &function.ranges) {
+            let comes_again = self.unit.is_gcc() && repeats::comes_again(lines, &function.ranges, origin.declared_line);
+            if comes_again || repeats::begins_with_loop(&text, lines, start, &function.ranges) {
                 marks |= Marks::MAY_MISS;
             }
         }
@@ -887,6 +916,23 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let next = self.file_of.len() as u32;
         SourceLine { file: *self.file_of.entry((unit, file)).or_insert(next), line }
     }
+}
+
+/// Where a function is declared, with the file's index in a unit's line table.
+fn place_of<'a>(
+    unit: &DebugUnit<'a, '_>,
+    origins: &Origins<'a, '_, '_>,
+    file_here: &mut HashMap<(usize, u64), Option<u64>>,
+    origin: &Origin<'a>,
+) -> Option<Place> {
+    let declared = (origin.declared_in, origin.declared_file);
+    let file = if declared.0 == unit.index {
+        declared.1
+    } else {
+        // With link-time optimisation, what is declared in another unit has another index in this one's line table.
+        (*file_here.entry(declared).or_insert_with(|| unit.file_index(&origins.file_name(declared.0, declared.1)?)))?
+    };
+    Some(Place { file, line: origin.declared_line, column: origin.declared_column })
 }
 
 /// The index of the unit's own source in its line table, as GCC numbers files.
