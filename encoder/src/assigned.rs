@@ -9,6 +9,7 @@ use crate::Slice;
 use crate::arguments::{Gathered, Given};
 use crate::text::{FunctionText, Makers};
 use gimli::{Encoding, Expression, Operation};
+use siteseer_sites::Machine;
 use siteseer_sites::abi::argument_registers;
 use siteseer_sites::machine::Register;
 use std::ops::Range;
@@ -107,7 +108,9 @@ impl Body<'_, '_, '_> {
         }
         let goes_on = |at: u64| self.ranges.iter().any(|range| range.start > at && !range.is_empty());
         let is_beside = |at: u64| !self.ranges.iter().any(|range| range.contains(&at));
-        for at in self.text.instructions(address, u64::MAX).take(MOST) {
+        // Clang schedules arm64's instructions once more when all registers are known, and what it says of these stays where it was.
+        let until = if self.text.machine() == Machine::Aarch64 { u64::MAX } else { end };
+        for at in self.text.instructions(address, until).take(MOST) {
             // Behind the end of what is said, up to what the body does first.
             if at >= end && (makers.acts(at) || !makers.goes_straight(at)) {
                 return false;

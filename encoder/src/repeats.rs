@@ -34,6 +34,8 @@ pub(crate) struct Again {
     pub(crate) entries: Vec<u64>,
     /// Whether there is something that looks like one, and may be none.
     pub(crate) is_unclear: bool,
+    /// Whether they may be a loop of the body's own: then all hits but one are of no call.
+    pub(crate) may_be_own: bool,
 }
 
 /// Finds where the statement at a copy's entry begins again, as a new call. `own` are the ranges of the innermost copy that the
@@ -61,7 +63,7 @@ pub(crate) fn find(
     repeated.retain(|&address| text.is_boundary(address) && !text.comes_back(address, body));
     let is_unclear = repeated.len() < all;
     if again.is_empty() && repeated.is_empty() {
-        return Again { entries: Vec::new(), is_unclear };
+        return Again { is_unclear, ..Again::default() };
     }
     again.sort_unstable();
     again.dedup();
@@ -74,32 +76,23 @@ pub(crate) fn find(
     again.extend(repeated.into_iter().filter(|act| !known.contains(act)));
     again.sort_unstable();
     again.dedup();
-    if !again.is_empty() && is_in_the_middle(lines, text, entry, &again, body) {
-        return Again { entries: Vec::new(), is_unclear: true };
+    if again.is_empty() {
+        return Again { is_unclear, ..Again::default() };
     }
-    Again { entries: again, is_unclear }
-}
-
-/// Whether the body does something both before and behind one of some places; or something behind them that it does not do before any,
-/// by its place in the source.
-fn is_in_the_middle(
-    lines: &Lines,
-    text: &FunctionText<'_, '_>,
-    entry: u64,
-    places: &[u64],
-    body: &[Range<u64>],
-) -> bool {
     let all = text.all_acts(body);
     let (mut before, mut behind) = (all.clone(), all);
-    text.keep_reached(&[entry], places, &mut before);
-    text.keep_reached(places, &[entry], &mut behind);
-    if behind.iter().any(|act| before.contains(act) && !places.contains(act)) {
-        return true;
+    text.keep_reached(&[entry], &again, &mut before);
+    text.keep_reached(&again, &[entry], &mut behind);
+    // What the body does both before and behind a place puts that in the middle of it.
+    if behind.iter().any(|act| before.contains(act) && !again.contains(act)) {
+        return Again { is_unclear: true, ..Again::default() };
     }
+    // What it does only behind it may do so, too.
     before.push(entry);
     let place = |act: &u64| lines.row_at(*act).map(|row| row.place).filter(|place| place.line != 0);
     let done: Vec<_> = before.iter().filter_map(place).collect();
-    behind.iter().filter_map(place).any(|place| !done.contains(&place))
+    let may_be_own = behind.iter().filter_map(place).any(|place| !done.contains(&place));
+    Again { entries: again, is_unclear, may_be_own }
 }
 
 /// Where what a body does first, at `acts`, is done again without passing its entry.

@@ -310,7 +310,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             State::Known => entries.extend(self.markers.of(copy).map(|point| entry::marked(point, body, text))),
             _ => entries.extend(entry::find(raw.entry, raw.view, body, text)),
         }
-        let mut may_begin_again = false;
+        let (mut may_begin_again, mut may_be_own) = (false, false);
         if self.is_by_clang
             && let [first] = &mut entries[..]
         {
@@ -319,7 +319,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
             let own = innermost(function, copy, first.address);
             let again = repeats::find(lines, text, first.address, own, body);
-            may_begin_again = again.is_unclear;
+            (may_begin_again, may_be_own) = (again.is_unclear, again.may_be_own);
             entries.extend(again.entries.into_iter().map(entry::by_statement));
         }
         if self.markers.state(copy) == State::None
@@ -340,6 +340,9 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         let mut marks = self.marks_of_copy(function, copy, &entries, body, text);
         if may_begin_again {
             marks |= Marks::MAY_MISS;
+        }
+        if may_be_own {
+            marks |= Marks::MAY_REPEAT;
         }
         for entry in &entries {
             let Some(section) = shared.image.section_at(entry.address) else {
