@@ -226,7 +226,7 @@ fn conditions(_: &Target) -> Result<String, Failure> {
         ("comm = workload and count >= 100", 3),
         ("comm = workload and not (count < 100 or count > 0x1000)", 2),
         ("comm ~ workl* and count <= 1", 1),
-        ("comm !~ workl*x and comm = workload and pos != NULL", 4),
+        ("comm !~ other* and comm = workload and pos != NULL", 4),
         ("comm = workload and (count = 1 or count = 5000)", 2),
         ("comm = workload and count = 0144", 2),
         ("comm = workload and pid != 0 and tid != 0 and cpu < 4096", 4),

@@ -131,11 +131,18 @@ fn compare(comparison: &Comparison, calls: &Calls<'_, '_>, to: &mut Vec<Operatio
             *operator == Operator::NotEqual
         }
         Operator::Less | Operator::AtLeast => {
-            ordered(Relation::SignedBelow, Relation::Below, signed, constant, &mut push)?;
+            let (relation, value) = below(signed, constant)?;
+            push(relation, value);
             *operator == Operator::AtLeast
         }
+        // What has no sign is above any negative number: not below 0.
+        _ if !signed && constant < 0 => {
+            push(Relation::Below, 0);
+            *operator == Operator::Greater
+        }
         _ => {
-            ordered(Relation::SignedAbove, Relation::Above, signed, constant, &mut push)?;
+            let (relation, value) = above(signed, constant)?;
+            push(relation, value);
             *operator == Operator::AtMost
         }
     };
@@ -145,19 +152,24 @@ fn compare(comparison: &Comparison, calls: &Calls<'_, '_>, to: &mut Vec<Operatio
     Ok(())
 }
 
-fn ordered(
-    with_sign: Relation,
-    without: Relation,
-    signed: bool,
-    constant: i128,
-    push: &mut dyn FnMut(Relation, u64),
-) -> Result<(), String> {
-    let beyond = || format!("{constant} is beyond the field's values");
-    match signed {
-        true => push(with_sign, i64::try_from(constant).map_err(|_| beyond())? as u64),
-        false => push(without, u64::try_from(constant).map_err(|_| beyond())?),
-    }
-    Ok(())
+/// Nothing that has no sign is below a negative number, nor below 0.
+fn below(signed: bool, constant: i128) -> Result<(Relation, u64), String> {
+    Ok(match signed {
+        true => (Relation::SignedBelow, with_sign(constant)?),
+        false => (Relation::Below, constant.max(0) as u64),
+    })
+}
+
+fn above(signed: bool, constant: i128) -> Result<(Relation, u64), String> {
+    Ok(match signed {
+        true => (Relation::SignedAbove, with_sign(constant)?),
+        false => (Relation::Above, constant as u64),
+    })
+}
+
+fn with_sign(constant: i128) -> Result<u64, String> {
+    let narrow = i64::try_from(constant).map_err(|_| format!("{constant} is beyond the field's values"))?;
+    Ok(narrow as u64)
 }
 
 /// A thread's name is told by its beginning.
@@ -216,7 +228,11 @@ mod tests {
         // No function has it: it is true of no call.
         let nowhere = Field::Argument { nth: NOWHERE, bits: 64 };
         assert_eq!(operations("size > 5").unwrap(), [Operation::Compare(nowhere, Relation::Equal, 0)]);
-        for beyond in ["kind = inline", "comm ~ *sh", "comm = a_very_long_name", "pid < -1"] {
+        // A field without a sign is above all negative numbers.
+        assert_eq!(operations("pid > -1").unwrap(), [pid(Relation::Below, 0), Operation::Not]);
+        assert_eq!(operations("pid <= -1").unwrap(), [pid(Relation::Below, 0)]);
+        assert_eq!(operations("pid < -1").unwrap(), [pid(Relation::Below, 0)]);
+        for beyond in ["kind = inline", "comm ~ *sh", "comm = a_very_long_name"] {
             assert!(operations(beyond).is_err(), "{beyond}");
         }
     }
