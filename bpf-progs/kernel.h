@@ -32,9 +32,11 @@ typedef _Bool bool;
 #define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_PROG_ARRAY 3
+#define BPF_MAP_TYPE_PERCPU_HASH 5
 #define BPF_MAP_TYPE_PERCPU_ARRAY 6
 #define BPF_MAP_TYPE_RINGBUF 27
 #define BPF_ANY 0
+#define BPF_NOEXIST 1
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

@@ -16,6 +16,11 @@ struct trace_function {
 	__u32 strings;
 };
 
+/* The record is of a return. */
+#define TRACE_RETURN 1
+/* It has what the function returned. */
+#define TRACE_RESULT 2
+
 /* One call. If its function wants strings, the record is followed by all TRACE_STRINGS of them. */
 struct trace_record {
 	__u64 time;	/* nanoseconds, CLOCK_MONOTONIC */
@@ -28,6 +33,9 @@ struct trace_record {
 	__u32 present;	/* slots that have a value here: bit TRACE_SLOTS * parameter + slot */
 	__u32 strings;	/* strings that could be read, one bit each, in order of the wanting parameters */
 	char comm[16];
+	__u64 result;	/* what the function returned */
+	__u32 flags;
+	__u32 reserved;
 	__u64 values[TRACE_PARAMETERS][TRACE_SLOTS];
 };
 

@@ -8,12 +8,14 @@ use libbpf_sys as _;
 pub mod compile;
 mod constant;
 pub mod cost;
+pub mod count;
+pub mod filter;
 pub mod oracle;
 pub mod tools;
 pub mod trace;
 pub mod truth;
 
-pub use constant::{ConstantError, set_constant};
+pub use constant::{ConstantError, set_constant, set_constant_bytes};
 
 /// Where libbpf's headers are on the machine that this was built on.
 pub const LIBBPF_INCLUDE: &str = env!("LIBBPF_INCLUDE");

@@ -47,10 +47,16 @@ pub struct Record {
     present: u32,
     values: [[u64; SLOTS]; PARAMETERS],
     strings: Vec<Option<Vec<u8>>>,
+    /// Whether it is of a return.
+    pub is_return: bool,
+    /// What the function returned, if that is known.
+    pub result: Option<u64>,
 }
 
+/// Bytes of a record before the values.
+const HEAD_LEN: usize = 80;
 /// Bytes of a record without strings.
-const RECORD_LEN: usize = 64 + PARAMETERS * SLOTS * 8;
+const RECORD_LEN: usize = HEAD_LEN + PARAMETERS * SLOTS * 8;
 
 impl Record {
     /// Reads a record; `None` if it is too short to be one.
@@ -60,7 +66,7 @@ impl Record {
         let long = |at: usize| Some(u64::from_ne_bytes(fixed.get(at..at + 8)?.try_into().ok()?));
         let mut values = [[0; SLOTS]; PARAMETERS];
         for (index, value) in values.iter_mut().flatten().enumerate() {
-            *value = long(64 + 8 * index)?;
+            *value = long(HEAD_LEN + 8 * index)?;
         }
         let readable = word(44)?;
         let strings = rest.chunks_exact(STRING_LEN).take(STRINGS).enumerate().map(|(index, text)| {
@@ -81,6 +87,8 @@ impl Record {
             present: word(40)?,
             values,
             strings: strings.collect(),
+            is_return: word(72)? & 1 != 0,
+            result: (word(72)? & 2 != 0).then_some(long(64)?),
         })
     }
 
@@ -110,11 +118,12 @@ mod tests {
         data[40..44].copy_from_slice(&0b1001u32.to_ne_bytes());
         data[44..48].copy_from_slice(&0b10u32.to_ne_bytes());
         data[48..52].copy_from_slice(b"init");
-        data[64..72].copy_from_slice(&11u64.to_ne_bytes());
-        data[88..96].copy_from_slice(&13u64.to_ne_bytes());
+        data[80..88].copy_from_slice(&11u64.to_ne_bytes());
+        data[104..112].copy_from_slice(&13u64.to_ne_bytes());
         data[RECORD_LEN + STRING_LEN..][..3].copy_from_slice(b"abc");
         let record = Record::parse(&data).unwrap();
         assert_eq!((record.time, record.site, record.comm.as_str()), (7, None, "init"));
+        assert_eq!((record.is_return, record.result), (false, None));
         assert_eq!(record.value(0, 0), Some(11));
         assert_eq!(record.value(0, 1), None);
         assert_eq!(record.value(1, 0), None);
@@ -122,6 +131,10 @@ mod tests {
         assert_eq!(record.value(40, 0), None);
         assert_eq!(record.string(0), None);
         assert_eq!(record.string(1), Some(&b"abc"[..]));
+        data[64..72].copy_from_slice(&17u64.to_ne_bytes());
+        data[72] = 3;
+        let record = Record::parse(&data).unwrap();
+        assert_eq!((record.is_return, record.result), (true, Some(17)));
         assert!(Record::parse(&data[..RECORD_LEN - 1]).is_none());
         assert_eq!(Record::parse(&data[..RECORD_LEN]).unwrap().string(1), None);
     }

@@ -2,11 +2,12 @@
 //! `siteseer explain`: what would be attached to a function, by what, and what not and why.
 
 use crate::Failure;
-use crate::target::About;
+use crate::target::{self, About};
 use clap::Args;
 use siteseer::Plan;
 use siteseer::explain::{self, Explanation, Verdict};
 use siteseer::object_file::{self, FileProgram};
+use siteseer::pattern::Pattern;
 use siteseer::plan::Decision;
 use siteseer::section::Wanted;
 use std::io::{self, Write};
@@ -18,9 +19,10 @@ use std::path::{Path, PathBuf};
 /// --sites it is about the running kernel (which takes root).
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The function's name in the source. With --object it may be left out: the programs' sections name theirs
-    #[arg(required_unless_present = "object")]
-    function: Option<String>,
+    /// The function's name in the source, or a pattern as for `siteseer list`. With --object it may be left out: the programs' sections
+    /// name theirs
+    #[arg(required_unless_present = "object", add = crate::complete::functions())]
+    function: Option<Pattern>,
     /// A BPF object with programs in SEC("fentry/..."), SEC("fexit/...") or SEC("kprobe_maybe_inline/...")
     #[arg(long, value_name = "FILE")]
     object: Option<PathBuf>,
@@ -34,25 +36,33 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// How many functions are explained at once.
+const MOST: usize = 64;
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let programs = arguments.object.as_ref().map(|path| programs(path, arguments.program.as_deref())).transpose()?;
     let target = arguments.about.target()?;
+    let chosen = target::choose(&target, arguments.function.as_slice(), MOST)?;
     let mut explanations = Vec::new();
-    match (programs, &arguments.function) {
-        (Some(programs), function) => {
+    match programs {
+        Some(programs) => {
             for program in programs {
-                let wanted = match function {
-                    Some(function) => Wanted::parse(function)?,
-                    None => program.wanted.clone(),
-                };
-                if wanted.function.is_none() {
-                    let name = &program.program.name;
-                    return Err(format!("program {name}: its section names no function; give one").into());
+                let own = std::slice::from_ref(&program.wanted);
+                let given: Vec<Wanted> = chosen.iter().map(|chosen| chosen.wanted.clone()).collect();
+                for wanted in if given.is_empty() { own } else { &given } {
+                    if wanted.function.is_none() {
+                        let name = &program.program.name;
+                        return Err(format!("program {name}: its section names no function; give one").into());
+                    }
+                    explanations.extend(explain::program(&target, wanted, &program)?);
                 }
-                explanations.extend(explain::program(&target, &wanted, &program)?);
             }
         }
-        (None, function) => explanations = explain::function(&target, function.as_deref().unwrap_or_default())?,
+        None => {
+            for chosen in &chosen {
+                explanations.extend(explain::function(&target, &chosen.name())?);
+            }
+        }
     }
     let mut stdout = io::stdout().lock();
     if arguments.json {

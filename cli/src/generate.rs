@@ -4,9 +4,9 @@
 //! The pages of the commands are wholly made from it. That of `siteseer` has besides what no option says (files, environment,
 //! exit status, examples), which is written by hand in `generate/siteseer.roff`.
 
-use crate::{Cli, Failure, output};
+use crate::{Cli, Failure, complete, output};
 use clap::{Args, Command, CommandFactory, ValueEnum};
-use clap_complete::Shell;
+use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
 use clap_mangen::Man;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,8 @@ enum What {
 
 /// Print the manual page, or completions for a shell
 ///
-/// For an installation: `source <(siteseer generate bash)` completes in the running shell.
+/// For an installation: `source <(siteseer generate bash)` completes in the running shell. The shell then asks siteseer, which also
+/// completes names of functions from the site data.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// What to make
@@ -42,20 +43,14 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let mut command = Cli::command();
-    let shell = match arguments.what {
-        What::Man => return pages(command, arguments.output.as_deref()),
-        What::Bash => Shell::Bash,
-        What::Zsh => Shell::Zsh,
-        What::Fish => Shell::Fish,
+    let (shell, file): (&dyn EnvCompleter, String) = match arguments.what {
+        What::Man => return pages(Cli::command(), arguments.output.as_deref()),
+        What::Bash => (&Bash, NAME.to_owned()),
+        What::Zsh => (&Zsh, format!("_{NAME}")),
+        What::Fish => (&Fish, format!("{NAME}.fish")),
     };
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut command, NAME, &mut text);
-    let file = match shell {
-        Shell::Zsh => format!("_{NAME}"),
-        Shell::Fish => format!("{NAME}.fish"),
-        _ => NAME.to_owned(),
-    };
+    shell.write_registration(complete::VARIABLE, NAME, NAME, NAME, &mut text)?;
     write(arguments.output.as_deref(), &file, &text)
 }
 

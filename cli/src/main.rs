@@ -3,16 +3,19 @@
 
 mod check_btf;
 mod clean;
+mod complete;
 mod encode;
 mod explain;
 mod filter;
 mod generate;
+mod list;
 mod output;
 mod sites;
 mod target;
 mod trace;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::CompleteEnv;
 use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
@@ -31,6 +34,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Encode(encode::Arguments),
+    List(list::Arguments),
     Sites(sites::Arguments),
     Explain(explain::Arguments),
     Trace(trace::Arguments),
@@ -43,9 +47,12 @@ enum Command {
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
+    // If it is a shell that asks, this does not return.
+    CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE).complete();
     let cli = Cli::parse();
     let result = match &cli.command {
         Command::Encode(arguments) => encode::run(arguments),
+        Command::List(arguments) => list::run(arguments),
         Command::Sites(arguments) => sites::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Trace(arguments) => trace::run(arguments),

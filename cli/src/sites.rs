@@ -6,6 +6,7 @@ use crate::target::{self, About};
 use clap::Args;
 use siteseer::Machine;
 use siteseer::function::{Candidate, Function};
+use siteseer::pattern::Pattern;
 use siteseer_sites::location::{Argument, Located};
 use siteseer_sites::site::SiteKind;
 use std::collections::BTreeMap;
@@ -17,8 +18,10 @@ use std::io::{self, Write};
 /// time); those in a module are made up, section by section.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The function's name in the source; module:FUNC is that of one module, vmlinux:FUNC that of the image
-    function: String,
+    /// The function's name in the source, or a pattern as for `siteseer list`; module:FUNC is that of one module, vmlinux:FUNC that of
+    /// the image
+    #[arg(add = crate::complete::functions())]
+    function: Pattern,
     #[command(flatten)]
     about: About,
     /// Print JSON
@@ -26,18 +29,27 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// How many functions are printed at once.
+const MOST: usize = 4096;
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let target = arguments.about.target()?;
-    let function = target::function(&target, &arguments.function)?;
+    let chosen = target::choose(&target, std::slice::from_ref(&arguments.function), MOST)?;
+    let functions = target::functions(&target, &chosen)?;
     let machine = target.machine();
     let mut stdout = io::stdout().lock();
     if arguments.json {
-        writeln!(stdout, "{}", serde_json::to_string_pretty(&json(&function, machine))?)?;
-    } else {
+        // One function is an object, as it has always been; a pattern's are a list.
+        let mut all: Vec<serde_json::Value> = functions.iter().map(|function| json(function, machine)).collect();
+        let json = if arguments.function.is_name() { all.pop().unwrap_or_default() } else { all.into() };
+        writeln!(stdout, "{}", serde_json::to_string_pretty(&json)?)?;
+        return Ok(());
+    }
+    for function in &functions {
         for candidate in &function.candidates {
-            writeln!(stdout, "{}", line(&function, candidate, machine))?;
+            writeln!(stdout, "{}", line(function, candidate, machine))?;
         }
-        write!(stdout, "{}", counts(&function))?;
+        write!(stdout, "{}", counts(function))?;
     }
     Ok(())
 }

@@ -3,8 +3,12 @@
 
 use crate::Failure;
 use clap::Args;
+use siteseer::function::{Function, Place, Selection};
+use siteseer::pattern::Pattern;
 use siteseer::source::{Dwarf, SiteData, SourceOptions};
-use siteseer::{Target, function::Function, section::Wanted};
+use siteseer::target::Listed;
+use siteseer::{Target, section::Wanted};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -40,6 +44,14 @@ impl Modules {
 }
 
 impl About {
+    /// The image that was given, or the running kernel as far as its site data describe it: that takes no privileges.
+    pub(crate) fn described(&self) -> Result<Target, Failure> {
+        match self.sites.is_none() && self.vmlinux.is_none() {
+            true => Ok(Target::described(&self.modules.options(None))?),
+            false => self.target(),
+        }
+    }
+
     /// The image that was given, or the running kernel.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
         let Some(path) = self.sites.as_ref().or(self.vmlinux.as_ref()) else {
@@ -51,8 +63,109 @@ impl About {
     }
 }
 
-/// The functions of a name, `[module:]function`.
-pub(crate) fn function(target: &Target, name: &str) -> Result<Function, Failure> {
-    let wanted = Wanted::parse(name)?;
-    Ok(target.functions(&[wanted])?.pop().ok_or_else(|| format!("there is no function {name}"))?)
+/// A function that a command was asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Chosen {
+    pub(crate) wanted: Wanted,
+    /// What chose it.
+    pattern: Pattern,
+}
+
+impl Chosen {
+    /// Whether it was named, and not found by a pattern.
+    pub(crate) fn is_name(&self) -> bool {
+        self.pattern.is_name()
+    }
+
+    /// `[module:]function`.
+    pub(crate) fn name(&self) -> String {
+        let function = self.wanted.function.as_deref().unwrap_or_default();
+        self.wanted.module.as_ref().map_or_else(|| function.to_owned(), |module| format!("{module}:{function}"))
+    }
+
+    /// The source file whose functions of the name are meant, where others declare functions of that name too.
+    pub(crate) fn file<'f>(&self, function: &'f Function) -> Option<&'f str> {
+        if !self.pattern.has_file() {
+            return None;
+        }
+        let places = function.prototypes.iter().flat_map(|prototype| &prototype.declared);
+        let of = |place: &&Place| self.pattern.in_file(&place.file);
+        let (meant, others): (Vec<&Place>, Vec<&Place>) = places.partition(of);
+        if others.is_empty() { None } else { Some(&meant.first()?.file) }
+    }
+}
+
+/// The functions that patterns stand for, at most so many. A name is taken as it is: whether there is such a function is found out when
+/// it is looked up.
+pub(crate) fn choose(target: &Target, patterns: &[Pattern], most: usize) -> Result<Vec<Chosen>, Failure> {
+    let others: Vec<Pattern> = patterns.iter().filter(|pattern| !pattern.is_name()).cloned().collect();
+    let mut listed = if others.is_empty() { Vec::new() } else { target.list(&others)? }.into_iter();
+    let (mut chosen, mut seen) = (Vec::new(), BTreeSet::new());
+    for pattern in patterns {
+        let found: Vec<Wanted> = if pattern.is_name() {
+            vec![Wanted::parse(&pattern.to_string())?]
+        } else {
+            let found = listed.next().unwrap_or_default();
+            if found.is_empty() {
+                return Err(nothing(target, pattern));
+            }
+            found.into_iter().map(|listed| wanted(listed, pattern)).collect()
+        };
+        if found.len() > most {
+            let sum = found.len();
+            return Err(format!(
+                "{pattern} stands for {sum} functions, and {most} are the most: `siteseer list` counts them"
+            )
+            .into());
+        }
+        for wanted in found {
+            if seen.insert((wanted.module.clone(), wanted.function.clone())) {
+                chosen.push(Chosen { wanted, pattern: pattern.clone() });
+            }
+        }
+    }
+    if chosen.len() > most {
+        return Err(format!("the patterns stand for {} functions, and {most} are the most", chosen.len()).into());
+    }
+    Ok(chosen)
+}
+
+/// What is listed by a pattern that names a module or a file is meant in that module; else the name is, wherever it is.
+fn wanted(listed: Listed, pattern: &Pattern) -> Wanted {
+    let narrow = pattern.module().is_some() || pattern.has_file();
+    let module = narrow.then(|| listed.module.as_deref().unwrap_or("vmlinux").to_owned());
+    Wanted { module, function: Some(listed.name) }
+}
+
+/// What is said of a pattern that stands for nothing.
+pub(crate) fn nothing(target: &Target, pattern: &Pattern) -> Failure {
+    let is_known = |module: &str| module == "vmlinux" || target.modules().names().any(|known| **known == *module);
+    if let Some(module) = pattern.module().filter(|module| module.is_literal()).map(ToString::to_string) {
+        if !is_known(&module) {
+            return format!("{pattern}: there is no module {module} here").into();
+        }
+        if let Some((_, why)) = target.modules().without_data().find(|(name, _)| *name == module) {
+            return format!("{pattern}: {why}").into();
+        }
+    }
+    // The look-up of a name knows names like it.
+    if pattern.is_name()
+        && let Ok(wanted) = Wanted::parse(&pattern.to_string())
+        && let Err(error) = target.functions(&[wanted])
+    {
+        return error.into();
+    }
+    let file = if pattern.has_file() { ", as far as the site data know the files of functions" } else { "" };
+    format!("no function is {pattern}{file}").into()
+}
+
+/// Looks up what was chosen.
+pub(crate) fn functions(target: &Target, chosen: &[Chosen]) -> Result<Vec<Function>, Failure> {
+    let wanted: Vec<Wanted> = chosen.iter().map(|chosen| chosen.wanted.clone()).collect();
+    let found = target.functions(&wanted)?;
+    let narrow = |(function, chosen): (Function, &Chosen)| -> Result<Function, Failure> {
+        let file = chosen.file(&function).map(str::to_owned);
+        Ok(function.select(&Selection { prototype: None, file })?)
+    };
+    found.into_iter().zip(chosen).map(narrow).collect()
 }

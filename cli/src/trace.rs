@@ -1,64 +1,79 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer trace`: prints each call of functions of the running kernel.
+//! `siteseer trace`: calls of functions of the running kernel, printed or counted.
 //!
-//! One BPF program, compiled when siteseer was built, is attached once for each function; the number of the function is
-//! its cookie. It sends the raw slots of every argument that a site has; types turn them into text here.
+//! The BPF programs were compiled when siteseer was built ([`programs`]). One is attached once for each function; the number of the
+//! function is its cookie. To print calls ([`print`]) it sends the raw slots of every argument that a site has; types turn them into text
+//! here. To count them ([`count`]) nothing is sent: the kernel counts, so that no call is lost however many there are.
 
+mod count;
+mod histogram;
 mod out;
 mod pace;
+mod print;
+mod programs;
 
 use crate::Failure;
-use crate::filter::Condition;
+use crate::filter::{Fields, Filter, argument_name};
 use crate::output::tell;
-use crate::target::Modules;
+use crate::target::{self, Chosen, Modules};
 use clap::Args;
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, RingBufferBuilder};
-use out::Out;
-use pace::{Pace, stop_on_signals};
-use siteseer::function::{Function, Parameter};
-use siteseer::report::{FunctionReport, SiteReport};
+use libbpf_rs::ProgramMut;
+use siteseer::attach::MAX_SITES;
+use siteseer::error::Error;
+use siteseer::function::Function;
+use siteseer::pattern::Pattern;
+use siteseer::source::SourceError;
 use siteseer::target::Types;
-use siteseer::{Attach, Link, Policy, Report, Target, section};
-use siteseer_bpf_progs::trace::{Function as Wanted, PARAMETERS, Record, SLOTS, STRINGS};
-use siteseer_sites::Doubt;
-use siteseer_sites::btf::{self, Btf, Kind};
-use std::cell::RefCell;
+use siteseer::{Attach, Link, Policy, Report, Target};
 use std::collections::BTreeSet;
-use std::fmt;
-use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-/// Print each call of functions of the running kernel, wherever their bodies start
+/// Print or count calls of functions of the running kernel, wherever their bodies start
 ///
 /// Takes root. Says first what is attached and what is not, and why; ends at ctrl-C.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The functions' names in the source: in the kernel's image and all loaded modules; module:FUNC is in that module only
-    #[arg(required = true, value_name = "FUNC")]
-    functions: Vec<String>,
-    /// Print only calls for which this holds: FIELD OP VALUE, where FIELD is an argument's name or one of kind, in,
-    /// pid, tid, cpu, comm, and OP one of = != < <= > >=. May be given again; then all must hold
+    /// The functions' names in the source, or patterns as for `siteseer list`: vfs_*, @read_write.c, ext4:. A name is looked for in the
+    /// kernel's image and all loaded modules; module:FUNC is in that module only
+    #[arg(required = true, value_name = "FUNC", add = crate::complete::functions())]
+    functions: Vec<Pattern>,
+    /// Look only at calls for which this holds: FIELD OP VALUE, where FIELD is an argument's name, retval, or one of kind, in, module,
+    /// pid, tid, cpu, comm, and OP one of = != < <= > >= ~ !~ (~ is for globs); `and`, `or`, `not` and ( ) connect such conditions. May be
+    /// given again; then all must hold
     #[arg(long = "where", value_name = "CONDITION")]
-    conditions: Vec<Condition>,
+    conditions: Vec<Filter>,
     /// Trace only this process
     #[arg(short, long, value_name = "PID", default_value_t = 0, hide_default_value = true)]
     pid: u32,
     /// Print what `char *` arguments point to, as text
     #[arg(short, long)]
     strings: bool,
+    /// Print calls when they return, with what they return, and errors by name. Inlined copies have no return: their calls are printed
+    /// when they begin
+    #[arg(short, long)]
+    returns: bool,
+    /// Count calls in the kernel, and print the numbers at the end: by function, and by KEY, which is an argument's name or one of site,
+    /// pid, tid, cpu, comm. No call is lost. Goes after the functions' names
+    #[arg(long, value_name = "KEY", num_args = 0..=1, conflicts_with_all = ["strings", "returns", "hist", "limit"])]
+    count: Option<Option<String>>,
+    /// Print a histogram of an argument's values, of which the kernel counts those of each power of two. No call is lost
+    #[arg(long, value_name = "ARG", conflicts_with_all = ["strings", "returns", "limit"])]
+    hist: Option<String>,
+    /// Count as --count, and print the numbers that are greatest every second
+    #[arg(long, conflicts_with_all = ["strings", "returns", "hist", "limit"])]
+    top: bool,
     /// Attach at every site or not at all
     #[arg(long)]
     complete: bool,
     /// Leave out values that may be wrong, which are otherwise printed with a question mark
     #[arg(long)]
     certain: bool,
-    /// Attach at more than 1,024 sites of a function. That many slow the whole machine down, and take minutes to arm
+    /// Attach at more than 1,024 sites. That many slow the whole machine down, and take minutes to arm
     #[arg(short, long)]
     yes: bool,
     /// End after this many calls were printed
     #[arg(short = 'n', long, value_name = "COUNT")]
-    count: Option<u64>,
+    limit: Option<u64>,
     /// End after this many seconds
     #[arg(short, long, value_name = "SECONDS")]
     duration: Option<u64>,
@@ -72,54 +87,109 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if arguments.functions.len() > MAX_FUNCTIONS {
-        return Err(format!("at most {MAX_FUNCTIONS} functions can be traced at once").into());
+impl Arguments {
+    /// What calls are counted by, if they are counted.
+    fn key(&self) -> Option<count::Key<'_>> {
+        match (&self.hist, &self.count) {
+            (Some(argument), _) => Some(count::Key::Histogram(argument)),
+            (None, Some(key)) => Some(count::Key::parse(key.as_deref())),
+            (None, None) => self.top.then_some(count::Key::Function),
+        }
     }
+
+    fn policy(&self) -> Policy {
+        if self.complete { Policy::Complete } else { Policy::BestEffort }
+    }
+
+    /// How a function is attached to.
+    fn attach<'t>(&self, target: &'t Target, function: &Traceable<'_>, policy: Policy) -> Attach<'t> {
+        let attach = Attach::new(target).function(function.chosen.name()).policy(policy).cookie(function.cookie);
+        let attach = attach.all_prototypes(true).accept_doubt(!self.certain);
+        let attach = match function.chosen.file(function.function) {
+            Some(file) => attach.file(file),
+            None => attach,
+        };
+        if self.yes { attach.max_sites(usize::MAX) } else { attach }
+    }
+}
+
+/// A function that is to be traced.
+#[derive(Clone, Copy)]
+struct Traceable<'f> {
+    chosen: &'f Chosen,
+    function: &'f Function,
+    /// Its number.
+    cookie: u64,
+}
+
+/// How many functions are traced at once.
+const MAX_FUNCTIONS: usize = 1024;
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
-    let wanted = arguments.functions.iter().map(|name| section::Wanted::parse(name)).collect::<Result<Vec<_>, _>>()?;
-    let target = Target::running(&arguments.modules.options(arguments.sites.clone()))?;
-    let functions = target.functions(&wanted)?;
-    check_conditions(&arguments.conditions, &functions)?;
-    let object = load(arguments.pid)?;
-    let policy = if arguments.complete { Policy::Complete } else { Policy::BestEffort };
-    let program = object.progs_mut().next().ok_or("the embedded program is missing")?;
+    let target = target(arguments)?;
+    let chosen = target::choose(&target, &arguments.functions, MAX_FUNCTIONS)?;
+    let functions = target::functions(&target, &chosen)?;
+    check_number(arguments, &functions)?;
     let names: Vec<&str> = functions.iter().map(|function| function.name.as_str()).collect();
     let modules =
         functions.iter().flat_map(|function| &function.prototypes).filter_map(|prototype| prototype.module.clone());
     let modules: BTreeSet<_> = modules.collect();
+    let traceable = (0u64..).zip(chosen.iter().zip(&functions));
+    let traceable: Vec<Traceable<'_>> =
+        traceable.map(|(cookie, (chosen, function))| Traceable { chosen, function, cookie }).collect();
     target.with_types(&names, modules, |types| -> Result<(), Failure> {
-        let mut traced = Vec::new();
-        for (cookie, (name, function)) in (0u64..).zip(arguments.functions.iter().zip(&functions)) {
-            let attach = Attach::new(&target).function(name).policy(policy).cookie(cookie);
-            let attach = attach.all_prototypes(true).accept_doubt(!arguments.certain);
-            let attach = if arguments.yes { attach.max_sites(usize::MAX) } else { attach };
-            want(&object, cookie, &function.prototypes, types, arguments.strings)?;
-            let link = attach.attach(&program)?;
-            traced.push(Traced { attach, link, gone: 0, failed: Vec::new() });
+        let filter = Filter::all(arguments.conditions.iter().cloned());
+        if let Some(filter) = &filter {
+            let fields = Fields::of(functions.iter(), arguments.returns, |module| types.of(module));
+            filter.check(&fields)?;
         }
-        tell_of(traced.iter().map(|traced| traced.link.report()));
-        // Until here they end the process, which leaves nothing attached: attaching may take long.
-        stop_on_signals()?;
-        follow(arguments, &object, &program, traced, types)
+        let tracing = Tracing { arguments, target: &target, functions: &traceable, types, filter };
+        match arguments.key() {
+            Some(key) => count::run(&tracing, key),
+            None => print::run(&tracing),
+        }
     })?
 }
 
-/// Refuses a condition that no call can fulfil.
-fn check_conditions(conditions: &[Condition], functions: &[Function]) -> Result<(), Failure> {
-    let prototypes = || functions.iter().flat_map(|function| &function.prototypes);
-    let parameters = prototypes().flat_map(|prototype| prototype.parameters.iter().enumerate());
-    let names: Vec<String> = parameters.map(|(nth, parameter)| argument_name(nth, parameter)).collect();
-    // Of a copy without a prototype it is not known.
-    if prototypes().any(|prototype| prototype.func.is_none()) {
-        return Ok(());
+/// The running kernel. Without site data it is what its symbols tell, unless they were asked for.
+fn target(arguments: &Arguments) -> Result<Target, Failure> {
+    match Target::running(&arguments.modules.options(arguments.sites.clone())) {
+        Err(Error::Source(error @ SourceError::NotFound { .. })) => {
+            if let Some(pattern) = arguments.functions.iter().find(|pattern| !pattern.is_name()) {
+                return Err(format!("{pattern} is looked up in site data, and there is {error}").into());
+            }
+            if arguments.complete {
+                return Err(error.into());
+            }
+            Ok(Target::without_site_data()?)
+        }
+        target => Ok(target?),
     }
-    Ok(conditions.iter().try_for_each(|condition| condition.check(names.iter().map(String::as_str)))?)
 }
 
-/// A parameter's name in what is printed.
-fn argument_name(nth: usize, parameter: &Parameter) -> String {
-    if parameter.name.is_empty() { format!("arg{nth}") } else { parameter.name.clone() }
+/// Refuses more sites in all than one function may have.
+fn check_number(arguments: &Arguments, functions: &[Function]) -> Result<(), Failure> {
+    let candidates = functions.iter().flat_map(|function| &function.candidates);
+    let sites = candidates.filter(|candidate| candidate.obstacle.is_none()).count();
+    if functions.len() > 1 && sites > MAX_SITES && !arguments.yes {
+        let count = functions.len();
+        return Err(format!(
+            "{count} functions would be attached to at {sites} sites, and {MAX_SITES} are allowed: so many slow the whole \
+             machine down, and take minutes to arm and to disarm. To have them nevertheless, give --yes"
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// What is traced, and how.
+struct Tracing<'a, 'b> {
+    arguments: &'a Arguments,
+    target: &'a Target,
+    functions: &'a [Traceable<'a>],
+    types: &'a Types<'b>,
+    filter: Option<Filter>,
 }
 
 /// Prints reports. A note that several have is printed once.
@@ -133,7 +203,7 @@ fn tell_of<'r>(reports: impl Iterator<Item = &'r Report>) {
     notes.iter().for_each(|note| tell!("note: {note}"));
 }
 
-/// A function that is traced.
+/// A program that is attached to a function.
 struct Traced<'t> {
     attach: Attach<'t>,
     link: Link,
@@ -143,7 +213,12 @@ struct Traced<'t> {
     failed: Vec<String>,
 }
 
-impl Traced<'_> {
+impl<'t> Traced<'t> {
+    fn new(attach: Attach<'t>, program: &ProgramMut<'_>) -> Result<Traced<'t>, Error> {
+        let link = attach.attach(program)?;
+        Ok(Traced { attach, link, gone: 0, failed: Vec::new() })
+    }
+
     /// Says which sites went away with their modules, and attaches in modules that have come.
     fn keep_up(&mut self, program: &ProgramMut<'_>) -> Result<(), Failure> {
         let gone = self.link.gone()?;
@@ -168,134 +243,12 @@ impl Traced<'_> {
     }
 }
 
-/// How many functions the program's map has room for.
-const MAX_FUNCTIONS: usize = 64;
-
-/// Opens and loads the embedded program.
-fn load(pid: u32) -> Result<Object, Failure> {
-    let mut builder = ObjectBuilder::default();
-    let mut open = builder.open_memory(siteseer_bpf_progs::TRACE)?;
-    siteseer_bpf_progs::set_constant(&mut open, siteseer_bpf_progs::TRACE, "only_tgid", pid)?;
-    siteseer_bpf_progs::set_constant(&mut open, siteseer_bpf_progs::TRACE, "except_tgid", std::process::id())?;
-    Ok(open.load()?)
-}
-
-/// Which pointers to text the program is to follow.
-fn text_parameters(parameters: &[Parameter], btf: &Btf<'_>) -> Wanted {
-    let mut wanted = Wanted::default();
-    let mut count = 0;
-    for (nth, parameter) in parameters.iter().enumerate().take(PARAMETERS) {
-        if count < STRINGS && is_text(btf, parameter) {
-            wanted.strings |= 1 << nth;
-            count += 1;
-        }
-    }
-    wanted
-}
-
-/// The same for all prototypes of a function. Of a module that came later the types are not at hand.
-fn all_text_parameters(prototypes: &[siteseer::function::Prototype], types: &Types<'_>) -> u32 {
-    prototypes.iter().fold(0, |mask, prototype| match types.of(prototype.module.as_deref()) {
-        Some(btf) => mask | text_parameters(&prototype.parameters, btf).strings,
-        None => mask,
-    })
-}
-
-fn is_text(btf: &Btf<'_>, parameter: &Parameter) -> bool {
-    let pointer = btf.resolve(parameter.ty).filter(|ty| ty.kind() == Kind::Ptr);
-    let target = pointer.and_then(|pointer| btf.resolve(pointer.target()?));
-    target.is_some_and(|target| target.kind() == Kind::Int && target.name() == "char")
-}
-
-fn want(
-    object: &Object,
-    cookie: u64,
-    prototypes: &[siteseer::function::Prototype],
-    types: &Types<'_>,
-    strings: bool,
-) -> Result<(), Failure> {
-    let mut wanted = Wanted::default();
-    if strings {
-        // Functions of one name share an entry; a pointer that is followed in vain gives no text.
-        wanted.strings = all_text_parameters(prototypes, types);
-    }
-    let map = object.maps().find(|map| map.name() == "functions").ok_or("the embedded program lacks a map")?;
-    map.update(&(cookie as u32).to_ne_bytes(), &wanted.to_bytes(), MapFlags::ANY)?;
-    Ok(())
-}
-
-/// Prints records until it is time to stop, then what was lost.
-fn follow(
-    arguments: &Arguments,
-    object: &Object,
-    program: &ProgramMut<'_>,
-    traced: Vec<Traced<'_>>,
-    types: &Types<'_>,
-) -> Result<(), Failure> {
-    let begin = monotonic()?;
-    let printer = RefCell::new(Printer {
-        arguments,
-        traced,
-        types,
-        begin,
-        printed: 0,
-        unread: 0,
-        aligned: io::stdout().is_terminal(),
-        out: Out::stdout()?,
-        pace: Pace::new(arguments.duration.map(Duration::from_secs)),
-        ended: None,
-    });
-    let records = object.maps().find(|map| map.name() == "records").ok_or("the embedded program lacks a map")?;
-    let mut builder = RingBufferBuilder::new();
-    builder.add(&records, |data| -i32::from(!printer.borrow_mut().record(data)))?;
-    let ring = builder.build()?;
-    if !arguments.json {
-        printer.borrow_mut().out.line(&format!("{:>12} {:>3} {:<22} CALL", "TIME", "CPU", "TASK"));
-    }
-    let mut looked = Instant::now();
-    while !printer.borrow().is_over() {
-        let wait = printer.borrow().pace.begin();
-        // An interrupted poll is a signal, which the loop's condition sees; the callback ends it when its time is up.
-        let _ = ring.poll(wait);
-        printer.borrow_mut().write()?;
-        if looked.elapsed() >= MODULES_EVERY {
-            looked = Instant::now();
-            printer.borrow_mut().traced.iter_mut().try_for_each(|traced| traced.keep_up(program))?;
-        }
-    }
-    printer.borrow_mut().end()?;
-    let _ = ring.poll(Duration::ZERO);
-    drop(ring);
-    losses(object, &printer.into_inner())
-}
-
-/// For how long what is left is written, and counted, when tracing ends.
-const AFTERWARDS: Duration = Duration::from_millis(20);
-
-/// How often modules that come and go are looked for.
-const MODULES_EVERY: Duration = Duration::from_secs(1);
-
-/// CLOCK_MONOTONIC, which is the program's clock too.
-fn monotonic() -> Result<u64, Failure> {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)?;
-    Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
-}
-
-fn losses(object: &Object, printer: &Printer<'_, '_, '_>) -> Result<(), Failure> {
-    let map = object.maps().find(|map| map.name() == "dropped").ok_or("the embedded program lacks a map")?;
-    let per_cpu = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
-    let word = |bytes: &Vec<u8>| bytes.get(..8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
-    let dropped: u64 = per_cpu.iter().map(word).sum();
+/// What the links saw that nobody will be told of otherwise.
+fn tell_of_losses<'l>(links: impl Iterator<Item = &'l Link>) -> Result<(), Failure> {
     let (mut faults, mut missed) = (0, 0);
-    for Traced { link, .. } in &printer.traced {
+    for link in links {
         faults += link.faults()?;
         missed += link.missed()?;
-    }
-    let unprinted = printer.out.left();
-    tell!("{} calls printed, {dropped} lost for want of room in the buffer", printer.printed.saturating_sub(unprinted));
-    let left = unprinted + printer.unread;
-    if left > 0 && !printer.is_done() {
-        tell!("{left} calls or more not printed because the time was over");
     }
     if faults > 0 {
         tell!("{faults} calls left out because an argument's memory could not be read");
@@ -304,219 +257,4 @@ fn losses(object: &Object, printer: &Printer<'_, '_, '_>) -> Result<(), Failure>
         tell!("{missed} calls not seen because the kernel runs no tracing programs where they were made");
     }
     Ok(())
-}
-
-struct Printer<'p, 'b, 't> {
-    arguments: &'p Arguments,
-    traced: Vec<Traced<'t>>,
-    types: &'p Types<'b>,
-    begin: u64,
-    printed: u64,
-    /// Records that are not looked at any more.
-    unread: u64,
-    aligned: bool,
-    out: Out,
-    pace: Pace,
-    /// Since when records are counted only.
-    ended: Option<Instant>,
-}
-
-/// One argument of a call.
-struct Value {
-    name: String,
-    /// `None` where the site does not have it.
-    text: Option<String>,
-    /// Why the value may be wrong.
-    doubt: Option<Doubt>,
-    string: Option<String>,
-}
-
-/// `cap=21`, `cap=21?` if the value may be wrong, `cap=?` if there is none.
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(text) = &self.text else { return write!(f, "{}=?", self.name) };
-        let mark = if self.doubt.is_some() { "?" } else { "" };
-        write!(f, "{}={text}{mark}", self.name)?;
-        self.string.as_ref().map_or(Ok(()), |string| write!(f, " {string:?}"))
-    }
-}
-
-impl Printer<'_, '_, '_> {
-    fn is_done(&self) -> bool {
-        self.arguments.count.is_some_and(|count| self.printed >= count)
-    }
-
-    /// Whether tracing has to end.
-    fn is_over(&self) -> bool {
-        self.pace.is_over() || self.is_done()
-    }
-
-    /// Writes the lines of a turn.
-    fn write(&mut self) -> io::Result<()> {
-        let Printer { out, pace, .. } = self;
-        out.write(|| pace.is_over())
-    }
-
-    /// Writes what is left. What comes now is counted.
-    fn end(&mut self) -> io::Result<()> {
-        let ended = Instant::now();
-        self.ended = Some(ended);
-        self.out.write(|| ended.elapsed() >= AFTERWARDS)
-    }
-
-    /// Takes one record; false ends the polling.
-    fn record(&mut self, data: &[u8]) -> bool {
-        if let Some(ended) = self.ended {
-            self.unread += 1;
-            return ended.elapsed() < 2 * AFTERWARDS;
-        }
-        self.print(data);
-        !(self.is_done() || self.out.is_full() || self.pace.has_turned())
-    }
-
-    fn print(&mut self, data: &[u8]) {
-        let Some(record) = Record::parse(data) else { return };
-        let traced = usize::try_from(record.function).ok().and_then(|nth| self.traced.get(nth));
-        let Some(function) = traced.and_then(|traced| traced.link.report().functions.first()) else { return };
-        let site = record.site.and_then(|id| function.sites.iter().find(|site| site.id == id));
-        let values = self.values(function, site, &record);
-        if !self.arguments.conditions.iter().all(|condition| holds(condition, &record, site, &values)) {
-            return;
-        }
-        let line = if self.arguments.json {
-            self.json(function, site, &record, &values).to_string()
-        } else {
-            self.line(function, site, &record, &values)
-        };
-        self.out.line(&line);
-        self.printed += 1;
-    }
-
-    fn values(&self, function: &FunctionReport, site: Option<&SiteReport>, record: &Record) -> Vec<Value> {
-        let prototype = function.prototypes.get(site.map_or(0, |site| site.prototype));
-        let Some(prototype) = prototype else { return Vec::new() };
-        // Strings come in the order of the parameters that wanted them, which are those of all prototypes together.
-        let wanted = all_text_parameters(&function.prototypes, self.types);
-        let btf = self.types.of(prototype.module.as_deref());
-        let mut values = Vec::new();
-        for (nth, parameter) in prototype.parameters.iter().enumerate() {
-            let wide = parameter.slots as usize;
-            let slots: Option<Vec<u64>> = (0..wide.min(SLOTS)).map(|slot| record.value(nth, slot)).collect();
-            let text = slots.map(|slots| {
-                let text = match btf {
-                    Some(btf) => btf::format_value(btf, parameter.ty, &slots),
-                    None => slots.iter().map(|slot| format!("{slot:#x}")).collect::<Vec<_>>().join(" "),
-                };
-                if wide > SLOTS { format!("{text}...") } else { text }
-            });
-            let string = (self.arguments.strings && wanted >> nth.min(31) & 1 == 1)
-                .then(|| record.string((wanted & ((1u32 << nth) - 1)).count_ones() as usize))
-                .flatten()
-                .map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-            let doubt = site.and_then(|site| site.doubtful.iter().find(|argument| argument.index == nth));
-            let doubt = doubt.map(|argument| argument.why);
-            values.push(Value { name: argument_name(nth, parameter), text, doubt, string });
-        }
-        values
-    }
-
-    fn line(&self, function: &FunctionReport, site: Option<&SiteReport>, record: &Record, values: &[Value]) -> String {
-        let seconds = record.time.saturating_sub(self.begin) as f64 / 1e9;
-        let task = format!("{}/{}", record.comm, record.pid);
-        let arguments: Vec<String> = values.iter().map(Value::to_string).collect();
-        let call = format!("{}({})", function.name, arguments.join(", "));
-        let place = site.map_or_else(|| format!("at {:#x}", record.address), place);
-        let call = if self.aligned { format!("{call:<58}") } else { call };
-        format!("{seconds:>12.6} {:>3} {task:<22} {call}  {place}", record.cpu)
-    }
-
-    fn json(
-        &self,
-        function: &FunctionReport,
-        site: Option<&SiteReport>,
-        record: &Record,
-        values: &[Value],
-    ) -> serde_json::Value {
-        let arguments: Vec<serde_json::Value> = values
-            .iter()
-            .map(|value| {
-                serde_json::json!({
-                    "name": value.name,
-                    "value": value.text,
-                    "string": value.string,
-                    "doubt": value.doubt.filter(|_| value.text.is_some()).map(|doubt| doubt.to_string()),
-                })
-            })
-            .collect();
-        serde_json::json!({
-            "time": record.time,
-            "cpu": record.cpu,
-            "comm": record.comm,
-            "pid": record.tgid,
-            "tid": record.pid,
-            "function": function.name,
-            "arguments": arguments,
-            "site": site.map(|site| serde_json::json!({
-                "id": site.id,
-                "kind": site.kind.word(),
-                "module": site.module.as_deref(),
-                "address": format!("{:#x}", site.link_address),
-                "symbol": site.symbol,
-                "offset": site.offset,
-                "file": site.source.as_ref().map(|place| &place.file),
-                "line": site.source.as_ref().map(|place| place.line),
-            })),
-        })
-    }
-}
-
-/// The site in words: `body`, `clone foo.isra.0`, `inlined in bar+0x12 (file.c:34)`.
-fn place(site: &SiteReport) -> String {
-    use siteseer_sites::SiteKind;
-    let module = site.module.as_ref().map(|module| format!(" [{module}]")).unwrap_or_default();
-    match site.kind {
-        SiteKind::Body => format!("body{module}"),
-        SiteKind::Clone => format!("clone {}{module}", site.symbol),
-        SiteKind::Inline => {
-            let source = site.source.as_ref().map(|place| format!(" ({}:{})", place.file, place.line));
-            format!("inlined in {}+{:#x}{module}{}", site.symbol, site.offset, source.unwrap_or_default())
-        }
-    }
-}
-
-/// Whether a condition holds for a call. A field that the call does not have fulfils none.
-fn holds(condition: &Condition, record: &Record, site: Option<&SiteReport>, values: &[Value]) -> bool {
-    if let Some(value) = values.iter().find(|value| value.name == condition.field) {
-        let texts = [&value.text, &value.string];
-        return texts.into_iter().flatten().any(|text| condition.holds(text));
-    }
-    match condition.field.as_str() {
-        "kind" => site.is_some_and(|site| condition.holds(site.kind.word())),
-        "in" => site.is_some_and(|site| condition.holds(&site.symbol)),
-        "pid" => condition.holds(&record.tgid.to_string()),
-        "tid" => condition.holds(&record.pid.to_string()),
-        "cpu" => condition.holds(&record.cpu.to_string()),
-        "comm" => condition.holds(&record.comm),
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_doubtful_value_has_a_question_mark() {
-        let value = |text: Option<&str>, doubt, string: Option<&str>| {
-            let (text, string) = (text.map(str::to_owned), string.map(str::to_owned));
-            Value { name: "cap".to_owned(), text, doubt, string }.to_string()
-        };
-        let doubt = Some(Doubt::Assigned);
-        assert_eq!(value(Some("21"), None, None), "cap=21");
-        assert_eq!(value(Some("21"), doubt, None), "cap=21?");
-        assert_eq!(value(Some("0xff"), doubt, Some("a")), "cap=0xff? \"a\"");
-        assert_eq!(value(Some("0xff"), None, Some("a")), "cap=0xff \"a\"");
-        // Nothing is doubtful about what is not there.
-        assert_eq!(value(None, doubt, None), "cap=?");
-    }
 }

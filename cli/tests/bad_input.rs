@@ -97,6 +97,14 @@ fn arguments_that_make_no_sense() {
     let folder = folder("arguments");
     refused(&folder, &["trace"], &["FUNC"]);
     refused(&folder, &["trace", "foo", "--where", "nonsense"], &["FIELD OP VALUE"]);
+    refused(&folder, &["trace", "foo", "--where", "(a = 1"], &["a ) is missing"]);
+    refused(&folder, &["trace", "foo", "--where", "a = 09"], &["no number as C writes them"]);
+    refused(&folder, &["trace", "foo", "--count", "comm", "--hist", "x"], &["--hist"]);
+    refused(&folder, &["trace", "foo bar"], &["which is in no function's name"]);
+    refused(&folder, &["list"], &["PATTERN"]);
+    refused(&folder, &["list", "vfs_[a"], &["a [ without a ]"]);
+    refused(&folder, &["list", "@"], &["names no function"]);
+    refused(&folder, &["list", "vfs_*", "--sites", "absent"], &["absent"]);
     refused(&folder, &["sites"], &["FUNCTION"]);
     refused(&folder, &["encode"], &["IMAGE"]);
     refused(&folder, &["encode", "x", "--raw"], &["--output"]);

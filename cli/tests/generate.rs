@@ -74,18 +74,22 @@ fn every_command_has_a_page_with_all_of_its_options() {
 fn bash_completes_commands_and_options() {
     let folder = folder("bash");
     siteseer(&["generate", "bash", "--output", folder.to_str().expect("UTF-8")]);
+    // The shell asks the tool, which it finds by its path.
+    let tools = Path::new(env!("CARGO_BIN_EXE_siteseer")).parent().expect("a folder");
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap_or_default());
     let complete = |words: &[&str]| {
         let script = format!(
-            "source '{}'; COMP_WORDS=({}); COMP_CWORD={}; _siteseer siteseer '{}' '{}'; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            "source '{}'; COMP_WORDS=({}); COMP_CWORD={}; COMP_TYPE=9; \
+             $(complete -p siteseer | sed 's/.*-F \\([^ ]*\\).*/\\1/') siteseer '{}' '{}'; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
             folder.join("siteseer").display(),
             words.join(" "),
             words.len() - 1,
-            words[words.len() - 1],
+            words[words.len() - 1].trim_matches('\''),
             words[words.len() - 2],
         );
-        let output = Command::new("bash").args(["--norc", "-c", &script]).output().expect("bash");
+        let output = Command::new("bash").args(["--norc", "-c", &script]).env("PATH", &path).output().expect("bash");
         assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {}", said(&output));
-        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect::<BTreeSet<String>>()
+        String::from_utf8_lossy(&output.stdout).lines().map(|line| line.trim().to_owned()).collect::<BTreeSet<String>>()
     };
     assert_eq!(complete(&["siteseer", "tr"]), BTreeSet::from(["trace".to_owned()]));
     assert!(complete(&["siteseer", "trace", "--st"]).contains("--strings"));
@@ -94,17 +98,24 @@ fn bash_completes_commands_and_options() {
 }
 
 #[test]
-fn zsh_and_fish_have_every_command_and_option() {
-    for (shell, file) in [("zsh", "_siteseer"), ("fish", "siteseer.fish")] {
-        let folder = folder(shell);
+fn every_shell_is_offered_every_command_and_option() {
+    for (shell, file) in [("bash", "siteseer"), ("zsh", "_siteseer"), ("fish", "siteseer.fish")] {
+        let folder = folder(&format!("{shell}-script"));
         siteseer(&["generate", shell, "--output", folder.to_str().expect("UTF-8")]);
         let text = std::fs::read_to_string(folder.join(file)).expect("completions");
+        assert!(text.contains("SITESEER_COMPLETE") && text.contains(shell), "{shell}: {text}");
+        let offered = |words: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_siteseer"));
+            command.env("SITESEER_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
+            command.env("_CLAP_COMPLETE_COMP_TYPE", "9").env("_CLAP_IFS", "\n").arg("--").args(words);
+            said(&command.output().expect("the tool starts"))
+        };
+        let list = offered(&["siteseer", ""]);
         for command in commands() {
-            assert!(text.contains(&command), "{shell}: {command}");
+            assert!(list.contains(&command), "{shell}: {command}");
+            let offered = offered(&["siteseer", &command, "--"]);
             for option in options(&siteseer(&[&command, "--help"])) {
-                let word = option.trim_start_matches('-');
-                let spelt = [option.clone(), format!("-l {word}")];
-                assert!(spelt.iter().any(|spelt| text.contains(spelt)), "{shell}: {command} {option}");
+                assert!(offered.contains(&option), "{shell}: {command} {option} is not in {offered}");
             }
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! docs/explain.md and docs/tutorial.md show what `siteseer explain` and `siteseer sites` print: each of their commands is run again on
+//! docs/explain.md, docs/tutorial.md and docs/examples.md show what `siteseer explain`, `sites` and `list` print: each of their commands is run again on
 //! the image that SITESEER_TEST_VMLINUX names. If that is the image that a page was made from (by the build id in it), the output must
 //! be the page's, letter by letter; of another the commands must work. With SITESEER_UPDATE_DOCS set the pages are written anew.
 
@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The pages, and how many commands each has at least.
-const PAGES: [(&str, usize); 2] = [
+const PAGES: [(&str, usize); 3] = [
     (concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/explain.md"), 5),
     (concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/tutorial.md"), 2),
+    (concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples.md"), 6),
 ];
 
 /// Runs the tool where the site data are; its output, which must be without an error.
@@ -37,6 +38,16 @@ fn blocks(page: &str) -> (Vec<(String, String, String)>, String) {
     (blocks, rest.to_owned())
 }
 
+/// A command's words after `$ siteseer`: what is between quotation marks is one.
+fn words(command: &str) -> Vec<&str> {
+    let parts = command.split('\'').enumerate();
+    let words = parts.flat_map(|(nth, part)| match nth % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    words.skip(2).collect()
+}
+
 #[test]
 fn the_pages_are_what_is_printed() {
     let Some(vmlinux) = std::env::var_os("SITESEER_TEST_VMLINUX").map(PathBuf::from) else {
@@ -53,7 +64,7 @@ fn the_pages_are_what_is_printed() {
         assert!(blocks.len() >= least, "{path} has {} commands", blocks.len());
         let (mut printed, mut ids) = (Vec::new(), Vec::new());
         for (_, command, _) in &blocks {
-            let arguments: Vec<&str> = command.split(' ').skip(2).collect();
+            let arguments = words(command);
             let text = run(&folder, &arguments);
             if arguments.first() == Some(&"explain") {
                 assert!(text.lines().all(|line| line.chars().count() <= 100), "{command}: a line is too long\n{text}");

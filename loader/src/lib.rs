@@ -105,6 +105,7 @@
 //! | [`source`] | site data: encoded beforehand from DWARF, the kernel's own, or DWARF itself |
 //! | [`symbols`], [`kernel`] | what the running kernel says of its text, and what it can do |
 //! | [`declared`] | which prototype the program states |
+//! | [`pattern`] | what stands for several functions: `vfs_*`, `@read_write.c`, `ext4:` |
 //! | [`modules`], [`placement`] | the loaded modules, their site data, and where their sections lie |
 //! | [`target`], [`function`] | every place where a function's body may start, in the image and in modules, with run-time addresses |
 //! | [`plan`], [`mechanism`] | what is attached by what, and what is not and why. Pure: it can be computed for a kernel that is not running |
@@ -141,6 +142,7 @@ pub mod mechanism;
 pub mod modules;
 pub mod object;
 pub mod object_file;
+pub mod pattern;
 pub mod placement;
 pub mod plan;
 pub mod program;

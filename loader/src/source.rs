@@ -90,12 +90,15 @@ pub enum Origin {
     Encoded(PathBuf),
     /// The DWARF of a debug vmlinux.
     Dwarf(PathBuf),
+    /// Nowhere: there are none.
+    Nothing,
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Kernel => f.write_str(KERNEL_INLINE),
+            Origin::Nothing => f.write_str("no site data"),
             Origin::KernelModule(path) | Origin::Encoded(path) => path.display().fmt(f),
             Origin::Dwarf(path) => write!(f, "DWARF of {}", path.display()),
         }
@@ -365,6 +368,21 @@ impl SiteData {
             }
         }
         Err(SourceError::NotFound { build_id: kernel.build_id.clone(), tried })
+    }
+
+    /// None, for a kernel of which there are none: no site is known, and the types are those of the kernel's BTF.
+    ///
+    /// # Errors
+    /// [`SourceError::KernelBtf`] if the kernel has no BTF.
+    pub(crate) fn nothing(kernel: &Kernel) -> Result<SiteData, SourceError> {
+        let btf = kernel.btf.clone().ok_or(SourceError::KernelBtf(BtfError::TruncatedHeader(0)))?;
+        let image = Image {
+            machine: kernel.machine,
+            build_id: kernel.build_id.0.clone(),
+            base_address: None,
+            sections: Vec::new(),
+        };
+        Ok(SiteData::new(Origin::Nothing, Bytes::Kernel { inline: None, btf, image }))
     }
 
     /// What they are about: the architecture and the build id of the image.

@@ -10,6 +10,7 @@
 
 mod budget;
 mod error;
+mod list;
 
 use crate::error::Error;
 use crate::function::{DataSite, Function, Holder, Place, Sources, is_fragment};
@@ -31,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 pub use error::TargetError;
+pub use list::Listed;
 
 /// The types that prototypes are numbers of.
 #[derive(Debug, Clone)]
@@ -102,6 +104,18 @@ impl Target {
         let modules = Modules::running(&loaded, &Modules::default());
         let target = Target::new(symbols, kernel, data).with_live_patches(live_patches);
         Ok(Target { modules, options: options.clone(), ..target })
+    }
+
+    /// The running kernel as its symbols and its BTF describe it, without any site data: of a function only what bears its name is
+    /// known, and what is made from it. Whatever was inlined is missed, which is for whoever asks to say.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`], [`Error::Symbols`], or [`Error::Source`] if the kernel has no BTF.
+    pub fn without_site_data() -> Result<Target, Error> {
+        let (kernel, symbols) = both(Kernel::running, running_symbols);
+        let (kernel, (symbols, _)) = (kernel?, symbols?);
+        let data = SiteData::nothing(&kernel)?;
+        Ok(Target::new(symbols, kernel, data).with_live_patches(LivePatches::running_or_noted()))
     }
 
     /// A kernel of which everything is given; plans for it can be computed without it running.

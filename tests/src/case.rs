@@ -243,6 +243,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::denied::cases());
     all.extend(crate::context::cases());
     all.extend(crate::tools::cases());
+    all.extend(crate::trace_tool::cases());
     all.extend(crate::reach::cases());
     all.extend(crate::bpf_target::cases());
     all.extend(crate::explain::cases());
@@ -259,7 +260,11 @@ const OF_ONE_FUNCTION: &str = "counts calls of a function of which the reference
 
 /// Cases that run on one kernel alone, the one that the harness names as the reference, and why that is enough: names, or the
 /// groups before the colons. All others run on every kernel.
-pub const ON_THE_REFERENCE: [(&str, &str); 9] = [
+pub const ON_THE_REFERENCE: [(&str, &str); 10] = [
+    (
+        "trace",
+        "the page of examples is that kernel's; what the tool's programs see truth:: and libbpf:: show everywhere",
+    ),
     ("tools", "what each call leads to is known of that kernel's source; truth:: has other compilers' copies"),
     ("reach", "counts all functions of the BTF, by the mechanisms that the other groups try on every kernel"),
     (

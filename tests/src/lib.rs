@@ -31,6 +31,7 @@ pub mod sharing;
 pub mod startup;
 pub mod suite;
 pub mod tools;
+pub mod trace_tool;
 pub mod trampolines;
 pub mod truth;
 pub mod typed;

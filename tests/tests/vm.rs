@@ -26,10 +26,11 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use siteseer::Target;
 use siteseer::source::{BaseTypes, SiteData};
 use siteseer_conformance::case::{Ending, Verdict, cases, runs_on};
+use siteseer_conformance::demo::TOOL;
 use siteseer_conformance::suite::case_file::{self, CaseFile};
 use siteseer_conformance::suite::judge::{self, Status};
 use siteseer_conformance::suite::prepare::Prepared;
-use siteseer_conformance::{modules, refused};
+use siteseer_conformance::{modules, refused, trace_tool};
 use siteseer_encoder::{BaseKernel, Options};
 use siteseer_sites::{SiteSet, file};
 use siteseer_vmtest::kernels::KernelPaths;
@@ -236,6 +237,11 @@ fn carried(kernel: &KernelPaths, selected: &[String]) -> Result<Carried, String>
     let mut files = vec![(sites, format!("/var/cache/siteseer/{id}"))];
     if selected.iter().any(|name| name.starts_with("modules::")) {
         files.extend(module_files(kernel).map_err(|why| format!("the module: {why}"))?);
+    }
+    if selected.iter().any(|name| name.starts_with("trace::")) {
+        let tool = build_guest_for(kernel.record.arch, "siteseer-cli", "siteseer", "release");
+        files.push((tool.map_err(|error| error.to_string())?, TOOL.to_owned()));
+        files.push((Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples.md"), trace_tool::PAGE.to_owned()));
     }
     if selected.iter().any(|name| name.starts_with("refused::")) {
         files.push((spoiled(&kernel.vmlinux)?, refused::FILE.to_owned()));

@@ -20,11 +20,11 @@ extern "C" fn stop(_: nix::libc::c_int) {
     STOP.store(true, Ordering::Relaxed);
 }
 
-/// Has ctrl-C and a polite kill end the loop instead of the process, so that what is known of losses is still said. A second one
+/// Has ctrl-C, a polite kill and a terminal that goes away end the loop instead of the process, so that what is known of losses is still said. A second one
 /// ends the process.
 pub(super) fn stop_on_signals() -> Result<(), Failure> {
     let action = SigAction::new(SigHandler::Handler(stop), SaFlags::SA_RESETHAND, SigSet::empty());
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         // SAFETY: The handler only stores to an atomic.
         unsafe { sigaction(signal, &action) }?;
     }
@@ -91,8 +91,8 @@ mod tests {
         let turn = poll_busy(&endless);
         assert!(turn >= TURN && within(turn), "{turn:?}");
         assert!(!endless.is_over());
-        let short = Pace { stop: &NONE, ..Pace::new(Some(Duration::from_millis(120))) };
         let begin = Instant::now();
+        let short = Pace { stop: &NONE, ..Pace::new(Some(Duration::from_millis(120))) };
         while !short.is_over() {
             poll_busy(&short);
         }

@@ -179,7 +179,7 @@ impl SiteData {
         let stem = || match &self.origin {
             Origin::Encoded(path) | Origin::Dwarf(path) => path.file_name()?.to_str()?.split('.').next(),
             Origin::KernelModule(path) => path.file_stem()?.to_str(),
-            Origin::Kernel => None,
+            Origin::Kernel | Origin::Nothing => None,
         };
         let name = named.filter(|name| !name.is_empty());
         Ok(kernel_name(&name.or_else(|| stem().map(str::to_owned)).unwrap_or_default()))

@@ -120,6 +120,11 @@ impl SiteData {
 
     /// What a report should say of data that have upstream's kinds alone.
     pub(crate) fn note_of_lacking(&self) -> Option<String> {
+        if *self.origin() == Origin::Nothing {
+            let note = "there are no site data: only what bears a function's name is traced, and calls of inlined copies are missed \
+                        (siteseer encode makes site data of the kernel's debug image)";
+            return Some(note.to_owned());
+        }
         (!self.is_complete()).then(|| {
             format!(
                 "the site data ({}) have upstream's kinds alone: which inlined copies may be passed by or counted twice is not \

@@ -35,6 +35,50 @@ impl<'a> SiteFile<'a> {
         })
     }
 
+    /// The functions whose names begin so, in the order of their names.
+    ///
+    /// # Errors
+    /// If data on the way are damaged; then the iterator's item is the error, or there is no iterator.
+    pub fn functions_from<'f>(
+        &'f self,
+        prefix: &'f str,
+    ) -> Result<impl Iterator<Item = Result<FunctionRef<'f, 'a>, FileError>> + 'f, FileError> {
+        let count = self.function_count();
+        let less = |nth: usize| Ok(self.function(nth as u32)?.name().as_bytes() < prefix.as_bytes());
+        let first = lower_bound(count as usize, less)? as u32;
+        let begins = move |function: &Result<FunctionRef<'_, 'a>, FileError>| {
+            function.as_ref().map_or(true, |function| function.name().starts_with(prefix))
+        };
+        Ok((first..count).map(|nth| self.function(nth)).take_while(begins))
+    }
+
+    /// The out-of-line symbols whose names begin so, by name, then by address. None without the companion section.
+    ///
+    /// # Errors
+    /// As [`SiteFile::functions_from`].
+    pub fn containers_from<'f>(
+        &'f self,
+        prefix: &'f str,
+    ) -> Result<impl Iterator<Item = Result<ContainerRef<'a>, FileError>> + 'f, FileError> {
+        let count = self.ext.map_or(0, |ext| ext.container_names.len());
+        let less = |nth: usize| Ok(self.named_container(nth)?.name.as_bytes() < prefix.as_bytes());
+        let first = lower_bound(count, less)?;
+        let begins = move |container: &Result<ContainerRef<'a>, FileError>| {
+            container.as_ref().map_or(true, |container| container.name.starts_with(prefix))
+        };
+        Ok((first..count).map(|nth| self.named_container(nth)).take_while(begins))
+    }
+
+    /// The nth out-of-line symbol in the order of names.
+    fn named_container(&self, nth: usize) -> Result<ContainerRef<'a>, FileError> {
+        let place = self.ext.and_then(|ext| {
+            let index = self.row(ext.container_names, nth)?;
+            self.row(ext.containers, index.get() as usize)
+        });
+        let container = place.and_then(|raw| ContainerRef::read(self, raw));
+        container.ok_or(FileError::Corrupt { what: "container name", index: nth as u32 })
+    }
+
     /// Names like one that is not there, the likeliest first, at most so many.
     pub fn nearest_names(&self, name: &str, count: usize) -> Vec<&'a str> {
         super::nearest::nearest(self.function_names(), name, count)
@@ -47,12 +91,7 @@ impl<'a> SiteFile<'a> {
     /// If data on the way are damaged.
     pub fn containers_of(&self, name: &str) -> Result<Vec<ContainerRef<'a>>, FileError> {
         let Some(ext) = &self.ext else { return Ok(Vec::new()) };
-        let at = |nth: usize| -> Result<ContainerRef<'a>, FileError> {
-            let place =
-                self.row(ext.container_names, nth).and_then(|index| self.row(ext.containers, index.get() as usize));
-            let container = place.and_then(|raw| ContainerRef::read(self, raw));
-            container.ok_or(FileError::Corrupt { what: "container name", index: nth as u32 })
-        };
+        let at = |nth: usize| self.named_container(nth);
         let mut found = Vec::new();
         // Between `foo` and `foo.isra.0` there may be others: `foo$x`.
         let prefix = format!("{name}.");

@@ -2,7 +2,7 @@
 //! A function of a site file.
 
 use super::read::{FileError, SiteFile};
-use super::site::{Shared, SiteRef};
+use super::site::{Shared, SiteRef, Source};
 use crate::btf::{Kind, Param, Signature, TypeId};
 
 /// A function: a name and a prototype. Those of one name and one prototype, in several source files, are one.
@@ -95,6 +95,12 @@ impl<'f, 'a> FunctionRef<'f, 'a> {
             };
             range.map(move |index| SiteRef::read_of(&this, shared, index)).chain(error)
         })
+    }
+
+    /// Where the functions of this name and prototype were declared, as far as is known: a place for each source file.
+    pub fn declared(&self) -> impl Iterator<Item = Result<Source<'a>, FileError>> + use<'f, 'a> {
+        let this = *self;
+        (this.declarations.0..this.declarations.1).filter_map(move |nth| this.file.declaration(nth).transpose())
     }
 
     pub(super) fn file(&self) -> &'f SiteFile<'a> {

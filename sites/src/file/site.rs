@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! A site of a site file.
 
-use super::ext::{Ext, NONE16, NONE24, RawContainer, from24, wide};
+use super::ext::{Ext, NONE16, NONE24, RawContainer, RawDeclaration, from24, wide};
 use super::function::FunctionRef;
 use super::program;
 use super::read::{FileError, SiteFile, TextSection};
@@ -202,8 +202,7 @@ impl<'f, 'a> SiteRef<'f, 'a> {
         };
         let nth = first.saturating_add(u32::from(more.declaration));
         let raw = self.file.row(ext.declarations, nth as usize).filter(|_| nth < end).ok_or_else(corrupt)?;
-        let declared =
-            source(self.file, ext, raw.file.get(), SourceLine::NO_FILE, raw.line.get()).ok_or_else(corrupt)?;
+        let declared = source_of_declaration(self.file, ext, raw).ok_or_else(corrupt)?;
         self.file.whole()?;
         Ok(declared)
     }
@@ -369,6 +368,15 @@ impl<'a> More<'a> {
             declaration: raw.declaration.get(),
         })
     }
+}
+
+/// Where a declaration is; the outer `None` if the file is not in the table.
+pub(super) fn source_of_declaration<'a>(
+    file: &SiteFile<'a>,
+    ext: &Ext<'a>,
+    raw: &RawDeclaration,
+) -> Option<Option<Source<'a>>> {
+    source(file, ext, raw.file.get(), SourceLine::NO_FILE, raw.line.get())
 }
 
 /// A source line; the outer `None` if the file is not in the table.

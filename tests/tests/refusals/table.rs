@@ -260,6 +260,15 @@ pub(crate) const TABLE: &[Enumeration] = &[
         ],
     },
     Enumeration {
+        name: "PatternError",
+        file: "loader/src/pattern.rs",
+        lines: &[
+            unit("Empty", "loader/src/pattern.rs", "no_patterns", "PatternError::Empty"),
+            unit("Class", "loader/src/pattern.rs", "no_patterns", "PatternError::Class"),
+            unit("Character", "loader/src/pattern.rs", "no_patterns", "PatternError::Character"),
+        ],
+    },
+    Enumeration {
         name: "SectionError",
         file: "loader/src/section.rs",
         lines: &[

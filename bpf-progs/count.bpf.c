@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+/*
+ * The programs of `siteseer trace --count` and `--hist`: calls are counted in the kernel, so that none is lost for want of room in a
+ * buffer, and a busy function costs little.
+ *
+ * `count` looks at no argument. `count_arguments` looks at them, to count by one or to leave calls out.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include "siteseer.bpf.h"
+#include "filter.h"
+#include "count.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct count_key);
+	__type(value, __u64);
+} counts SEC(".maps");
+
+/* Calls whose key found no room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} dropped SEC(".maps");
+
+/* Only this process; 0 for all. */
+const volatile __u32 only_tgid = 0;
+/* Never this process: the tracer itself. */
+const volatile __u32 except_tgid = 0;
+/* What calls are counted by. */
+const volatile __u32 count_by = 0;
+/* Which parameter that is, how many of its bits count, and whether it is signed. */
+const volatile __u32 count_parameter = 0;
+const volatile __u32 count_bits = 64;
+const volatile __u32 count_signed = 0;
+
+/* Another program may come between reading and writing, be it at an interrupt. */
+static __always_inline void add(__u64 *count)
+{
+	__sync_fetch_and_add(count, 1);
+}
+
+static __always_inline void count_key(const struct count_key *key)
+{
+	__u64 *count = bpf_map_lookup_elem(&counts, key), none = 0;
+	__u32 zero = 0;
+
+	if (!count) {
+		/* If another CPU is first, that is as good. */
+		bpf_map_update_elem(&counts, key, &none, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&counts, key);
+	}
+	if (!count)
+		count = bpf_map_lookup_elem(&dropped, &zero);
+	if (count)
+		add(count);
+}
+
+/* The number of the highest bit that is set. */
+static __always_inline __u32 log2(__u64 value)
+{
+	__u32 bit = 0;
+
+#pragma unroll
+	for (int width = 32; width > 0; width >>= 1) {
+		if (value >> width) {
+			value >>= width;
+			bit += width;
+		}
+	}
+	return bit;
+}
+
+static __always_inline void of_argument(struct count_key *key, const struct arguments *arguments)
+{
+	__u64 value;
+
+	if (!(arguments->present >> (count_parameter & 31) & 1)) {
+		key->flags = COUNT_MISSING;
+		return;
+	}
+	value = narrow(argument_at(arguments, count_parameter), count_bits, count_signed);
+	if (count_by == COUNT_HISTOGRAM) {
+		if (count_signed && (__s64)value < 0) {
+			key->flags = COUNT_NEGATIVE;
+			value = -value;
+		}
+		/* 0 stands by itself. */
+		value = value ? log2(value) + 1 : 0;
+	}
+	key->value = value;
+}
+
+static __always_inline void of_task(struct count_key *key, void *ctx, __u64 id)
+{
+	if (count_by == COUNT_SITE) {
+		const struct siteseer_site *site = siteseer_site(ctx);
+
+		key->value = site ? site->id : ~0u;
+	} else if (count_by == COUNT_TGID) {
+		key->value = id >> 32;
+	} else if (count_by == COUNT_PID) {
+		key->value = (__u32)id;
+	} else if (count_by == COUNT_CPU) {
+		key->value = bpf_get_smp_processor_id();
+	} else if (count_by == COUNT_COMM) {
+		bpf_get_current_comm(key->comm, sizeof(key->comm));
+	}
+}
+
+static __always_inline bool is_process(__u64 id)
+{
+	__u32 tgid = id >> 32;
+
+	return (!only_tgid || tgid == only_tgid) && (!except_tgid || tgid != except_tgid);
+}
+
+SEC("kprobe_maybe_inline")
+int count(void *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct count_key key = { .function = bpf_get_attach_cookie(ctx) };
+
+	if (!is_process(id))
+		return 0;
+	of_task(&key, ctx, id);
+	count_key(&key);
+	return 0;
+}
+
+SEC("kprobe_maybe_inline")
+int count_arguments(void *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct count_key key = { .function = bpf_get_attach_cookie(ctx) };
+	struct arguments arguments;
+	union comm comm = {};
+
+	if (!is_process(id))
+		return 0;
+	read_arguments(ctx, &arguments);
+	bpf_get_current_comm(comm.text, sizeof(comm.text));
+	if (!is_wanted(&arguments, id, &comm))
+		return 0;
+	if (count_by == COUNT_ARGUMENT || count_by == COUNT_HISTOGRAM)
+		of_argument(&key, &arguments);
+	else
+		of_task(&key, ctx, id);
+	count_key(&key);
+	return 0;
+}

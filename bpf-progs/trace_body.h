@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause */
+/*
+ * What the programs of `siteseer trace` do: at each call, or return, they send every argument that the site has, whatever the function.
+ *
+ * They name no function: each is attached once for each function that is traced, with the function's number as its
+ * cookie. They ask for every argument by the fallible accessor, so that they can be attached at sites that lack some.
+ *
+ * TRACE_FILTER is defined where a program looks at some calls only.
+ */
+#ifndef SITESEER_TRACE_BODY_H
+#define SITESEER_TRACE_BODY_H
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include "siteseer.bpf.h"
+#ifdef TRACE_FILTER
+#include "filter.h"
+#endif
+#include "trace.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22);
+} records SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 64);
+	__type(key, __u32);
+	__type(value, struct trace_function);
+} functions SEC(".maps");
+
+/* Calls that found no room in the ring buffer. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} dropped SEC(".maps");
+
+/* Only this process; 0 for all. */
+const volatile __u32 only_tgid = 0;
+/* Never this process: the tracer itself. */
+const volatile __u32 except_tgid = 0;
+
+static __always_inline void fill(struct trace_record *record, void *ctx, __u64 function, __u64 id, bool is_return)
+{
+	const struct siteseer_site *site = siteseer_site(ctx);
+	__u32 present = 0;
+
+	record->time = bpf_ktime_get_ns();
+	record->function = function;
+	record->address = site ? site->address : 0;
+	record->site = site ? site->id : ~0u;
+	record->cpu = bpf_get_smp_processor_id();
+	record->tgid = id >> 32;
+	record->pid = (__u32)id;
+	record->strings = 0;
+	record->result = 0;
+	record->flags = is_return ? TRACE_RETURN : 0;
+	record->reserved = 0;
+	if (is_return && bpf_get_func_ret(ctx, &record->result) == 0)
+		record->flags |= TRACE_RESULT;
+	bpf_get_current_comm(record->comm, sizeof(record->comm));
+#pragma unroll
+	for (int n = 0; n < TRACE_PARAMETERS; n++) {
+#pragma unroll
+		for (int slot = 0; slot < TRACE_SLOTS; slot++) {
+			__u64 value = 0;
+
+			if (siteseer_arg_slot(ctx, n, slot, &value) == 0)
+				present |= 1u << (n * TRACE_SLOTS + slot);
+			record->values[n][slot] = value;
+		}
+	}
+	record->present = present;
+}
+
+static __always_inline void fill_strings(struct trace_record *record, struct trace_strings *strings,
+					 const struct trace_function *wanted)
+{
+	__u32 next = 0;
+
+#pragma unroll
+	for (int n = 0; n < TRACE_PARAMETERS; n++) {
+		__u32 bit = 1u << n;
+		const void *from = (const void *)record->values[n][0];
+		long len;
+
+		if (!(wanted->strings & bit) || next >= TRACE_STRINGS)
+			continue;
+		/* Types do not tell whose memory it is; of the two halves of the address space the upper is the kernel's. */
+		if ((__s64)from >= 0)
+			len = bpf_probe_read_user_str(strings->text[next], TRACE_STRING_LEN, from);
+		else
+			len = bpf_probe_read_kernel_str(strings->text[next], TRACE_STRING_LEN, from);
+		if (len > 0 && (record->present & (1u << (n * TRACE_SLOTS))))
+			record->strings |= 1u << next;
+		next++;
+	}
+}
+
+static __always_inline void drop(void)
+{
+	__u32 zero = 0;
+	__u64 *count = bpf_map_lookup_elem(&dropped, &zero);
+
+	if (count)
+		*count += 1;
+}
+
+struct trace_record_with_strings {
+	struct trace_record record;
+	struct trace_strings strings;
+};
+
+/* Whether the call is one of those that are asked for. */
+static __always_inline bool is_asked_for(void *ctx, __u64 id)
+{
+	__u32 tgid = id >> 32;
+#ifdef TRACE_FILTER
+	struct arguments arguments;
+	union comm comm = {};
+#endif
+
+	if ((only_tgid && tgid != only_tgid) || (except_tgid && tgid == except_tgid))
+		return false;
+#ifdef TRACE_FILTER
+	if (filter[0].kind == FILTER_END)
+		return true;
+	read_arguments(ctx, &arguments);
+	bpf_get_current_comm(comm.text, sizeof(comm.text));
+	return is_wanted(&arguments, id, &comm);
+#else
+	return true;
+#endif
+}
+
+static __always_inline int send(void *ctx, bool is_return)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	__u64 function;
+	__u32 key;
+	const struct trace_function *wanted;
+
+	if (!is_asked_for(ctx, id))
+		return 0;
+	function = bpf_get_attach_cookie(ctx);
+	key = function;
+	wanted = bpf_map_lookup_elem(&functions, &key);
+	if (wanted && wanted->strings) {
+		struct trace_record_with_strings *all = bpf_ringbuf_reserve(&records, sizeof(*all), 0);
+
+		if (!all) {
+			drop();
+			return 0;
+		}
+		fill(&all->record, ctx, function, id, is_return);
+		fill_strings(&all->record, &all->strings, wanted);
+		bpf_ringbuf_submit(all, 0);
+	} else {
+		struct trace_record *record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+
+		if (!record) {
+			drop();
+			return 0;
+		}
+		fill(record, ctx, function, id, is_return);
+		bpf_ringbuf_submit(record, 0);
+	}
+	return 0;
+}
+
+#endif

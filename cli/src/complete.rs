@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What a shell offers where a function's name is to be typed: the names in the site data.
+//!
+//! The shell asks the tool itself (`siteseer generate bash`). Site data that the command line names before are taken, else those of the
+//! running kernel; never DWARF, which takes seconds to read.
+
+use clap_complete::{ArgValueCompleter, CompletionCandidate};
+use siteseer::Target;
+use siteseer::pattern::Pattern;
+use siteseer::source::{Dwarf, SiteData, SourceOptions};
+use siteseer::target::Listed;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// The variable by which a shell asks.
+pub(crate) const VARIABLE: &str = "SITESEER_COMPLETE";
+
+/// Completes names of functions.
+pub(crate) fn functions() -> ArgValueCompleter {
+    ArgValueCompleter::new(|begun: &OsStr| {
+        let begun = begun.to_str().unwrap_or_default();
+        names(begun, sites_named(env::args_os())).into_iter().map(CompletionCandidate::new).collect()
+    })
+}
+
+/// The file that `--sites` names among the words of a command line.
+fn sites_named(words: impl Iterator<Item = OsString>) -> Option<PathBuf> {
+    let mut words = words.skip_while(|word| word != "--").skip(1);
+    while let Some(word) = words.next() {
+        if word == "--sites" {
+            return words.next().map(PathBuf::from);
+        }
+        if let Some(file) = word.to_str().and_then(|word| word.strip_prefix("--sites=")) {
+            return Some(file.into());
+        }
+    }
+    None
+}
+
+/// Names that begin so. None if there are no site data: a shell has no use for errors.
+fn names(begun: &str, sites: Option<PathBuf>) -> Vec<String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
+    // A list of all functions is of no use to anybody.
+    if begun.is_empty() || !begun.chars().all(is_name) {
+        return Vec::new();
+    }
+    let Ok(pattern) = format!("{begun}*").parse::<Pattern>() else { return Vec::new() };
+    let named = |listed: Listed| match (begun.split_once(':'), listed.module) {
+        (Some((module, _)), _) => format!("{module}:{}", listed.name),
+        (None, _) => listed.name,
+    };
+    let found = target(sites.as_deref()).and_then(|target| target.list(&[pattern]).ok()).unwrap_or_default();
+    let mut names: Vec<String> = found.into_iter().flatten().map(named).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn target(sites: Option<&Path>) -> Option<Target> {
+    match sites {
+        Some(path) => Target::image(SiteData::open(path, None, false).ok()?).ok(),
+        None => Target::described(&SourceOptions { dwarf: Dwarf::Never, ..SourceOptions::default() }).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn site_data_on_the_command_line() {
+        let named = |line: &str| sites_named(line.split(' ').map(OsString::from));
+        assert_eq!(named("siteseer -- siteseer list --sites a.sites vfs"), Some("a.sites".into()));
+        assert_eq!(named("siteseer -- siteseer list --sites=b.sites vfs"), Some("b.sites".into()));
+        assert_eq!(named("siteseer -- siteseer list vfs"), None);
+        assert_eq!(named("siteseer --sites x"), None);
+    }
+
+    #[test]
+    fn what_begins_no_name_has_no_completions() {
+        for text in ["", "vfs_*", "@file.c", "a b"] {
+            assert!(names(text, Some("/nonexistent".into())).is_empty());
+        }
+    }
+}

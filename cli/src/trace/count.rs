@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `--count`, `--hist` and `--top`: calls are counted in the kernel, by function and by something else of each call.
+//!
+//! Every call that the program sees comes into a number. If there are more keys than the kernel's map has room for, the calls of
+//! the others are counted together, and that is said.
+
+use super::histogram::{self, Bucket};
+use super::pace::{Pace, stop_on_signals};
+use super::print::place;
+use super::programs::{Constants, Embedded, Programs, calls, counter, filter_constants, word};
+use super::{Traced, Tracing, tell_of, tell_of_losses};
+use crate::Failure;
+use crate::filter::Type;
+use crate::output::tell;
+use libbpf_rs::{MapCore, MapFlags};
+use siteseer::function::Function;
+use siteseer_bpf_progs::COUNT;
+use siteseer_bpf_progs::count::{self, By};
+use siteseer_sites::btf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const TASKS: Embedded = Embedded { elf: COUNT, program: "count" };
+const ARGUMENTS: Embedded = Embedded { elf: COUNT, program: "count_arguments" };
+
+/// What calls are counted by, besides the function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key<'a> {
+    Function,
+    Site,
+    Pid,
+    Tid,
+    Cpu,
+    Comm,
+    Argument(&'a str),
+    Histogram(&'a str),
+}
+
+impl<'a> Key<'a> {
+    pub(super) fn parse(text: Option<&'a str>) -> Key<'a> {
+        match text {
+            None | Some("function") => Key::Function,
+            Some("site") => Key::Site,
+            Some("pid") => Key::Pid,
+            Some("tid") => Key::Tid,
+            Some("cpu") => Key::Cpu,
+            Some("comm") => Key::Comm,
+            Some(argument) => Key::Argument(argument),
+        }
+    }
+
+    fn by(self) -> By {
+        match self {
+            Key::Function => By::Function,
+            Key::Site => By::Site,
+            Key::Pid => By::Tgid,
+            Key::Tid => By::Pid,
+            Key::Cpu => By::Cpu,
+            Key::Comm => By::Comm,
+            Key::Argument(_) => By::Argument,
+            Key::Histogram(_) => By::Histogram,
+        }
+    }
+
+    fn argument(self) -> Option<&'a str> {
+        match self {
+            Key::Argument(name) | Key::Histogram(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// What the column is called.
+    fn word(self) -> &'a str {
+        match self {
+            Key::Function => "function",
+            Key::Site => "site",
+            Key::Pid => "pid",
+            Key::Tid => "tid",
+            Key::Cpu => "cpu",
+            Key::Comm => "comm",
+            Key::Argument(name) | Key::Histogram(name) => name,
+        }
+    }
+}
+
+/// A function whose calls are counted.
+struct Counted<'t> {
+    function: &'t Function,
+    traced: Traced<'t>,
+    program: usize,
+}
+
+/// A parameter's number by which the program finds none.
+const NOWHERE: u32 = 31;
+
+pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure> {
+    let Tracing { arguments, target, functions, types, .. } = *tracing;
+    check_argument(tracing, key)?;
+    let mut programs = Programs::new(arguments.pid, functions.len());
+    let mut counted: BTreeMap<u32, Counted<'_>> = BTreeMap::new();
+    for function in functions {
+        let mut constants = key_constants(tracing, function.function, key)?;
+        let (filter, left) = filter_constants(tracing.filter.as_ref(), function.function, types);
+        if let Some(why) = left {
+            return Err(
+                format!("--where: calls are counted in the kernel, which cannot decide this condition: {why}").into()
+            );
+        }
+        constants.extend(filter);
+        let reads = key.argument().is_some() || tracing.filter.is_some();
+        let program = programs.load(if reads { ARGUMENTS } else { TASKS }, constants)?;
+        let attach = arguments.attach(target, function, arguments.policy());
+        match Traced::new(attach, &programs.program(program)?) {
+            Ok(traced) => {
+                counted.insert(function.cookie as u32, Counted { function: function.function, traced, program });
+            }
+            Err(error) if function.chosen.is_name() => return Err(error.into()),
+            Err(error) => tell!("not traced: {}: {error}", function.function.name),
+        }
+    }
+    if counted.is_empty() {
+        return Err("none of the functions can be traced".into());
+    }
+    tell_of(counted.values().map(|counted| counted.traced.link.report()));
+    stop_on_signals()?;
+    tell!("counting; ctrl-C ends it");
+    let begin = Instant::now();
+    let pace = Pace::new(arguments.duration.map(Duration::from_secs));
+    let mut looked = Instant::now();
+    while !pace.is_over() {
+        thread::sleep(pace.begin());
+        if looked.elapsed() >= EVERY && !pace.is_over() {
+            looked = Instant::now();
+            for counted in counted.values_mut() {
+                counted.traced.keep_up(&programs.program(counted.program)?)?;
+            }
+            if arguments.top {
+                let rows = rows(tracing, &programs, &counted, key)?;
+                top(tracing, &rows, key, begin.elapsed())?;
+            }
+        }
+    }
+    let rows = rows(tracing, &programs, &counted, key)?;
+    let sum: u64 = rows.iter().map(|row| row.count).sum();
+    let written = io::stdout().lock().write_all(text(tracing, &rows, key).as_bytes());
+    tell!("{sum} calls counted");
+    let dropped = programs.sum("dropped")?;
+    if dropped > 0 {
+        tell!("{dropped} more calls counted, of which it is not known by what: there were too many different ones");
+    }
+    tell_of_losses(counted.values().map(|counted| &counted.traced.link))?;
+    Ok(written?)
+}
+
+/// How often the numbers are printed, and modules that come and go looked for.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Refuses an argument that no call has.
+fn check_argument(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure> {
+    let Some(wanted) = key.argument() else { return Ok(()) };
+    let prototypes = || tracing.functions.iter().flat_map(|function| &function.function.prototypes);
+    let names = prototypes().flat_map(|prototype| prototype.parameters.iter().enumerate());
+    let names: BTreeSet<String> = names.map(|(nth, parameter)| super::argument_name(nth, parameter)).collect();
+    if names.contains(wanted) {
+        return Ok(());
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let others = match key {
+        Key::Histogram(_) => String::new(),
+        _ => "; calls are also counted by site, pid, tid, cpu and comm".to_owned(),
+    };
+    Err(format!("no call has an argument {wanted}; there are: {}{others}", names.join(", ")).into())
+}
+
+/// The constants by which the program knows what to count by.
+fn key_constants(tracing: &Tracing<'_, '_>, function: &Function, key: Key<'_>) -> Result<Constants, Failure> {
+    let mut constants = vec![word("count_by", key.by() as u32)];
+    if let Some(name) = key.argument() {
+        let found = calls(function, tracing.types).argument(name)?;
+        let (nth, bits, signed) = match &found {
+            None => (NOWHERE, 64, false),
+            Some((nth, ty)) => {
+                let (bits, signed) = ty
+                    .number()
+                    .ok_or_else(|| format!("{}: {name} is a structure, which is not counted by", function.name))?;
+                (*nth as u32, bits, signed)
+            }
+        };
+        if found.is_some() && nth as usize >= siteseer_bpf_progs::filter::PARAMETERS {
+            let most = siteseer_bpf_progs::filter::PARAMETERS;
+            return Err(format!(
+                "{}: {name} is beyond the {most} arguments that the kernel's program looks at",
+                function.name
+            )
+            .into());
+        }
+        constants.extend([word("count_parameter", nth), word("count_bits", bits), word("count_signed", signed.into())]);
+    }
+    Ok(constants)
+}
+
+/// A number, and what it is of.
+struct Row<'f> {
+    function: &'f str,
+    key: count::Key,
+    /// The key's text; `None` where a call does not have what it is counted by.
+    text: Option<String>,
+    count: u64,
+}
+
+/// All numbers, the greatest first.
+fn rows<'f>(
+    tracing: &Tracing<'_, '_>,
+    programs: &Programs,
+    counted: &BTreeMap<u32, Counted<'f>>,
+    key: Key<'_>,
+) -> Result<Vec<Row<'f>>, Failure> {
+    let map = programs.shared_map("counts")?;
+    let mut rows = Vec::new();
+    for bytes in map.keys() {
+        let Some(found) = count::Key::parse(&bytes) else { continue };
+        let Some(of) = counted.get(&found.function) else { continue };
+        let per_cpu = map.lookup_percpu(&bytes, MapFlags::ANY)?.unwrap_or_default();
+        let count = per_cpu.iter().map(|bytes| counter(bytes)).sum();
+        let text = describe(tracing, of, &found, key);
+        rows.push(Row { function: &of.function.name, key: found, text, count });
+    }
+    rows.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
+    Ok(rows)
+}
+
+/// What calls were counted by, in words.
+fn describe(tracing: &Tracing<'_, '_>, of: &Counted<'_>, found: &count::Key, key: Key<'_>) -> Option<String> {
+    if found.missing {
+        return None;
+    }
+    Some(match key {
+        Key::Function => String::new(),
+        Key::Pid | Key::Tid | Key::Cpu | Key::Histogram(_) => found.value.to_string(),
+        Key::Comm => found.comm.clone(),
+        Key::Site => {
+            let sites = of.traced.link.report().functions.iter().flat_map(|function| &function.sites);
+            let mut sites = sites.filter(|site| u64::from(site.id) == found.value);
+            sites.next().map_or_else(|| "a site that is not known".to_owned(), place)
+        }
+        Key::Argument(name) => {
+            // Where the argument is not the same in all functions of the name, it is refused before.
+            let prototype = of.function.prototypes.first()?;
+            let parameters = prototype.parameters.iter().enumerate();
+            let mut named = parameters.filter(|(nth, parameter)| super::argument_name(*nth, parameter) == name);
+            let (_, parameter) = named.next()?;
+            let btf = tracing.types.of(prototype.module.as_deref());
+            match (btf, Type::of(parameter, btf)) {
+                (Some(btf), ty) if ty != Type::Whole => btf::format_value(btf, parameter.ty, &[found.value]),
+                _ => format!("{:#x}", found.value),
+            }
+        }
+    })
+}
+
+fn text(tracing: &Tracing<'_, '_>, rows: &[Row<'_>], key: Key<'_>) -> String {
+    match (tracing.arguments.json, key) {
+        (true, _) => rows.iter().map(|row| format!("{}\n", json(row, key))).collect(),
+        (false, Key::Histogram(name)) => histograms(rows, name),
+        (false, _) => table(rows, key),
+    }
+}
+
+fn table(rows: &[Row<'_>], key: Key<'_>) -> String {
+    let width = rows.iter().map(|row| row.function.len()).chain(["FUNCTION".len()]).max().unwrap_or(0);
+    let by = if key == Key::Function { String::new() } else { key.word().to_uppercase() };
+    let mut text = format!("{:>12}  {:<width$}  {by}", "CALLS", "FUNCTION").trim_end().to_owned() + "\n";
+    for row in rows {
+        let key = row.text.as_deref().unwrap_or("?");
+        let line = format!("{:>12}  {:<width$}  {key}", row.count, row.function);
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+/// A histogram for each function.
+fn histograms(rows: &[Row<'_>], argument: &str) -> String {
+    let mut functions: BTreeMap<u32, Vec<&Row<'_>>> = BTreeMap::new();
+    rows.iter().for_each(|row| functions.entry(row.key.function).or_default().push(row));
+    let mut text = String::new();
+    for rows in functions.values() {
+        let mut numbers: Vec<(Bucket, u64)> =
+            rows.iter().filter(|row| !row.key.missing).map(|row| (bucket(&row.key), row.count)).collect();
+        numbers.sort_unstable();
+        let name = rows.first().map_or("", |row| row.function);
+        let _ = write!(text, "{name}: {argument}\n{}", histogram::text(&numbers));
+        let missing: u64 = rows.iter().filter(|row| row.key.missing).map(|row| row.count).sum();
+        if missing > 0 {
+            let _ = writeln!(text, "{:<20} {missing:>10} at sites that do not have it", "?");
+        }
+    }
+    text
+}
+
+fn bucket(key: &count::Key) -> Bucket {
+    Bucket::new(key.value.min(64) as u32, key.negative)
+}
+
+fn json(row: &Row<'_>, key: Key<'_>) -> serde_json::Value {
+    let mut json = serde_json::json!({ "function": row.function });
+    match key {
+        Key::Function => {}
+        Key::Histogram(argument) => {
+            json["argument"] = argument.into();
+            // JSON's numbers do not hold all of them.
+            let range = (!row.key.missing).then(|| bucket(&row.key).range());
+            json["low"] = range.map(|(low, _)| low.to_string()).into();
+            json["high"] = range.map(|(_, high)| high.to_string()).into();
+        }
+        _ => json[key.word()] = row.text.clone().into(),
+    }
+    json["count"] = row.count.into();
+    json
+}
+
+/// How many numbers --top shows.
+const SHOWN: usize = 20;
+
+/// Prints the greatest numbers, in place of those before on a terminal.
+fn top(tracing: &Tracing<'_, '_>, rows: &[Row<'_>], key: Key<'_>, after: Duration) -> Result<(), Failure> {
+    let shown = rows.get(..SHOWN).unwrap_or(rows);
+    let mut stdout = io::stdout().lock();
+    if tracing.arguments.json {
+        let all: Vec<serde_json::Value> = shown.iter().map(|row| json(row, key)).collect();
+        writeln!(stdout, "{}", serde_json::json!({ "seconds": after.as_secs(), "top": all }))?;
+    } else {
+        let clear = if stdout.is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+        let sum: u64 = rows.iter().map(|row| row.count).sum();
+        let rate = sum as f64 / after.as_secs_f64().max(0.001);
+        write!(stdout, "{clear}{} s, {sum} calls, {rate:.0} a second\n{}", after.as_secs(), table(shown, key))?;
+    }
+    Ok(stdout.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(count: u64, value: u64, missing: bool, text: Option<&str>) -> Row<'static> {
+        let key = count::Key { function: 0, missing, negative: false, value, comm: String::new() };
+        Row { function: "vfs_read", key, text: text.map(str::to_owned), count }
+    }
+
+    #[test]
+    fn numbers_as_text() {
+        let rows = [row(12, 0, false, Some("bash")), row(3, 0, false, Some("sh"))];
+        assert_eq!(
+            table(&rows, Key::Comm),
+            "       CALLS  FUNCTION  COMM\n          12  vfs_read  bash\n           3  vfs_read  sh\n"
+        );
+        assert_eq!(
+            table(&[row(12, 0, false, Some(""))], Key::Function),
+            "       CALLS  FUNCTION\n          12  vfs_read\n"
+        );
+        assert_eq!(
+            table(&[row(1, 0, true, None)], Key::Argument("x")).lines().last(),
+            Some("           1  vfs_read  ?")
+        );
+        let text = histograms(&[row(2, 3, false, None), row(7, 0, true, None)], "count");
+        assert!(text.starts_with("vfs_read: count\n[4, 8) "), "{text}");
+        assert!(text.contains("?") && text.trim_end().ends_with("7 at sites that do not have it"), "{text}");
+    }
+
+    #[test]
+    fn numbers_as_json() {
+        assert_eq!(
+            json(&row(2, 0, false, Some("sh")), Key::Comm).to_string(),
+            r#"{"function":"vfs_read","comm":"sh","count":2}"#
+        );
+        assert_eq!(
+            json(&row(2, 3, false, None), Key::Histogram("size")).to_string(),
+            r#"{"function":"vfs_read","argument":"size","low":"4","high":"7","count":2}"#
+        );
+        assert_eq!(json(&row(2, 0, true, None), Key::Argument("size"))["size"], serde_json::Value::Null);
+    }
+}

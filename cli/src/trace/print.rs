@@ -1,0 +1,567 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Printing calls, one a line.
+
+use super::out::Out;
+use super::pace::{Pace, stop_on_signals};
+use super::programs::{Constants, Embedded, Programs, filter_constants};
+use super::{Arguments, Traceable, Traced, Tracing, argument_name, tell_of, tell_of_losses};
+use crate::Failure;
+use crate::filter::{self, Filter, RESULT, Type};
+use crate::output::tell;
+use libbpf_rs::{MapCore, MapFlags, RingBufferBuilder};
+use nix::errno::Errno;
+use siteseer::Policy;
+use siteseer::function::{Parameter, Prototype};
+use siteseer::report::{FunctionReport, SiteReport};
+use siteseer::target::Types;
+use siteseer_bpf_progs::trace::{Function as Wanted, PARAMETERS, Record, SLOTS, STRINGS};
+use siteseer_bpf_progs::{TRACE, TRACE_FILTERED, TRACE_RETURN};
+use siteseer_sites::Doubt;
+use siteseer_sites::btf::{self, Btf, Kind};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+const EVERY_CALL: Embedded = Embedded { elf: TRACE, program: "trace" };
+const SOME_CALLS: Embedded = Embedded { elf: TRACE_FILTERED, program: "trace_filtered" };
+const RETURNS: Embedded = Embedded { elf: TRACE_RETURN, program: "trace_return" };
+
+/// A function whose calls are printed.
+struct Printed<'t> {
+    name: &'t str,
+    /// At the entries, and the number of the program.
+    entries: Option<(Traced<'t>, usize)>,
+    /// At the returns.
+    returns: Option<(Traced<'t>, usize)>,
+    /// Where the returns are seen: calls there are printed when they return.
+    returning: HashSet<u64>,
+}
+
+impl<'t> Printed<'t> {
+    fn links(&self) -> impl Iterator<Item = &Traced<'t>> {
+        self.entries.iter().chain(&self.returns).map(|(traced, _)| traced)
+    }
+
+    fn keep_up(&mut self, programs: &Programs) -> Result<(), Failure> {
+        for (traced, program) in self.entries.iter_mut().chain(&mut self.returns) {
+            traced.keep_up(&programs.program(*program)?)?;
+        }
+        self.note_returning();
+        Ok(())
+    }
+
+    fn note_returning(&mut self) {
+        let reports = self.returns.iter().map(|(traced, _)| traced.link.report());
+        self.returning = reports.flat_map(|report| report.attached()).map(|site| site.address).collect();
+    }
+}
+
+pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
+    let Tracing { arguments, functions, types, .. } = *tracing;
+    let filter = tracing.filter.as_ref();
+    let mut programs = Programs::new(arguments.pid, functions.len());
+    let (mut printed, mut left) = (Vec::new(), None);
+    for function in functions {
+        let (constants, more) = filter_constants(filter, function.function, types);
+        left = left.or(more);
+        printed.push(attach(tracing, function, constants, &mut programs)?);
+    }
+    if let (Some(why), Some(_)) = (left, filter) {
+        tell!(
+            "note: the condition is not decided in the kernel, or not all of it ({why}): what is sent may be much more than what is printed"
+        );
+    }
+    if printed.iter().all(|function| function.links().next().is_none()) {
+        return Err("none of the functions can be traced".into());
+    }
+    tell_of(printed.iter().flat_map(|function| function.entries.iter().map(|(traced, _)| traced.link.report())));
+    for function in printed.iter().filter(|_| arguments.returns) {
+        let sites = function.entries.iter().map(|(traced, _)| traced.link.report().attached().count()).sum::<usize>();
+        tell!("{}: returns are seen at {} of {sites} sites", function.name, function.returning.len());
+    }
+    // Until here they end the process, which leaves nothing attached: attaching may take long.
+    stop_on_signals()?;
+    follow(tracing, &programs, printed)
+}
+
+/// Attaches to one of the functions. One that a pattern stands for may fail.
+fn attach<'t>(
+    tracing: &Tracing<'t, '_>,
+    function: &Traceable<'t>,
+    constants: Constants,
+    programs: &mut Programs,
+) -> Result<Printed<'t>, Failure> {
+    let Tracing { arguments, target, types, .. } = *tracing;
+    let program = if constants.is_empty() { EVERY_CALL } else { SOME_CALLS };
+    let nth = programs.load(program, constants.clone())?;
+    want(programs, function, types, arguments.strings)?;
+    let attach = arguments.attach(target, function, arguments.policy());
+    let entries = match Traced::new(attach, &programs.program(nth)?) {
+        Ok(traced) => Some((traced, nth)),
+        Err(error) if function.chosen.is_name() => return Err(error.into()),
+        Err(error) => {
+            tell!("not traced: {}: {error}", function.function.name);
+            None
+        }
+    };
+    let mut returns = None;
+    if arguments.returns {
+        let nth = programs.load(RETURNS, constants)?;
+        // Inlined copies have no return, so that no policy but this one will do.
+        let attach = arguments.attach(target, function, Policy::BestEffort);
+        match Traced::new(attach, &programs.program(nth)?) {
+            Ok(traced) => returns = Some((traced, nth)),
+            Err(error) => tell!("no returns of {} can be seen: {error}", function.function.name),
+        }
+    }
+    let mut printed = Printed { name: &function.function.name, entries, returns, returning: HashSet::new() };
+    printed.note_returning();
+    Ok(printed)
+}
+
+/// Which pointers to text the program is to follow.
+fn text_parameters(parameters: &[Parameter], btf: &Btf<'_>) -> Wanted {
+    let mut wanted = Wanted::default();
+    let mut count = 0;
+    for (nth, parameter) in parameters.iter().enumerate().take(PARAMETERS) {
+        if count < STRINGS && is_text(btf, parameter) {
+            wanted.strings |= 1 << nth;
+            count += 1;
+        }
+    }
+    wanted
+}
+
+/// The same for all prototypes of a function. Of a module that came later the types are not at hand.
+fn all_text_parameters(prototypes: &[Prototype], types: &Types<'_>) -> u32 {
+    prototypes.iter().fold(0, |mask, prototype| match types.of(prototype.module.as_deref()) {
+        Some(btf) => mask | text_parameters(&prototype.parameters, btf).strings,
+        None => mask,
+    })
+}
+
+fn is_text(btf: &Btf<'_>, parameter: &Parameter) -> bool {
+    let pointer = btf.resolve(parameter.ty).filter(|ty| ty.kind() == Kind::Ptr);
+    let target = pointer.and_then(|pointer| btf.resolve(pointer.target()?));
+    target.is_some_and(|target| target.kind() == Kind::Int && target.name() == "char")
+}
+
+/// Tells the programs what to send of a function's calls besides the arguments.
+fn want(programs: &Programs, function: &Traceable<'_>, types: &Types<'_>, strings: bool) -> Result<(), Failure> {
+    let mut wanted = Wanted::default();
+    if strings {
+        // Functions of one name share an entry; a pointer that is followed in vain gives no text.
+        wanted.strings = all_text_parameters(&function.function.prototypes, types);
+    }
+    let key = (function.cookie as u32).to_ne_bytes();
+    programs.shared_map("functions")?.update(&key, &wanted.to_bytes(), MapFlags::ANY)?;
+    Ok(())
+}
+
+/// Prints records until it is time to stop, then what was lost.
+fn follow(tracing: &Tracing<'_, '_>, programs: &Programs, functions: Vec<Printed<'_>>) -> Result<(), Failure> {
+    let Tracing { arguments, types, .. } = *tracing;
+    let begin = monotonic()?;
+    let printer = RefCell::new(Printer {
+        arguments,
+        filter: tracing.filter.as_ref(),
+        functions,
+        types,
+        begin,
+        printed: 0,
+        unread: 0,
+        aligned: io::stdout().is_terminal(),
+        out: Out::stdout()?,
+        pace: Pace::new(arguments.duration.map(Duration::from_secs)),
+        ended: None,
+    });
+    let records = programs.shared_map("records")?;
+    let mut builder = RingBufferBuilder::new();
+    builder.add(&records, |data| -i32::from(!printer.borrow_mut().record(data)))?;
+    let ring = builder.build()?;
+    if !arguments.json {
+        printer.borrow_mut().out.line(&format!("{:>12} {:>3} {:<22} CALL", "TIME", "CPU", "TASK"));
+    }
+    tell!("tracing; ctrl-C ends it");
+    let mut looked = Instant::now();
+    while !printer.borrow().is_over() {
+        let wait = printer.borrow().pace.begin();
+        // An interrupted poll is a signal, which the loop's condition sees; the callback ends it when its time is up.
+        let _ = ring.poll(wait);
+        printer.borrow_mut().write()?;
+        if looked.elapsed() >= MODULES_EVERY {
+            looked = Instant::now();
+            printer.borrow_mut().functions.iter_mut().try_for_each(|function| function.keep_up(programs))?;
+        }
+    }
+    printer.borrow_mut().end()?;
+    let _ = ring.poll(Duration::ZERO);
+    drop(ring);
+    losses(programs, &printer.into_inner())
+}
+
+/// For how long what is left is written, and counted, when tracing ends.
+const AFTERWARDS: Duration = Duration::from_millis(20);
+
+/// How often modules that come and go are looked for.
+const MODULES_EVERY: Duration = Duration::from_secs(1);
+
+/// CLOCK_MONOTONIC, which is the program's clock too.
+fn monotonic() -> Result<u64, Failure> {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)?;
+    Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
+}
+
+fn losses(programs: &Programs, printer: &Printer<'_, '_>) -> Result<(), Failure> {
+    let dropped = programs.sum("dropped")?;
+    let unprinted = printer.out.left();
+    tell!("{} calls printed, {dropped} lost for want of room in the buffer", printer.printed.saturating_sub(unprinted));
+    let left = unprinted + printer.unread;
+    if left > 0 && !printer.is_done() {
+        tell!("{left} calls or more not printed because the time was over");
+    }
+    tell_of_losses(printer.functions.iter().flat_map(Printed::links).map(|traced| &traced.link))
+}
+
+struct Printer<'p, 'b> {
+    arguments: &'p Arguments,
+    filter: Option<&'p Filter>,
+    functions: Vec<Printed<'p>>,
+    types: &'p Types<'b>,
+    begin: u64,
+    printed: u64,
+    /// Records that are not looked at any more.
+    unread: u64,
+    aligned: bool,
+    out: Out,
+    pace: Pace,
+    /// Since when records are counted only.
+    ended: Option<Instant>,
+}
+
+/// One argument of a call.
+struct Value {
+    name: String,
+    /// `None` where the site does not have it.
+    text: Option<String>,
+    /// Why the value may be wrong.
+    doubt: Option<Doubt>,
+    string: Option<String>,
+}
+
+/// `cap=21`, `cap=21?` if the value may be wrong, `cap=?` if there is none.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(text) = &self.text else { return write!(f, "{}=?", self.name) };
+        let mark = if self.doubt.is_some() { "?" } else { "" };
+        write!(f, "{}={text}{mark}", self.name)?;
+        self.string.as_ref().map_or(Ok(()), |string| write!(f, " {string:?}"))
+    }
+}
+
+impl Printer<'_, '_> {
+    fn is_done(&self) -> bool {
+        self.arguments.limit.is_some_and(|limit| self.printed >= limit)
+    }
+
+    /// Whether tracing has to end.
+    fn is_over(&self) -> bool {
+        self.pace.is_over() || self.is_done()
+    }
+
+    /// Writes the lines of a turn.
+    fn write(&mut self) -> io::Result<()> {
+        let Printer { out, pace, .. } = self;
+        out.write(|| pace.is_over())
+    }
+
+    /// Writes what is left. What comes now is counted.
+    fn end(&mut self) -> io::Result<()> {
+        let ended = Instant::now();
+        self.ended = Some(ended);
+        self.out.write(|| ended.elapsed() >= AFTERWARDS)
+    }
+
+    /// Takes one record; false ends the polling.
+    fn record(&mut self, data: &[u8]) -> bool {
+        if let Some(ended) = self.ended {
+            self.unread += 1;
+            return ended.elapsed() < 2 * AFTERWARDS;
+        }
+        self.print(data);
+        !(self.is_done() || self.out.is_full() || self.pace.has_turned())
+    }
+
+    fn print(&mut self, data: &[u8]) {
+        let Some(record) = Record::parse(data) else { return };
+        let function = usize::try_from(record.function).ok().and_then(|nth| self.functions.get(nth));
+        let Some(printed) = function else { return };
+        // It is printed when it returns.
+        if !record.is_return && printed.returning.contains(&record.address) {
+            return;
+        }
+        let link = if record.is_return { &printed.returns } else { &printed.entries };
+        let report = link.as_ref().and_then(|(traced, _)| traced.link.report().functions.first());
+        let Some(function) = report else { return };
+        let site = record.site.and_then(|id| function.sites.iter().find(|site| site.id == id));
+        let prototype = function.prototypes.get(site.map_or(0, |site| site.prototype));
+        let call = Call {
+            function,
+            prototype,
+            site,
+            values: self.values(function, site, &record),
+            returned: record.is_return.then(|| self.returned(prototype, &record)),
+            record: &record,
+        };
+        if self.filter.is_some_and(|filter| filter.holds(&|field| self.field(&call, field)) != Some(true)) {
+            return;
+        }
+        let line = if self.arguments.json { json(&call).to_string() } else { self.line(&call) };
+        self.out.line(&line);
+        self.printed += 1;
+    }
+
+    /// What a call has by that name.
+    fn field(&self, call: &Call<'_>, name: &str) -> Option<filter::Value> {
+        let Call { record, site, .. } = *call;
+        let parameters = call.prototype.map_or(&[][..], |prototype| &prototype.parameters);
+        let btf = call.prototype.and_then(|prototype| self.types.of(prototype.module.as_deref()));
+        if let Some(nth) = call.values.iter().position(|value| value.name == name) {
+            let value = &call.values[nth];
+            let texts = value.text.iter().chain(&value.string).cloned().collect();
+            let slot = record.value(nth, 0).filter(|_| value.text.is_some())?;
+            return Some(filter::Value::of(&Type::of(parameters.get(nth)?, btf), slot, texts));
+        }
+        match name {
+            RESULT => {
+                let parameter = call.prototype?.result.as_ref()?;
+                let text = call.returned.as_ref()?.text.clone();
+                Some(filter::Value::of(&Type::of(parameter, btf), record.result?, text.into_iter().collect()))
+            }
+            "kind" => site.map(|site| filter::Value::text(site.kind.word())),
+            "in" => site.map(|site| filter::Value::text(&site.symbol)),
+            "module" => site.map(|site| filter::Value::text(site.module.as_deref().unwrap_or("vmlinux"))),
+            "comm" => Some(filter::Value::text(&record.comm)),
+            "pid" => Some(filter::Value::unsigned(record.tgid)),
+            "tid" => Some(filter::Value::unsigned(record.pid)),
+            "cpu" => Some(filter::Value::unsigned(record.cpu)),
+            _ => None,
+        }
+    }
+
+    fn returned(&self, prototype: Option<&Prototype>, record: &Record) -> Returned {
+        let result = prototype.and_then(|prototype| Some((prototype, prototype.result.as_ref()?)));
+        let Some((prototype, result)) = result else { return Returned { text: None, error: None, is_void: true } };
+        let btf = self.types.of(prototype.module.as_deref());
+        let text = record.result.map(|slot| match btf {
+            Some(btf) => btf::format_value(btf, result.ty, &[slot]),
+            None => format!("{slot:#x}"),
+        });
+        Returned { text, error: record.result.and_then(|slot| error(slot, result)), is_void: false }
+    }
+
+    fn values(&self, function: &FunctionReport, site: Option<&SiteReport>, record: &Record) -> Vec<Value> {
+        let prototype = function.prototypes.get(site.map_or(0, |site| site.prototype));
+        let Some(prototype) = prototype else { return Vec::new() };
+        // Strings come in the order of the parameters that wanted them, which are those of all prototypes together.
+        let wanted = all_text_parameters(&function.prototypes, self.types);
+        let btf = self.types.of(prototype.module.as_deref());
+        let mut values = Vec::new();
+        for (nth, parameter) in prototype.parameters.iter().enumerate() {
+            let wide = parameter.slots as usize;
+            let slots: Option<Vec<u64>> = (0..wide.min(SLOTS)).map(|slot| record.value(nth, slot)).collect();
+            let text = slots.map(|slots| {
+                let text = match btf {
+                    Some(btf) => btf::format_value(btf, parameter.ty, &slots),
+                    None => slots.iter().map(|slot| format!("{slot:#x}")).collect::<Vec<_>>().join(" "),
+                };
+                if wide > SLOTS { format!("{text}...") } else { text }
+            });
+            let string = (self.arguments.strings && wanted >> nth.min(31) & 1 == 1)
+                .then(|| record.string((wanted & ((1u32 << nth) - 1)).count_ones() as usize))
+                .flatten()
+                .map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            let doubt = site.and_then(|site| site.doubtful.iter().find(|argument| argument.index == nth));
+            let doubt = doubt.map(|argument| argument.why);
+            values.push(Value { name: argument_name(nth, parameter), text, doubt, string });
+        }
+        values
+    }
+
+    fn line(&self, call: &Call<'_>) -> String {
+        let record = call.record;
+        let seconds = record.time.saturating_sub(self.begin) as f64 / 1e9;
+        let task = format!("{}/{}", record.comm, record.pid);
+        let arguments: Vec<String> = call.values.iter().map(Value::to_string).collect();
+        let returned = call.returned.as_ref().map(Returned::to_string).unwrap_or_default();
+        let text = format!("{}({}){returned}", call.function.name, arguments.join(", "));
+        let place = call.site.map_or_else(|| format!("at {:#x}", record.address), place);
+        let text = if self.aligned { format!("{text:<58}") } else { text };
+        format!("{seconds:>12.6} {:>3} {task:<22} {text}  {place}", record.cpu)
+    }
+}
+
+/// One call, to be printed.
+struct Call<'c> {
+    function: &'c FunctionReport,
+    prototype: Option<&'c Prototype>,
+    site: Option<&'c SiteReport>,
+    values: Vec<Value>,
+    returned: Option<Returned>,
+    record: &'c Record,
+}
+
+/// What a call returned.
+struct Returned {
+    /// `None` where it is not known, or there is nothing.
+    text: Option<String>,
+    /// The error's name, if it is one.
+    error: Option<String>,
+    is_void: bool,
+}
+
+/// ` = -2 (ENOENT)`, ` = ?` where it is not known; nothing of a function that returns nothing.
+impl fmt::Display for Returned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.text, &self.error) {
+            (Some(text), Some(error)) => write!(f, " = {text} ({error})"),
+            (Some(text), None) => write!(f, " = {text}"),
+            (None, _) if self.is_void => Ok(()),
+            (None, _) => f.write_str(" = ?"),
+        }
+    }
+}
+
+/// Errors that the kernel keeps to itself: include/linux/errno.h.
+const OWN_ERRORS: [(i32, &str); 13] = [
+    (512, "ERESTARTSYS"),
+    (513, "ERESTARTNOINTR"),
+    (514, "ERESTARTNOHAND"),
+    (515, "ENOIOCTLCMD"),
+    (516, "ERESTART_RESTARTBLOCK"),
+    (517, "EPROBE_DEFER"),
+    (518, "EOPENSTALE"),
+    (519, "ENOPARAM"),
+    (521, "EBADHANDLE"),
+    (523, "EBADCOOKIE"),
+    (524, "ENOTSUPP"),
+    (528, "EJUKEBOX"),
+    (529, "EIOCBQUEUED"),
+];
+
+/// The name of the error that a function returned: as a negative number, or as a pointer that is none (`ERR_PTR`).
+fn error(slot: u64, result: &Parameter) -> Option<String> {
+    let number = match result.size {
+        4 if result.signed => i64::from(slot as i32),
+        8 if result.signed || result.type_name.ends_with('*') => slot as i64,
+        _ => return None,
+    };
+    // MAX_ERRNO
+    let number = i32::try_from(number.checked_neg()?).ok().filter(|number| (1..=4095).contains(number))?;
+    if let Some((_, name)) = OWN_ERRORS.iter().find(|(known, _)| *known == number) {
+        return Some((*name).to_owned());
+    }
+    let known = Errno::from_raw(number);
+    (known != Errno::UnknownErrno).then(|| format!("{known:?}"))
+}
+
+fn json(call: &Call<'_>) -> serde_json::Value {
+    let Call { function, site, record, .. } = *call;
+    let arguments: Vec<serde_json::Value> = call
+        .values
+        .iter()
+        .map(|value| {
+            serde_json::json!({
+                "name": value.name,
+                "value": value.text,
+                "string": value.string,
+                "doubt": value.doubt.filter(|_| value.text.is_some()).map(|doubt| doubt.to_string()),
+            })
+        })
+        .collect();
+    let mut json = serde_json::json!({
+        "time": record.time,
+        "cpu": record.cpu,
+        "comm": record.comm,
+        "pid": record.tgid,
+        "tid": record.pid,
+        "function": function.name,
+        "arguments": arguments,
+        "site": site.map(|site| serde_json::json!({
+            "id": site.id,
+            "kind": site.kind.word(),
+            "module": site.module.as_deref(),
+            "address": format!("{:#x}", site.link_address),
+            "symbol": site.symbol,
+            "offset": site.offset,
+            "file": site.source.as_ref().map(|place| &place.file),
+            "line": site.source.as_ref().map(|place| place.line),
+        })),
+    });
+    if let Some(returned) = &call.returned {
+        json["returned"] = serde_json::json!({ "value": returned.text, "error": returned.error });
+    }
+    json
+}
+
+/// The site in words: `body`, `clone foo.isra.0`, `inlined in bar+0x12 (file.c:34)`.
+pub(super) fn place(site: &SiteReport) -> String {
+    use siteseer_sites::SiteKind;
+    let module = site.module.as_ref().map(|module| format!(" [{module}]")).unwrap_or_default();
+    match site.kind {
+        SiteKind::Body => format!("body{module}"),
+        SiteKind::Clone => format!("clone {}{module}", site.symbol),
+        SiteKind::Inline => {
+            let source = site.source.as_ref().map(|place| format!(" ({}:{})", place.file, place.line));
+            format!("inlined in {}+{:#x}{module}{}", site.symbol, site.offset, source.unwrap_or_default())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doubtful_value_has_a_question_mark() {
+        let value = |text: Option<&str>, doubt, string: Option<&str>| {
+            let (text, string) = (text.map(str::to_owned), string.map(str::to_owned));
+            Value { name: "cap".to_owned(), text, doubt, string }.to_string()
+        };
+        let doubt = Some(Doubt::Assigned);
+        assert_eq!(value(Some("21"), None, None), "cap=21");
+        assert_eq!(value(Some("21"), doubt, None), "cap=21?");
+        assert_eq!(value(Some("0xff"), doubt, Some("a")), "cap=0xff? \"a\"");
+        assert_eq!(value(Some("0xff"), None, Some("a")), "cap=0xff \"a\"");
+        // Nothing is doubtful about what is not there.
+        assert_eq!(value(None, doubt, None), "cap=?");
+    }
+
+    #[test]
+    fn errors_have_names() {
+        let result = |size, signed, type_name: &str| Parameter {
+            name: String::new(),
+            ty: 0,
+            type_name: type_name.to_owned(),
+            size,
+            signed,
+            composite: false,
+            irregular: false,
+            slots: 1,
+            pointee: None,
+            foreign: false,
+        };
+        let int = result(4, true, "int");
+        // What is above the 32 bits is anything.
+        assert_eq!(error(0x1234_ffff_fffe, &int).as_deref(), Some("ENOENT"));
+        assert_eq!(error((-512i64) as u64, &result(8, true, "ssize_t")).as_deref(), Some("ERESTARTSYS"));
+        assert_eq!(error((-13i64) as u64, &result(8, false, "struct file *")).as_deref(), Some("EACCES"));
+        for none in [0, 2, (-4096i64) as u64, (-4000i64) as u64] {
+            assert_eq!(error(none, &int), None, "{none:#x}");
+        }
+        assert_eq!(error((-2i64) as u64, &result(8, false, "size_t")), None);
+        assert_eq!(error((-2i64) as u64, &result(2, true, "short")), None);
+    }
+}

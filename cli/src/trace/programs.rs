@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Loading the embedded programs: one object for each set of constants that the functions need, all with the same maps.
+
+use crate::Failure;
+use crate::filter::Filter;
+use crate::filter::kernel::{Calls, compile};
+use libbpf_rs::{Map, MapCore, Object, ObjectBuilder, ProgramMut};
+use siteseer::function::Function;
+use siteseer::target::Types;
+use siteseer_bpf_progs::{set_constant, set_constant_bytes};
+use std::os::fd::AsFd;
+
+/// An embedded object, and the program of it that is loaded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Embedded {
+    pub(super) elf: &'static [u8],
+    pub(super) program: &'static str,
+}
+
+/// Constants of a program by name.
+pub(super) type Constants = Vec<(&'static str, Vec<u8>)>;
+
+/// A constant of four bytes.
+pub(super) fn word(name: &'static str, value: u32) -> (&'static str, Vec<u8>) {
+    (name, value.to_ne_bytes().to_vec())
+}
+
+/// The constants that hold a filter for a function, and why the program cannot decide all of it.
+pub(super) fn filter_constants(
+    filter: Option<&Filter>,
+    function: &Function,
+    types: &Types<'_>,
+) -> (Constants, Option<String>) {
+    let Some(filter) = filter else { return (Constants::new(), None) };
+    let compiled = compile(filter, &calls(function, types));
+    let (operations, texts) = compiled.constants;
+    (vec![("filter", operations), ("filter_texts", texts)], compiled.left)
+}
+
+/// A function as far as filters look at it.
+pub(super) fn calls<'f, 'b>(function: &'f Function, types: &'f Types<'b>) -> Calls<'f, 'b> {
+    let prototypes = function.prototypes.iter();
+    Calls { prototypes: prototypes.map(|known| (known, types.of(known.module.as_deref()))).collect() }
+}
+
+/// The objects that are loaded.
+pub(super) struct Programs {
+    /// Only this process, and never that one.
+    tgids: [u32; 2],
+    /// How many functions there are.
+    functions: u32,
+    loaded: Vec<(Embedded, Constants, Object)>,
+}
+
+impl Programs {
+    pub(super) fn new(only: u32, functions: usize) -> Programs {
+        Programs { tgids: [only, std::process::id()], functions: functions as u32, loaded: Vec::new() }
+    }
+
+    /// The object of these constants, loaded if it is not yet; its number.
+    pub(super) fn load(&mut self, embedded: Embedded, constants: Constants) -> Result<usize, Failure> {
+        let same = |known: &(Embedded, Constants, Object)| known.0.program == embedded.program && known.1 == constants;
+        if let Some(known) = self.loaded.iter().position(same) {
+            return Ok(known);
+        }
+        let Embedded { elf, program } = embedded;
+        let mut builder = ObjectBuilder::default();
+        let mut open = builder.open_memory(elf)?;
+        set_constant(&mut open, elf, "only_tgid", self.tgids[0])?;
+        set_constant(&mut open, elf, "except_tgid", self.tgids[1])?;
+        for (name, value) in &constants {
+            set_constant_bytes(&mut open, elf, name, value)?;
+        }
+        for mut other in open.progs_mut() {
+            if other.name() != program {
+                other.set_autoload(false);
+            }
+        }
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            if name == "functions" {
+                map.set_max_entries(self.functions.max(1))?;
+            }
+            // Constants are each object's own.
+            if let Some(shared) = self.map(&name).filter(|_| !name.contains('.')) {
+                map.reuse_fd(shared.as_fd())?;
+            }
+        }
+        self.loaded.push((embedded, constants, open.load()?));
+        Ok(self.loaded.len() - 1)
+    }
+
+    /// The program of an object.
+    pub(super) fn program(&self, nth: usize) -> Result<ProgramMut<'_>, Failure> {
+        let (embedded, _, object) = self.loaded.get(nth).ok_or("an embedded program is not loaded")?;
+        let mut programs = object.progs_mut();
+        let program = programs.find(|program| program.name() == embedded.program);
+        Ok(program.ok_or("the embedded program is missing")?)
+    }
+
+    fn map(&self, name: &str) -> Option<Map<'_>> {
+        self.loaded.iter().find_map(|(_, _, object)| object.maps().find(|map| map.name() == name))
+    }
+
+    /// A map that the objects share.
+    pub(super) fn shared_map(&self, name: &str) -> Result<Map<'_>, Failure> {
+        Ok(self.map(name).ok_or("the embedded program lacks a map")?)
+    }
+
+    /// What a counter for each processor comes to.
+    pub(super) fn sum(&self, map: &str) -> Result<u64, Failure> {
+        let per_cpu = self.shared_map(map)?.lookup_percpu(&0u32.to_ne_bytes(), libbpf_rs::MapFlags::ANY)?;
+        Ok(per_cpu.unwrap_or_default().iter().map(|value| counter(value)).sum())
+    }
+}
+
+/// A counter of one processor.
+pub(super) fn counter(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+}

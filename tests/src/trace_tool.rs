@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `siteseer trace` on the running kernel: the examples of docs/examples.md, run as they stand there, and counts that are exact.
+//!
+//! What varies from run to run (times, processors, numbers of processes, pointers) is masked in the page and in what is printed; the rest
+//! must be the same, letter by letter.
+
+use crate::calls::{open, syscall};
+use crate::case::{Case, Failure, case};
+use crate::demo::TOOL;
+use crate::entry;
+use siteseer::Target;
+use std::ffi::CString;
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// Where the page lies in the guest.
+pub const PAGE: &str = "/examples.md";
+/// What the tool says when everything is attached.
+const READY: &str = "; ctrl-C ends it";
+
+/// All cases of this group.
+pub fn cases() -> Vec<Case> {
+    vec![
+        case("trace", "examples_print_what_the_page_says", examples),
+        case("trace", "counts_are_exact", exact),
+        case("trace", "a_condition_is_the_same_in_the_kernel_and_outside", conditions),
+        case("trace", "bodies_alone_without_site_data", without_site_data),
+    ]
+}
+
+/// What a run printed.
+struct Printed {
+    output: String,
+    messages: String,
+}
+
+/// Runs the tool, does something when it is ready, and ends it.
+fn run(
+    arguments: &[String],
+    environment: &[(&str, &str)],
+    work: impl FnOnce() -> io::Result<()>,
+) -> Result<Printed, Failure> {
+    let mut command = Command::new(TOOL);
+    command.args(arguments).envs(environment.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tool = command.spawn().map_err(|error| format!("{TOOL}: {error}"))?;
+    let (mut output, messages) = (tool.stdout.take().ok_or("no output")?, tool.stderr.take().ok_or("no messages")?);
+    let reader = thread::spawn(move || {
+        let mut text = String::new();
+        output.read_to_string(&mut text).map(|_| text)
+    });
+    let (ready, is_ready) = mpsc::channel();
+    let listener = thread::spawn(move || {
+        let mut text = String::new();
+        for line in BufReader::new(messages).lines().map_while(Result::ok) {
+            if line.ends_with(READY) {
+                let _ = ready.send(());
+            } else {
+                text.push_str(&line);
+                text.push('\n');
+            }
+        }
+        text
+    });
+    // If it ends before, there is nothing to be ready.
+    let worked = if is_ready.recv_timeout(Duration::from_secs(120)).is_ok() {
+        let worked = work();
+        // Records travel through a buffer that the tool looks into every twentieth of a second.
+        thread::sleep(Duration::from_millis(500));
+        syscall(libc::SYS_kill, [u64::from(tool.id()), libc::SIGINT as u64, 0, 0, 0, 0])?;
+        worked
+    } else {
+        Ok(())
+    };
+    tool.wait()?;
+    worked?;
+    let output = reader.join().map_err(|_| "the reader panicked")??;
+    let messages = listener.join().map_err(|_| "the listener panicked")?;
+    Ok(Printed { output, messages })
+}
+
+/// What the page says that is done.
+fn workload() -> io::Result<()> {
+    let (zeros, root, nowhere) = (CString::new("/dev/zero")?, CString::new("/")?, CString::new("/nowhere")?);
+    as_workload(move || {
+        let file = open(&zeros)?;
+        let mut buffer = [0u8; 5000];
+        for size in [1u64, 100, 100, 5000] {
+            syscall(libc::SYS_read, [file, buffer.as_mut_ptr() as u64, size, 0, 0, 0])?;
+        }
+        syscall(libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
+        for _ in 0..2 {
+            let _ = open(&nowhere);
+            let _ = syscall(libc::SYS_swapoff, [nowhere.as_ptr() as u64, 0, 0, 0, 0, 0]);
+        }
+        for _ in 0..3 {
+            syscall(libc::SYS_chroot, [root.as_ptr() as u64, 0, 0, 0, 0, 0])?;
+        }
+        Ok(())
+    })
+}
+
+/// Does something in a thread with that name.
+fn as_workload(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
+    let thread = thread::spawn(move || {
+        let name = CString::new("workload")?;
+        syscall(libc::SYS_prctl, [libc::PR_SET_NAME as u64, name.as_ptr() as u64, 0, 0, 0, 0])?;
+        let worked = work();
+        // What the thread does to end is nobody's call.
+        let other = CString::new("done")?;
+        syscall(libc::SYS_prctl, [libc::PR_SET_NAME as u64, other.as_ptr() as u64, 0, 0, 0, 0])?;
+        worked
+    });
+    thread.join().map_err(|_| io::Error::other("the workload panicked"))?
+}
+
+/// Words of a command, with single quotation marks as in a shell.
+fn words(command: &str) -> Vec<String> {
+    let parts = command.split('\'').enumerate();
+    let words = parts.flat_map(|(nth, part)| match nth % 2 {
+        0 => part.split_whitespace().map(str::to_owned).collect(),
+        _ => vec![part.to_owned()],
+    });
+    words.collect()
+}
+
+/// Text without what differs from run to run: pointers, and the numbers of a line before the call's name.
+fn masked(text: &str) -> String {
+    let word = |word: &str| {
+        let (open, rest) = word.split_at(word.find("0x").unwrap_or(word.len()));
+        let digits = rest.get(2..).unwrap_or_default();
+        let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
+        // An offset in a symbol is the same on the same kernel; a pointer is long.
+        if end >= 6 { format!("{open}0x#{}", &digits[end..]) } else { word.to_owned() }
+    };
+    let line = |line: &str| {
+        let mut words: Vec<String> = line.split_whitespace().map(word).collect();
+        let is_call = words.first().is_some_and(|time| time.contains('.') && time.parse::<f64>().is_ok());
+        if is_call && words.len() > 3 {
+            let task = words[2].split('/').next().unwrap_or_default().to_owned();
+            words.splice(..3, ["#".to_owned(), "#".to_owned(), format!("{task}/#")]);
+        }
+        words.join(" ")
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The commands of the page for root, with what they print.
+fn blocks(page: &str) -> Vec<(&str, &str)> {
+    let blocks = page.split("```console\n# siteseer ").skip(1);
+    blocks.filter_map(|block| block.split_once("```")?.0.split_once('\n')).collect()
+}
+
+/// What of the messages the page shows: not what is attached, which the mechanism decides, nor numbers of what was lost.
+fn shown(printed: &Printed) -> String {
+    let messages = printed.messages.lines().filter(|line| line.starts_with("siteseer: ") || line.starts_with("note: "));
+    let messages: String = messages.map(|line| format!("{line}\n")).collect();
+    format!("{messages}{}", printed.output)
+}
+
+fn examples(_: &Target) -> Result<String, Failure> {
+    let page = std::fs::read_to_string(PAGE).map_err(|error| format!("{PAGE}: {error}"))?;
+    let (mut wrong, mut count) = (String::new(), 0);
+    for (command, wanted) in blocks(&page) {
+        let printed = shown(&run(&words(command), &[], workload)?);
+        if masked(&printed) != masked(wanted) {
+            wrong.push_str(&format!("# siteseer {command}\n{printed}"));
+        }
+        count += 1;
+    }
+    match (count, wrong.is_empty()) {
+        (0, _) => Err("the page has no commands".into()),
+        (_, true) => Ok(format!("{count} commands print what the page says")),
+        (_, false) => Err(format!("docs/examples.md is not what is printed:\n{wrong}").into()),
+    }
+}
+
+/// How often the function is called.
+const CALLS: u64 = 300_000;
+
+/// Every call is counted, also those that find another CPU counting the same.
+fn exact(_: &Target) -> Result<String, Failure> {
+    let call = || {
+        as_workload(|| {
+            for _ in 0..CALLS / 2 {
+                syscall(libc::SYS_getppid, [0; 6])?;
+            }
+            Ok(())
+        })
+    };
+    let function = entry!("getppid");
+    let mut results = Vec::new();
+    for more in [&["--count"][..], &["--count", "comm"], &["--where", "comm = workload", "--count", "cpu"]] {
+        let arguments: Vec<String> =
+            ["trace", function, "--json"].iter().chain(more).map(|&word| word.to_owned()).collect();
+        let printed = run(&arguments, &[], || {
+            let other = thread::spawn(call);
+            call()?;
+            other.join().map_err(|_| io::Error::other("the other caller panicked"))?
+        })?;
+        let rows = printed.output.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()?;
+        // Who else calls it has another name.
+        let own = rows.iter().filter(|row| row["comm"].is_null() || row["comm"] == "workload");
+        let sum: u64 = own.filter_map(|row| row["count"].as_u64()).sum();
+        let others = more == ["--count"];
+        if sum < CALLS || (sum > CALLS && !others) {
+            return Err(format!(
+                "{more:?}: {sum} of {CALLS} calls were counted\n{}{}",
+                printed.output, printed.messages
+            )
+            .into());
+        }
+        results.push(format!("{sum}"));
+    }
+    Ok(format!("{CALLS} calls on two threads: counted {}", results.join(", ")))
+}
+
+/// Each condition leaves the same calls whether the kernel decides it (they are counted) or the tool does (they are printed).
+fn conditions(_: &Target) -> Result<String, Failure> {
+    let table = [
+        ("comm = workload and count = 100", 2),
+        ("comm = workload and count != 100", 2),
+        ("comm = workload and count > 100", 1),
+        ("comm = workload and count >= 100", 3),
+        ("comm = workload and not (count < 100 or count > 0x1000)", 2),
+        ("comm ~ workl* and count <= 1", 1),
+        ("comm !~ other* and comm = workload and pos != NULL", 4),
+        ("comm = workload and (count = 1 or count = 5000)", 2),
+        ("comm = workload and count = 0144", 2),
+        ("comm = workload and pid != 0 and tid != 0 and cpu < 4096", 4),
+        ("comm = workload and count < 0", 0),
+        ("comm = workload and count > -1", 4),
+    ];
+    let mut wrong = Vec::new();
+    for (condition, wanted) in table {
+        let base = ["trace", "vfs_read", "--json", "--where", condition];
+        let own = |more: &[&str]| base.iter().chain(more).map(|&word| word.to_owned()).collect::<Vec<String>>();
+        let counted = run(&own(&["--count"]), &[], workload)?;
+        let count = serde_json::from_str::<serde_json::Value>(counted.output.trim());
+        let count = count.ok().and_then(|row| row["count"].as_u64()).unwrap_or(0);
+        // A field that the kernel's program does not know leaves all of it to the tool.
+        let outside = format!("({condition}) or kind = nothing");
+        let printed = run(&["trace", "vfs_read", "--json", "--where", &outside].map(str::to_owned), &[], workload)?;
+        let printed = (printed.output.lines().count() as u64, printed.messages);
+        if count != wanted || printed.0 != wanted {
+            wrong.push(format!(
+                "{condition}: {wanted} calls, {count} counted, {} printed\n{}{}",
+                printed.0, counted.messages, printed.1
+            ));
+        }
+    }
+    if wrong.is_empty() { Ok(format!("{} conditions", table.len())) } else { Err(wrong.join("\n").into()) }
+}
+
+/// Where no site data are found: the tool looks in a root of its own for them.
+fn without_site_data(_: &Target) -> Result<String, Failure> {
+    let hidden = "/var/cache/siteseer-hidden";
+    std::fs::rename("/var/cache/siteseer", hidden)?;
+    let printed =
+        run(&["trace", "ns_capable", "--where", "comm = workload", "--count"].map(str::to_owned), &[], workload);
+    let pattern = run(&["trace", "ns_cap*"].map(str::to_owned), &[], workload);
+    std::fs::rename(hidden, "/var/cache/siteseer")?;
+    let (printed, pattern) = (printed?, pattern?);
+    // Three calls are of the body; those in the inlined copy of capable() are missed.
+    let counted = printed.output.lines().last().unwrap_or_default().split_whitespace().collect::<Vec<_>>();
+    if counted != ["3", "ns_capable"] || !printed.messages.contains("calls of inlined copies are missed") {
+        return Err(format!("{}{}", printed.messages, printed.output).into());
+    }
+    if !pattern.messages.contains("ns_cap* is looked up in site data, and there is no site data") {
+        return Err(pattern.messages.into());
+    }
+    Ok("the body's calls, and a line that says what is missed".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_varies_is_masked() {
+        let one = "    0.003114   1 workload/217   foo(p=0xffff888003c1e000, n=3) = -2 (ENOENT)  inlined in bar+0x12 (a.c:34)";
+        let other = "   12.5 0 workload/9 foo(p=0xffff888003c1f0a8, n=3) = -2 (ENOENT) inlined in bar+0x12 (a.c:34)";
+        assert_eq!(masked(one), masked(other));
+        assert_ne!(masked(one), masked(&other.replace("n=3", "n=4")));
+        assert_ne!(masked(one), masked(&other.replace("bar+0x12", "bar+0x13")));
+        assert_eq!(masked(" 12 foo  3"), "12 foo 3");
+    }
+
+    #[test]
+    fn words_of_a_command() {
+        assert_eq!(words("trace 'a b' -s c*"), ["trace", "a b", "-s", "c*"]);
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples.md")).unwrap();
+        assert!(blocks(&page).len() >= 15 && blocks(&page).iter().all(|(command, _)| command.starts_with("trace ")));
+    }
+}
