@@ -61,8 +61,10 @@ impl Arm<'_> {
             members.push(sites);
         }
         let all = || (0..).zip(&groups).flat_map(|(nth, group)| (0..group.places.len()).map(move |place| (nth, place)));
-        let left = if all().count() >= self.many {
-            let outcome = tracefs::attach(&groups, self.target.symbols());
+        // Without the symbols, whose names tracefs takes, each is attached by itself.
+        let symbols = (all().count() >= self.many).then(|| self.target.symbols().ok()).flatten();
+        let left = if let Some(symbols) = symbols {
+            let outcome = tracefs::attach(&groups, symbols);
             armed.extend(outcome.links);
             definitions.extend(outcome.definitions);
             outcome.left

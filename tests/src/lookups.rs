@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Lookups that ask the kernel of a few symbols find what lookups in all of its symbols find.
+//!
+//! A target that has read no symbols yet looks a name up by those of the site data, each confirmed by the kernel; one that has read
+//! them all, by its table. Both are asked the same names.
+
+use crate::case::{Case, Failure, case};
+use siteseer::function::{Candidate, Function};
+use siteseer::{SourceOptions, Target};
+
+/// All cases of this group.
+pub fn cases() -> Vec<Case> {
+    let case = |name: &str, run| case("lookups", name, run);
+    vec![case("a_part_of_the_symbols_says_what_all_say", a_part_says_what_all_say), case("an_unknown_name", unknown)]
+}
+
+/// How many names of the site data are asked, at even distances, besides those of other cases.
+const NAMES: usize = 500;
+/// Functions with a body and copies, with a body alone, with inlined copies alone, with clones, and of a module.
+const KNOWN: [&str; 6] = ["do_getpgid", "vfs_rename", "__bpf_copy_key", "ns_capable", "kfree", "vfs_statfs"];
+
+/// What a candidate is, but for what only one of the two ways can know: where a probe is inside of a function, whether ftrace
+/// knows that function does not matter.
+fn told(candidate: &Candidate) -> String {
+    let traceable = candidate.traceable.filter(|_| candidate.is_entry());
+    format!("{:?}", Candidate { traceable, ..candidate.clone() })
+}
+
+fn differences(name: &str, part: &Function, all: &Function) -> Vec<String> {
+    let (part_told, all_told): (Vec<String>, Vec<String>) =
+        (part.candidates.iter().map(told).collect(), all.candidates.iter().map(told).collect());
+    let missing = part_told.iter().filter(|told| !all_told.contains(told)).map(|told| format!("{name}: part: {told}"));
+    missing
+        .chain(all_told.iter().filter(|told| !part_told.contains(told)).map(|told| format!("{name}: all: {told}")))
+        .collect()
+}
+
+fn a_part_says_what_all_say(target: &Target) -> Result<String, Failure> {
+    let names: Vec<String> = target.data().read(&[], |file| {
+        let all: Vec<&str> = file.function_names().collect();
+        let chosen = all.iter().step_by((all.len() / NAMES).max(1)).copied();
+        chosen.chain(KNOWN).map(str::to_owned).collect()
+    })?;
+    let all = Target::running(&SourceOptions::default())?;
+    all.symbols()?;
+    let (mut by_part, mut wrong) = (0, Vec::new());
+    let mut part = Target::running(&SourceOptions::default())?;
+    for name in &names {
+        let found = (part.function(name), all.function(name));
+        match found {
+            (Ok(found), Ok(expected)) => wrong.extend(differences(name, &found, &expected)),
+            (Err(found), Err(expected)) if found.to_string() == expected.to_string() => {}
+            (found, expected) => wrong.push(format!("{name}: {:?}, {:?}", found.err(), expected.err())),
+        }
+        if part.has_read_symbols() {
+            part = Target::running(&SourceOptions::default())?;
+        } else {
+            by_part += 1;
+        }
+    }
+    if !wrong.is_empty() {
+        return Err(format!("{} differences; the first: {}", wrong.len(), wrong[0]).into());
+    }
+    // Modules without site data take all symbols.
+    let modules = part.modules().without_data().count();
+    if modules == 0 && by_part * 10 < names.len() * 9 {
+        return Err(format!("only {by_part} of {} names were found without reading all symbols", names.len()).into());
+    }
+    Ok(format!("{by_part} of {} names without reading all symbols; {modules} modules without site data", names.len()))
+}
+
+fn unknown(_: &Target) -> Result<String, Failure> {
+    let target = Target::running(&SourceOptions::default())?;
+    match target.function("vfs_renames") {
+        Err(error) if error.to_string().contains("vfs_rename") && target.has_read_symbols() => Ok(error.to_string()),
+        Err(error) => Err(format!("it does not suggest vfs_rename: {error}").into()),
+        Ok(_) => Err("there is no such function".into()),
+    }
+}
