@@ -141,7 +141,7 @@ impl Kernel {
     /// The running kernel, of which the identity is known, with what it can do.
     pub(crate) fn probed(self) -> Kernel {
         let Kernel { release, machine, build_id, btf, .. } = self;
-        let types = KernelTypes::new(btf.as_deref().and_then(|data| Btf::parse(data).ok()));
+        let types = KernelTypes::new(running_types().cloned());
         let kprobe_pmu = fs::read_to_string("/sys/bus/event_source/devices/kprobe/type").ok();
         let privileges = privileges(&fs::read_to_string("/proc/self/status").unwrap_or_default());
         let kprobe_multi = types.kprobe_multi();
@@ -237,9 +237,21 @@ impl Kernel {
 }
 
 /// The BTF of the running kernel's image, which does not change: read once.
+static BTF: OnceLock<Option<Arc<[u8]>>> = OnceLock::new();
+
+fn read_btf() -> &'static Option<Arc<[u8]>> {
+    BTF.get_or_init(|| fs::read("/sys/kernel/btf/vmlinux").ok().map(Arc::from))
+}
+
+/// The BTF of the running kernel's image.
 pub(crate) fn running_btf() -> Option<Arc<[u8]>> {
-    static BTF: OnceLock<Option<Arc<[u8]>>> = OnceLock::new();
-    BTF.get_or_init(|| fs::read("/sys/kernel/btf/vmlinux").ok().map(Arc::from)).clone()
+    read_btf().clone()
+}
+
+/// The types in it.
+pub(crate) fn running_types() -> Option<&'static Btf<'static>> {
+    static TYPES: OnceLock<Option<Btf<'static>>> = OnceLock::new();
+    TYPES.get_or_init(|| Btf::parse(read_btf().as_deref()?).ok()).as_ref()
 }
 
 /// Whether the configuration lets kprobe events into notrace functions. It is where libbpf looks for it: in

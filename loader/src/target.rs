@@ -195,6 +195,26 @@ impl Target {
         Ok(self.symbols.get_or_init(|| symbols))
     }
 
+    /// The symbols of the image that bear some names, and `_stext`, by the site data; `None` if all symbols have been read, or have to
+    /// be. What they say is how many addresses a name stands for.
+    pub(crate) fn bearing(&self, names: &BTreeSet<&str>) -> Option<Symbols> {
+        // To ask debug information for other names is to encode them.
+        if self.has_read_symbols() || self.own_symbols || self.data.reads_dwarf() {
+            return None;
+        }
+        let stext = self.bases?.stext?;
+        let found = self.data.read(&[], |file| {
+            let displacement = self.displacement(file).ok().filter(|_| file.is_complete())?;
+            let mut found = vec![(stext, "_stext")];
+            for name in names {
+                let bearing = file.containers_of(name).ok()?.into_iter().filter(|symbol| symbol.name == *name);
+                found.extend(bearing.map(|symbol| (symbol.address.wrapping_add(displacement), symbol.name)));
+            }
+            Some(Symbols::of_files(found, None))
+        });
+        found.ok().flatten()
+    }
+
     /// Whether all of its symbols have been read.
     pub fn has_read_symbols(&self) -> bool {
         self.symbols.get().is_some()
@@ -300,13 +320,13 @@ impl Target {
             let name = wanted.function.clone().unwrap_or_default();
             let mut in_image = None;
             if matches!(wanted.module.as_deref(), None | Some(IMAGE)) {
-                let part = (wanted.module.is_some() || all_covered)
-                    .then(|| self.in_image_by_part(file, &name))
-                    .transpose()?
-                    .flatten();
-                in_image = match part {
-                    None if in_modules.is_empty() || !all_covered => self.in_image(file, &name)?,
-                    part => part,
+                let is_told = wanted.module.is_some() || all_covered;
+                let by_part = if is_told { self.in_image_by_part(file, &name)? } else { None };
+                in_image = match by_part {
+                    Some(Some(function)) => Some(function),
+                    // A name that nothing bears might be a symbol that site data do not have.
+                    Some(None) if !in_modules.is_empty() => None,
+                    Some(None) | None => self.in_image(file, &name)?,
                 };
             }
             let mut function = Function::merged(in_image.into_iter().chain(in_modules));
@@ -342,16 +362,15 @@ impl Target {
         Ok(TargetError::UnknownInModule { module, name, nearest: nearest.unwrap_or_default() })
     }
 
-    /// The functions of a name in the image, by those of its symbols that the lookup needs. `None` if there is no such function, or that
-    /// does not do.
-    fn in_image_by_part(&self, file: &SiteFile<'_>, name: &str) -> Result<Option<Function>, TargetError> {
+    /// The functions of a name in the image, by those of its symbols that the lookup needs. `None` if all are needed.
+    fn in_image_by_part(&self, file: &SiteFile<'_>, name: &str) -> Result<Option<Option<Function>>, TargetError> {
         if self.own_symbols || self.data.is_run_time() {
             return Ok(None);
         }
         let placement = Placement::Whole(self.displacement(file)?);
         let damaged = |error| self.damaged(error);
         let Some(symbols) = self.part(file, name, None, &placement).map_err(damaged)? else { return Ok(None) };
-        self.lookup(file, name, None, &placement, &symbols).map_err(damaged)
+        self.lookup(file, name, None, &placement, &symbols).map(Some).map_err(damaged)
     }
 
     /// The symbols that a lookup of a name needs, of the image or a module, each confirmed by the kernel. `None` if all are read

@@ -76,6 +76,11 @@ fn nothing_is_read_that_is_not_needed(_: &Target) -> Result<String, Failure> {
         if own > plain + types + LITTLE {
             return Err(format!("{programs} programs: {own} bytes were read, {plain} by plain libbpf").into());
         }
+        // That there are no site data is found out once.
+        let without = without_data(|| start(With::NoData, programs))?.read;
+        if without > plain + types + LITTLE {
+            return Err(format!("{programs} programs without site data: {without} bytes were read").into());
+        }
         told.push(format!("{programs}: {} KiB more than plain libbpf", own.saturating_sub(plain) >> 10));
     }
     Ok(told.join("; "))
