@@ -350,6 +350,10 @@ impl Symbols {
     /// Whether an address is in the last function of a module's text, which for the kernel ends with its page
     /// (`find_kallsyms_symbol()` in kernel/module/kallsyms.c).
     pub fn ends_module(&self, address: u64) -> bool {
+        // What comes after it is not in a part, which is not taken where that matters.
+        if self.part.is_some() {
+            return false;
+        }
         let above = self.table.entries.partition_point(|entry| entry.address <= address);
         let module_of = |index: usize| self.table.entries.get(index).and_then(|entry| self.table.module_of(entry));
         let holder = above.checked_sub(1).and_then(module_of);

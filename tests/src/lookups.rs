@@ -27,9 +27,11 @@ const NAMES: usize = 500;
 const KNOWN: [&str; 6] = ["do_getpgid", "vfs_rename", "__bpf_copy_key", "ns_capable", "kfree", "vfs_statfs"];
 
 /// What differs of the candidates that the two ways find. Whether ftrace knows a function matters at its entry alone, and a kernel that lists
-/// names (before Linux 6.5) does not say it of a name that several functions bear: site data do.
+/// names (before Linux 6.5) does not say it of a name that several functions bear: site data do. Where a module's text ends is known of all
+/// alone.
 fn differences(name: &str, part: &Function, all: &Function) -> Vec<String> {
-    let told = |candidate: &Candidate| format!("{:?}", Candidate { traceable: None, ..candidate.clone() });
+    let told =
+        |candidate: &Candidate| format!("{:?}", Candidate { traceable: None, ends_module: false, ..candidate.clone() });
     let differ = |(part, all): &(&Candidate, &Candidate)| {
         let traced = part.traceable == all.traceable || all.traceable.is_none() || !part.is_entry();
         !traced || told(part) != told(all)
