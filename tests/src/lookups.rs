@@ -30,11 +30,15 @@ const KNOWN: [&str; 6] = ["do_getpgid", "vfs_rename", "__bpf_copy_key", "ns_capa
 /// names (before Linux 6.5) does not say it of a name that several functions bear: site data do. Where a module's text ends is known of all
 /// alone.
 fn differences(name: &str, part: &Function, all: &Function) -> Vec<String> {
-    let told =
-        |candidate: &Candidate| format!("{:?}", Candidate { traceable: None, ends_module: false, ..candidate.clone() });
-    let differ = |(part, all): &(&Candidate, &Candidate)| {
-        let traced = part.traceable == all.traceable || all.traceable.is_none() || !part.is_entry();
-        !traced || told(part) != told(all)
+    // A prototype is a number among those of its function.
+    let told = |function: &Function, candidate: &Candidate| {
+        let prototype = function.prototypes.get(candidate.prototype);
+        let candidate = Candidate { traceable: None, ends_module: false, prototype: 0, ..candidate.clone() };
+        format!("{candidate:?} {prototype:?}")
+    };
+    let differ = |(one, other): &(&Candidate, &Candidate)| {
+        let traced = one.traceable == other.traceable || other.traceable.is_none() || !one.is_entry();
+        !traced || told(part, one) != told(all, other)
     };
     let counts = (part.candidates.len(), all.candidates.len());
     let mut found: Vec<String> = part
