@@ -125,8 +125,8 @@ impl Target {
     /// # Errors
     /// [`Error::Kernel`], [`Error::Symbols`], or [`Error::Source`] if the kernel has no BTF.
     pub fn without_site_data() -> Result<Target, Error> {
-        let (kernel, symbols) = both(Kernel::running, running_symbols);
-        let (kernel, (symbols, _)) = (kernel?, symbols?);
+        let kernel = Kernel::running()?;
+        let (symbols, _) = running_symbols()?;
         let data = SiteData::nothing(&kernel)?;
         Ok(Target::new(symbols, kernel, data).with_live_patches(LivePatches::running_or_noted()))
     }
