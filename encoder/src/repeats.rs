@@ -18,7 +18,8 @@
 //!
 //! *GCC* marks entries, but loses the marks of some loops that it unrolls. Its statements have rows even where nothing is left of them, so
 //! the order of rows tells: where the first statement comes again, and a statement of the caller is the one before it, there
-//! the caller has called again. If the body's own statement is the one before it, the body has a loop, or is a recursion that became one.
+//! the caller has called again. That is believed in a straight line alone: elsewhere rows come out of order, when instructions of several
+//! statements are mixed. If the body's own statement is the one before it, the body has a loop, or is a recursion that became one.
 //!
 //! That is what compilers do as a rule, not what they promise (a loop of the body's own may be unrolled until nothing comes back), so
 //! such a site is one at which hits may outnumber calls.

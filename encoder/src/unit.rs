@@ -286,7 +286,9 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             is_behind && (callee.file != caller.file || callee.line <= caller.line || !is_callees(place))
         };
         let point = Point { address: first.address, view: first.view };
-        repeats::behind_caller(lines, point, body, is_callers)
+        let mut again = repeats::behind_caller(lines, point, body, is_callers);
+        again.retain(|point| !is_other_copys(function, copy, point.address));
+        again
     }
 
     /// Makes the sites of one inlined copy: one for each of its entries.
@@ -327,7 +329,9 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             && let [first] = entries[..]
         {
             let again = self.entries_behind_caller(function, copy, &origin, first, body);
-            entries.extend(again.into_iter().filter(|point| text.is_boundary(point.address)).map(entry::by_row));
+            let is_next =
+                |point: &Point| text.is_boundary(point.address) && text.is_straight(first.address, point.address);
+            entries.extend(again.into_iter().filter(is_next).map(entry::by_row));
         }
         self.gather(function, &origin, parameters);
         if self.is_by_clang {
@@ -455,15 +459,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             many = entries.iter().map(|entry| entry.address).collect::<Vec<u64>>();
             &many
         };
-        let is_other_copy = |address: u64| {
-            function.sites.iter().enumerate().any(|(other, site)| {
-                other != copy
-                    && site.origin == raw.origin
-                    && function.site_ranges[site.ranges.start as usize..site.ranges.end as usize]
-                        .iter()
-                        .any(|range| range.contains(&address))
-            })
-        };
+        let is_other_copy = |address: u64| is_other_copys(function, copy, address);
         if state == State::Several || text.bypasses(addresses, body, state == State::Known, &is_other_copy) {
             marks |= Marks::MAY_MISS;
         }
@@ -971,6 +967,16 @@ fn behind_tracer(image: &Image<'_>, entry: u64) -> u64 {
     let is_tracer = |target| image.symbol_at(target).iter().any(|symbol| symbol.name == "__fentry__");
     let is_call = image.machine() == Machine::X86_64 && text::call_target(image, behind).is_some_and(is_tracer);
     if is_call { behind } else { start }
+}
+
+/// Whether an address is in another copy of the same function, or that begins there.
+fn is_other_copys(function: &RawFunction<'_>, copy: usize, address: u64) -> bool {
+    let origin = function.sites[copy].origin;
+    function.sites.iter().enumerate().any(|(other, site)| {
+        let ranges = &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
+        let is_there = || site.entry == Some(address) || ranges.iter().any(|range| range.contains(&address));
+        other != copy && site.origin == origin && is_there()
+    })
 }
 
 /// Where a function's text is entered.

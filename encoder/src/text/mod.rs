@@ -288,6 +288,18 @@ impl<'i, 'a> FunctionText<'i, 'a> {
         !self.indirect.is_empty()
     }
 
+    /// Whether control comes from one address to a later one in a straight line, calls aside, and in no other way.
+    pub(crate) fn is_straight(&self, from: u64, to: u64) -> bool {
+        let piece = self.pieces.iter().find(|piece| (piece.start..piece.end).contains(&from));
+        let Some(piece) = piece.filter(|piece| (from..piece.end).contains(&to)) else { return false };
+        let falls = piece.instructions.clone().all(|index| {
+            let at = piece.start + u64::from(self.offsets[index]);
+            !(from..to).contains(&at) || self.flags[index] & FALLS != 0
+        });
+        let is_on_the_way = |edge: &Edge| (from..to).contains(&edge.source) || (from + 1..=to).contains(&edge.target);
+        falls && !self.has_unknown_targets() && !self.edges.iter().any(is_on_the_way)
+    }
+
     /// The instructions from an address on, to the end of its basic block or the first that a probe must not be moved
     /// past. Nothing if no instruction begins there.
     pub fn walk_block(&self, from: u64) -> Walk<'_, 'i, 'a> {

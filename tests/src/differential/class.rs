@@ -21,6 +21,8 @@ pub enum Class {
     Collapsed,
     /// A copy for which DWARF does not state the entry.
     OtherEntry,
+    /// A further entry of a copy that has several.
+    FurtherEntry,
     /// A copy in a weak function that another file overrides.
     OverriddenWeak,
     /// An argument for which only an entry of zero width holds at the entry view.
@@ -51,7 +53,7 @@ pub enum Class {
 
 impl Class {
     /// All classes.
-    pub const ALL: [Class; 20] = [
+    pub const ALL: [Class; 21] = [
         Class::OutOfText,
         Class::CalledAtDeclaration,
         Class::SplitRest,
@@ -59,6 +61,7 @@ impl Class {
         Class::NoDwarf,
         Class::Collapsed,
         Class::OtherEntry,
+        Class::FurtherEntry,
         Class::OverriddenWeak,
         Class::ZeroWidth,
         Class::NotAtEntryView,
@@ -84,6 +87,7 @@ impl Class {
             Class::NoDwarf => "no_dwarf",
             Class::Collapsed => "collapsed",
             Class::OtherEntry => "other_entry",
+            Class::FurtherEntry => "further_entry",
             Class::OverriddenWeak => "overridden_weak",
             Class::ZeroWidth => "zero_width",
             Class::NotAtEntryView => "not_at_entry_view",
@@ -115,6 +119,9 @@ impl fmt::Display for Class {
             Class::OtherEntry => {
                 "DWARF does not state where the copy is entered: perf takes the start of its first range, even of an empty one; we take where control enters"
             },
+            Class::FurtherEntry => {
+                "a loop that was unrolled, or jump threading, gave the copy several entries, each of which the line table marks; perf lists one"
+            }
             Class::OverriddenWeak => {
                 "in a weak function that another file overrides: perf names the place by its symbol, which is elsewhere"
             }

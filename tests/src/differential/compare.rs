@@ -235,6 +235,13 @@ impl<'c, 'a> Matching<'_, 'c, '_, 'a> {
                 && listed.contains(&instance.first)
                 && instance.contains(place)
         };
+        let is_entered_again = |instance: &Instance<'_>| {
+            instance.is_inline
+                && instance.entry != place
+                // It may be at an empty range, of which nothing is left but the mark.
+                && (instance.around.0..instance.around.1).contains(&place)
+                && self.context.evidence.is_marked(instance, place)
+        };
         let class = if section.is_none_or(|section| section.name != ".text") {
             Class::OutOfText
         } else if !here.is_empty() && here.iter().all(|instance| instance.is_called_at_declaration()) {
@@ -245,6 +252,8 @@ impl<'c, 'a> Matching<'_, 'c, '_, 'a> {
             Class::NoDwarf
         } else if self.instances().iter().any(is_entered_otherwise) {
             Class::OtherEntry
+        } else if self.instances().iter().any(is_entered_again) {
+            Class::FurtherEntry
         } else {
             Class::Unexplained
         };

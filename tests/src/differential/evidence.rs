@@ -250,6 +250,26 @@ impl<'a> Evidence<'a> {
         self.instances.get(function).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether the line table has a statement at an address that is at the place of a copy's declaration: GCC's marker of an entry.
+    pub fn is_marked(&self, instance: &Instance<'_>, address: u64) -> bool {
+        let rows = || -> gimli::Result<bool> {
+            let unit = self.dwarf.unit(instance.header)?;
+            let Some(program) = unit.line_program.clone() else { return Ok(false) };
+            let mut rows = program.rows();
+            while let Some((_, row)) = rows.next_row()? {
+                let line = row.line().map_or(0, std::num::NonZero::get);
+                if row.is_stmt()
+                    && row.address() == address
+                    && (row.file_index(), line) == (instance.declared.0, instance.declared.1)
+                {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        rows().unwrap_or(false)
+    }
+
     fn walk(
         &self,
         header: UnitHeader<Slice<'a>>,
