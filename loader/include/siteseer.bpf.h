@@ -19,8 +19,8 @@
  * The functions below look like calls of helpers, but no kernel has helpers with these numbers. siteseer replaces each
  * call with a few instructions once it knows at which sites the program runs. A constant parameter number costs no
  * comparison, and an argument that the program never asks for is never gathered. Only siteseer can load a program that
- * calls these functions. Such a program must be in a section kprobe_maybe_inline, fentry or fexit (or fentry.s, fexit.s)
- * of an object that siteseer handles.
+ * calls these functions. Such a program must be in a section kprobe_maybe_inline, fentry or fexit (or fentry.s,
+ * fexit.s) of an object that siteseer handles.
  *
  * `ctx` is the program's context, unchanged: do not add an offset to it.
  */
@@ -45,7 +45,7 @@ struct siteseer_site {
 	__u32 kind;
 	/* Address of the probe. */
 	__u64 address;
-	/* Address of the function that contains it: the function itself for a body or clone, its caller for an inline site. */
+	/* Address of the function that contains the probe: the body or clone itself, or the caller of an inlined copy. */
 	__u64 symbol;
 	/* address - symbol */
 	__u32 offset;
@@ -72,16 +72,16 @@ struct siteseer_site {
 static long (*const siteseer_arg)(void *ctx, __u32 n, __u64 *value) = (void *)0x5173e001;
 
 /*
- * Like siteseer_arg(), for the 8 bytes of a structure passed by value that begin at byte 8 * `slot`. Also returns -ENOENT
- * if the structure has no such bytes.
+ * Like siteseer_arg(), for the 8 bytes of a structure passed by value that begin at byte 8 * `slot`. Also returns
+ * -ENOENT if the structure has no such bytes.
  */
 static long (*const siteseer_arg_slot)(void *ctx, __u32 n, __u32 slot, __u64 *value) = (void *)0x5173e002;
 
 /*
  * Returns the site at which the program runs.
  *
- * The record lives as long as the link. The program must not write to it. The result is NULL only while the link is being
- * destroyed.
+ * The record lives as long as the link. The program must not write to it. The result is NULL only while the link is
+ * being destroyed.
  */
 static const struct siteseer_site *(*const siteseer_site)(void *ctx) = (void *)0x5173e003;
 
@@ -96,13 +96,14 @@ static const struct siteseer_site *(*const siteseer_site)(void *ctx) = (void *)0
  * report lists the others. Without it, siteseer refuses the program if the functions take different arguments. If no
  * function has the stated prototype, siteseer refuses the program and lists the functions of that name.
  *
- * `program` is the name of the BPF program, not of its section. Write `void` for a function without parameters. Types are
- * compared as C compares them. Structures are compared by name; a CO-RE flavour (`struct device___new`) is ignored. A
- * forward declaration of a structure is therefore enough, unless the structure is passed by value. Names of parameters
- * have no meaning.
+ * `program` is the name of the BPF program, not of its section. Write `void` for a function without parameters. Types
+ * are compared as C compares them. Structures are compared by name; a CO-RE flavour (`struct device___new`) is ignored.
+ * A forward declaration of a structure is therefore enough, unless the structure is passed by value. Names of
+ * parameters have no meaning.
  *
- * The macro costs nothing at run time. It defines a constant that no instruction refers to, in a section of its own; only
- * the constant's type is read. libbpf makes no map of that section, and reports "skipping unrecognized data section".
+ * The macro costs nothing at run time. It defines a constant that no instruction refers to, in a section of its own;
+ * only the constant's type is read. libbpf makes no map of that section, and reports "skipping unrecognized data
+ * section".
  */
 #define SITESEER_PROTO(program, type, ...)                                                     \
 	__typeof__(type) (*const __siteseer_proto_##program)(__VA_ARGS__)                      \

@@ -2,8 +2,8 @@
 /*
  * siteseer(3): BPF programs at every place where a kernel function's body starts executing.
  *
- * A program in SEC("fentry/foo"), SEC("fexit/foo") or SEC("kprobe_maybe_inline/foo") is attached to all sites of foo: the
- * symbol, its clones and the copies that the compiler inlined. There are two ways to attach it.
+ * A program in SEC("fentry/foo"), SEC("fexit/foo") or SEC("kprobe_maybe_inline/foo") is attached to all sites of foo:
+ * the symbol, its clones and the copies that the compiler inlined. There are two ways to attach it.
  *
  * With libbpf's own calls. Make one call before the others; nothing else changes, and skeletons work:
  *
@@ -21,12 +21,13 @@
  *
  * ERRORS
  *
- * As in libbpf 1.0, functions that return int return 0 or more on success, and a negative errno on failure. Functions that
- * return a pointer return NULL and set errno on failure. siteseer_last_error() then returns the message. After an error
- * nothing stays attached.
+ * As in libbpf 1.0, functions that return int return 0 or more on success, and a negative errno on failure. Functions
+ * that return a pointer return NULL and set errno on failure. siteseer_last_error() then returns the message. After an
+ * error nothing stays attached.
  *
  *	EINVAL		an argument, a section name or a program is not valid
- *	E2BIG		an options struct has bytes set that this library does not know; there are more sites than max_sites allows
+ *	E2BIG		an options struct has bytes set that this library does not know, or there are more sites than
+ *			max_sites allows
  *	EPERM		a privilege is missing: CAP_BPF, CAP_PERFMON, CAP_SYSLOG, CAP_SYS_ADMIN
  *	ENODATA		there is no site data for the kernel
  *	ENOENT		there is no function of that name, or none that matches the program's declaration
@@ -39,20 +40,22 @@
  *
  * THREADS
  *
- * siteseer_register() and siteseer_unregister() change libbpf's table of sections, which has no lock. While one of them runs,
- * no other thread may open or load objects, or register handlers. The two functions exclude each other.
+ * siteseer_register() and siteseer_unregister() change libbpf's table of sections, which has no lock. While one of them
+ * runs, no other thread may open or load objects, or register handlers. The two functions exclude each other.
  *
  * Any thread may call any other function at any time, also on the same target, plan, report or link. There are two
- * exceptions. libbpf allows only one thread at a time to use a struct bpf_program, bpf_object or bpf_link; this also holds for
- * the functions here that take one. And after a function whose name ends in __free or __destroy, nobody may use the handle.
+ * exceptions. libbpf allows only one thread at a time to use a struct bpf_program, bpf_object or bpf_link; this also
+ * holds for the functions here that take one. And after a function whose name ends in __free or __destroy, nobody may
+ * use the handle.
  *
- * siteseer_last_error() is per thread. The callback of siteseer_set_print() may be called from any thread, and from several
- * threads at once.
+ * siteseer_last_error() is per thread. The callback of siteseer_set_print() may be called from any thread, and from
+ * several threads at once.
  *
  * OPTIONS
  *
- * An options struct begins with its size, and a member that is 0 has its default. Declare such a struct with LIBBPF_OPTS(), or
- * set `sz` and zero the rest. NULL means that all members have their defaults. New members are added at the end.
+ * An options struct begins with its size, and a member that is 0 has its default. Declare such a struct with
+ * LIBBPF_OPTS(), or set `sz` and zero the rest. NULL means that all members have their defaults. New members are added
+ * at the end.
  */
 #ifndef SITESEER_H
 #define SITESEER_H
@@ -95,20 +98,21 @@ enum siteseer_print_level {
 };
 
 /*
- * Receives one message, which has one or more lines and no line break at its end. The message is valid only during the call.
+ * Receives one message, which has one or more lines and no line break at its end. The message is valid only during the
+ * call.
  */
 typedef void (*siteseer_print_fn_t)(enum siteseer_print_level level, const char *message, void *ctx);
 
 /*
- * Sets the function that receives messages; NULL discards them. By default, warnings go to stderr. Messages report what happens
- * inside libbpf's calls: the errors of bpf_object__load() and bpf_program__attach() for siteseer's programs, which
- * siteseer_last_error() also returns, and at SITESEER_INFO the report of each program that these calls attached.
+ * Sets the function that receives messages; NULL discards them. By default, warnings go to stderr. Messages report what
+ * happens inside libbpf's calls: the errors of bpf_object__load() and bpf_program__attach() for siteseer's programs,
+ * which siteseer_last_error() also returns, and at SITESEER_INFO the report of each program that these calls attached.
  */
 LIBSITESEER_API void siteseer_set_print(siteseer_print_fn_t print, void *ctx);
 
 /*
- * Returns the message of the last error in this thread, of one or more lines. It is never NULL; it is empty if there was no
- * error. It is valid until the next call of a siteseer function that fails in the same thread.
+ * Returns the message of the last error in this thread, of one or more lines. It is never NULL; it is empty if there
+ * was no error. It is valid until the next call of a siteseer function that fails in the same thread.
  */
 LIBSITESEER_API const char *siteseer_last_error(void);
 
@@ -117,8 +121,8 @@ LIBSITESEER_API const char *siteseer_last_error(void);
 /* What to do if some sites cannot be attached. */
 enum siteseer_policy {
 	/*
-	 * For fentry and fexit: at least libbpf if libbpf's own calls attach the program, complete if siteseer_program__attach()
-	 * does. For kprobe_maybe_inline: best effort.
+	 * For fentry and fexit: at least libbpf if libbpf's own calls attach the program, complete if
+	 * siteseer_program__attach() does. For kprobe_maybe_inline: best effort.
 	 */
 	SITESEER_POLICY_DEFAULT = 0,
 	/* Attach all sites or none. The error lists the sites that cannot be attached. */
@@ -126,9 +130,9 @@ enum siteseer_policy {
 	/* Attach the sites that can be attached. The report lists the others. */
 	SITESEER_POLICY_BEST_EFFORT = 2,
 	/*
-	 * Attach where plain libbpf attaches, in the same way, and at every other site that can be attached. The report lists
-	 * the others, and a warning names them. If nothing can be planned (there is no site data, or a privilege is missing),
-	 * attach the program as plain libbpf does.
+	 * Attach where plain libbpf attaches, in the same way, and at every other site that can be attached. The report
+	 * lists the others, and a warning names them. If nothing can be planned (there is no site data, or a privilege
+	 * is missing), attach the program as plain libbpf does.
 	 */
 	SITESEER_POLICY_AT_LEAST_LIBBPF = 3,
 };
@@ -156,9 +160,9 @@ struct siteseer_register_opts {
 	/* enum siteseer_policy, for programs whose own options do not set a policy */
 	int policy;
 	/*
-	 * Do not plan any program while its object is loaded. siteseer alone then attaches all fentry and fexit programs, even
-	 * those that libbpf could attach as well, and no other call can attach them. Site data is not searched for until the
-	 * first program is attached.
+	 * Do not plan any program while its object is loaded. siteseer alone then attaches all fentry and fexit
+	 * programs, even those that libbpf could attach as well, and no other call can attach them. Site data is not
+	 * searched for until the first program is attached.
 	 */
 	bool no_plan_at_load;
 	/* Doubtful arguments count as located; see siteseer_attach_opts. */
@@ -168,41 +172,41 @@ struct siteseer_register_opts {
 #define siteseer_register_opts__last_field accept_doubt
 
 /*
- * Takes over the sections fentry, fexit, fentry.s, fexit.s and kprobe_maybe_inline from libbpf, for all objects that this
- * process opens from now on. A second call replaces the options.
+ * Takes over the sections fentry, fexit, fentry.s, fexit.s and kprobe_maybe_inline from libbpf, for all objects that
+ * this process opens from now on. A second call replaces the options.
  *
  * Afterwards bpf_object__load(), bpf_program__attach(), bpf_object__attach_skeleton() and the functions that use them
- * (foo_bpf__load(), foo_bpf__attach()) attach such a program to all sites of its function. The struct bpf_link that they return
- * stands for all of these sites: bpf_link__destroy() (foo_bpf__detach(), foo_bpf__destroy()) detaches every site before it
- * returns. Such a link cannot be pinned or updated, and the kernel cannot be asked about its descriptor. After
- * bpf_link__disconnect() the sites stay attached until the process ends, as with other links. siteseer_link__of() gives access
- * to the report.
+ * (foo_bpf__load(), foo_bpf__attach()) attach such a program to all sites of its function. The struct bpf_link that
+ * they return stands for all of these sites: bpf_link__destroy() (foo_bpf__detach(), foo_bpf__destroy()) detaches every
+ * site before it returns. Such a link cannot be pinned or updated, and the kernel cannot be asked about its descriptor.
+ * After bpf_link__disconnect() the sites stay attached until the process ends, as with other links. siteseer_link__of()
+ * gives access to the report.
  *
  * No fentry or fexit program sees less than with plain libbpf. siteseer loads the program for its own function, so
- * bpf_program__attach_trace(), bpf_link_create() and similar calls do what they always do. bpf_program__attach() attaches it
- * there and at every other site that can be attached; a warning says which calls are missed. Without site data, or without the
- * privilege to read the kernel's addresses, the program is attached as with plain libbpf, and a warning says why. A program that
- * must see all calls or none sets SITESEER_POLICY_COMPLETE. Some programs can only be loaded by siteseer: those that call
- * functions of siteseer.bpf.h, and those whose function has no body. Only bpf_program__attach() and siteseer's own calls can
- * attach them.
+ * bpf_program__attach_trace(), bpf_link_create() and similar calls do what they always do. bpf_program__attach()
+ * attaches it there and at every other site that can be attached; a warning says which calls are missed. Without site
+ * data, or without the privilege to read the kernel's addresses, the program is attached as with plain libbpf, and a
+ * warning says why. A program that must see all calls or none sets SITESEER_POLICY_COMPLETE. Some programs can only be
+ * loaded by siteseer: those that call functions of siteseer.bpf.h, and those whose function has no body. Only
+ * bpf_program__attach() and siteseer's own calls can attach them.
  *
- * If siteseer has nothing to add to a program (its function has one body that fentry reaches, and no other site), the program
- * is libbpf's alone. It is loaded and attached as if siteseer were not there, and its link is a tracing link.
+ * If siteseer has nothing to add to a program (its function has one body that fentry reaches, and no other site), the
+ * program is libbpf's alone. It is loaded and attached as if siteseer were not there, and its link is a tracing link.
  *
- * siteseer does not touch programs in other sections. libbpf moves its table of handlers when a handler is added, so any other
- * code that calls libbpf_register_prog_handler() must do so before objects are opened.
+ * siteseer does not touch programs in other sections. libbpf moves its table of handlers when a handler is added, so
+ * any other code that calls libbpf_register_prog_handler() must do so before objects are opened.
  *
  * Returns 0 or a negative errno.
  */
 LIBSITESEER_API int siteseer_register(const struct siteseer_register_opts *opts);
 
 /*
- * Returns the sections to libbpf. Links stay attached and can be destroyed; objects can be closed. libbpf keeps pointers into
- * its table, so programs that were opened before this call must no longer be loaded or attached.
+ * Returns the sections to libbpf. Links stay attached and can be destroyed; objects can be closed. libbpf keeps
+ * pointers into its table, so programs that were opened before this call must no longer be loaded or attached.
  */
 LIBSITESEER_API int siteseer_unregister(void);
 
-/* Whether a fentry and a fexit program of one object, on the same function, are limited to the calls that both of them see. */
+/* Whether a fentry and a fexit program of one object, on the same function, are limited to the calls that both see. */
 enum siteseer_pairing {
 	/* Together if libbpf's own calls attach them under the policy at least libbpf, apart otherwise. */
 	SITESEER_PAIRING_DEFAULT = 0,
@@ -211,12 +215,12 @@ enum siteseer_pairing {
 };
 
 /*
- * Returns whether a fentry program that reads all arguments of a function could be attached to it somewhere: by siteseer at one
- * site at least, or in the way of plain libbpf. If `module` is NULL, the function may be in the kernel image or in any module. If
- * the result is false, siteseer_last_error() returns the reason.
+ * Returns whether a fentry program that reads all arguments of a function could be attached to it somewhere: by
+ * siteseer at one site at least, or in the way of plain libbpf. If `module` is NULL, the function may be in the kernel
+ * image or in any module. If the result is false, siteseer_last_error() returns the reason.
  *
- * Tools that check the kernel's BTF and its list of symbols (fentry_can_attach() and kprobe_exists() of bcc's libbpf-tools) can
- * use this function instead; their own checks do not know of inlined copies:
+ * Tools that check the kernel's BTF and its list of symbols (fentry_can_attach() and kprobe_exists() of bcc's
+ * libbpf-tools) can use this function instead; their own checks do not know of inlined copies:
  *
  *	#include <siteseer.h>
  *	#define fentry_can_attach(name, mod) siteseer_can_attach(name, mod)
@@ -232,8 +236,8 @@ struct siteseer_attach_opts {
 	/* Attach to all functions of the name, even if their prototypes differ. */
 	bool all_prototypes;
 	/*
-	 * Arm each kprobe separately. By default, many kprobes are armed together by events in tracefs. Separate arming is
-	 * slower, but leaves nothing in tracefs if the process is killed.
+	 * Arm each kprobe separately. By default, many kprobes are armed together by events in tracefs. Separate arming
+	 * is slower, but leaves nothing in tracefs if the process is killed.
 	 */
 	bool no_bulk;
 	/* The value that bpf_get_attach_cookie() returns. */
@@ -246,16 +250,16 @@ struct siteseer_attach_opts {
 	/* The kernel's id of a BPF program. The functions are then that program's, not the kernel's. 0 for none. */
 	uint32_t bpf_program_id;
 	/*
-	 * Doubtful arguments count as located. For a doubtful argument the debug information names a place that may hold another
-	 * value; the report gives the reason. By default such an argument counts as missing, and siteseer_arg() returns -ENOENT
-	 * for it. If this is false, the member of siteseer_register_opts decides.
+	 * Doubtful arguments count as located. For a doubtful argument the debug information names a place that may
+	 * hold another value; the report gives the reason. By default such an argument counts as missing, and
+	 * siteseer_arg() returns -ENOENT for it. If this is false, the member of siteseer_register_opts decides.
 	 */
 	bool accept_doubt;
 	/* enum siteseer_pairing */
 	int pairing;
 	/*
-	 * The largest number of sites at which the program may be attached; 0 for 1024. If there are more, attaching fails with
-	 * E2BIG, because so many sites slow down the whole machine and take minutes to arm and to disarm.
+	 * The largest number of sites at which the program may be attached; 0 for 1024. If there are more, attaching
+	 * fails with E2BIG, because so many sites slow down the whole machine and take minutes to arm and to disarm.
 	 */
 	uint32_t max_sites;
 	size_t :0;
@@ -263,16 +267,17 @@ struct siteseer_attach_opts {
 #define siteseer_attach_opts__last_field max_sites
 
 /*
- * Sets how libbpf's own calls attach a program. Call it after bpf_object__open() and before bpf_object__load(). Everything is
- * copied. Returns 0, or -EINVAL if the program is in none of siteseer's sections or was opened before siteseer_register().
+ * Sets how libbpf's own calls attach a program. Call it after bpf_object__open() and before bpf_object__load().
+ * Everything is copied. Returns 0, or -EINVAL if the program is in none of siteseer's sections or was opened before
+ * siteseer_register().
  */
 LIBSITESEER_API int siteseer_program__set_attach_opts(struct bpf_program *prog, const struct siteseer_attach_opts *opts);
 
 /* --- targets ---------------------------------------------------------------------------------------------------------- */
 
 /*
- * The running kernel. Reads its symbols, which requires CAP_SYSLOG, and finds its site data. This takes some tenths of a
- * second; create one target, and use it for all programs.
+ * The running kernel. Reads its symbols, which requires CAP_SYSLOG, and finds its site data. This takes some tenths of
+ * a second; create one target, and use it for all programs.
  */
 LIBSITESEER_API struct siteseer_target *siteseer_target__running(const struct siteseer_source_opts *opts);
 
@@ -290,8 +295,8 @@ LIBSITESEER_API void siteseer_target__free(struct siteseer_target *target);
 /* --- planning and attaching --------------------------------------------------------------------------------------------- */
 
 /*
- * Reports what would be attached; changes nothing. The program must be loaded, and its object must have been opened after
- * siteseer_register(). The caller frees the report by siteseer_report__free().
+ * Reports what would be attached; changes nothing. The program must be loaded, and its object must have been opened
+ * after siteseer_register(). The caller frees the report by siteseer_report__free().
  */
 LIBSITESEER_API struct siteseer_report *siteseer_program__plan(const struct bpf_program *prog, const struct siteseer_target *target,
 							       const struct siteseer_attach_opts *opts);
@@ -304,8 +309,8 @@ LIBSITESEER_API struct siteseer_link *siteseer_program__attach(const struct bpf_
 							       const struct siteseer_attach_opts *opts);
 
 /*
- * Like siteseer_program__attach(), but returns a link of libbpf's, like the links that bpf_program__attach() returns (see
- * siteseer_register()).
+ * Like siteseer_program__attach(), but returns a link of libbpf's, like the links that bpf_program__attach() returns
+ * (see siteseer_register()).
  */
 LIBSITESEER_API struct bpf_link *siteseer_program__attach_link(const struct bpf_program *prog,
 							       const struct siteseer_target *target,
@@ -314,22 +319,22 @@ LIBSITESEER_API struct bpf_link *siteseer_program__attach_link(const struct bpf_
 /* --- links -------------------------------------------------------------------------------------------------------------- */
 
 /*
- * Returns a handle for a link that libbpf's calls returned, to ask about its sites. bpf_link__destroy() still detaches them.
- * Release the handle by siteseer_link__destroy(), which then detaches nothing. Returns NULL with ENOENT if the link is
- * libbpf's own.
+ * Returns a handle for a link that libbpf's calls returned, to ask about its sites. bpf_link__destroy() still detaches
+ * them. Release the handle by siteseer_link__destroy(), which then detaches nothing. Returns NULL with ENOENT if the
+ * link is libbpf's own.
  */
 LIBSITESEER_API struct siteseer_link *siteseer_link__of(const struct bpf_link *link);
 
 /* The outcome for every site. Valid as long as the link. */
 LIBSITESEER_API const struct siteseer_report *siteseer_link__report(const struct siteseer_link *link);
 
-/* Whether the sites are still attached. A handle from siteseer_link__of() answers true until libbpf's link is destroyed. */
+/* Whether the sites are still attached. For a handle from siteseer_link__of(): until libbpf's link is destroyed. */
 LIBSITESEER_API bool siteseer_link__is_attached(const struct siteseer_link *link);
 
 /*
- * siteseer_link__missed() returns the number of hits for which the kernel did not run the program. siteseer_link__faults()
- * returns the number of calls that were missed because an argument lay in memory that could not be read. Both return a negative
- * errno if the kernel does not give the number.
+ * siteseer_link__missed() returns the number of hits for which the kernel did not run the program.
+ * siteseer_link__faults() returns the number of calls that were missed because an argument lay in memory that could not
+ * be read. Both return a negative errno if the kernel does not give the number.
  */
 LIBSITESEER_API int64_t siteseer_link__missed(const struct siteseer_link *link);
 LIBSITESEER_API int64_t siteseer_link__faults(const struct siteseer_link *link);
@@ -358,16 +363,16 @@ LIBSITESEER_API int siteseer_link__cost(const struct siteseer_link *link, struct
 LIBSITESEER_API int siteseer_link__destroy(struct siteseer_link *link);
 
 /*
- * Removes event definitions that ended processes left in tracefs. These definitions have no effect. Returns how many were
- * removed.
+ * Removes event definitions that ended processes left in tracefs. These definitions have no effect. Returns how many
+ * were removed.
  */
 LIBSITESEER_API int siteseer_clean(void);
 
 /* --- reports -------------------------------------------------------------------------------------------------------------- */
 
 /*
- * Returns the last plan or report of a program that libbpf's calls loaded or attached, also if siteseer had nothing to add to
- * it. Returns NULL with ENOENT if there is none. The caller frees the report.
+ * Returns the last plan or report of a program that libbpf's calls loaded or attached, also if siteseer had nothing to
+ * add to it. Returns NULL with ENOENT if there is none. The caller frees the report.
  */
 LIBSITESEER_API struct siteseer_report *siteseer_program__report(const struct bpf_program *prog);
 
@@ -418,16 +423,19 @@ struct siteseer_site_info {
 	/* The address of the probe in the running kernel, and in the kernel as it was linked. */
 	uint64_t address;
 	uint64_t link_address;
-	/* The place where the inlined copy was called, or where the function is declared; NULL and 0 if it is not known. */
+	/* Where the inlined copy was called, or where the function is declared; NULL and 0 if it is not known. */
 	const char *source_file;
 	uint32_t source_line;
 	bool attached;
-	/* may_repeat: there may be more hits than calls at this site. may_miss: some calls may not be seen at this site. */
+	/* may_repeat: there may be more hits than calls here. may_miss: some calls may not be seen here. */
 	bool may_repeat;
 	bool may_miss;
 	/* The mechanism that runs the program: "fentry", "kprobe", ...; NULL if the site is not attached. */
 	const char *mechanism;
-	/* Why the site is not attached: a key that never changes ("missing_arguments"), and a sentence; NULL if it is attached. */
+	/*
+	 * Why the site is not attached: a key that never changes ("missing_arguments"), and a sentence. Both are NULL if the
+	 * site is attached.
+	 */
 	const char *reason;
 	const char *reason_text;
 	/* The function's prototype; NULL if it is not known. */
@@ -439,8 +447,8 @@ struct siteseer_site_info {
 LIBSITESEER_API size_t siteseer_report__site_cnt(const struct siteseer_report *report);
 
 /*
- * Fills `info` with the site at position `index`, counted from 0, up to the size that `sz` of `info` gives. Returns -ENOENT
- * past the end of the list.
+ * Fills `info` with the site at position `index`, counted from 0, up to the size that `sz` of `info` gives. Returns
+ * -ENOENT past the end of the list.
  */
 LIBSITESEER_API int siteseer_report__site(const struct siteseer_report *report, size_t index, struct siteseer_site_info *info);
 
