@@ -433,8 +433,8 @@ struct siteseer_site_info {
 	/* The mechanism that runs the program: "fentry", "kprobe", ...; NULL if the site is not attached. */
 	const char *mechanism;
 	/*
-	 * Why the site is not attached: a key that never changes ("missing_arguments"), and a sentence. Both are NULL if the
-	 * site is attached.
+	 * Why the site is not attached: a key that never changes ("missing_arguments"), and a sentence. Both are NULL if
+	 * the site is attached.
 	 */
 	const char *reason;
 	const char *reason_text;
