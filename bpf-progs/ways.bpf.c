@@ -54,3 +54,9 @@ SEC("fentry/there_is_no_such_function") int BPF_PROG(nowhere)
 {
 	return count(ctx, 4);
 }
+
+/* Of a module that is loaded and has no site data (tests/modules/siteseer_life). */
+SEC("fentry/life_body") int BPF_PROG(in_module)
+{
+	return count(ctx, 5);
+}

@@ -162,7 +162,13 @@ fn depends_on_width(located: &Located) -> bool {
         matches!(op, Op::Not | Op::Neg | Op::DivU | Op::ModU | Op::Shr | Op::Sar)
             || matches!(op, Op::Eq | Op::Ne | Op::LtS | Op::LeS | Op::LtU | Op::LeU)
     };
-    located.size < 8 && computed.slots.iter().flatten().any(is_prone)
+    // Nothing is above what was loaded or extended, and a small constant has nothing there either.
+    let is_exact = |ops: &[Op]| {
+        matches!(ops, [.., Op::Load(1 | 2 | 4) | Op::ZeroExtend(_), Op::Constant(constant), Op::Eq | Op::Ne]
+            if *constant <= i32::MAX as u64)
+    };
+    let is_prone_at = |ops: &[Op], at: usize| is_prone(&ops[at]) && !is_exact(&ops[..=at]);
+    located.size < 8 && computed.slots.iter().any(|ops| (0..ops.len()).any(|at| is_prone_at(ops, at)))
 }
 
 /// Whether a list goes from one constant to another.
@@ -239,6 +245,12 @@ mod tests {
         assert_eq!(doubt(4, &shifted), Some(Doubt::Stale));
         assert_eq!(doubt(8, &shifted), None);
         assert_eq!(doubt(4, &[Op::Register(5), Op::Constant(15), Op::And]), None);
+        assert_eq!(doubt(1, &[Op::Register(7), Op::Load(4), Op::Constant(0), Op::Ne]), None, "all of it is there");
+        assert_eq!(doubt(1, &[Op::Register(5), Op::Constant(0), Op::Ne]), Some(Doubt::Stale));
+        assert_eq!(
+            doubt(1, &[Op::Register(5), Op::Not, Op::ZeroExtend(8), Op::Constant(1), Op::Ne]),
+            Some(Doubt::Stale)
+        );
     }
 
     #[test]

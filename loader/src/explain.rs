@@ -179,7 +179,7 @@ fn explanation(
     }
     notes.extend(target.note_of_data().map(|note| format!("{note}.")));
     notes.extend(target.modules().note_of_missing().map(|note| format!("{note}.")));
-    notes.extend(target.symbols().unavailable().iter().cloned());
+    notes.extend(target.unavailable().iter().cloned());
     if program.is_some() {
         notes.push(
             "The program was read from its file, without libbpf: code that libbpf or the verifier removes, because of a \

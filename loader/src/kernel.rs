@@ -3,27 +3,26 @@
 //!
 //! A plan needs to know which mechanisms there are. Versions say little (distributions backport and configure as they
 //! like), so each is asked for where it shows: the kprobe event source in sysfs, the kfuncs and the attach types in the
-//! kernel's BTF, and, for kprobe.multi, an attachment that cannot succeed, whose error tells whether the kernel has heard of it.
-//! Whether fentry works shows only when a program is attached: an architecture may load it and have no BPF trampolines, or no
-//! ftrace direct calls to reach them (arm64 before 6.4), or none that many functions can share, as tracing-multi links need
-//! (arm64). So an empty program is attached to a function that exists for nothing else, and detached again.
+//! kernel's BTF. A mechanism that an architecture or a configuration is without is one whose functions are not compiled: an architecture
+//! may load fentry programs and have no BPF trampolines, or no ftrace direct calls to reach them (arm64 before 6.4), or none that many
+//! functions can share, as tracing-multi links need (arm64). Their FUNCs are not in the kernel's BTF then. Nothing is attached to find
+//! out: that takes grace periods, which the user would wait for. What is compiled and still refused is planned again
+//! ([`crate::attach`]).
 //!
 //! A [`Kernel`] is plain data: plans for other kernels, and tests, make one themselves.
 
 mod types;
 
-use crate::attach::tracing_multi::{self, FENTRY_MULTI};
 use crate::insn::{Insn, Width};
 use crate::object::opened;
 use crate::trampoline::Kfunc;
 use libbpf_sys as sys;
 use siteseer_sites::Machine;
-use siteseer_sites::btf::{Btf, TypeId};
-use std::ffi::CStr;
+use siteseer_sites::btf::Btf;
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use types::KernelTypes;
 
@@ -85,11 +84,6 @@ pub struct Session {
     pub cookie: Kfunc,
 }
 
-/// Functions that a TRACING program can be loaded for, on every kernel one of them. The first is the kernel's own, for tests of
-/// fentry (net/bpf/test_run.c): nothing calls it otherwise.
-pub(crate) const ANCHORS: [&CStr; 6] =
-    [c"bpf_fentry_test1", c"vfs_open", c"vfs_read", c"vfs_write", c"kernel_clone", c"wake_up_process"];
-
 /// A kernel's capabilities.
 #[derive(Debug, Clone)]
 pub struct Kernel {
@@ -141,25 +135,28 @@ impl Kernel {
     /// [`KernelError`] if the machine is not supported, or the kernel does not say what it is. A mechanism that is missing
     /// is no error here: the plan says what it means for each site.
     pub fn running() -> Result<Kernel, KernelError> {
-        let Kernel { release, machine, build_id, btf, .. } = Kernel::identity()?;
-        let types = KernelTypes::new(btf.as_deref().and_then(|data| Btf::parse(data).ok()));
+        Ok(Kernel::identity()?.probed())
+    }
+
+    /// The running kernel, of which the identity is known, with what it can do.
+    pub(crate) fn probed(self) -> Kernel {
+        let Kernel { release, machine, build_id, btf, .. } = self;
+        let types = KernelTypes::new(running_types().cloned());
         let kprobe_pmu = fs::read_to_string("/sys/bus/event_source/devices/kprobe/type").ok();
         let privileges = privileges(&fs::read_to_string("/proc/self/status").unwrap_or_default());
-        let anchor = ANCHORS.iter().find_map(|name| types.function(name.to_str().ok()?));
-        let kprobe_multi = types.has_attach_type("BPF_TRACE_KPROBE_MULTI") && kprobe_multi_attaches();
-        let fentry = types.has_attach_type("BPF_TRACE_FENTRY") && anchor.is_some_and(fentry_attaches);
+        let kprobe_multi = types.kprobe_multi();
+        let fentry = types.fentry();
         let sessions = kprobe_multi && types.has_attach_type("BPF_TRACE_KPROBE_SESSION");
         let kretprobe = fs::read_to_string("/sys/bus/event_source/devices/kprobe/format/retprobe").ok();
-        Ok(Kernel {
+        Kernel {
             kprobe_multi,
             cookies: types.has_attach_type("BPF_PERF_EVENT"),
             fentry,
-            tracing_multi: fentry
-                && types.has_attach_type("BPF_TRACE_FENTRY_MULTI")
-                && anchor.is_some_and(tracing_multi_attaches),
+            tracing_multi: fentry && types.tracing_multi(),
             kprobe_session: if sessions { types.session() } else { None },
             kretprobe: kretprobe.as_deref().and_then(config_bit),
-            private_stack: has_private_stack(),
+            // Where the function is, the architecture may still be without (arm64 before Linux 6.18).
+            private_stack: types.has("bpf_jit_supports_private_stack") && has_private_stack(),
             notrace_events: notrace_events(&release),
             decodes_past_modules: machine == Machine::X86_64 && types.decodes_past_modules(),
             release,
@@ -169,7 +166,7 @@ impl Kernel {
             kprobe_pmu: kprobe_pmu.and_then(|text| text.trim().parse().ok()),
             privileges,
             btf,
-        })
+        }
     }
 
     /// Which kernel runs, without what it can do.
@@ -195,13 +192,8 @@ impl Kernel {
             return Kernel::image(machine, build_id);
         }
         let types = KernelTypes::new(parsed);
-        let has = |function| types.function(function).is_some();
-        // CONFIG_FPROBE, CONFIG_KPROBE_EVENTS, CONFIG_KRETPROBES, CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, CONFIG_BPF_JIT,
-        // CONFIG_HAVE_SINGLE_FTRACE_DIRECT_OPS.
-        let kprobe_multi = types.has_attach_type("BPF_TRACE_KPROBE_MULTI") && has("register_fprobe_ips");
-        let fentry = types.has_attach_type("BPF_TRACE_FENTRY")
-            && has("register_ftrace_direct")
-            && has("bpf_trampoline_link_prog");
+        let has = |function| types.has(function);
+        let (kprobe_multi, fentry) = (types.kprobe_multi(), types.fentry());
         let sessions = kprobe_multi && types.has_attach_type("BPF_TRACE_KPROBE_SESSION");
         Kernel {
             rdonly_cast: types.function("bpf_rdonly_cast"),
@@ -209,9 +201,7 @@ impl Kernel {
             kprobe_multi,
             cookies: types.has_attach_type("BPF_PERF_EVENT"),
             fentry,
-            tracing_multi: fentry
-                && has("bpf_trampoline_multi_attach")
-                && types.has_attach_type("BPF_TRACE_FENTRY_MULTI"),
+            tracing_multi: fentry && types.tracing_multi(),
             kprobe_session: if sessions { types.session() } else { None },
             kretprobe: has("register_kretprobe").then_some(0),
             // arm64 has it since Linux 6.18 only, which the image does not tell.
@@ -247,9 +237,21 @@ impl Kernel {
 }
 
 /// The BTF of the running kernel's image, which does not change: read once.
+static BTF: OnceLock<Option<Arc<[u8]>>> = OnceLock::new();
+
+fn read_btf() -> &'static Option<Arc<[u8]>> {
+    BTF.get_or_init(|| fs::read("/sys/kernel/btf/vmlinux").ok().map(Arc::from))
+}
+
+/// The BTF of the running kernel's image.
 pub(crate) fn running_btf() -> Option<Arc<[u8]>> {
-    static BTF: OnceLock<Option<Arc<[u8]>>> = OnceLock::new();
-    BTF.get_or_init(|| fs::read("/sys/kernel/btf/vmlinux").ok().map(Arc::from)).clone()
+    read_btf().clone()
+}
+
+/// The types in it.
+pub(crate) fn running_types() -> Option<&'static Btf<'static>> {
+    static TYPES: OnceLock<Option<Btf<'static>>> = OnceLock::new();
+    TYPES.get_or_init(|| Btf::parse(read_btf().as_deref()?).ok()).as_ref()
 }
 
 /// Whether the configuration lets kprobe events into notrace functions. It is where libbpf looks for it: in
@@ -317,11 +319,8 @@ fn config_bit(format: &str) -> Option<u32> {
     format.trim().strip_prefix("config:")?.parse().ok().filter(|&bit| bit < 64)
 }
 
-/// A program that does nothing.
-const EMPTY: [Insn; 2] = [Insn::mov_imm(0, 0), Insn::exit()];
-
 /// Loads a program that finds something out.
-fn load(kind: sys::bpf_prog_type, mut opts: sys::bpf_prog_load_opts, insns: &[Insn]) -> io::Result<OwnedFd> {
+pub(crate) fn load(kind: sys::bpf_prog_type, mut opts: sys::bpf_prog_load_opts, insns: &[Insn]) -> io::Result<OwnedFd> {
     opts.sz = size_of::<sys::bpf_prog_load_opts>() as sys::size_t;
     // SAFETY: all pointers live through the call; an instruction is laid out as the kernel has it.
     opened(unsafe {
@@ -347,39 +346,6 @@ fn has_private_stack() -> bool {
         Insn::exit(),
     ];
     load(sys::BPF_PROG_TYPE_KPROBE, sys::bpf_prog_load_opts::default(), &insns).is_ok()
-}
-
-/// Whether an empty fentry program can be attached to several functions by one link.
-fn tracing_multi_attaches(anchor: TypeId) -> bool {
-    let opts = sys::bpf_prog_load_opts { expected_attach_type: FENTRY_MULTI, ..Default::default() };
-    let program = load(sys::BPF_PROG_TYPE_TRACING, opts, &EMPTY);
-    program.is_ok_and(|program| tracing_multi::attach(program.as_fd(), FENTRY_MULTI, &[anchor], 0).is_ok())
-}
-
-/// Whether an empty fentry program can be attached.
-fn fentry_attaches(anchor: TypeId) -> bool {
-    let opts = sys::bpf_prog_load_opts {
-        expected_attach_type: sys::BPF_TRACE_FENTRY,
-        attach_btf_id: anchor,
-        ..Default::default()
-    };
-    let Ok(program) = load(sys::BPF_PROG_TYPE_TRACING, opts, &EMPTY) else { return false };
-    let opts =
-        sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
-    // SAFETY: the descriptor is open, the options live through the call; the link is closed at once.
-    opened(unsafe { sys::bpf_link_create(program.as_raw_fd(), 0, sys::BPF_TRACE_FENTRY, &opts) }).is_ok()
-}
-
-/// Whether the kernel attaches by kprobe.multi: an attachment to nothing is invalid where it can, and not supported where
-/// it cannot (CONFIG_FPROBE). Without the privilege to ask, it cannot be used either.
-fn kprobe_multi_attaches() -> bool {
-    let opts = sys::bpf_prog_load_opts { expected_attach_type: sys::BPF_TRACE_KPROBE_MULTI, ..Default::default() };
-    let Ok(program) = load(sys::BPF_PROG_TYPE_KPROBE, opts, &EMPTY) else { return false };
-    let opts =
-        sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
-    // SAFETY: the descriptor is open, the options live through the call.
-    let link = opened(unsafe { sys::bpf_link_create(program.as_raw_fd(), 0, sys::BPF_TRACE_KPROBE_MULTI, &opts) });
-    link.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
 }
 
 #[cfg(test)]

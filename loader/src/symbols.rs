@@ -19,17 +19,21 @@
 //! `within_notrace_func()` in kernel/trace/trace_kprobe.c, whose rule [`Symbols::notrace`] repeats: a
 //! suffixed symbol (`foo.isra.0`) that ftrace does not know is refused only if `foo` is refused too.
 
+mod ask;
 mod kallsyms;
 mod lines;
+mod part;
 
+pub(crate) use ask::Asker;
 use kallsyms::{Entry, Table};
-use lines::{address, each_line, read_lines};
+use lines::{address, each_line, read_lines, read_lines_until};
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind};
+pub(crate) use part::{Confirmed, traceable};
 use siteseer_sites::both::both;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -116,6 +120,8 @@ pub struct Symbols {
     blacklist: Option<Vec<Range<u64>>>,
     modules: Vec<Module>,
     unavailable: Vec<String>,
+    /// If it is a part, what is known of its symbols; the table does not say where they end.
+    part: Option<part::Part>,
 }
 
 /// Symbols by the hash of their names up to the first dot: chains through one array, in the order of the symbols.
@@ -279,6 +285,10 @@ impl Symbols {
 
     /// The symbol that holds an address, as the kernel's `kallsyms_lookup_size_offset()` finds it.
     pub fn containing(&self, address: u64) -> Option<Containing<'_>> {
+        if let Some(part) = &self.part {
+            let (start, size) = part.containing(address)?;
+            return Some(Containing { symbol: self.at(start).next()?, offset: address - start, size });
+        }
         let above = self.table.entries.partition_point(|entry| entry.address <= address);
         let last = self.table.entries.get(above.checked_sub(1)?)?;
         let first = self.table.entries[..above].partition_point(|entry| entry.address < last.address);
@@ -293,6 +303,9 @@ impl Symbols {
     /// Whether ftrace knows a patch site in the function that begins at `address` and has `size` bytes; `None` where
     /// the kernel does not say.
     pub fn traceable(&self, address: u64, size: u64) -> Option<bool> {
+        if let Some(part) = &self.part {
+            return part.traceable(address);
+        }
         match &self.ftrace {
             Ftrace::Unknown => None,
             Ftrace::Addresses(addresses) => {
@@ -319,6 +332,9 @@ impl Symbols {
     /// Whether kprobe events refuse the address because its function is invisible to ftrace
     /// (`within_notrace_func()` in kernel/trace/trace_kprobe.c); `None` where the kernel does not say.
     pub fn notrace(&self, address: u64) -> Option<bool> {
+        if self.part.is_some() {
+            return None;
+        }
         let Some(holder) = self.containing(address) else { return Some(false) };
         if self.traceable(holder.symbol.address, holder.size)? {
             return Some(false);
@@ -334,6 +350,10 @@ impl Symbols {
     /// Whether an address is in the last function of a module's text, which for the kernel ends with its page
     /// (`find_kallsyms_symbol()` in kernel/module/kallsyms.c).
     pub fn ends_module(&self, address: u64) -> bool {
+        // What comes after it is not in a part, which is not taken where that matters.
+        if self.part.is_some() {
+            return false;
+        }
         let above = self.table.entries.partition_point(|entry| entry.address <= address);
         let module_of = |index: usize| self.table.entries.get(index).and_then(|entry| self.table.module_of(entry));
         let holder = above.checked_sub(1).and_then(module_of);
@@ -460,8 +480,7 @@ pub fn running() -> Result<Symbols, SymbolsError> {
         return Err(SymbolsError::NoSymbols);
     }
     if symbols.is_restricted() {
-        let value = fs::read_to_string("/proc/sys/kernel/kptr_restrict").ok();
-        return Err(SymbolsError::Restricted { kptr_restrict: value.and_then(|value| value.trim().parse().ok()) });
+        return Err(restricted());
     }
 
     let mut unavailable = Vec::new();
@@ -478,6 +497,52 @@ pub fn running() -> Result<Symbols, SymbolsError> {
     }
     symbols.unavailable = unavailable;
     Ok(symbols)
+}
+
+fn restricted() -> SymbolsError {
+    let value = fs::read_to_string("/proc/sys/kernel/kptr_restrict").ok();
+    SymbolsError::Restricted { kptr_restrict: value.and_then(|value| value.trim().parse().ok()) }
+}
+
+/// Where the image of the running kernel lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bases {
+    /// The address of `_text`.
+    pub(crate) text: u64,
+    /// The address of `_stext`, if there is that symbol.
+    pub(crate) stext: Option<u64>,
+}
+
+impl Bases {
+    /// Reads them from the first lines of `/proc/kallsyms`: the table is in the order of addresses. `None` if there is no `_text`.
+    fn read(kallsyms: impl io::Read) -> io::Result<Option<Bases>> {
+        let (mut text, mut stext) = (None, None);
+        read_lines_until(kallsyms, |line| {
+            if let Some((at, [b't' | b'T', b' ', name @ ..])) = address(line) {
+                match name {
+                    b"_text" => text = text.or(Some(at)),
+                    b"_stext" => stext = stext.or(Some(at)),
+                    _ => {}
+                }
+            }
+            if text.is_some() && stext.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(text.map(|text| Bases { text, stext }))
+    }
+
+    /// Those of the running kernel.
+    ///
+    /// # Errors
+    /// [`SymbolsError`] if kallsyms cannot be read, hides its addresses, or has no `_text`.
+    pub(crate) fn running() -> Result<Bases, SymbolsError> {
+        let read = File::open(KALLSYMS).and_then(Bases::read);
+        let bases = read.map_err(|error| SymbolsError::Read { path: KALLSYMS.into(), error })?;
+        match bases {
+            Some(Bases { text: 0, .. }) => Err(restricted()),
+            Some(bases) => Ok(bases),
+            None => Err(SymbolsError::NoSymbols),
+        }
+    }
 }
 
 /// Reads which functions ftrace knows; the error is a sentence for people.
@@ -595,6 +660,26 @@ ffffffffc0000100 t bpf_prog_1\t[bpf]
         assert_eq!(symbols.blacklisted(0xffff_ffff_8100_0090), Some(false));
         let modules = parse_modules("loop 40960 0 - Live 0xffffffffc0000000\nx\n");
         assert_eq!(modules, [Module { name: "loop".into(), address: 0xffff_ffff_c000_0000, size: 40960 }]);
+    }
+
+    #[test]
+    fn the_bases_are_read_from_the_beginning() {
+        struct Guarded<'t>(&'t [u8]);
+        impl io::Read for Guarded<'_> {
+            fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+                assert!(!self.0.is_empty(), "it is read on");
+                let count = self.0.len().min(into.len());
+                into[..count].copy_from_slice(&self.0[..count]);
+                self.0 = &self.0[count..];
+                Ok(count)
+            }
+        }
+        let bases = Bases::read(Guarded(TEXT.as_bytes())).unwrap();
+        assert_eq!(bases, Some(Bases { text: 0xffff_ffff_8100_0000, stext: Some(0xffff_ffff_8100_0000) }));
+        let of = |text: &str| Bases::read(text.as_bytes()).unwrap();
+        assert_eq!(of("10 T _text\n20 T foo"), Some(Bases { text: 0x10, stext: None }));
+        assert_eq!(of("10 T _stext\n20 T foo"), None);
+        assert_eq!(of("10 T _text\t[a_module]\n20 D _text\n"), None);
     }
 
     #[test]

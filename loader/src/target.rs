@@ -5,6 +5,10 @@
 //! from the symbol `_text`. That the number is right is checked twice: against `_stext`, and, site by site, by the
 //! symbol that the site data say is there ([`crate::Reason::SymbolMismatch`]).
 //!
+//! The kernel's table of symbols is long, and the kernel slow to write it. Where `_text` is stands in its first lines; of the symbols that a
+//! lookup needs site data have the link-time addresses, and the kernel confirms each ([`crate::symbols`], `part`). The whole
+//! table is read for what site data do not tell: modules without site data, live patches, names that are not known.
+//!
 //! A name stands for the functions that bear it in the image and in all loaded modules, each with site data of its own
 //! ([`crate::modules`]), unless a module is named.
 
@@ -21,12 +25,11 @@ use crate::placement::Placement;
 use crate::reason::Reason;
 use crate::section::Wanted;
 use crate::source::{self, BaseTypes, ModuleFinder, Over, RunTime, SiteData, SourceError, SourceOptions};
-use crate::symbols::{self, Symbols, SymbolsError};
+use crate::symbols::{self, Asker, Bases, Confirmed, Symbols, SymbolsError};
 use budget::Budget;
 use siteseer_sites::Machine;
-use siteseer_sites::both::both;
 use siteseer_sites::btf::{Btf, BtfError, TypeId};
-use siteseer_sites::file::{FileError, SiteFile, SiteRef, Source};
+use siteseer_sites::file::{ContainerRef, FileError, SiteFile, SiteRef, Source};
 use siteseer_sites::site::{SiteKind, Unprobeable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -54,7 +57,10 @@ impl<'a> Types<'a> {
 /// A kernel to attach to.
 #[derive(Debug)]
 pub struct Target {
-    symbols: Symbols,
+    /// All of its symbols; those of the running kernel are read when something asks for them all.
+    symbols: OnceLock<Symbols>,
+    /// Where the running kernel's image lies.
+    bases: Option<Bases>,
     machine: Machine,
     build_id: BuildId,
     /// Of an image, found out when it is asked for: that takes a walk over all types, and a lookup does not need it.
@@ -72,38 +78,45 @@ pub struct Target {
 
 /// What the kernel's image is called where a module may be named.
 const IMAGE: &str = "vmlinux";
+/// Of so many symbols the kernel is asked one by one; it takes no longer to read more of them from its table.
+const MOST_ASKED: usize = 2000;
 /// How many names an error suggests.
 const SUGGESTIONS: usize = 5;
 
 impl Target {
-    /// The running kernel. Reads its symbols (which takes root, see [`symbols::running`]) and finds its site data.
+    /// The running kernel: finds its site data, and where its image lies, which takes privileges (see [`symbols::running`]). All of
+    /// its symbols are read when a lookup needs what site data do not have ([`Target::symbols`]).
     ///
     /// # Errors
     /// [`Error::Kernel`], [`Error::Symbols`] or [`Error::Source`].
     pub fn running(options: &SourceOptions) -> Result<Target, Error> {
-        // Without site data all else is in vain, and takes seconds.
-        let early = match source::kernel_has_its_own() {
-            true => None,
-            false => Some(SiteData::find(options, &Kernel::identity()?, RunTime { text: 0, stext: 0, init: None })?),
+        // Without site data all else is in vain.
+        let kernel = Kernel::identity()?;
+        let (data, bases, symbols, loaded) = if source::kernel_has_its_own() {
+            let (symbols, loaded) = running_symbols()?;
+            let at = RunTime {
+                text: text_base(&symbols, "_text")?,
+                stext: text_base(&symbols, "_stext")?,
+                init: text_base(&symbols, "_sinittext").ok(),
+            };
+            (SiteData::find(options, &kernel, at)?, None, OnceLock::from(symbols), loaded)
+        } else {
+            let data = SiteData::find(options, &kernel, RunTime { text: 0, stext: 0, init: None })?;
+            (data, Some(Bases::running()?), OnceLock::new(), loaded_modules()?)
         };
-        // Each waits for the kernel, which writes tables for the one and checks programs for the other.
-        let (kernel, symbols) = both(Kernel::running, running_symbols);
-        let (kernel, (symbols, loaded)) = (kernel?, symbols?);
-        let data = match early {
-            Some(data) => data,
-            None => {
-                let at = RunTime {
-                    text: text_base(&symbols, "_text")?,
-                    stext: text_base(&symbols, "_stext")?,
-                    init: text_base(&symbols, "_sinittext").ok(),
-                };
-                SiteData::find(options, &kernel, at)?
-            }
-        };
-        let live_patches = LivePatches::running_or_noted();
-        let modules = Modules::running(&loaded, &Modules::default());
-        let target = Target::new(symbols, kernel, data).with_live_patches(live_patches);
-        Ok(Target { modules, options: options.clone(), ..target })
+        Ok(Target {
+            symbols,
+            bases,
+            machine: kernel.machine,
+            build_id: kernel.build_id.clone(),
+            kernel: OnceLock::from(kernel.probed()),
+            data: Arc::new(data),
+            own_symbols: false,
+            live_patches: LivePatches::running_or_noted(),
+            modules: Modules::running(&loaded, &Modules::default()),
+            options: options.clone(),
+            base: OnceLock::new(),
+        })
     }
 
     /// The running kernel as its symbols and its BTF describe it, without any site data: of a function only what bears its name is
@@ -112,8 +125,8 @@ impl Target {
     /// # Errors
     /// [`Error::Kernel`], [`Error::Symbols`], or [`Error::Source`] if the kernel has no BTF.
     pub fn without_site_data() -> Result<Target, Error> {
-        let (kernel, symbols) = both(Kernel::running, running_symbols);
-        let (kernel, (symbols, _)) = (kernel?, symbols?);
+        let kernel = Kernel::running()?;
+        let (symbols, _) = running_symbols()?;
         let data = SiteData::nothing(&kernel)?;
         Ok(Target::new(symbols, kernel, data).with_live_patches(LivePatches::running_or_noted()))
     }
@@ -121,7 +134,8 @@ impl Target {
     /// A kernel of which everything is given; plans for it can be computed without it running.
     pub fn new(symbols: Symbols, kernel: Kernel, data: SiteData) -> Target {
         Target {
-            symbols,
+            symbols: OnceLock::from(symbols),
+            bases: None,
             machine: kernel.machine,
             build_id: kernel.build_id.clone(),
             kernel: OnceLock::from(kernel),
@@ -149,7 +163,8 @@ impl Target {
     pub fn image(data: SiteData) -> Result<Target, Error> {
         let (machine, build_id) = data.image()?;
         Ok(Target {
-            symbols: Symbols::default(),
+            symbols: OnceLock::from(Symbols::default()),
+            bases: None,
             machine,
             build_id,
             kernel: OnceLock::new(),
@@ -182,9 +197,46 @@ impl Target {
         Ok(self)
     }
 
-    /// Its symbols.
-    pub fn symbols(&self) -> &Symbols {
-        &self.symbols
+    /// All of its symbols: those of the running kernel are read when this is first called.
+    ///
+    /// # Errors
+    /// [`SymbolsError`] if they cannot be read.
+    pub fn symbols(&self) -> Result<&Symbols, SymbolsError> {
+        if let Some(symbols) = self.symbols.get() {
+            return Ok(symbols);
+        }
+        let (symbols, _) = running_symbols()?;
+        Ok(self.symbols.get_or_init(|| symbols))
+    }
+
+    /// The symbols of the image that bear some names, and `_stext`, by the site data; `None` if all symbols have been read, or have to
+    /// be. What they say is how many addresses a name stands for.
+    pub(crate) fn bearing(&self, names: &BTreeSet<&str>) -> Option<Symbols> {
+        // To ask debug information for other names is to encode them.
+        if self.has_read_symbols() || self.own_symbols || self.data.reads_dwarf() {
+            return None;
+        }
+        let stext = self.bases?.stext?;
+        let found = self.data.read(&[], |file| {
+            let displacement = self.displacement(file).ok().filter(|_| file.is_complete())?;
+            let mut found = vec![(stext, "_stext")];
+            for name in names {
+                let bearing = file.containers_of(name).ok()?.into_iter().filter(|symbol| symbol.name == *name);
+                found.extend(bearing.map(|symbol| (symbol.address.wrapping_add(displacement), symbol.name)));
+            }
+            Some(Symbols::of_files(found, None))
+        });
+        found.ok().flatten()
+    }
+
+    /// Whether all of its symbols have been read.
+    pub fn has_read_symbols(&self) -> bool {
+        self.symbols.get().is_some()
+    }
+
+    /// What the kernel did not let us read of its symbols, as far as they were read.
+    pub(crate) fn unavailable(&self) -> &[String] {
+        self.symbols.get().map(Symbols::unavailable).unwrap_or_default()
     }
 
     /// Its capabilities; of an image, what it was compiled for.
@@ -226,32 +278,31 @@ impl Target {
     pub fn functions(&self, wanted: &[Wanted]) -> Result<Vec<Function>, Error> {
         let names: Vec<&str> = wanted.iter().map(|wanted| wanted.function.as_deref().unwrap_or_default()).collect();
         let found = self.data.read(&names, |file| self.look_up(file, wanted))?;
-        let found = found.map_err(|error| match error {
+        let found = found.or_else(|error| match error {
             // What was read of debug information is the functions asked for; other names take reading all.
             Error::Target(TargetError::Unknown { name, nearest }) if nearest.is_empty() && self.data.reads_dwarf() => {
-                let nearest = self.data.read(&[], |file| self.nearest(file, &self.symbols, &name)).unwrap_or_default();
-                TargetError::Unknown { name, nearest }.into()
+                let symbols = self.symbols()?;
+                let nearest = self.data.read(&[], |file| self.nearest(file, symbols, &name)).unwrap_or_default();
+                Err(TargetError::Unknown { name, nearest }.into())
             }
-            other => other,
+            other => Err(other),
         });
-        let mut functions = found?;
-        for function in &mut functions {
-            self.live_patches.mark(&mut function.candidates, &self.symbols);
+        let mut functions: Vec<Function> = found?;
+        if !self.live_patches.is_empty() {
+            let symbols = self.symbols()?;
+            for function in &mut functions {
+                self.live_patches.mark(&mut function.candidates, symbols);
+            }
         }
         Ok(functions)
     }
 
     /// [`Target::functions`] with the image's site data.
     fn look_up(&self, file: &SiteFile<'_>, wanted: &[Wanted]) -> Result<Vec<Function>, Error> {
-        let mut parts: Vec<Vec<Function>> = Vec::with_capacity(wanted.len());
-        for wanted in wanted {
-            let mut found = Vec::new();
-            if matches!(wanted.module.as_deref(), None | Some(IMAGE)) {
-                found.extend(self.in_image(file, wanted.function.as_deref().unwrap_or_default())?);
-            }
-            parts.push(found);
-        }
+        let mut in_modules: Vec<Vec<Function>> = vec![Vec::new(); wanted.len()];
         let mut covered = BTreeSet::new();
+        // Whether what is in modules is known from site data: else their symbols are all that is known of them.
+        let mut all_covered = true;
         for module in self.modules.names() {
             let here: Vec<usize> = (0..wanted.len())
                 .filter(|&nth| wanted[nth].module.as_ref().is_none_or(|named| kernel_name(named) == **module))
@@ -265,11 +316,12 @@ impl Target {
                 Ok(functions) => {
                     covered.insert(&**module);
                     for (nth, function) in here.into_iter().zip(functions) {
-                        parts[nth].extend(function);
+                        in_modules[nth].extend(function);
                     }
                 }
                 // A module that nobody asked for by name is noted.
                 Err(why) => {
+                    all_covered = false;
                     if let Some(&nth) = here.iter().find(|&&nth| wanted[nth].module.is_some()) {
                         let function = wanted[nth].function.clone().unwrap_or_default();
                         return Err(TargetError::NoModuleData { module: module.to_string(), function, why }.into());
@@ -278,9 +330,20 @@ impl Target {
             }
         }
         let mut functions = Vec::with_capacity(wanted.len());
-        for (parts, wanted) in parts.into_iter().zip(wanted) {
+        for (in_modules, wanted) in in_modules.into_iter().zip(wanted) {
             let name = wanted.function.clone().unwrap_or_default();
-            let mut function = Function::merged(parts);
+            let mut in_image = None;
+            if matches!(wanted.module.as_deref(), None | Some(IMAGE)) {
+                let is_told = wanted.module.is_some() || all_covered;
+                let by_part = if is_told { self.in_image_by_part(file, &name)? } else { None };
+                in_image = match by_part {
+                    Some(Some(function)) => Some(function),
+                    // A name that nothing bears might be a symbol that site data do not have.
+                    Some(None) if !in_modules.is_empty() => None,
+                    Some(None) | None => self.in_image(file, &name)?,
+                };
+            }
+            let mut function = Function::merged(in_image.into_iter().chain(in_modules));
             if let Some(function) = &mut function {
                 // A symbol in a module whose site data tell of it has a candidate of theirs; vmlinux:foo leaves all of them out.
                 let only_image = wanted.module.is_some();
@@ -291,35 +354,95 @@ impl Target {
             }
             match function.filter(|function| !function.candidates.is_empty()) {
                 Some(function) => functions.push(function),
-                None => return Err(self.unknown(file, name, wanted.module.as_deref()).into()),
+                None => return Err(self.unknown(file, name, wanted.module.as_deref())?.into()),
             }
         }
         Ok(functions)
     }
 
     /// What a name that nothing bears is refused with.
-    fn unknown(&self, file: &SiteFile<'_>, name: String, module: Option<&str>) -> TargetError {
+    fn unknown(&self, file: &SiteFile<'_>, name: String, module: Option<&str>) -> Result<TargetError, SymbolsError> {
         let Some(module) = module.filter(|&module| module != IMAGE).map(kernel_name) else {
-            let nearest = self.nearest(file, &self.symbols, &name);
-            return TargetError::Unknown { name, nearest };
+            let nearest = self.nearest(file, self.symbols()?, &name);
+            return Ok(TargetError::Unknown { name, nearest });
         };
         if !self.modules.names().any(|known| **known == *module) {
-            return TargetError::NotLoaded { module, function: name };
+            return Ok(TargetError::NotLoaded { module, function: name });
         }
         let nearest = self.with_module(&module, &[], file, |file, _| {
             let symbols = Symbols::default();
             self.nearest(file, &symbols, &name)
         });
-        TargetError::UnknownInModule { module, name, nearest: nearest.unwrap_or_default() }
+        Ok(TargetError::UnknownInModule { module, name, nearest: nearest.unwrap_or_default() })
     }
 
-    fn in_image(&self, file: &SiteFile<'_>, name: &str) -> Result<Option<Function>, TargetError> {
-        if self.own_symbols {
-            let symbols = image_symbols(file, name, None).map_err(|error| self.damaged(error))?;
-            return self.lookup(file, name, None, &Placement::Whole(0), &symbols).map_err(|error| self.damaged(error));
+    /// The functions of a name in the image, by those of its symbols that the lookup needs. `None` if all are needed.
+    fn in_image_by_part(&self, file: &SiteFile<'_>, name: &str) -> Result<Option<Option<Function>>, TargetError> {
+        if self.own_symbols || self.data.is_run_time() {
+            return Ok(None);
         }
         let placement = Placement::Whole(self.displacement(file)?);
-        self.lookup(file, name, None, &placement, &self.symbols).map_err(|error| self.damaged(error))
+        let damaged = |error| self.damaged(error);
+        let Some(symbols) = self.part(file, name, None, &placement).map_err(damaged)? else { return Ok(None) };
+        self.lookup(file, name, None, &placement, &symbols).map(Some).map_err(damaged)
+    }
+
+    /// The symbols that a lookup of a name needs, of the image or a module, each confirmed by the kernel. `None` if all are read
+    /// already, or have to be: the kernel does not confirm one, or does not answer, or site data do not tell all.
+    fn part(
+        &self,
+        file: &SiteFile<'_>,
+        name: &str,
+        module: Option<&Arc<str>>,
+        placement: &Placement,
+    ) -> Result<Option<Symbols>, FileError> {
+        let is_known = self.symbols.get().is_some() || !file.is_complete() || !self.live_patches.is_empty();
+        // Where a module's text ends is not known of a part.
+        if is_known || module.is_some() && self.kernel().decodes_past_modules {
+            return Ok(None);
+        }
+        let rows = outlines(file, name)?;
+        if rows.len() > MOST_ASKED {
+            return Ok(None);
+        }
+        let mut confirmed = Vec::with_capacity(rows.len());
+        let mut asker = None;
+        for (&(address, symbol), &unprobeable) in &rows {
+            let Some(address) = placement.run_time(address) else { continue };
+            let asker = match &asker {
+                Some(asker) => asker,
+                None => match Asker::new() {
+                    Ok(opened) => &*asker.insert(opened),
+                    Err(_) => return Ok(None),
+                },
+            };
+            let traceable = symbols::traceable(unprobeable);
+            let is_own = symbol == name || symbol.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+            match asker.ask(address) {
+                Ok(Some(answer))
+                    if answer.symbol == symbol
+                        && answer.offset == 0
+                        && answer.module.as_deref() == module.map(|module| &**module)
+                        && (traceable.is_some() || !is_own || is_fragment(symbol)) =>
+                {
+                    confirmed.push(Confirmed { address, size: answer.size, name: symbol, traceable });
+                }
+                // What was freed after boot is nobody's, or somebody else's.
+                Ok(_) if matches!(unprobeable, Some(Unprobeable::Init | Unprobeable::Exit)) => {}
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(Symbols::of_part(&confirmed, module.map(|module| &**module))))
+    }
+
+    fn in_image(&self, file: &SiteFile<'_>, name: &str) -> Result<Option<Function>, Error> {
+        let damaged = |error| self.damaged(error);
+        if self.own_symbols {
+            let symbols = image_symbols(file, name, None).map_err(damaged)?;
+            return Ok(self.lookup(file, name, None, &Placement::Whole(0), &symbols).map_err(damaged)?);
+        }
+        let placement = Placement::Whole(self.displacement(file)?);
+        Ok(self.lookup(file, name, None, &placement, self.symbols()?).map_err(damaged)?)
     }
 
     /// The functions of several names in a module; the error says why there are no site data of it.
@@ -332,9 +455,16 @@ impl Target {
         let found = self.with_module(module, names, image, |file, data| -> Result<Vec<Option<Function>>, String> {
             let placement = data.placement(file);
             let one = |name: &&str| {
-                let own = if self.own_symbols { image_symbols(file, name, Some(module)).map(Some) } else { Ok(None) };
+                let own = if self.own_symbols {
+                    image_symbols(file, name, Some(module)).map(Some)
+                } else {
+                    self.part(file, name, Some(module), &placement)
+                };
                 let own = own.map_err(|error| error.to_string())?;
-                let symbols = own.as_ref().unwrap_or(&self.symbols);
+                let symbols = match &own {
+                    Some(symbols) => symbols,
+                    None => self.symbols().map_err(|error| error.to_string())?,
+                };
                 let mut function =
                     self.lookup(file, name, Some(module), &placement, symbols).map_err(|error| error.to_string())?;
                 if let Some(function) = &mut function {
@@ -440,9 +570,10 @@ impl Target {
         if !self.modules.have_changed()? {
             return Ok(None);
         }
-        let (symbols, loaded) = running_symbols()?;
+        let loaded = loaded_modules()?;
         Ok(Some(Target {
-            symbols,
+            symbols: OnceLock::new(),
+            bases: self.bases,
             machine: self.machine,
             build_id: self.build_id.clone(),
             kernel: OnceLock::from(kernel),
@@ -485,9 +616,16 @@ impl Target {
         if self.data.is_run_time() {
             return Ok(0);
         }
-        let by_text = text_base(&self.symbols, "_text")?.wrapping_sub(file.base_address());
+        let bases = match (self.bases, self.symbols.get()) {
+            (Some(bases), _) => bases,
+            (None, Some(symbols)) => {
+                Bases { text: text_base(symbols, "_text")?, stext: text_base(symbols, "_stext").ok() }
+            }
+            (None, None) => return Err(TargetError::NoBase("_text")),
+        };
+        let by_text = bases.text.wrapping_sub(file.base_address());
         let text = file.sections().iter().find(|section| section.name == ".text");
-        if let (Some(text), Ok(stext)) = (text, text_base(&self.symbols, "_stext")) {
+        if let (Some(text), Some(stext)) = (text, bases.stext) {
             let by_stext = stext.wrapping_sub(text.address);
             if by_stext != by_text {
                 return Err(TargetError::Displacement { by_text, by_stext });
@@ -605,26 +743,39 @@ fn data_site(
     })
 }
 
-/// The image's symbols that have to do with a function: those of its name, those made from it, and those that hold its sites.
-fn image_symbols(file: &SiteFile<'_>, name: &str, module: Option<&str>) -> Result<Symbols, FileError> {
-    let mut holders: BTreeSet<(u64, &str)> = BTreeSet::new();
+/// The image's symbols that have to do with a function, and why the first byte of each cannot be probed: those of its name, those made from
+/// it, and those that hold its sites.
+fn outlines<'a>(file: &SiteFile<'a>, name: &str) -> Result<BTreeMap<(u64, &'a str), Option<Unprobeable>>, FileError> {
+    let mut outlines = BTreeMap::new();
+    let mut add = |symbol: ContainerRef<'a>| outlines.insert((symbol.address, symbol.name), symbol.unprobeable);
     for function in file.functions(name)? {
         for site in function.sites() {
-            holders.extend(site?.container().map(|holder| (holder.address, holder.name)));
+            site?.container().map(&mut add);
         }
     }
-    holders.extend(file.containers_of(name)?.iter().map(|holder| (holder.address, holder.name)));
-    Ok(Symbols::of_files(holders, module))
+    file.containers_of(name)?.into_iter().for_each(|symbol| {
+        add(symbol);
+    });
+    Ok(outlines)
+}
+
+/// The same as symbols of an image that need not run.
+fn image_symbols(file: &SiteFile<'_>, name: &str, module: Option<&str>) -> Result<Symbols, FileError> {
+    Ok(Symbols::of_files(outlines(file, name)?.into_keys(), module))
+}
+
+/// The modules that are loaded, and which loading of each.
+fn loaded_modules() -> Result<BTreeMap<String, u64>, SymbolsError> {
+    sysfs::all().map_err(|error| SymbolsError::Read { path: sysfs::SYSFS.into(), error })
 }
 
 /// The running kernel's symbols, and the modules that were loaded all the while they were read.
 fn running_symbols() -> Result<(Symbols, BTreeMap<String, u64>), SymbolsError> {
     const ATTEMPTS: usize = 5;
-    let loaded = || sysfs::all().map_err(|error| SymbolsError::Read { path: sysfs::SYSFS.into(), error });
-    let mut before = loaded()?;
+    let mut before = loaded_modules()?;
     for _ in 0..ATTEMPTS {
         let symbols = symbols::running()?;
-        let after = loaded()?;
+        let after = loaded_modules()?;
         if after == before {
             return Ok((symbols, before));
         }

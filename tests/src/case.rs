@@ -238,6 +238,8 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::typed::cases());
     all.extend(crate::fentry::cases());
     all.extend(crate::namesakes::cases());
+    all.extend(crate::lookups::cases());
+    all.extend(crate::starts::cases());
     all.extend(crate::refusals::cases());
     all.extend(crate::refused::cases());
     all.extend(crate::denied::cases());

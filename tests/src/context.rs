@@ -7,7 +7,7 @@ use crate::shape::{Place, Shape, site};
 use crate::typed::program_of;
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramType};
-use siteseer::{Attach, Policy, Target};
+use siteseer::{Attach, Policy, Symbols, Target};
 use siteseer_bpf_progs::{CONTEXT, set_constant};
 use std::fs::File;
 use std::io;
@@ -80,8 +80,7 @@ fn attach_plain(object: &Object) -> Result<OwnedFd, Failure> {
 
 /// The symbols that hold the frames in the kernel's own text, from the function on: programs and trampolines before it are
 /// each attachment's own.
-fn kernel_frames<'t>(target: &'t Target, frames: &[u64], from: &str) -> Vec<(&'t str, u64)> {
-    let symbols = target.symbols();
+fn kernel_frames<'s>(symbols: &'s Symbols, frames: &[u64], from: &str) -> Vec<(&'s str, u64)> {
     frames
         .iter()
         .filter_map(|&frame| symbols.containing(frame))
@@ -133,6 +132,7 @@ const BODIES: &[Body] = &[
 ];
 
 fn as_under_real_fentry(target: &Target) -> Result<String, Failure> {
+    let symbols = target.symbols()?;
     need(target, Capability::Fentry)?;
     let Body { function, arguments, call, .. } = choose(target, BODIES, |body| (body.shape)())?;
     let mut open = ObjectBuilder::default().open_memory(CONTEXT)?;
@@ -156,7 +156,7 @@ fn as_under_real_fentry(target: &Target) -> Result<String, Failure> {
     if told(&ours) != told(&plain) || told(&ours) != (1, ours.function, COOKIE, *arguments, first) {
         return Err(format!("at the body: ours {ours:x?}, plain {plain:x?}").into());
     }
-    let in_kernel = |frames: &[u64]| kernel_frames(target, frames, function);
+    let in_kernel = |frames: &[u64]| kernel_frames(symbols, frames, function);
     let (our_frames, plain_frames) = (in_kernel(&ours.frames), in_kernel(&plain.frames));
     if our_frames.len() < 2 || our_frames != plain_frames {
         return Err(format!("stacks at the body: ours {our_frames:x?}, plain {plain_frames:x?}").into());
@@ -184,7 +184,7 @@ fn as_under_real_fentry(target: &Target) -> Result<String, Failure> {
         // the unwinder takes the state behind it (the instruction pointer is one on, arch/x86/kernel/unwind_orc.c). A stack that
         // reaches the caller is typed::helpers_that_take_the_context.
         let first = copy.frames.first().copied();
-        let holder = first.and_then(|frame| target.symbols().containing(frame)).map(|found| found.symbol.name);
+        let holder = first.and_then(|frame| symbols.containing(frame)).map(|found| found.symbol.name);
         if !(first.is_some_and(|first| (copy.function..copy.function + 2).contains(&first))
             && holder.is_some_and(|name| name.contains("getpgrp")))
         {

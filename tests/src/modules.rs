@@ -40,10 +40,10 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// The module, loaded until it is dropped.
-struct Loaded;
+pub(crate) struct Loaded;
 
 impl Loaded {
-    fn load() -> Result<Loaded, Failure> {
+    pub(crate) fn load() -> Result<Loaded, Failure> {
         let file = File::open(FILE)?;
         // SAFETY: an open file, and no parameters.
         let result = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
@@ -51,7 +51,7 @@ impl Loaded {
     }
 
     /// Has it make its calls.
-    fn run(&self, number: u64) -> io::Result<()> {
+    pub(crate) fn run(&self, number: u64) -> io::Result<()> {
         fs::write(format!("/sys/module/{NAME}/parameters/run"), number.to_string())
     }
 }
@@ -207,7 +207,7 @@ fn a_body_keeps_its_module(target: &Target) -> Result<String, Failure> {
 }
 
 /// A folder whose site files are out of sight until it is dropped.
-struct Hidden(Vec<(PathBuf, PathBuf)>);
+pub(crate) struct Hidden(Vec<(PathBuf, PathBuf)>);
 
 impl Hidden {
     /// The site file with that build id.
@@ -216,6 +216,12 @@ impl Hidden {
         let away = path.with_extension("away");
         fs::rename(&path, &away)?;
         Ok(Hidden(vec![(path, away)]))
+    }
+
+    /// That of the module, while it is loaded.
+    pub(crate) fn of_module() -> Result<Hidden, Failure> {
+        let notes = fs::read(Path::new("/sys/module").join(NAME).join("notes/.note.gnu.build-id"))?;
+        Ok(Hidden::new(&siteseer::kernel::build_id(&notes).ok_or("the module has no build id")?.to_string())?)
     }
 }
 
@@ -245,12 +251,9 @@ fn not_loaded_and_without_site_data(target: &Target) -> Result<String, Failure> 
     };
     says(refused("siteseer_life:life_body"), &["module siteseer_life is not loaded"])?;
     let module = Loaded::load()?;
-    let folder = Path::new("/sys/module").join(NAME);
-    let notes = fs::read(folder.join("notes/.note.gnu.build-id"))?;
-    let id = siteseer::kernel::build_id(&notes).ok_or("the module has no build id")?;
     says(refused("siteseer_life:life_bodi"), &["no function life_bodi in module siteseer_life", "life_body"])?;
     says(refused("vmlinux:life_body"), &["there is no function life_body"])?;
-    let hidden = Hidden::new(&id.to_string())?;
+    let hidden = Hidden::of_module()?;
     let text = says(refused("siteseer_life:life_body"), &["no site data for module siteseer_life", "siteseer encode"])?;
     // Without the module's name it is a symbol of which nothing is known.
     let fresh = target.reread()?.ok_or("a module was loaded, and the target is not old")?;

@@ -222,6 +222,10 @@ fn suite_cases(selected: &[String]) -> Vec<CaseFile> {
     all.into_iter().filter(|(name, _)| chosen(name)).filter_map(|(_, case)| case.ok()).collect()
 }
 
+/// The cases that load the module.
+const OF_MODULE: [&str; 3] =
+    ["modules::", "lookups::so_it_does_of_a_module", "libbpf::a_module_without_site_data_is_libbpfs"];
+
 /// What the guest gets besides its program: files of this machine, and where they are in the guest.
 struct Carried {
     files: Vec<(PathBuf, String)>,
@@ -235,7 +239,7 @@ fn carried(kernel: &KernelPaths, selected: &[String]) -> Result<Carried, String>
     let image = Target::image(data).map_err(|error| error.to_string())?;
     let id = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let mut files = vec![(sites, format!("/var/cache/siteseer/{id}"))];
-    if selected.iter().any(|name| name.starts_with("modules::")) {
+    if selected.iter().any(|name| OF_MODULE.iter().any(|of| name.starts_with(of))) {
         files.extend(module_files(kernel).map_err(|why| format!("the module: {why}"))?);
     }
     if selected.iter().any(|name| name.starts_with("trace::")) {

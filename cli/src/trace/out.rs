@@ -99,7 +99,6 @@ mod tests {
         assert!(out.is_full());
         let begin = Instant::now();
         out.write(|| begin.elapsed() > Duration::from_millis(50)).unwrap();
-        assert!(begin.elapsed() < Duration::from_secs(5));
         let left = out.left();
         assert!(left > 0 && left < 40_000, "{left}");
         // A line that was begun is among those that are left.

@@ -71,32 +71,26 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// A poll as libbpf's: it returns when there is no record, or when the callback says so. Here there always is one.
-    fn poll_busy(pace: &Pace) -> Duration {
-        let begin = Instant::now();
+    /// A poll as libbpf's: it returns when there is no record, or when the callback says so. Here there always is one: a test whose
+    /// poll is not left does not end.
+    fn poll_busy(pace: &Pace) {
         let _ = pace.begin();
         while !pace.has_turned() {}
-        begin.elapsed()
-    }
-
-    fn within(time: Duration) -> bool {
-        // The machine may have more to do than this.
-        time < TURN * 20
     }
 
     #[test]
     fn a_poll_is_left_though_records_come() {
         static NONE: AtomicBool = AtomicBool::new(false);
         let endless = Pace { stop: &NONE, ..Pace::new(None) };
-        let turn = poll_busy(&endless);
-        assert!(turn >= TURN && within(turn), "{turn:?}");
+        poll_busy(&endless);
+        assert!(endless.begun.get().elapsed() >= TURN, "a turn is not cut short");
         assert!(!endless.is_over());
         let begin = Instant::now();
         let short = Pace { stop: &NONE, ..Pace::new(Some(Duration::from_millis(120))) };
         while !short.is_over() {
             poll_busy(&short);
         }
-        assert!(begin.elapsed() >= Duration::from_millis(120) && within(begin.elapsed()), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() >= Duration::from_millis(120), "the whole duration is waited for");
         assert!(short.begin() <= Duration::from_millis(1));
     }
 
@@ -104,7 +98,6 @@ mod tests {
     fn a_signal_ends_it() {
         static STOPPED: AtomicBool = AtomicBool::new(false);
         let pace = Pace { stop: &STOPPED, ..Pace::new(Some(Duration::MAX)) };
-        let begin = Instant::now();
         thread::scope(|scope| {
             scope.spawn(|| {
                 thread::sleep(Duration::from_millis(20));
@@ -114,6 +107,6 @@ mod tests {
                 poll_busy(&pace);
             }
         });
-        assert!(within(begin.elapsed()), "{:?}", begin.elapsed());
+        assert!(pace.is_over());
     }
 }

@@ -53,7 +53,7 @@ fn a_wrapper_of_what_was_folded_misses_calls() {
     for (name, mark) in [("first", Marks::MAY_REPEAT), ("second", Marks::MAY_MISS)] {
         let sites: Vec<_> = sites_of(&set, name).into_iter().filter(|site| site.kind == SiteKind::Body).collect();
         let [site] = sites[..] else { panic!("{name} has one body: {sites:x?}") };
-        assert_eq!(site.marks, mark, "{name}");
+        assert!(site.marks.contains(mark), "{name}");
         assert_eq!(arguments(&set, site), abi, "{name}");
     }
     let copies = sites_of(&set, "first").into_iter().filter(|site| site.kind == SiteKind::Inline);

@@ -7,6 +7,7 @@ use super::{limits, tracefs};
 use crate::link::Link;
 use crate::mechanism::Mechanism;
 use crate::plan::{Plan, PlannedSite};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -62,10 +63,19 @@ impl Arm<'_> {
         }
         let all = || (0..).zip(&groups).flat_map(|(nth, group)| (0..group.places.len()).map(move |place| (nth, place)));
         let left = if all().count() >= self.many {
-            let outcome = tracefs::attach(&groups, self.target.symbols());
-            armed.extend(outcome.links);
-            definitions.extend(outcome.definitions);
-            outcome.left
+            let places = || groups.iter().flat_map(|group| &group.places);
+            let names: BTreeSet<&str> = places().map(|place| place.symbol).collect();
+            let part = if places().any(|place| place.in_module) { None } else { self.target.bearing(&names) };
+            // tracefs takes places by symbol: where those are not known, each is attached by itself.
+            match part.as_ref().map_or_else(|| self.target.symbols().ok(), Some) {
+                Some(symbols) => {
+                    let outcome = tracefs::attach(&groups, symbols);
+                    armed.extend(outcome.links);
+                    definitions.extend(outcome.definitions);
+                    outcome.left
+                }
+                None => all().collect(),
+            }
         } else {
             all().collect()
         };

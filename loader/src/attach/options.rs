@@ -137,6 +137,11 @@ impl AttachOptions {
         self
     }
 
+    /// Whether it is said that doubtful arguments count as located.
+    pub(crate) fn accepts_doubt(&self) -> bool {
+        self.accept_doubt.unwrap_or_default()
+    }
+
     /// With doubt accepted or not, unless it is said already.
     #[must_use]
     pub(crate) fn or_accept_doubt(mut self, accept: bool) -> AttachOptions {
@@ -164,8 +169,8 @@ impl AttachOptions {
     }
 
     pub(super) fn plan(&self, form: Form) -> PlanOptions {
-        let AttachOptions { policy, cookie, all_prototypes, share_beyond, accept_doubt, .. } = *self;
-        let accept_doubt = accept_doubt.unwrap_or_default();
+        let AttachOptions { policy, cookie, all_prototypes, share_beyond, .. } = *self;
+        let accept_doubt = self.accepts_doubt();
         PlanOptions { policy, form, cookie, all_prototypes, accept_doubt, share_beyond, own: false }
     }
 }

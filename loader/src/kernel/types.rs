@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What the kernel's types tell of what it can do. There are hundreds of thousands; one walk finds all that is asked for.
 
-use super::{ANCHORS, Session};
+use super::Session;
 use crate::trampoline::Kfunc;
 use siteseer_sites::btf::{Btf, Kind, Type, TypeId};
 
-/// What is looked for, besides [`ANCHORS`].
+/// What is looked for.
 const WANTED: [(Kind, &str); 15] = [
     (Kind::Enum, "bpf_attach_type"),
     (Kind::Struct, "module"),
@@ -27,21 +27,18 @@ const WANTED: [(Kind, &str); 15] = [
 /// The kernel's types, as far as they matter here. Without BTF there are none.
 pub(super) struct KernelTypes<'a> {
     btf: Option<Btf<'a>>,
-    wanted: Vec<(Kind, &'static str)>,
     found: Vec<Option<Type<'a>>>,
 }
 
 impl<'a> KernelTypes<'a> {
     pub(super) fn new(btf: Option<Btf<'a>>) -> KernelTypes<'a> {
-        let anchors = ANCHORS.iter().filter_map(|name| Some((Kind::Func, name.to_str().ok()?)));
-        let wanted: Vec<(Kind, &str)> = WANTED.into_iter().chain(anchors).collect();
-        let found = btf.as_ref().map(|btf| btf.find_each(&wanted)).unwrap_or_default();
-        KernelTypes { btf, wanted, found }
+        let found = btf.as_ref().map(|btf| btf.find_each(&WANTED)).unwrap_or_default();
+        KernelTypes { btf, found }
     }
 
     /// One of what was looked for.
     fn get(&self, kind: Kind, name: &str) -> Option<Type<'a>> {
-        let nth = self.wanted.iter().position(|wanted| *wanted == (kind, name));
+        let nth = WANTED.iter().position(|wanted| *wanted == (kind, name));
         debug_assert!(nth.is_some(), "{name} is not looked for");
         *self.found.get(nth?)?
     }
@@ -49,6 +46,28 @@ impl<'a> KernelTypes<'a> {
     /// A function's FUNC.
     pub(super) fn function(&self, name: &str) -> Option<TypeId> {
         self.get(Kind::Func, name).map(|func| func.id())
+    }
+
+    /// Whether the kernel has a function.
+    pub(super) fn has(&self, function: &str) -> bool {
+        self.function(function).is_some()
+    }
+
+    /// Whether fentry and fexit programs can be attached: CONFIG_BPF_JIT and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS.
+    pub(super) fn fentry(&self) -> bool {
+        self.has_attach_type("BPF_TRACE_FENTRY")
+            && self.has("register_ftrace_direct")
+            && self.has("bpf_trampoline_link_prog")
+    }
+
+    /// Whether one of them can be attached to many functions: CONFIG_HAVE_SINGLE_FTRACE_DIRECT_OPS.
+    pub(super) fn tracing_multi(&self) -> bool {
+        self.has("bpf_trampoline_multi_attach") && self.has_attach_type("BPF_TRACE_FENTRY_MULTI")
+    }
+
+    /// Whether kprobe.multi links can be made: CONFIG_FPROBE.
+    pub(super) fn kprobe_multi(&self) -> bool {
+        self.has_attach_type("BPF_TRACE_KPROBE_MULTI") && self.has("register_fprobe_ips")
     }
 
     /// Whether the kernel knows a way to attach.

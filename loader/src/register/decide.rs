@@ -50,6 +50,7 @@ struct Planned {
     target: Arc<Target>,
     plan: Plan,
     uses: Uses,
+    accept_doubt: bool,
 }
 
 impl Planned {
@@ -69,8 +70,10 @@ pub(super) struct Decided {
 /// Decides how a program is loaded. `by_itself` is whether libbpf's calls attach it unasked: others are not planned.
 pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<BorrowedFd<'_>>, by_itself: bool) -> Decided {
     let options = super::passed(program.raw()).map(|passed| passed.options).unwrap_or_default();
-    let func = match func::told(loaded.told) {
-        _ if asks_siteseer(loaded.insns) || !options.names_nothing() => None,
+    let names_nothing = options.names_nothing();
+    // To find it takes a walk over the kernel's types.
+    let func = || match func::told(loaded.told) {
+        _ if asks_siteseer(loaded.insns) || !names_nothing => None,
         Some(func) => Some(Ok(func)),
         // Of a program's functions the plan tells which is meant.
         None if matches!(loaded.told, Told::Program { .. }) => None,
@@ -81,18 +84,20 @@ pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<Borrow
         Some(Ok(planned)) => planned.reached(),
         _ => BTreeSet::new(),
     };
-    let load = match (func, planned) {
-        (func, Some(Ok(planned))) => match only_body(&planned, loaded).filter(|_| !asks_siteseer(loaded.insns)) {
+    let load = match planned {
+        Some(Ok(planned)) => match only_body(&planned, loaded).filter(|_| !asks_siteseer(loaded.insns)) {
             Some(only) => Load::Plain(only, planned.plan.report()),
-            None => own(program, loaded, func, btf, |func| finds_its_arguments(&planned, func, loaded)),
+            None => own(program, loaded, func(), btf, |func| finds_its_arguments(&planned, func, loaded)),
         },
-        (Some(Ok(func)), Some(Err(error))) if !is_about_arguments(&error) => {
-            say(Level::Debug, format_args!("prog '{}': not planned when it was loaded: {error}", loaded.name));
-            Load::Own(func)
-        }
-        (Some(Err(errno)), Some(Err(error))) => Load::Refused(errno, Box::new(error)),
-        (_, Some(Err(_))) => Load::Guarded,
-        (func, None) => own(program, loaded, func, btf, |_| true),
+        Some(Err(error)) => match func() {
+            Some(Ok(func)) if !is_about_arguments(&error) => {
+                say(Level::Debug, format_args!("prog '{}': not planned when it was loaded: {error}", loaded.name));
+                Load::Own(func)
+            }
+            Some(Err(errno)) => Load::Refused(errno, Box::new(error)),
+            _ => Load::Guarded,
+        },
+        None => own(program, loaded, func(), btf, |_| true),
     };
     Decided { load, reached }
 }
@@ -127,8 +132,9 @@ fn is_of_arguments(reason: &Reason) -> bool {
 fn planned(program: Program<'_>, loaded: &Loaded<'_>, options: crate::AttachOptions) -> Result<Planned, Error> {
     let target = shared::target()?;
     let options = options.or_policy(Some(Policy::by_libbpf(loaded.form.kind)));
+    let accept_doubt = options.accepts_doubt();
     let (plan, uses) = Attach::with(&target, options).plan_loaded(program, loaded.clone())?;
-    Ok(Planned { target, plan, uses })
+    Ok(Planned { target, plan, uses, accept_doubt })
 }
 
 /// Whether the program calls what siteseer.bpf.h has.
@@ -159,7 +165,7 @@ fn only_body(planned: &Planned, loaded: &Loaded<'_>) -> Option<Func> {
 /// Whether a program that is loaded for the function finds its arguments in the body: where the compiler changed the signature, fentry would
 /// give it something else.
 fn finds_its_arguments(planned: &Planned, func: &Func, loaded: &Loaded<'_>) -> bool {
-    let Planned { target, plan, uses } = planned;
+    let &Planned { ref target, ref plan, ref uses, accept_doubt } = planned;
     let barred = Barred::default();
     let mut bodies = plan.sites.iter().filter(|planned| {
         planned.site.kind == SiteKind::Body && planned.site.module == func.own.module && planned.site.bpf.is_none()
@@ -173,7 +179,7 @@ fn finds_its_arguments(planned: &Planned, func: &Func, loaded: &Loaded<'_>) -> b
             return false;
         };
         let (kernel, form) = (target.kernel(), loaded.form);
-        Choice { candidate: &planned.site, prototype, uses, form, kernel, barred: &barred, accept_doubt: false }
+        Choice { candidate: &planned.site, prototype, uses, form, kernel, barred: &barred, accept_doubt }
             .passed_by_convention()
     })
 }

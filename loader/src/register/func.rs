@@ -3,13 +3,14 @@
 //! (`find_kernel_btf_id()` in libbpf.c). The handler for a section stands in libbpf's place, so that this is ours to find.
 
 use crate::attach::OwnFunction;
-use crate::kernel::running_btf;
+use crate::kernel::running_types;
 use crate::object::{btf_name, btf_of};
 use crate::section::{Told, Wanted};
-use siteseer_sites::btf::{Btf, Kind, TypeId};
+use siteseer_sites::btf::{Btf, Kind, NameIndex, TypeId};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A function that a program can be loaded for.
 pub(super) struct Func {
@@ -53,9 +54,14 @@ fn unknown() -> io::Error {
 
 /// A FUNC of the kernel's image, by name.
 pub(super) fn in_image(name: &str) -> Option<TypeId> {
-    let data = running_btf()?;
-    let btf = Btf::parse(&data).ok()?;
-    btf.find(Kind::Func, name).map(|func| func.id())
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    static INDEX: OnceLock<NameIndex<'static>> = OnceLock::new();
+    let types = running_types()?;
+    // One name is found sooner by a walk, several by an index.
+    if !ASKED.swap(true, Ordering::Relaxed) {
+        return types.find(Kind::Func, name).map(|func| func.id());
+    }
+    INDEX.get_or_init(|| NameIndex::new(types, &[Kind::Func])).get(Kind::Func, name).next()
 }
 
 /// The function that a section names.
@@ -73,11 +79,10 @@ pub(super) fn named(wanted: &Wanted) -> io::Result<Func> {
     if wanted.module.is_some() && module.is_none() {
         return Err(unknown());
     }
-    let data = running_btf().ok_or_else(unknown)?;
-    let base = Btf::parse(&data).map_err(|_| unknown())?;
+    let base = running_types().ok_or_else(unknown)?;
     let in_module = |module: &str| -> Option<Func> {
         let split = std::fs::read(std::path::Path::new("/sys/kernel/btf").join(module)).ok()?;
-        let btf = Btf::parse_split(&split, &base).ok()?;
+        let btf = Btf::parse_split(&split, base).ok()?;
         let func = btf.named(Kind::Func, name).next()?.id();
         let object = Some(btf_of(module).ok()?);
         Some(Func { own: OwnFunction { func, module: Some(Arc::from(module)), program: None }, object })

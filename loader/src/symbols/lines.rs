@@ -3,13 +3,22 @@
 
 use memchr::{memchr, memrchr};
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 
 /// How much is asked for at once.
 pub(super) const BUFFER: usize = 64 << 10;
 
 /// Calls with each line of the input, without its end. No line of the kernel's is longer than the buffer; of one that is,
 /// pieces are given.
-pub(super) fn read_lines(mut input: impl Read, mut with: impl FnMut(&[u8])) -> io::Result<()> {
+pub(super) fn read_lines(input: impl Read, mut with: impl FnMut(&[u8])) -> io::Result<()> {
+    read_lines_until(input, |line| {
+        with(line);
+        ControlFlow::Continue(())
+    })
+}
+
+/// [`read_lines`], up to the line at which the call breaks. What comes after it is not read, as far as it is not in the buffer.
+pub(super) fn read_lines_until(mut input: impl Read, mut with: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     // Bytes of a line whose end has not come yet.
     let mut held = 0;
@@ -25,8 +34,7 @@ pub(super) fn read_lines(mut input: impl Read, mut with: impl FnMut(&[u8])) -> i
             None if count == 0 || is_full => filled,
             None => 0,
         };
-        each_line(&buffer[..whole], &mut with);
-        if count == 0 {
+        if each_line_until(&buffer[..whole], &mut with).is_break() || count == 0 {
             return Ok(());
         }
         buffer.copy_within(whole..filled, 0);
@@ -35,12 +43,20 @@ pub(super) fn read_lines(mut input: impl Read, mut with: impl FnMut(&[u8])) -> i
 }
 
 /// Calls with each line of the text, without its end.
-pub(super) fn each_line(mut text: &[u8], mut with: impl FnMut(&[u8])) {
+pub(super) fn each_line(text: &[u8], mut with: impl FnMut(&[u8])) {
+    let _ = each_line_until(text, |line| {
+        with(line);
+        ControlFlow::Continue(())
+    });
+}
+
+fn each_line_until(mut text: &[u8], mut with: impl FnMut(&[u8]) -> ControlFlow<()>) -> ControlFlow<()> {
     while !text.is_empty() {
         let end = memchr(b'\n', text).unwrap_or(text.len());
-        with(&text[..end]);
+        with(&text[..end])?;
         text = text.get(end + 1..).unwrap_or_default();
     }
+    ControlFlow::Continue(())
 }
 
 /// An address as the kernel writes it: a number of at most 16 hexadecimal digits, up to the first space, and what comes after

@@ -3,6 +3,7 @@
 
 use super::commands::median;
 use crate::cost::Figure;
+use crate::starts::{self, Start};
 use siteseer_vmtest::{Arch, Vm, build_guest_for};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -71,6 +72,16 @@ impl Guest<'_> {
             round.into_iter().for_each(|(step, seconds)| steps.entry(step).or_default().push(seconds));
         }
         Ok(steps.into_iter().map(|(step, seconds)| (step, median(seconds))).collect())
+    }
+
+    /// Tools from their start until they are attached: each part's median of some rounds after one that does not count.
+    ///
+    /// # Errors
+    /// As [`Guest::hits`].
+    pub fn starts(&self) -> Result<Vec<Start>, Box<dyn Error>> {
+        let lines = self.run(2, &["starts", "4"])?;
+        let all: Vec<Start> = lines.iter().map(|line| serde_json::from_str(line)).collect::<Result<_, _>>()?;
+        Ok(starts::medians(&all))
     }
 }
 

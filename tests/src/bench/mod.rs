@@ -9,6 +9,7 @@ pub mod plot;
 
 use crate::cost::Figure;
 use crate::cost::prototypes::Prototypes;
+use crate::starts::Start;
 use commands::Comparison;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -60,6 +61,8 @@ pub struct Figures {
     pub prototypes: Distribution,
     /// Steps from a tool's start to its first event, in seconds.
     pub startup: BTreeMap<String, f64>,
+    /// From a tool's start until it is attached, with plain libbpf and with siteseer.
+    pub starts: Vec<Start>,
     /// What else was measured in the virtual machine.
     pub guest: Vec<Figure>,
 }

@@ -7,6 +7,7 @@ use super::plot::{self, Bar, Series};
 use crate::cost::Figure;
 use crate::cost::attach::{Attaching, Way};
 use crate::cost::hits::Hit;
+use crate::starts;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -53,6 +54,11 @@ With all of the function's arguments read; one program for each location prototy
 (`Attach::share_beyond(1)`). Left to itself siteseer shares programs beyond 128 location prototypes.
 ";
 
+const STARTS: &str = "\
+From a tool's start until its programs are attached, in the guest's time as above: `fentry` programs at functions that have one
+body, where siteseer has nothing to add. Each start is a process of its own; median.
+";
+
 const STARTUP: &str = "\
 The steps of a tool that traces `__bpf_copy_key`, in the guest's time as above, beside what the kernel takes to write its
 tables as text.
@@ -80,6 +86,10 @@ pub fn page(all: &[Figures]) -> String {
     section(&mut page, all, "Programs", PROGRAMS, programs);
     let started: Vec<Figures> = all.iter().filter(|figures| !figures.startup.is_empty()).cloned().collect();
     section(&mut page, &started, "From start to first event", STARTUP, startup);
+    let started: Vec<Figures> = all.iter().filter(|figures| !figures.starts.is_empty()).cloned().collect();
+    section(&mut page, &started, "Starts beside plain libbpf", STARTS, |page, figures| {
+        page.push_str(&starts::table(&figures.starts));
+    });
     let notes = |figures: &Figures| -> Vec<String> {
         let note = |figure: &Figure| if let Figure::Note(note) = figure { Some(format!("- {note}")) } else { None };
         figures.guest.iter().filter_map(note).collect()

@@ -162,6 +162,7 @@ fn commands(arguments: &Arguments, kernel: &Kernel, scratch: &Path) -> Result<Fi
         commands,
         prototypes,
         startup: BTreeMap::new(),
+        starts: Vec::new(),
         guest: notes,
     })
 }
@@ -217,6 +218,10 @@ fn measure_in_guest(
     match machine.startup() {
         Ok(steps) => figures.startup = steps,
         Err(why) => failures.push(format!("start to first event: {why}")),
+    }
+    match machine.starts() {
+        Ok(starts) => figures.starts = starts,
+        Err(why) => failures.push(format!("starts beside plain libbpf: {why}")),
     }
     Ok(())
 }

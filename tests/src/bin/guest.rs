@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest suite`, `siteseer-guest cost [WHAT...]`,
-//! `siteseer-guest demo`, `siteseer-guest examples [NAME...]`, `siteseer-guest reach`, or `siteseer-guest startup ROUNDS`;
-//! `siteseer-guest plain` and `siteseer-guest libbpf` are what the first starts of its own.
+//! `siteseer-guest demo`, `siteseer-guest examples [NAME...]`, `siteseer-guest reach`,
+//! `siteseer-guest startup ROUNDS`, or `siteseer-guest starts ROUNDS`; `siteseer-guest plain`, `siteseer-guest libbpf` and
+//! `siteseer-guest start` are what the others start of their own.
 
-use siteseer_conformance::{case, cost, demo, examples, libbpf, reach, startup, suite, tools};
+use siteseer_conformance::{case, cost, demo, examples, libbpf, reach, starts, startup, suite, tools};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -15,6 +16,10 @@ fn run() -> Result<(), case::Failure> {
     }
     if command.as_deref() == Some("libbpf") {
         return libbpf::run(&arguments.collect::<Vec<String>>());
+    }
+    if command.as_deref() == Some("start") {
+        let [with, programs] = arguments.collect::<Vec<String>>().try_into().map_err(|_| "start what?")?;
+        return starts::tool(&with, programs.parse()?);
     }
     let mut results = siteseer_vmtest::guest::results()?;
     match command.as_deref() {
@@ -44,7 +49,10 @@ fn run() -> Result<(), case::Failure> {
             Ok(())
         }
         Some("startup") => startup::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
-        other => Err(format!("expected test, suite, cost, demo, examples, reach or startup, not {other:?}").into()),
+        Some("starts") => starts::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
+        other => {
+            Err(format!("expected test, suite, cost, demo, examples, reach, startup or starts, not {other:?}").into())
+        }
     }
 }
 

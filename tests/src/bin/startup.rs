@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Boots a kernel and prints what passes there from start to first event, step by step: medians, and the range.
+//! Boots a kernel and prints what passes there from start to first event, step by step: medians, and the range; or how long tools take to
+//! start with plain libbpf and with siteseer.
 
 use clap::Parser;
+use siteseer_conformance::starts::{self, Start};
 use siteseer_conformance::startup::FUNCTION;
 use siteseer_vmtest::{Arch, Vm, build_guest};
 use std::collections::BTreeMap;
@@ -20,17 +22,26 @@ struct Arguments {
     /// Rounds that count, after one that does not
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// Tools that start, beside plain libbpf
+    #[arg(long)]
+    beside: bool,
+    /// The guest's program, in place of the one that is built
+    #[arg(long)]
+    guest: Option<PathBuf>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
-    let guest = build_guest("siteseer-conformance", "siteseer-guest", "release")?;
+    let guest = match arguments.guest {
+        Some(guest) => guest,
+        None => build_guest("siteseer-conformance", "siteseer-guest", "release")?,
+    };
     let bytes = fs::read(&arguments.sites)?;
     let file = siteseer_sites::file::SiteFile::parse(&bytes)?;
     let build_id: String = file.build_id().iter().map(|byte| format!("{byte:02x}")).collect();
     let outcome = Vm::new(Arch::X86_64, &arguments.kernel.join("vmlinuz"))
         .init(&guest)
-        .arg("startup")
+        .arg(if arguments.beside { "starts" } else { "startup" })
         .arg((arguments.rounds + 1).to_string())
         .file(&arguments.sites, format!("/var/cache/siteseer/{build_id}.sites"))
         .memory(2048)
@@ -39,6 +50,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         .run()?;
     if !outcome.success() {
         return Err(format!("the guest ended with {:?}; its console:\n{}", outcome.exit_status, outcome.console).into());
+    }
+    if arguments.beside {
+        let all: Vec<Start> =
+            outcome.result_lines().iter().map(|line| serde_json::from_str(line)).collect::<Result<_, _>>()?;
+        print!("{}", starts::table(&starts::medians(&all)));
+        return Ok(());
     }
     let mut steps: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for line in outcome.result_lines().iter().skip(1) {

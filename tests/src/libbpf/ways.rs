@@ -6,6 +6,7 @@
 use super::attached::{behind, link_type, program, same};
 use crate::calls::syscall;
 use crate::case::Failure;
+use crate::modules::{Hidden, Loaded};
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, libbpf_sys as sys};
 use siteseer::register::{self, Options};
 use siteseer::{AttachOptions, Policy, SourceOptions, log};
@@ -296,6 +297,24 @@ fn attached_as_libbpf(heard: &Arc<Mutex<Vec<String>>>) -> Result<String, Failure
     same("leaves", counted(&object, LEAVES)?, (BODY, 0))?;
     let said = warnings(heard);
     if said.len() != 1 {
+        return Err(format!("{} warnings: {said:?}", said.len()).into());
+    }
+    Ok(said.concat())
+}
+
+/// A function of a module of which there are no site data is attached as by plain libbpf, and that is said.
+pub(super) fn a_module_without_site_data_is_libbpfs() -> Result<String, Failure> {
+    let module = Loaded::load()?;
+    let hidden = Hidden::of_module()?;
+    let heard = listen();
+    register::register()?;
+    let object = open(&["in_module"])?.load()?;
+    let link = program(&object, "in_module")?.attach()?;
+    module.run(3)?;
+    same("calls", seen(&object, 5)?.0, 1)?;
+    drop((link, object, hidden, module));
+    let said = warnings(&heard);
+    if said.len() != 1 || !said.concat().contains("siteseer_life") {
         return Err(format!("{} warnings: {said:?}", said.len()).into());
     }
     Ok(said.concat())

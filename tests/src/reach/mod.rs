@@ -190,7 +190,7 @@ pub fn measure(target: &Target, extent: Extent) -> Result<Reach, Failure> {
         btf.types().filter(|ty| ty.kind() == Kind::Func).map(|ty| (ty.name(), ty.id())).collect();
     let functions = btf.types().filter(|ty| ty.kind() == Kind::Func).count();
     let symbols: BTreeSet<&str> =
-        target.symbols().iter().filter(|symbol| symbol.module.is_none()).map(|symbol| symbol.name).collect();
+        target.symbols()?.iter().filter(|symbol| symbol.module.is_none()).map(|symbol| symbol.name).collect();
     let without: BTreeMap<&str, TypeId> =
         funcs.iter().filter(|(name, _)| !symbols.contains(*name)).map(|(name, id)| (*name, *id)).collect();
     clock.lap("finding them");
@@ -292,7 +292,7 @@ fn detach(links: Vec<Link>) {
 fn look_up<'n>(target: &Target, names: &[&'n str]) -> Result<(Vec<Function>, Vec<&'n str>), Failure> {
     let described: BTreeSet<String> =
         target.data().read(&[], |file| file.function_names().map(str::to_owned).collect())?;
-    let symbols = target.symbols();
+    let symbols = target.symbols()?;
     let (known, unknown): (Vec<&str>, Vec<&str>) = names.iter().copied().partition(|name| {
         described.contains(*name)
             || symbols.named(name).any(|symbol| !symbol.is_generated())

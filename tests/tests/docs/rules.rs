@@ -54,6 +54,7 @@ const RULES: &[(&str, Proof)] = &[
     ("S1.6", Unit(FENTRY, "sleepable_programs_keep_to_fentry")),
     ("S1.7", Case("modules::calls_in_a_module")),
     ("S2.1", Unit(PLAN, "every_candidate_has_one_decision")),
+    ("S2.16", Case("lookups::a_part_of_the_symbols_says_what_all_say")),
     ("S2.2", Unit(SYMBOLS, "finds_by_name_and_address")),
     ("S2.3", Unit(PLAN, "every_sort_of_site")),
     ("S2.4", Unit(PROVOKED, "a_body_in_a_module")),

@@ -4,7 +4,6 @@
 use super::*;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::time::{Duration, Instant};
 
 fn me() -> u32 {
     // SAFETY: plain call.
@@ -111,13 +110,11 @@ fn what_is_no_regular_file_is_not_opened() {
     let name = CString::new(fifo.as_os_str().as_bytes()).unwrap();
     // SAFETY: the name is terminated.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-    let begin = Instant::now();
     for chosen in [Chosen::ByCaller, Chosen::BySearch] {
         let error = read_as(&fifo, chosen, false).unwrap_err().to_string();
         assert!(error.contains("not a regular file"), "{error}");
     }
     assert!(read_as("/dev/zero".as_ref(), Chosen::ByCaller, true).is_err());
-    assert!(begin.elapsed() < Duration::from_secs(10));
 }
 
 /// What others can change is read as it was when it was opened: a mapped file that is truncated ends the process.
