@@ -16,12 +16,13 @@
  *		...
  *	}
  *
- * The functions below are written as calls of helpers that no kernel has. siteseer replaces each by a few
- * instructions when it knows at which sites the program runs: a number that is a constant costs no comparison, and an
- * argument that is never asked for is never gathered. A program that calls them can be loaded by siteseer only, that
- * is, from a section kprobe_maybe_inline, fentry or fexit (or fentry.s, fexit.s) of an object that siteseer handles.
+ * The functions below look like calls of helpers, but no kernel has helpers with these numbers. siteseer replaces each
+ * call with a few instructions once it knows at which sites the program runs. A constant parameter number costs no
+ * comparison, and an argument that the program never asks for is never gathered. Only siteseer can load a program that
+ * calls these functions. Such a program must be in a section kprobe_maybe_inline, fentry or fexit (or fentry.s,
+ * fexit.s) of an object that siteseer handles.
  *
- * `ctx` is the program's context as it got it, with nothing added.
+ * `ctx` is the program's context, unchanged: do not add an offset to it.
  */
 #ifndef SITESEER_BPF_H
 #define SITESEER_BPF_H
@@ -38,13 +39,13 @@ enum siteseer_site_kind {
 
 /* A place where the function's body starts executing. */
 struct siteseer_site {
-	/* Which of the link's sites this is, from 0, as in the report of what was attached. */
+	/* The number of the site within the link, from 0: the number that the link's report gives it. */
 	__u32 id;
 	/* One of enum siteseer_site_kind. */
 	__u32 kind;
 	/* Address of the probe. */
 	__u64 address;
-	/* Address of the function that contains it: the function itself for a body or clone, its caller for an inline site. */
+	/* Address of the function that contains the probe: the body or clone itself, or the caller of an inlined copy. */
 	__u64 symbol;
 	/* address - symbol */
 	__u32 offset;
@@ -53,50 +54,56 @@ struct siteseer_site {
 };
 
 /*
- * Fetches the value of parameter `n`, counted from 0 as in the function's declaration, into `*value`.
+ * Stores the value of parameter `n` in `*value`. Parameters are counted from 0, in the order of the function's
+ * declaration.
  *
- * Reading an argument in the ordinary way is a promise: a site that does not have it is not attached, and is reported.
- * Asking for it here is not: the site is attached all the same, and the call says what it has.
+ * A program that reads an argument in the ordinary way requires it: a site that does not have the argument is not
+ * attached, and the report names it. An argument that the program reads by this call is not required: the site is
+ * attached all the same, and the return value says whether the site has the argument.
  *
- * The value is extended to 64 bits by the parameter's signedness. It is a number, also for a pointer: read through
- * it by bpf_probe_read_kernel() or BPF_CORE_READ(). Of a structure passed by value it is the first 8 bytes.
+ * The value is extended to 64 bits according to the parameter's signedness. To the verifier it is a number, even if the
+ * parameter is a pointer: use bpf_probe_read_kernel() or BPF_CORE_READ() to read through it. For a structure passed by
+ * value it is the first 8 bytes.
  *
- * Returns 0, or -ENOENT if this site does not have the argument (or the function no such parameter), or -EFAULT if it
- * lies in memory that could not be read. `*value` is left alone where it is not 0. An argument whose location is doubtful
- * counts as one that the site does not have, unless the program is attached with doubt accepted.
+ * Returns 0 on success; -ENOENT if this site does not have the argument, or if the function has no such parameter;
+ * -EFAULT if the argument lies in memory that could not be read. `*value` is unchanged if the result is not 0. An
+ * argument with a doubtful location counts as absent, unless the program is attached with accept_doubt.
  */
 static long (*const siteseer_arg)(void *ctx, __u32 n, __u64 *value) = (void *)0x5173e001;
 
 /*
- * The same for bytes 8 * `slot` and up of a structure passed by value. -ENOENT also where it has no such bytes.
+ * Like siteseer_arg(), for the 8 bytes of a structure passed by value that begin at byte 8 * `slot`. Also returns
+ * -ENOENT if the structure has no such bytes.
  */
 static long (*const siteseer_arg_slot)(void *ctx, __u32 n, __u32 slot, __u64 *value) = (void *)0x5173e002;
 
 /*
- * Which site the program is at.
+ * Returns the site at which the program runs.
  *
- * Returns a record that lives as long as the link and must not be written to; NULL only while the link is being taken
- * down.
+ * The record lives as long as the link. The program must not write to it. The result is NULL only while the link is
+ * being destroyed.
  */
 static const struct siteseer_site *(*const siteseer_site)(void *ctx) = (void *)0x5173e003;
 
 /*
- * States which function a program means: what it returns, and its parameters, as its declaration has them.
+ * States which function a program means, by the function's return type and parameters, as its declaration has them.
  *
  *	SITESEER_PROTO(resumed, int, struct device *dev, bool async);
  *	SEC("kprobe_maybe_inline/resume")
  *	int BPF_PROG(resumed, struct device *dev, bool async)
  *
- * It is for names that several functions have: the program is attached to those of this prototype, and the report lists the
- * others. Without it such a program is refused if the functions take different arguments. Where no function has
- * the prototype, the program is refused with a list of those that there are.
+ * Use it for a name that several functions have: the program is attached to the functions with this prototype, and the
+ * report lists the others. Without it, siteseer refuses the program if the functions take different arguments. If no
+ * function has the stated prototype, siteseer refuses the program and lists the functions of that name.
  *
- * `program` is the name of the BPF program, not of its section. A function without parameters has `void`. Types are
- * compared as C does, structures by name (also with a CO-RE flavour, `struct device___new`), so that a forward declaration
- * is enough, but for a structure that is passed by value. Names of parameters are for the reader.
+ * `program` is the name of the BPF program, not of its section. Write `void` for a function without parameters. Types
+ * are compared as C compares them. Structures are compared by name; a CO-RE flavour (`struct device___new`) is ignored.
+ * A forward declaration of a structure is therefore enough, unless the structure is passed by value. Names of
+ * parameters have no meaning.
  *
- * It costs nothing at run time: it is a constant that no instruction refers to, in a section of its own, of which libbpf makes
- * no map ("skipping unrecognized data section", it says); only its type is read.
+ * The macro costs nothing at run time. It defines a constant that no instruction refers to, in a section of its own;
+ * only the constant's type is read. libbpf makes no map of that section, and reports "skipping unrecognized data
+ * section".
  */
 #define SITESEER_PROTO(program, type, ...)                                                     \
 	__typeof__(type) (*const __siteseer_proto_##program)(__VA_ARGS__)                      \

@@ -2,17 +2,17 @@
 /*
  * siteseer(3): BPF programs at every place where a kernel function's body starts executing.
  *
- * A program in SEC("fentry/foo"), SEC("fexit/foo") or SEC("kprobe_maybe_inline/foo") is attached to all sites of foo: the
- * symbol, its clones and the copies that the compiler inlined. There are two ways.
+ * A program in SEC("fentry/foo"), SEC("fexit/foo") or SEC("kprobe_maybe_inline/foo") is attached to all sites of foo:
+ * the symbol, its clones and the copies that the compiler inlined. There are two ways to attach it.
  *
- * With libbpf's own calls. One call in front of the others, and nothing else changes; skeletons work:
+ * With libbpf's own calls. Make one call before the others; nothing else changes, and skeletons work:
  *
  *	if (siteseer_register(NULL))
  *		fprintf(stderr, "%s\n", siteseer_last_error());
  *	skel = foo_bpf__open_and_load();
  *	foo_bpf__attach(skel);
  *
- * With a handle of one's own, to plan, to ask, and to detach:
+ * With siteseer's own handle, which can plan, report and detach:
  *
  *	struct siteseer_target *target = siteseer_target__running(NULL);
  *	struct siteseer_link *link = siteseer_program__attach(skel->progs.foo, target, NULL);
@@ -21,34 +21,41 @@
  *
  * ERRORS
  *
- * As in libbpf 1.0: functions that return int give 0 or more, or a negative errno; functions that return a pointer give
- * NULL and set errno. siteseer_last_error() then has the sentence. After an error nothing stays attached.
+ * As in libbpf 1.0, functions that return int return 0 or more on success, and a negative errno on failure. Functions
+ * that return a pointer return NULL and set errno on failure. siteseer_last_error() then returns the message. After an
+ * error nothing stays attached.
  *
- *	EINVAL		an argument, a section name or a program that cannot be
- *	E2BIG		an options struct has bytes set that this library does not know; there are more sites than max_sites allows
+ *	EINVAL		an argument, a section name or a program is not valid
+ *	E2BIG		an options struct has bytes set that this library does not know, or there are more sites than
+ *			max_sites allows
  *	EPERM		a privilege is missing: CAP_BPF, CAP_PERFMON, CAP_SYSLOG, CAP_SYS_ADMIN
- *	ENODATA		there are no site data for the kernel
- *	ENOENT		there is no function of that name, or none that is meant
+ *	ENODATA		there is no site data for the kernel
+ *	ENOENT		there is no function of that name, or none that matches the program's declaration
  *	ENOTUNIQ	several functions of the name take different arguments
- *	EADDRNOTAVAIL	sites cannot be attached: none, or under the policy complete one
- *	EOPNOTSUPP	what this kernel or siteseer cannot do
- *	EAGAIN		modules came and went all the while
- *	EBUSY		the program is attached already
- *	others		the kernel's own
+ *	EADDRNOTAVAIL	no site can be attached, or, under the policy complete, one of the sites cannot
+ *	EOPNOTSUPP	this kernel or siteseer does not support it
+ *	EAGAIN		modules were loaded or unloaded during every attempt
+ *	EBUSY		the program is already attached
+ *	others		the kernel's own errors
  *
  * THREADS
  *
- * siteseer_register() and siteseer_unregister() change libbpf's table of sections, which has no lock: no other thread may
- * open or load objects, or register handlers, meanwhile. They exclude each other. All other functions may be called from
- * any thread at any time, also on the same target, plan, report or link; the exceptions are those that take a struct
- * bpf_program, bpf_object or bpf_link, of which libbpf allows one thread at a time, and those that end in __free or
- * __destroy, after which nobody may use the handle. siteseer_last_error() is the calling thread's. The callback of
- * siteseer_set_print() is called from any thread, by several at once.
+ * siteseer_register() and siteseer_unregister() change libbpf's table of sections, which has no lock. While one of them
+ * runs, no other thread may open or load objects, or register handlers. The two functions exclude each other.
+ *
+ * Any thread may call any other function at any time, also on the same target, plan, report or link. There are two
+ * exceptions. libbpf allows only one thread at a time to use a struct bpf_program, bpf_object or bpf_link; this also
+ * holds for the functions here that take one. And after a function whose name ends in __free or __destroy, nobody may
+ * use the handle.
+ *
+ * siteseer_last_error() is per thread. The callback of siteseer_set_print() may be called from any thread, and from
+ * several threads at once.
  *
  * OPTIONS
  *
- * Structs of options begin with their size, and all that is 0 is the default: declare them by LIBBPF_OPTS(), or set `sz`
- * and zero the rest. NULL stands for all defaults. New members come at the end.
+ * An options struct begins with its size, and a member that is 0 has its default. Declare such a struct with
+ * LIBBPF_OPTS(), or set `sz` and zero the rest. NULL means that all members have their defaults. New members are added
+ * at the end.
  */
 #ifndef SITESEER_H
 #define SITESEER_H
@@ -66,18 +73,18 @@ extern "C" {
 #define LIBSITESEER_API __attribute__((visibility("default")))
 #endif
 
-/* Version of this header; siteseer_version_string() has the library's. */
+/* The version of this header. siteseer_version_string() returns the version of the library. */
 #define SITESEER_MAJOR_VERSION 0
 #define SITESEER_MINOR_VERSION 1
 
 struct bpf_program;
 struct bpf_link;
 
-/* A kernel to attach to: its symbols, what it can do, and where its site data are. */
+/* A kernel to attach to: its symbols, its capabilities, and the location of its site data. */
 struct siteseer_target;
-/* What would become of every site of a program's functions, or what became of it. */
+/* The planned or actual outcome for each site of a program's functions. */
 struct siteseer_report;
-/* A program attached to all sites of its functions. */
+/* A program that is attached to all sites of its functions. */
 struct siteseer_link;
 
 LIBSITESEER_API const char *siteseer_version_string(void);
@@ -91,53 +98,55 @@ enum siteseer_print_level {
 };
 
 /*
- * Takes one message, of one or more lines, without a line break at its end. It lives through the call.
+ * Receives one message, which has one or more lines and no line break at its end. The message is valid only during the
+ * call.
  */
 typedef void (*siteseer_print_fn_t)(enum siteseer_print_level level, const char *message, void *ctx);
 
 /*
- * Sets where messages go; NULL is nowhere. Until it is called, warnings go to stderr. Messages are for what happens inside of
- * libbpf's calls: what siteseer_last_error() has, of a program that bpf_object__load() or bpf_program__attach() was for,
- * and at SITESEER_INFO the report of each program that was attached so.
+ * Sets the function that receives messages; NULL discards them. By default, warnings go to stderr. Messages report what
+ * happens inside libbpf's calls: the errors of bpf_object__load() and bpf_program__attach() for siteseer's programs,
+ * which siteseer_last_error() also returns, and at SITESEER_INFO the report of each program that these calls attached.
  */
 LIBSITESEER_API void siteseer_set_print(siteseer_print_fn_t print, void *ctx);
 
 /*
- * What went wrong last in this thread: a sentence, or several lines. Never NULL; empty if nothing did. Lives until the thread's
- * next call of siteseer that fails.
+ * Returns the message of the last error in this thread, of one or more lines. It is never NULL; it is empty if there
+ * was no error. It is valid until the next call of a siteseer function that fails in the same thread.
  */
 LIBSITESEER_API const char *siteseer_last_error(void);
 
 /* --- with libbpf's own calls ------------------------------------------------------------------------------------------ */
 
-/* What to do when not every site can be attached. */
+/* What to do if some sites cannot be attached. */
 enum siteseer_policy {
 	/*
-	 * For fentry and fexit: at least libbpf where libbpf's own calls attach, complete where siteseer_program__attach() does. For
-	 * kprobe_maybe_inline: best effort.
+	 * For fentry and fexit: at least libbpf if libbpf's own calls attach the program, complete if
+	 * siteseer_program__attach() does. For kprobe_maybe_inline: best effort.
 	 */
 	SITESEER_POLICY_DEFAULT = 0,
-	/* All sites or none; the error lists those in the way. */
+	/* Attach all sites or none. The error lists the sites that cannot be attached. */
 	SITESEER_POLICY_COMPLETE = 1,
-	/* What can be attached is, and the rest is in the report. */
+	/* Attach the sites that can be attached. The report lists the others. */
 	SITESEER_POLICY_BEST_EFFORT = 2,
 	/*
-	 * What plain libbpf attaches to, as it does, and each other site that can be had; the rest is in the report, and a warning
-	 * says so. If nothing can be planned (no site data, a privilege that is missing), the program is attached as by plain libbpf.
+	 * Attach where plain libbpf attaches, in the same way, and at every other site that can be attached. The report
+	 * lists the others, and a warning names them. If nothing can be planned (there is no site data, or a privilege
+	 * is missing), attach the program as plain libbpf does.
 	 */
 	SITESEER_POLICY_AT_LEAST_LIBBPF = 3,
 };
 
-/* Where site data are from. */
+/* Where site data comes from. */
 struct siteseer_source_opts {
 	size_t sz;
-	/* A file made by `siteseer encode`, or a vmlinux with DWARF; NULL to look in the usual places. */
+	/* A file made by `siteseer encode`, or a vmlinux with DWARF; NULL to search the usual places. */
 	const char *file;
-	/* Do not read DWARF, which takes longer than a file of sites. */
+	/* Do not read DWARF, which takes longer to read than a site file. */
 	bool no_dwarf;
 	/*
-	 * Read also the DWARF of debug images that are found in the usual places. A process with privileges (root, capabilities)
-	 * reads DWARF only of the file that is named, unless this is set.
+	 * Also read the DWARF of debug images found in the usual places. Without this, a process with privileges (root,
+	 * capabilities) reads DWARF only from the file that is named.
 	 */
 	bool found_dwarf;
 	size_t :0;
@@ -146,13 +155,14 @@ struct siteseer_source_opts {
 
 struct siteseer_register_opts {
 	size_t sz;
-	/* Where site data are from; NULL for the usual places. Copied. */
+	/* Where site data comes from; NULL for the usual places. The struct is copied. */
 	const struct siteseer_source_opts *source;
-	/* enum siteseer_policy of programs of which nothing else is said. */
+	/* enum siteseer_policy, for programs whose own options do not set a policy */
 	int policy;
 	/*
-	 * Plan no program while its object is loaded. fentry and fexit programs are then all attached by siteseer, also those
-	 * that libbpf could attach as well, and by nothing else; site data are not looked for before the first is attached.
+	 * Do not plan any program while its object is loaded. siteseer alone then attaches all fentry and fexit
+	 * programs, even those that libbpf could attach as well, and no other call can attach them. Site data is not
+	 * searched for until the first program is attached.
 	 */
 	bool no_plan_at_load;
 	/* Doubtful arguments count as located; see siteseer_attach_opts. */
@@ -162,49 +172,55 @@ struct siteseer_register_opts {
 #define siteseer_register_opts__last_field accept_doubt
 
 /*
- * Takes the sections fentry, fexit, fentry.s, fexit.s and kprobe_maybe_inline over from libbpf, for all objects that this process
- * opens from now on. Called again, it sets the options anew.
+ * Takes over the sections fentry, fexit, fentry.s, fexit.s and kprobe_maybe_inline from libbpf, for all objects that
+ * this process opens from now on. A second call replaces the options.
  *
- * bpf_object__load(), bpf_program__attach(), bpf_object__attach_skeleton() and what stands on them (foo_bpf__load(),
- * foo_bpf__attach()) then attach such a program to all sites of its function. The struct bpf_link that they give stands for all
- * of them: bpf_link__destroy() (foo_bpf__detach(), foo_bpf__destroy()) detaches every site before it returns. What cannot be done
- * with it: pin, update, ask the kernel about its descriptor. bpf_link__disconnect() leaves the sites attached until the process
- * ends, as ever. siteseer_link__of() has its report.
+ * Afterwards bpf_object__load(), bpf_program__attach(), bpf_object__attach_skeleton() and the functions that use them
+ * (foo_bpf__load(), foo_bpf__attach()) attach such a program to all sites of its function. The struct bpf_link that
+ * they return stands for all of these sites: bpf_link__destroy() (foo_bpf__detach(), foo_bpf__destroy()) detaches every
+ * site before it returns. Such a link cannot be pinned or updated, and the kernel cannot be asked about its descriptor.
+ * After bpf_link__disconnect() the sites stay attached until the process ends, as with other links. siteseer_link__of()
+ * gives access to the report.
  *
- * No fentry or fexit program sees less than with plain libbpf. It is loaded for its own function, so that bpf_program__attach_trace(),
- * bpf_link_create() and the like do what they always do. bpf_program__attach() attaches it there, and at each other site that can be had; a
- * warning says what is missed. Without site data, or without the privilege to read the kernel's addresses, it is attached as by plain
- * libbpf, and a warning says why. Programs that must see all calls or none set SITESEER_POLICY_COMPLETE. A program that only siteseer can load
- * (it calls what siteseer.bpf.h has, or its function has no body) is refused to all calls but bpf_program__attach() and siteseer's own.
+ * No fentry or fexit program sees less than with plain libbpf. siteseer loads the program for its own function, so
+ * bpf_program__attach_trace(), bpf_link_create() and similar calls do what they always do. bpf_program__attach()
+ * attaches it there and at every other site that can be attached; a warning says which calls are missed. Without site
+ * data, or without the privilege to read the kernel's addresses, the program is attached as with plain libbpf, and a
+ * warning says why. A program that must see all calls or none sets SITESEER_POLICY_COMPLETE. Some programs can only be
+ * loaded by siteseer: those that call functions of siteseer.bpf.h, and those whose function has no body. Only
+ * bpf_program__attach() and siteseer's own calls can attach them.
  *
- * A program that siteseer has nothing to add to (its function has one body that fentry reaches, and no other site) is
- * libbpf's alone: loaded and attached as if siteseer were not there, the link a tracing link.
+ * If siteseer has nothing to add to a program (its function has one body that fentry reaches, and no other site), the
+ * program is libbpf's alone. It is loaded and attached as if siteseer were not there, and its link is a tracing link.
  *
- * Programs in other sections are not touched. libbpf moves its table of handlers when one is added: whoever else calls
- * libbpf_register_prog_handler() does so before objects are opened.
+ * siteseer does not touch programs in other sections. libbpf moves its table of handlers when a handler is added, so
+ * any other code that calls libbpf_register_prog_handler() must do so before objects are opened.
  *
  * Returns 0 or a negative errno.
  */
 LIBSITESEER_API int siteseer_register(const struct siteseer_register_opts *opts);
 
 /*
- * Gives the sections back to libbpf. Links stay attached, and can be destroyed; objects can be closed. But libbpf keeps pointers
- * into its table: programs that were opened before may not be loaded or attached any more.
+ * Returns the sections to libbpf. Links stay attached and can be destroyed; objects can be closed. libbpf keeps
+ * pointers into its table, so programs that were opened before this call must no longer be loaded or attached.
  */
 LIBSITESEER_API int siteseer_unregister(void);
 
-/* Whether fentry and fexit programs of one object on one function are kept to the calls that both reach. */
+/* Whether a fentry and a fexit program of one object, on the same function, are limited to the calls that both see. */
 enum siteseer_pairing {
-	/* Together where libbpf's own calls attach them under the policy at least libbpf. */
+	/* Together if libbpf's own calls attach them under the policy at least libbpf, apart otherwise. */
 	SITESEER_PAIRING_DEFAULT = 0,
 	SITESEER_PAIRING_TOGETHER = 1,
 	SITESEER_PAIRING_APART = 2,
 };
 
 /*
- * Whether a fentry program that reads all arguments of a function could be attached to it somewhere: by siteseer at one site at least,
- * or as by plain libbpf. `module` is NULL for any. If not, siteseer_last_error() has the reason. In place of the checks that tools make of
- * the kernel's BTF and its list of symbols (fentry_can_attach() and kprobe_exists() of bcc's libbpf-tools), which do not know of inlined copies:
+ * Returns whether a fentry program that reads all arguments of a function could be attached to it somewhere: by
+ * siteseer at one site at least, or in the way of plain libbpf. If `module` is NULL, the function may be in the kernel
+ * image or in any module. If the result is false, siteseer_last_error() returns the reason.
+ *
+ * Tools that check the kernel's BTF and its list of symbols (fentry_can_attach() and kprobe_exists() of bcc's
+ * libbpf-tools) can use this function instead; their own checks do not know of inlined copies:
  *
  *	#include <siteseer.h>
  *	#define fentry_can_attach(name, mod) siteseer_can_attach(name, mod)
@@ -217,33 +233,33 @@ struct siteseer_attach_opts {
 	size_t sz;
 	/* enum siteseer_policy */
 	int policy;
-	/* Take all functions of the name, even if their prototypes differ. */
+	/* Attach to all functions of the name, even if their prototypes differ. */
 	bool all_prototypes;
 	/*
-	 * Arm each kprobe by itself, where otherwise many are armed together by events in tracefs: slower, but nothing of it is
-	 * left there if the process is killed.
+	 * Arm each kprobe separately. By default, many kprobes are armed together by events in tracefs. Separate arming
+	 * is slower, but leaves nothing in tracefs if the process is killed.
 	 */
 	bool no_bulk;
-	/* What bpf_get_attach_cookie() answers. */
+	/* The value that bpf_get_attach_cookie() returns. */
 	uint64_t cookie;
-	/* Functions, `[module:]name`, in place of the one that the section names; `function_cnt` of them. */
+	/* Functions, `[module:]name`, in place of the one that the section names; `function_cnt` is their number. */
 	const char *const *functions;
 	size_t function_cnt;
-	/* Take only functions that this source file declares: its path, or the last components of it. */
+	/* Attach only to functions that this source file declares: its path, or the last components of the path. */
 	const char *file;
-	/* A BPF program, by the kernel's id, whose functions are meant in place of the kernel's; 0 for none. */
+	/* The kernel's id of a BPF program. The functions are then that program's, not the kernel's. 0 for none. */
 	uint32_t bpf_program_id;
 	/*
-	 * Doubtful arguments count as located. The debug information names a place for them that may hold another value, for a
-	 * reason that the report gives. Otherwise they count as missing, and siteseer_arg() returns -ENOENT for them. If it is
-	 * false, siteseer_register_opts decides.
+	 * Doubtful arguments count as located. For a doubtful argument the debug information names a place that may
+	 * hold another value; the report gives the reason. By default such an argument counts as missing, and
+	 * siteseer_arg() returns -ENOENT for it. If this is false, the member of siteseer_register_opts decides.
 	 */
 	bool accept_doubt;
 	/* enum siteseer_pairing */
 	int pairing;
 	/*
-	 * At how many sites the program may be attached; 0 for 1024. Beyond that attaching fails with E2BIG: so many sites slow the
-	 * whole machine down, and take minutes to arm and to disarm.
+	 * The largest number of sites at which the program may be attached; 0 for 1024. If there are more, attaching
+	 * fails with E2BIG, because so many sites slow down the whole machine and take minutes to arm and to disarm.
 	 */
 	uint32_t max_sites;
 	size_t :0;
@@ -251,25 +267,26 @@ struct siteseer_attach_opts {
 #define siteseer_attach_opts__last_field max_sites
 
 /*
- * Sets how libbpf's own calls attach a program. After bpf_object__open(), and before bpf_object__load(). Everything is copied.
- * Returns 0; -EINVAL for a program that is in no section of siteseer's, or was opened before siteseer_register().
+ * Sets how libbpf's own calls attach a program. Call it after bpf_object__open() and before bpf_object__load().
+ * Everything is copied. Returns 0, or -EINVAL if the program is in none of siteseer's sections or was opened before
+ * siteseer_register().
  */
 LIBSITESEER_API int siteseer_program__set_attach_opts(struct bpf_program *prog, const struct siteseer_attach_opts *opts);
 
 /* --- targets ---------------------------------------------------------------------------------------------------------- */
 
 /*
- * The running kernel: reads its symbols, which takes CAP_SYSLOG, and finds its site data. Takes some tenths of a second; make one,
- * and use it for all programs.
+ * The running kernel. Reads its symbols, which requires CAP_SYSLOG, and finds its site data. This takes some tenths of
+ * a second; create one target, and use it for all programs.
  */
 LIBSITESEER_API struct siteseer_target *siteseer_target__running(const struct siteseer_source_opts *opts);
 
 /*
- * A kernel image that need not run: a file made by `siteseer encode`, or a vmlinux with DWARF. For plans only.
+ * A kernel image, which need not be running: a file made by `siteseer encode`, or a vmlinux with DWARF. For plans only.
  */
 LIBSITESEER_API struct siteseer_target *siteseer_target__image(const char *file, const struct siteseer_source_opts *opts);
 
-/* Which kernel it is, in words. Lives as long as the target. */
+/* Describes the kernel in words. The text is valid as long as the target. */
 LIBSITESEER_API const char *siteseer_target__describe(const struct siteseer_target *target);
 
 /* Links and reports do not need the target that they were made with. NULL is allowed. */
@@ -278,21 +295,22 @@ LIBSITESEER_API void siteseer_target__free(struct siteseer_target *target);
 /* --- planning and attaching --------------------------------------------------------------------------------------------- */
 
 /*
- * What would be attached, as a report; nothing is changed. The program is loaded, of an object that was opened after
- * siteseer_register(). To be freed by siteseer_report__free().
+ * Reports what would be attached; changes nothing. The program must be loaded, and its object must have been opened
+ * after siteseer_register(). The caller frees the report by siteseer_report__free().
  */
 LIBSITESEER_API struct siteseer_report *siteseer_program__plan(const struct bpf_program *prog, const struct siteseer_target *target,
 							       const struct siteseer_attach_opts *opts);
 
 /*
- * Attaches a loaded program. The object may be closed before the link, if nobody wants its maps.
+ * Attaches a loaded program. The object may be closed before the link is destroyed, if nobody needs its maps.
  */
 LIBSITESEER_API struct siteseer_link *siteseer_program__attach(const struct bpf_program *prog,
 							       const struct siteseer_target *target,
 							       const struct siteseer_attach_opts *opts);
 
 /*
- * The same, as a link of libbpf's, like those that bpf_program__attach() gives (see siteseer_register()).
+ * Like siteseer_program__attach(), but returns a link of libbpf's, like the links that bpf_program__attach() returns
+ * (see siteseer_register()).
  */
 LIBSITESEER_API struct bpf_link *siteseer_program__attach_link(const struct bpf_program *prog,
 							       const struct siteseer_target *target,
@@ -301,120 +319,126 @@ LIBSITESEER_API struct bpf_link *siteseer_program__attach_link(const struct bpf_
 /* --- links -------------------------------------------------------------------------------------------------------------- */
 
 /*
- * What stands behind a link that libbpf's calls gave, to ask it; bpf_link__destroy() still detaches it. To be released by
- * siteseer_link__destroy(), which detaches nothing then. NULL with ENOENT if the link is libbpf's own.
+ * Returns a handle for a link that libbpf's calls returned, to ask about its sites. bpf_link__destroy() still detaches
+ * them. Release the handle by siteseer_link__destroy(), which then detaches nothing. Returns NULL with ENOENT if the
+ * link is libbpf's own.
  */
 LIBSITESEER_API struct siteseer_link *siteseer_link__of(const struct bpf_link *link);
 
-/* What became of every site. Lives as long as the link. */
+/* The outcome for every site. Valid as long as the link. */
 LIBSITESEER_API const struct siteseer_report *siteseer_link__report(const struct siteseer_link *link);
 
-/* Whether its sites are attached still: of a link of libbpf's, until that is destroyed. */
+/* Whether the sites are still attached. For a handle from siteseer_link__of(): until libbpf's link is destroyed. */
 LIBSITESEER_API bool siteseer_link__is_attached(const struct siteseer_link *link);
 
 /*
- * How many hits the kernel did not run the program for, and how many calls it missed because an argument lay in memory that
- * could not be read. Negative errno if the kernel does not say.
+ * siteseer_link__missed() returns the number of hits for which the kernel did not run the program.
+ * siteseer_link__faults() returns the number of calls that were missed because an argument lay in memory that could not
+ * be read. Both return a negative errno if the kernel does not give the number.
  */
 LIBSITESEER_API int64_t siteseer_link__missed(const struct siteseer_link *link);
 LIBSITESEER_API int64_t siteseer_link__faults(const struct siteseer_link *link);
 
-/* What a link takes of the machine. */
+/* What a link costs. */
 struct siteseer_cost {
 	size_t sz;
-	/* Programs loaded, and bytes of machine code that the kernel made of them. */
+	/* The number of loaded programs, and the bytes of machine code that the kernel made of them. */
 	uint64_t programs;
 	uint64_t jited;
-	/* Files kept open. */
+	/* The number of files that are kept open. */
 	uint64_t files;
-	/* How long loading the programs and arming the sites took, in nanoseconds. */
+	/* The time for loading the programs and for arming the sites, in nanoseconds. */
 	uint64_t loading_ns;
 	uint64_t arming_ns;
 	size_t :0;
 };
 #define siteseer_cost__last_field arming_ns
 
-/* Fills as much of `cost` as its `sz` says there is. */
+/* Fills `cost`, up to the size that its `sz` gives. */
 LIBSITESEER_API int siteseer_link__cost(const struct siteseer_link *link, struct siteseer_cost *cost);
 
 /*
- * Detaches every site; when it returns, the program runs no more. NULL is allowed. Returns 0.
+ * Detaches every site. After it returns, the program no longer runs. NULL is allowed. Returns 0.
  */
 LIBSITESEER_API int siteseer_link__destroy(struct siteseer_link *link);
 
 /*
- * Removes the definitions of events that processes which are gone have left in tracefs, where they do nothing. Returns how many.
+ * Removes event definitions that ended processes left in tracefs. These definitions have no effect. Returns how many
+ * were removed.
  */
 LIBSITESEER_API int siteseer_clean(void);
 
 /* --- reports -------------------------------------------------------------------------------------------------------------- */
 
 /*
- * The last plan or report of a program that libbpf's calls loaded or attached; also of one that siteseer had nothing to add to.
- * NULL with ENOENT if there is none. To be freed.
+ * Returns the last plan or report of a program that libbpf's calls loaded or attached, also if siteseer had nothing to
+ * add to it. Returns NULL with ENOENT if there is none. The caller frees the report.
  */
 LIBSITESEER_API struct siteseer_report *siteseer_program__report(const struct bpf_program *prog);
 
 enum siteseer_text_flags {
-	/* A line per site, where otherwise sites are counted by what became of them. */
+	/* Print one line per site. By default, sites are counted by their outcome. */
 	SITESEER_TEXT_LONG = 1,
 };
 
-/* The report for people, of whole lines. Lives as long as the report. */
+/* The report as text for people, in whole lines. Valid as long as the report. */
 LIBSITESEER_API const char *siteseer_report__text(const struct siteseer_report *report, uint32_t flags);
 
 struct siteseer_counts {
 	size_t sz;
-	/* Sites, of them attached, of them skipped. The sum of the two is the first. */
+	/* All sites, those attached, and those skipped. `sites` is the sum of the other two. */
 	uint64_t sites;
 	uint64_t attached;
 	uint64_t skipped;
-	/* Skipped ones in code that never runs. */
+	/* Skipped sites in code that never runs. */
 	uint64_t dead;
-	/* Functions, and programs generated. */
+	/* Functions, and generated programs. */
 	uint64_t functions;
 	uint64_t programs;
 	size_t :0;
 };
 #define siteseer_counts__last_field programs
 
-/* Fills as much of `counts` as its `sz` says there is. */
+/* Fills `counts`, up to the size that its `sz` gives. */
 LIBSITESEER_API int siteseer_report__counts(const struct siteseer_report *report, struct siteseer_counts *counts);
 
-/* What a site is. The numbers are those of enum siteseer_site_kind in siteseer.bpf.h. */
+/* The kind of a site. The numbers are those of enum siteseer_site_kind in siteseer.bpf.h. */
 enum siteseer_kind {
 	SITESEER_KIND_BODY = 0,
 	SITESEER_KIND_CLONE = 1,
 	SITESEER_KIND_INLINE = 2,
 };
 
-/* Strings live as long as the report. */
+/* Strings are valid as long as the report. */
 struct siteseer_site_info {
 	size_t sz;
-	/* The number that siteseer_site() tells the program. */
+	/* The id that siteseer_site() gives the program. */
 	uint32_t id;
 	/* enum siteseer_kind */
 	uint32_t kind;
-	/* The function, and the symbol that holds the probe, `offset` bytes behind its start. */
+	/* The function, and the symbol that holds the probe, which lies `offset` bytes after the symbol's start. */
 	const char *function;
 	const char *symbol;
 	uint64_t offset;
-	/* Address of the probe: where the kernel runs, and where it was linked. */
+	/* The address of the probe in the running kernel, and in the kernel as it was linked. */
 	uint64_t address;
 	uint64_t link_address;
-	/* Where the copy was called, or the function declared; NULL and 0 if that is not known. */
+	/* Where the inlined copy was called, or where the function is declared; NULL and 0 if it is not known. */
 	const char *source_file;
 	uint32_t source_line;
 	bool attached;
-	/* Hits may outnumber calls there; some calls may not be seen there. */
+	/* may_repeat: there may be more hits than calls here. may_miss: some calls may not be seen here. */
 	bool may_repeat;
 	bool may_miss;
-	/* What runs the program: "fentry", "kprobe", ...; NULL if it is not attached. */
+	/* The mechanism that runs the program: "fentry", "kprobe", ...; NULL if the site is not attached. */
 	const char *mechanism;
-	/* Why it is not attached: a word that stays the same ("missing_arguments"), and a sentence; NULL if it is attached. */
+	/*
+	 * Why the site is not attached: a key that never changes ("missing_arguments"), and a sentence. Both are NULL if
+	 * the site is attached.
+	 */
 	const char *reason;
 	const char *reason_text;
-	/* The function's prototype, if it is known. */
+	/* The function's prototype; NULL if it is not known. */
 	const char *prototype;
 	size_t :0;
 };
@@ -423,11 +447,12 @@ struct siteseer_site_info {
 LIBSITESEER_API size_t siteseer_report__site_cnt(const struct siteseer_report *report);
 
 /*
- * The site at a place of the list, from 0: fills as much of `info` as its `sz` says there is. -ENOENT behind the last.
+ * Fills `info` with the site at position `index`, counted from 0, up to the size that `sz` of `info` gives. Returns
+ * -ENOENT past the end of the list.
  */
 LIBSITESEER_API int siteseer_report__site(const struct siteseer_report *report, size_t index, struct siteseer_site_info *info);
 
-/* For reports that one is told to free. NULL is allowed. */
+/* Frees a report that the caller has to free. NULL is allowed. */
 LIBSITESEER_API void siteseer_report__free(struct siteseer_report *report);
 
 #ifdef __cplusplus
