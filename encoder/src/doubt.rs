@@ -125,7 +125,7 @@ pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, locat
         Compiler::Gcc if found.late => {
             (is_computed || matches!(located.at, Location::Memory(..))).then_some(Doubt::LateView)
         }
-        Compiler::Gcc if found.form == Form::Nothing => is_computed.then_some(Doubt::Stale),
+        Compiler::Gcc if found.form == Form::Nothing => (is_constant || is_computed).then_some(Doubt::Stale),
         Compiler::Gcc if found.form == Form::Expression && !is_constant => Some(Doubt::Home),
         Compiler::Gcc => depends_on_width(located).then_some(Doubt::Stale),
         Compiler::Clang(_) | Compiler::Other if found.form == Form::Nothing => Some(Doubt::Assigned),
@@ -154,7 +154,7 @@ pub(crate) fn is_computed(located: &Located, machine: Machine) -> bool {
     }
 }
 
-/// Whether a value narrower than 8 bytes is computed by operations whose result depends on what is above it: GCC writes them for 64
+/// Whether a value that is, or was, narrower than 8 bytes is computed by operations whose result depends on what is above it: GCC writes them for 64
 /// bits, `~x >> 2` and `-x` of a boolean among them, and leaves out the mask.
 fn depends_on_width(located: &Located) -> bool {
     let Location::Computed(computed) = &located.at else { return false };
@@ -168,7 +168,11 @@ fn depends_on_width(located: &Located) -> bool {
             if *constant <= i32::MAX as u64)
     };
     let is_prone_at = |ops: &[Op], at: usize| is_prone(&ops[at]) && !is_exact(&ops[..=at]);
-    located.size < 8 && computed.slots.iter().any(|ops| (0..ops.len()).any(|at| is_prone_at(ops, at)))
+    // What is extended afterwards was narrow, whatever it is passed as.
+    let is_narrow =
+        |behind: &[Op]| located.size < 8 || behind.iter().any(|op| matches!(op, Op::ZeroExtend(_) | Op::SignExtend(_)));
+    let is_prone_in = |ops: &[Op]| (0..ops.len()).any(|at| is_prone_at(ops, at) && is_narrow(&ops[at + 1..]));
+    computed.slots.iter().any(|ops| is_prone_in(ops))
 }
 
 /// Whether a list goes from one constant to another.
@@ -244,6 +248,11 @@ mod tests {
         let shifted = [Op::Register(5), Op::Not, Op::Constant(2), Op::Shr];
         assert_eq!(doubt(4, &shifted), Some(Doubt::Stale));
         assert_eq!(doubt(8, &shifted), None);
+        assert_eq!(
+            doubt(8, &[&shifted[..], &[Op::ZeroExtend(32)]].concat()),
+            Some(Doubt::Stale),
+            "of 4 bytes, passed as 8"
+        );
         assert_eq!(doubt(4, &[Op::Register(5), Op::Constant(15), Op::And]), None);
         assert_eq!(doubt(1, &[Op::Register(7), Op::Load(4), Op::Constant(0), Op::Ne]), None, "all of it is there");
         assert_eq!(doubt(1, &[Op::Register(5), Op::Constant(0), Op::Ne]), Some(Doubt::Stale));
