@@ -134,16 +134,19 @@ pub(crate) fn behind_caller(
     pairs.filter(|pair| pair[1].place == place && is_callers(pair[0].place)).map(|pair| pair[1].point).collect()
 }
 
-/// Whether the first statement of a function, which is declared at a line, has another row: it may run again without a call.
-pub(crate) fn comes_again(lines: &Lines, ranges: &[Range<u64>], declared_line: u32) -> bool {
-    let mut rows = ranges
-        .iter()
-        .flat_map(|range| lines.statements(range))
-        .map(|row| row.place)
-        .filter(|place| place.line != declared_line);
+/// Whether the first statement of a function, which is declared at a line, comes again in a loop: it may run again without a call.
+pub(crate) fn comes_again(
+    lines: &Lines,
+    ranges: &[Range<u64>],
+    declared_line: u32,
+    is_in_loop: impl Fn(u64) -> bool,
+) -> bool {
+    let rows = ranges.iter().flat_map(|range| lines.statements(range));
+    let mut rows = rows.filter(|row| row.place.line != declared_line);
     let Some(first) = rows.next() else { return false };
     // Two rows in a row are one statement.
-    rows.skip_while(|place| *place == first).any(|place| place == first)
+    let mut later = rows.skip_while(|row| row.place == first.place);
+    later.any(|row| row.place == first.place && is_in_loop(row.point.address))
 }
 
 /// Whether a function's own first act may be done again without passing its entry: in a loop that the body begins with, or in one that its
@@ -188,8 +191,9 @@ mod tests {
     #[test]
     fn a_recursion_that_became_a_loop_comes_to_its_first_statement_again() {
         let recursion = lines(&[(0, 0, 9), (0, 1, 10), (4, 0, 11), (8, 0, 12), (8, 1, 10), (12, 0, 11)]);
-        assert!(comes_again(&recursion, slice::from_ref(&(0..16)), 9));
+        assert!(comes_again(&recursion, slice::from_ref(&(0..16)), 9, |address| address >= 8));
+        assert!(!comes_again(&recursion, slice::from_ref(&(0..16)), 9, |_| false), "on two ways");
         let straight = lines(&[(0, 0, 9), (0, 1, 10), (0, 2, 10), (4, 0, 11), (8, 0, 12)]);
-        assert!(!comes_again(&straight, slice::from_ref(&(0..16)), 9));
+        assert!(!comes_again(&straight, slice::from_ref(&(0..16)), 9, |_| true));
     }
 }
