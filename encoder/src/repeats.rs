@@ -19,7 +19,8 @@
 //! *GCC* marks entries, but loses the marks of some loops that it unrolls. Its statements have rows even where nothing is left of them, so
 //! the order of rows tells: where the first statement comes again, and a statement of the caller is the one before it, there
 //! the caller has called again. That is believed in a straight line alone: elsewhere rows come out of order, when instructions of several
-//! statements are mixed. If the body's own statement is the one before it, the body has a loop, or is a recursion that became one.
+//! statements are mixed. If the body's own statement is the one before it, the body has a loop, or is a recursion that
+//! became one, and nothing tells which.
 //!
 //! That is what compilers do as a rule, not what they promise (a loop of the body's own may be unrolled until nothing comes back), so
 //! such a site is one at which hits may outnumber calls.
@@ -134,21 +135,6 @@ pub(crate) fn behind_caller(
     pairs.filter(|pair| pair[1].place == place && is_callers(pair[0].place)).map(|pair| pair[1].point).collect()
 }
 
-/// Whether the first statement of a function, which is declared at a line, comes again in a loop: it may run again without a call.
-pub(crate) fn comes_again(
-    lines: &Lines,
-    ranges: &[Range<u64>],
-    declared_line: u32,
-    is_in_loop: impl Fn(u64) -> bool,
-) -> bool {
-    let rows = ranges.iter().flat_map(|range| lines.statements(range));
-    let mut rows = rows.filter(|row| row.place.line != declared_line);
-    let Some(first) = rows.next() else { return false };
-    // Two rows in a row are one statement.
-    let mut later = rows.skip_while(|row| row.place == first.place);
-    later.any(|row| row.place == first.place && is_in_loop(row.point.address))
-}
-
 /// Whether a function's own first act may be done again without passing its entry: in a loop that the body begins with, or in one that its
 /// calls of itself became.
 ///
@@ -186,14 +172,5 @@ mod tests {
             behind_caller(&lines, Point { address: 0, view: 1 }, slice::from_ref(&(0..8)), |place| place.line >= 50)
                 .is_empty()
         );
-    }
-
-    #[test]
-    fn a_recursion_that_became_a_loop_comes_to_its_first_statement_again() {
-        let recursion = lines(&[(0, 0, 9), (0, 1, 10), (4, 0, 11), (8, 0, 12), (8, 1, 10), (12, 0, 11)]);
-        assert!(comes_again(&recursion, slice::from_ref(&(0..16)), 9, |address| address >= 8));
-        assert!(!comes_again(&recursion, slice::from_ref(&(0..16)), 9, |_| false), "on two ways");
-        let straight = lines(&[(0, 0, 9), (0, 1, 10), (0, 2, 10), (4, 0, 11), (8, 0, 12)]);
-        assert!(!comes_again(&straight, slice::from_ref(&(0..16)), 9, |_| true));
     }
 }

@@ -679,11 +679,10 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         if text.reentered_from(address, &function.ranges) {
             marks |= Marks::MAY_REPEAT;
         }
-        if self.is_by_clang || self.unit.is_gcc() {
+        if self.is_by_clang {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
             let start = behind_tracer(image, address);
-            let comes_again = self.unit.is_gcc() && repeats::comes_again(lines, &function.ranges, origin.declared_line);
-            if comes_again || repeats::begins_with_loop(&text, lines, start, &function.ranges) {
+            if repeats::begins_with_loop(&text, lines, start, &function.ranges) {
                 marks |= Marks::MAY_MISS;
             }
         }
