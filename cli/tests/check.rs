@@ -137,6 +137,67 @@ fn a_function_on_several_kernels() {
     assert_eq!(site["reason"], "missing_arguments");
 }
 
+/// The site file of a module `toy` of a kernel, with one function, `toy_open`.
+fn module(kernel: &[u8], kernel_build_id: u8) -> Vec<u8> {
+    let elf = ElfFile64::<LittleEndian>::parse(kernel).unwrap();
+    let base = elf.section_by_name(".BTF").unwrap().data().unwrap();
+    let base = Btf::parse(base).unwrap();
+    let mut own = SplitBtf::new(&base);
+    let long = own.int("long", 8, 64, IntEncoding::SIGNED);
+    let proto = own.func_proto(long, &[("a", long)], false);
+    own.func("toy_open", proto, Linkage::Static);
+    let own = own.to_bytes();
+    let over = Btf::parse_split(&own, &base).unwrap();
+    let text = Section { name: ".text".to_owned(), address: 0x1_0000, size: 0x100 };
+    let set = SiteSet {
+        module: Some(Module {
+            name: "toy".to_owned(),
+            kernel_build_id: vec![kernel_build_id; 20],
+            loaded: vec![text.clone()],
+        }),
+        machine: Machine::X86_64,
+        build_id: vec![8; 20],
+        base: 0x1_0000,
+        types: SplitBtf::new(&over),
+        sections: vec![text],
+        functions: Vec::new(),
+        prototypes: Vec::new(),
+        containers: vec![Container { name: "toy_open".to_owned(), address: 0x1_0010, size: 16, unprobeable: None }],
+        files: Vec::new(),
+        sites: Vec::new(),
+        base_btf: own.clone(),
+    };
+    file::write(&set).expect("well-formed")
+}
+
+#[test]
+fn modules_go_with_their_kernels() {
+    let folder = kernels("check-modules");
+    let kernel = fs::read(folder.join("hub/6.12/vmlinux.sites")).unwrap();
+    fs::write(folder.join("hub/6.12/toy.sites"), module(&kernel, 2)).unwrap();
+    let all = parsed(&folder, &["check", "toy:toy_open", "toy_open", "--kernels", "hub", "--json"], 1);
+    assert_eq!(all["kernels"].as_array().unwrap().len(), 3, "a module is no kernel");
+    let shapes = |nth: usize| -> Vec<&str> {
+        let answers = all["functions"][nth]["kernels"].as_array().unwrap();
+        answers.iter().map(|answer| answer["shape"].as_str().unwrap()).collect()
+    };
+    assert_eq!(shapes(0), ["no_data", "plain", "no_data"]);
+    assert_eq!(shapes(1), ["missing", "plain", "missing"]);
+    let prototype = &all["functions"][0]["kernels"][1]["prototypes"][0];
+    assert_eq!((&prototype["text"], &prototype["complete"]), (&json!("long toy_open(long)"), &json!(1)));
+    // Addresses in a module are made up, and not told.
+    let arguments =
+        ["plan", "toy:toy_open", "--json", "--sites", "hub/6.12/vmlinux.sites", "--module", "hub/6.12/toy.sites"];
+    let site = parsed(&folder, &arguments, 0)["functions"][0]["sites"][0].clone();
+    assert_eq!((&site["module"], &site["symbol"], &site["address"]), (&json!("toy"), &json!("toy_open"), &Value::Null));
+    // One that is for another kernel is nobody's.
+    fs::write(folder.join("hub/6.12/toy.sites"), module(&kernel, 9)).unwrap();
+    let output = siteseer(&folder, &["check", "vfs_read", "--kernels", "hub"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("toy.sites: a module of the kernel with build id 0909"), "{message}");
+}
+
 #[test]
 fn what_is_denied_is_the_exit_status() {
     let folder = kernels("check-status");
@@ -226,29 +287,12 @@ fn kernels_that_cannot_be_had() {
     fs::write(folder.join("half.sites"), &good[..good.len() / 2]).unwrap();
     fs::write(folder.join("text.sites"), "hello, world\n").unwrap();
     fs::create_dir(folder.join("empty")).unwrap();
-    let base = SplitBtf::standalone().to_bytes();
-    let orphan = SiteSet {
-        module: Some(Module { name: "toy".to_owned(), kernel_build_id: vec![9; 20], loaded: Vec::new() }),
-        machine: Machine::X86_64,
-        build_id: vec![8; 20],
-        base: 0,
-        types: SplitBtf::new(&Btf::parse(&base).unwrap()),
-        sections: Vec::new(),
-        functions: Vec::new(),
-        prototypes: Vec::new(),
-        containers: Vec::new(),
-        files: Vec::new(),
-        sites: Vec::new(),
-        base_btf: base.clone(),
-    };
-    fs::write(folder.join("orphan.sites"), file::write(&orphan).unwrap()).unwrap();
     for (file, words) in [
         ("other-version.sites", "version 9"),
         ("half.sites", "half.sites"),
         ("text.sites", "text.sites: not a readable ELF file"),
         ("empty", "empty: no site files (*.sites) in this folder"),
         ("absent.sites", "absent.sites: No such file"),
-        ("orphan.sites", "orphan.sites: a module of the kernel with build id 0909"),
     ] {
         let output = siteseer(&folder, &["check", "vfs_read", "--kernels", "hub", file]);
         let message = String::from_utf8_lossy(&output.stderr);

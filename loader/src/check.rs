@@ -20,6 +20,7 @@ use crate::declared::Declared;
 use crate::error::Error;
 use crate::explain::{by_prototype, reader};
 use crate::function::{Candidate, Function, Prototype, SelectError, Selection};
+use crate::kernel::Kernel;
 use crate::mechanism::Barred;
 use crate::object_file::{FileProgram, PlainProgram};
 use crate::plan::{self, Decision, InTheWay, Plan, PlanError, PlanOptions, Policy};
@@ -398,17 +399,17 @@ fn answer(target: &Target, function: &Function, question: Question<'_>) -> Answe
         outlooks: outlooks(target, function, question),
         findings: Vec::new(),
     };
-    about_shape(&mut answer, function, &live);
+    about_shape(&mut answer, function, &live, kernel);
     about_programs(&mut answer);
     answer
 }
 
 /// The findings that hold whatever the program.
-fn about_shape(answer: &mut Answer, function: &Function, live: &[&Candidate]) {
+fn about_shape(answer: &mut Answer, function: &Function, live: &[&Candidate], kernel: &Kernel) {
     let Answer { bodies, clones, inlined, changed_signatures, unprobeable, .. } = *answer;
     match answer.shape {
         Shape::WhollyInlined => {
-            answer.find(Rule::WhollyInlined, format!("inlined at {} and nowhere else", places(inlined)))
+            answer.find(Rule::WhollyInlined, format!("inlined at {} and nowhere else", places(inlined)));
         }
         Shape::PartlyInlined => {
             answer.find(
@@ -442,7 +443,7 @@ fn about_shape(answer: &mut Answer, function: &Function, live: &[&Candidate]) {
         answer.find(Rule::Ambiguous, texts.into_iter().collect::<Vec<_>>().join("; "));
     }
     if unprobeable > 0 {
-        let reasons = live.iter().filter(|site| !is_dead(site)).filter_map(|site| site.obstacle.as_ref());
+        let reasons = live.iter().filter(|site| !is_dead(site)).filter_map(|site| site.obstacle_on(kernel));
         answer.find(Rule::Unprobeable, by_reason(reasons));
     }
 }
