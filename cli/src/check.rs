@@ -234,7 +234,11 @@ fn read(object: &Path, subjects: &mut Vec<Subject>, unchecked: &mut Vec<Unchecke
                 subjects.push(Subject { wanted, asker: Asker::Plain { object: object.to_owned(), program } });
             }
             None => {
-                unchecked.push(Unchecked { object: object.to_owned(), program: program.name, section: program.section })
+                unchecked.push(Unchecked {
+                    object: object.to_owned(),
+                    program: program.name,
+                    section: program.section,
+                });
             }
         }
     }
