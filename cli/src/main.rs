@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `siteseer`: the command-line tool. Thin: what a library's user could want is in the library.
 
+mod check;
 mod check_btf;
 mod clean;
 mod complete;
@@ -8,8 +9,10 @@ mod encode;
 mod explain;
 mod filter;
 mod generate;
+mod kernels;
 mod list;
 mod output;
+mod plan;
 mod sites;
 mod target;
 mod trace;
@@ -37,6 +40,8 @@ enum Command {
     List(list::Arguments),
     Sites(sites::Arguments),
     Explain(explain::Arguments),
+    Check(check::Arguments),
+    Plan(plan::Arguments),
     Trace(trace::Arguments),
     Clean(clean::Arguments),
     CheckBtf(check_btf::Arguments),
@@ -50,23 +55,27 @@ fn main() -> ExitCode {
     // If it is a shell that asks, this does not return.
     CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE).complete();
     let cli = Cli::parse();
+    let done = |result: Result<(), Failure>| result.map(|()| ExitCode::SUCCESS);
     let result = match &cli.command {
-        Command::Encode(arguments) => encode::run(arguments),
-        Command::List(arguments) => list::run(arguments),
-        Command::Sites(arguments) => sites::run(arguments),
-        Command::Explain(arguments) => explain::run(arguments),
-        Command::Trace(arguments) => trace::run(arguments),
-        Command::Clean(arguments) => clean::run(arguments),
-        Command::CheckBtf(arguments) => check_btf::run(arguments),
-        Command::Generate(arguments) => generate::run(arguments),
+        Command::Encode(arguments) => done(encode::run(arguments)),
+        Command::List(arguments) => done(list::run(arguments)),
+        Command::Sites(arguments) => done(sites::run(arguments)),
+        Command::Explain(arguments) => done(explain::run(arguments)),
+        Command::Check(arguments) => check::run(arguments),
+        Command::Plan(arguments) => done(plan::run(arguments)),
+        Command::Trace(arguments) => done(trace::run(arguments)),
+        Command::Clean(arguments) => done(clean::run(arguments)),
+        Command::CheckBtf(arguments) => done(check_btf::run(arguments)),
+        Command::Generate(arguments) => done(generate::run(arguments)),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         // A reader that has seen enough (`siteseer sites foo | head`) is no failure to speak of.
         Err(failure) if output::is_broken_pipe(&*failure) => ExitCode::from(141),
         Err(failure) => {
             output::tell!("siteseer: {}", output::chain(&*failure));
-            ExitCode::FAILURE
+            // That something is denied is no failure of `check`, and tells itself from one.
+            if matches!(cli.command, Command::Check(_)) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

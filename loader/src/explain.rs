@@ -99,7 +99,7 @@ fn verdict(function: &Function, program: &UserProgram, form: Form, target: &Targ
 }
 
 /// One function for each prototype that functions of the name have. One that the image and modules have is one.
-fn by_prototype(function: &Function) -> Vec<Function> {
+pub(crate) fn by_prototype(function: &Function) -> Vec<Function> {
     let all = &function.prototypes;
     let like = |one: &Prototype| all.iter().position(|other| other.is_like(one));
     let kinds = all.iter().map(like).collect::<Vec<_>>();

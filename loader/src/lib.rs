@@ -114,6 +114,8 @@
 //! | [`attach`] | the only system calls that change the kernel |
 //! | [`link`], [`report`] | what owns the attachment, and what became of each site |
 //! | [`explain`], [`object_file`] | a plan in words, for a program that need not be loaded |
+//! | [`outline`] | how each site of a function is reached, for loaders that attach by themselves |
+//! | [`check`] | what the compiler made of a function on a kernel that need not run, by rules that can be denied |
 //!
 //! # What a program can rely on
 //! * Its context is the array of 8-byte slots that the kernel gives a fentry or fexit program. A pointer to a structure keeps its
@@ -128,6 +130,7 @@
 pub mod arch;
 pub mod attach;
 pub mod bpf_target;
+pub mod check;
 pub mod declared;
 pub mod error;
 pub mod explain;
@@ -142,6 +145,7 @@ pub mod mechanism;
 pub mod modules;
 pub mod object;
 pub mod object_file;
+pub mod outline;
 pub mod pattern;
 pub mod placement;
 pub mod plan;

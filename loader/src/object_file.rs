@@ -14,7 +14,7 @@
 
 use crate::insn::Insn;
 use crate::program::UserProgram;
-use crate::section::{Form, Section, SectionError, Wanted};
+use crate::section::{Form, Plain, Section, SectionError, Wanted};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionIndex, SymbolKind};
 use std::collections::HashMap;
@@ -56,12 +56,25 @@ pub enum ObjectFileError {
 pub struct FileProgram {
     /// Its code, its subprograms after it.
     pub program: UserProgram,
-    /// What kind it is, by its section.
+    /// Its section.
+    pub section: String,
+    /// What kind it is, by that.
     pub form: Form,
     /// The object's BTF.
     pub btf: Option<Vec<u8>>,
     /// The function that its section names.
     pub wanted: Wanted,
+}
+
+/// A program that libbpf attaches to a function's symbol and nowhere else.
+#[derive(Debug, Clone)]
+pub struct PlainProgram {
+    /// Its name.
+    pub name: String,
+    /// Its section.
+    pub section: String,
+    /// What the section names.
+    pub plain: Plain,
 }
 
 type Elf<'a> = ElfFile64<'a, Endianness>;
@@ -80,18 +93,43 @@ struct Code {
 /// # Errors
 /// [`ObjectFileError`].
 pub fn read(data: &[u8]) -> Result<Vec<FileProgram>, ObjectFileError> {
+    let programs = read_ours(&parse(data)?)?;
+    if programs.is_empty() { Err(ObjectFileError::NoPrograms) } else { Ok(programs) }
+}
+
+/// Reads all programs of an object file that run at functions of the kernel: those in sections of ours, and those in sections of
+/// kprobes and the like. Neither need be there.
+///
+/// # Errors
+/// [`ObjectFileError`].
+pub fn read_all(data: &[u8]) -> Result<(Vec<FileProgram>, Vec<PlainProgram>), ObjectFileError> {
+    let elf = parse(data)?;
+    let mut plain = Vec::new();
+    for code in functions(&elf)? {
+        let section = elf.section_by_index(code.section)?;
+        let section = section.name()?.trim_start_matches('?').to_owned();
+        plain.extend(Plain::parse(&section).map(|plain| PlainProgram { name: code.name, section, plain }));
+    }
+    Ok((read_ours(&elf)?, plain))
+}
+
+fn parse(data: &[u8]) -> Result<Elf<'_>, ObjectFileError> {
     let elf = Elf::parse(data)?;
     if elf.architecture() != object::Architecture::Bpf || !elf.is_little_endian() {
         return Err(ObjectFileError::NotBpf);
     }
-    let linker = Linker::new(&elf)?;
+    Ok(elf)
+}
+
+fn read_ours(elf: &Elf<'_>) -> Result<Vec<FileProgram>, ObjectFileError> {
+    let linker = Linker::new(elf)?;
     let btf = elf.section_by_name(".BTF").map(|section| section.data().map(<[u8]>::to_vec)).transpose()?;
     let mut programs = Vec::new();
     for code in &linker.functions {
         let section = elf.section_by_index(code.section)?;
-        let section = section.name()?;
         // Sections may be marked `?` for a program that is not loaded by itself.
-        let parsed = match Section::parse(section.trim_start_matches('?')) {
+        let section = section.name()?.trim_start_matches('?').to_owned();
+        let parsed = match Section::parse(&section) {
             Ok(parsed) => parsed,
             Err(SectionError::Foreign { .. }) => continue,
             Err(error) => return Err(ObjectFileError::Section { program: code.name.clone(), error }),
@@ -99,9 +137,22 @@ pub fn read(data: &[u8]) -> Result<Vec<FileProgram>, ObjectFileError> {
         let exit = parsed.form.kind.is_exit();
         let program =
             UserProgram { name: code.name.clone(), insns: linker.link(code)?, exit, ..UserProgram::default() };
-        programs.push(FileProgram { program, form: parsed.form, btf: btf.clone(), wanted: parsed.wanted });
+        programs.push(FileProgram { program, section, form: parsed.form, btf: btf.clone(), wanted: parsed.wanted });
     }
-    if programs.is_empty() { Err(ObjectFileError::NoPrograms) } else { Ok(programs) }
+    Ok(programs)
+}
+
+/// The functions of a file, by section and place.
+fn functions(elf: &Elf<'_>) -> Result<Vec<Code>, ObjectFileError> {
+    let mut functions = Vec::new();
+    for symbol in elf.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0) {
+        let Some(section) = symbol.section_index() else { continue };
+        let start = index(symbol.address());
+        let end = start.saturating_add(index(symbol.size()));
+        functions.push(Code { name: symbol.name()?.to_owned(), section, start, end });
+    }
+    functions.sort_by_key(|code| (code.section.0, code.start));
+    Ok(functions)
 }
 
 /// What a relocation makes an instruction refer to: a place in code, or nothing that matters here.
@@ -130,14 +181,7 @@ fn index(address: u64) -> usize {
 
 impl Linker {
     fn new(elf: &Elf<'_>) -> Result<Linker, ObjectFileError> {
-        let mut functions = Vec::new();
-        for symbol in elf.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0) {
-            let Some(section) = symbol.section_index() else { continue };
-            let start = index(symbol.address());
-            let end = start.saturating_add(index(symbol.size()));
-            functions.push(Code { name: symbol.name()?.to_owned(), section, start, end });
-        }
-        functions.sort_by_key(|code| (code.section.0, code.start));
+        let functions = functions(elf)?;
         let (mut insns, mut relocations) = (HashMap::new(), HashMap::new());
         for section in elf.sections().filter(|section| section.kind() == object::SectionKind::Text) {
             let data = section.data()?;

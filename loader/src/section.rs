@@ -176,6 +176,36 @@ impl Section {
     }
 }
 
+/// The sections of programs that libbpf attaches to a function's symbol and nowhere else, and whether they run at the return.
+const PLAIN: [(&str, bool); 7] = [
+    ("kprobe", false),
+    ("kretprobe", true),
+    ("kprobe.multi", false),
+    ("kretprobe.multi", true),
+    ("kprobe.session", false),
+    ("fmod_ret", false),
+    ("fmod_ret.s", false),
+];
+
+/// What the section of a program names that libbpf attaches to a function's symbol and nowhere else: a kprobe, for one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plain {
+    /// The function; of `SEC("kprobe/foo+8")` it is `foo`. `None` for a section that names none, or a pattern.
+    pub wanted: Option<Wanted>,
+    /// Whether the program runs at the return.
+    pub exit: bool,
+}
+
+impl Plain {
+    /// Parses a section's name; `None` if it is of another kind.
+    pub fn parse(section: &str) -> Option<Plain> {
+        let (word, rest) = section.split_once('/').map_or((section, None), |(word, rest)| (word, Some(rest)));
+        let &(_, exit) = PLAIN.iter().find(|(known, _)| *known == word)?;
+        let named = rest.map(|rest| rest.split_once('+').map_or(rest, |(function, _)| function));
+        Some(Plain { wanted: named.and_then(|named| Wanted::parse(named).ok()), exit })
+    }
+}
+
 /// What `bpf_program__set_attach_target()` was told before the object was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Told {
@@ -231,6 +261,26 @@ pub(crate) fn unguarded(kind: Kind, insns: &[sys::bpf_insn]) -> Option<&[sys::bp
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sections_of_plain_programs() {
+        let parsed = |section: &str| {
+            let plain = Plain::parse(section)?;
+            let named =
+                plain.wanted.map(|wanted| (wanted.module.unwrap_or_default(), wanted.function.unwrap_or_default()));
+            Some((named, plain.exit))
+        };
+        let named = |module: &str, function: &str| Some((module.to_owned(), function.to_owned()));
+        assert_eq!(parsed("kprobe/foo"), Some((named("", "foo"), false)));
+        assert_eq!(parsed("kprobe/foo+0x10"), Some((named("", "foo"), false)));
+        assert_eq!(parsed("kretprobe/ext4:foo"), Some((named("ext4", "foo"), true)));
+        assert_eq!(parsed("kprobe.multi/vfs_*"), Some((None, false)));
+        assert_eq!(parsed("kretprobe.multi"), Some((None, true)));
+        assert_eq!(parsed("fmod_ret.s/foo"), Some((named("", "foo"), false)));
+        for other in ["fentry/foo", "kprobe_maybe_inline/foo", "uprobe/foo", "ksyscall/read", "kprobes/foo", ""] {
+            assert_eq!(parsed(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn section_names() {

@@ -160,7 +160,7 @@ impl SiteData {
     }
 
     /// The build id of the kernel that a module's encoded data are for, if they say.
-    fn kernel_of_module(&self) -> Option<BuildId> {
+    pub fn kernel_of_module(&self) -> Option<BuildId> {
         let Bytes::Encoded(bytes) = &self.bytes else { return None };
         let id = BuildId(module_kernel(bytes).ok()??.to_vec());
         (!id.0.is_empty()).then_some(id)
