@@ -9,6 +9,10 @@
 //! shows that all are closed, it ends at once, which closes them too. Then the definitions are left to the next process
 //! ([`super::reap`]).
 //!
+//! # What it waits for
+//! The kernel keeps a definition (EBUSY) as long as anybody has one of its events open: the process that detaches, until it has closed
+//! its own copies, and any child that it is starting, until that calls execve(2). Such a line is written again.
+//!
 //! # What the application sees of it
 //! Nothing. It is made by clone(2) itself: no handler of pthread_atfork(3) runs, and its end sends no signal, so that handlers of
 //! SIGCHLD and wait(-1) do not come across it. No handler of the application runs in it. It is an orphan, which init waits for.
@@ -23,6 +27,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// As many numbers of descriptors are tried where nothing says which are open.
 const NUMBERS: u64 = 1 << 20;
+/// How often, for all lines together, a line is written again that the kernel refuses with EBUSY, and how long after: some other
+/// process still has a copy of an event, the one that detaches or one that it is starting.
+const TRIES: u32 = 3_000;
+static PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// The number of signals, `_NSIG`.
 const SIGNALS: libc::c_int = 64;
 
@@ -246,8 +254,15 @@ unsafe fn work(file: RawFd, events: &[RawFd], writes: &[(*const libc::c_void, us
         for &event in events {
             libc::close(event);
         }
+        let mut tries = TRIES;
         for (bytes, len) in writes {
-            libc::write(file, *bytes, *len);
+            while libc::write(file, *bytes, *len) < 0
+                && io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY)
+                && tries > 0
+            {
+                libc::nanosleep(&raw const PAUSE, std::ptr::null_mut());
+                tries -= 1;
+            }
         }
         libc::_exit(0);
     }
