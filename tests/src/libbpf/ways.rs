@@ -136,6 +136,10 @@ impl Way {
                 }
                 Way::Copy => {
                     let func = sys::libbpf_find_vmlinux_btf_id(c"do_getpgid".as_ptr(), attach_type);
+                    if func < 0 {
+                        // Without a FUNC there is nothing to load a copy for.
+                        return Ok(Err(io::Error::from_raw_os_error(-func)));
+                    }
                     let mut opts = sys::bpf_prog_load_opts {
                         sz: size_of::<sys::bpf_prog_load_opts>() as sys::size_t,
                         expected_attach_type: attach_type,
