@@ -6,9 +6,10 @@
 //! parameter. The rates are those that random programs show (docs/truth.md).
 //!
 //! *By form.* GCC's view of a parameter in memory or computed, one view after the entry, may be of a step of the body; in a register
-//! or as a constant it is what was passed. GCC's expressions leave out masks where 64 bits are wider than the value. Its one expression for a parameter of an inlined copy is the place that it has in most
-//! of the copy. What is located only after the entry, where the probe is moved to, may be what the body made of it. A clone that first got a constant and then lost the parameter (`.constprop.0.isra.0`) may stand for clones with other
-//! constants, since their code is equal. Clang computes a value again from others when it has lost it, and goes on to say so after
+//! or as a constant it is what was passed. GCC's expressions leave out masks where 64 bits are wider than the value. Its one
+//! expression for a parameter of an inlined copy is the place that it has in most of the copy. What is located only after the
+//! entry, where the probe is moved to, may be what the body made of it. A clone that first got a constant and then lost the
+//! parameter (`.constprop.0.isra.0`) may stand for clones with other constants, since their code is equal. Clang computes a value again from others when it has lost it, and goes on to say so after
 //! these have changed; its constants outside of `DW_AT_const_value` are as often those of later assignments.
 //!
 //! *By evidence.* A parameter that the body assigns to is told by its lists: from one constant to another within one copy, or from one
@@ -154,8 +155,8 @@ pub(crate) fn is_computed(located: &Located, machine: Machine) -> bool {
     }
 }
 
-/// Whether a value that is, or was, narrower than 8 bytes is computed by operations whose result depends on what is above it: GCC writes them for 64
-/// bits, `~x >> 2` and `-x` of a boolean among them, and leaves out the mask.
+/// Whether a value that is, or was, narrower than 8 bytes is computed by operations whose result depends on what is above it. GCC
+/// writes these for 64 bits, `~x >> 2` and `-x` of a boolean among them, and leaves out the mask.
 fn depends_on_width(located: &Located) -> bool {
     let Location::Computed(computed) = &located.at else { return false };
     let is_prone = |op: &Op| {

@@ -7,6 +7,7 @@ use crate::signature::Compiler;
 use crate::{EncodeError, Slice};
 use gimli::{AttributeValue, DwarfSections, LittleEndian, Section as _, Unit, UnitHeader};
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// The bytes of the debug sections, decompressed and relocated.
 pub(crate) struct DebugSections<'a> {
@@ -194,6 +195,17 @@ impl<'a> DebugUnit<'a, '_> {
                 }
                 _ => false,
             })
+    }
+
+    /// The unit's text. What is broken there is left out: nothing is taken for the unit's that is not.
+    pub(crate) fn ranges(&self) -> Vec<Range<u64>> {
+        let mut ranges = Vec::new();
+        if let Ok(mut of_unit) = self.debug.dwarf.unit_ranges(&self.unit) {
+            while let Ok(Some(range)) = of_unit.next() {
+                ranges.push(range.begin..range.end);
+            }
+        }
+        ranges
     }
 
     /// Whether GCC made the unit.

@@ -13,9 +13,8 @@
 //!   which few units have any. It cannot be told which clone it was folded into: hits at all clones of its shape may be its calls.
 //!
 //! Other symbols that share an address are aliases that the source made: what bears such a name has no definition of its own, and
-//! a call by that name is a call of the function. A definition without an address is, mostly, of a function that was inlined everywhere,
-//! or that another unit defines, too; neither has a symbol with text that no debug entry describes. That only all
-//! units together can tell.
+//! a call by that name is a call of the function. Most definitions without an address are of functions that were inlined everywhere, or of
+//! weak ones that another unit overrides: the text at their symbol, if there is one, is not in the unit's ranges.
 //!
 //! [`Marks::MAY_REPEAT`]: siteseer_sites::Marks::MAY_REPEAT
 //! [`Marks::MAY_MISS`]: siteseer_sites::Marks::MAY_MISS
@@ -94,24 +93,32 @@ pub(crate) struct Folds<'a> {
     without_text: Vec<Definition<'a>>,
 }
 
-/// A function at an address that is to have a site because of folding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Folded {
-    /// A body that others were folded into.
-    Body(u64),
-    /// A function whose symbol is at another's body.
-    Alias(u64),
-    /// A function whose symbol has text that its unit does not describe.
-    Wrapper(u64),
+/// What is left of a function that was folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// A symbol at another's body.
+    Alias,
+    /// A symbol with text that no debug entry describes.
+    Wrapper,
+}
+
+/// A function that was folded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Folded<'a> {
+    /// Its debug entry, as an offset in `.debug_info`.
+    pub(crate) die: usize,
+    pub(crate) address: u64,
+    pub(crate) left: Left,
+    /// The functions that it was folded into, as far as is known.
+    pub(crate) into: Vec<&'a str>,
 }
 
 /// What a unit's functions come to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resolved<'a> {
-    /// Sites to make, with the debug entries of their functions.
-    pub(crate) folded: Vec<(usize, Folded)>,
-    /// Functions that others were folded into: hits at their sites may be the others' calls.
-    pub(crate) kept: Vec<&'a str>,
+    pub(crate) folded: Vec<Folded<'a>>,
+    /// Functions that others were folded into, and that have no site yet: debug entry and address.
+    pub(crate) without_site: Vec<(usize, u64)>,
 }
 
 impl<'a> Folds<'a> {
@@ -133,13 +140,13 @@ impl<'a> Folds<'a> {
         gone.map(|definition| definition.die)
     }
 
-    /// Where the functions with text are entered.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = u64> + '_ {
-        self.bodies.iter().map(|body| body.address)
-    }
-
-    /// Tells what was folded.
-    pub(crate) fn resolve(&self, image: &Image<'a>, shared: &SharedAddresses<'a>) -> Resolved<'a> {
+    /// Tells what was folded; `owns` tells whether text is the unit's.
+    pub(crate) fn resolve(
+        &self,
+        image: &Image<'a>,
+        shared: &SharedAddresses<'a>,
+        owns: impl Fn(u64) -> bool,
+    ) -> Resolved<'a> {
         let mut resolved = Resolved::default();
         if self.without_text.is_empty() {
             return resolved;
@@ -149,29 +156,26 @@ impl<'a> Folds<'a> {
             by_address.entry(body.address).or_default().push(body);
         }
         for definition in &self.without_text {
-            for address in shared.of(definition.name) {
-                let Some(bodies) = by_address.get(address) else { continue };
+            for &address in shared.of(definition.name) {
+                let Some(bodies) = by_address.get(&address) else { continue };
                 if bodies.iter().all(|body| body.name != definition.name) {
-                    resolved.folded.push((definition.die, Folded::Alias(*address)));
-                    resolved.keep(bodies);
+                    resolved.add(definition, address, Left::Alias, bodies.iter().copied());
                 }
             }
             for symbol in image.symbols_named(definition.name) {
                 let address = symbol.address;
-                if symbol.kind != SymbolKind::Function || shared.has(address) || by_address.contains_key(&address) {
+                let is_function = symbol.kind == SymbolKind::Function && !shared.has(address);
+                if !is_function || by_address.contains_key(&address) || !owns(address) {
                     continue;
                 }
-                resolved.folded.push((definition.die, Folded::Wrapper(address)));
                 match text::jumps_at_once(image, address).and_then(|target| by_address.get(&target)) {
-                    Some(bodies) => resolved.keep(bodies),
-                    None => self.alike(image, symbol).for_each(|body| resolved.keep(&[body])),
+                    Some(bodies) => resolved.add(definition, address, Left::Wrapper, bodies.iter().copied()),
+                    None => resolved.add(definition, address, Left::Wrapper, self.alike(image, symbol)),
                 }
             }
         }
-        resolved.folded.sort_unstable();
-        resolved.folded.dedup();
-        resolved.kept.sort_unstable();
-        resolved.kept.dedup();
+        resolved.without_site.sort_unstable();
+        resolved.without_site.dedup();
         resolved
     }
 
@@ -188,13 +192,25 @@ impl<'a> Folds<'a> {
 }
 
 impl<'a> Resolved<'a> {
-    /// Notes that others were folded into bodies.
-    fn keep(&mut self, bodies: &[&Body<'a>]) {
+    /// Adds what is left of a function at an address, and the bodies that it was folded into.
+    fn add<'b>(
+        &mut self,
+        definition: &Definition<'a>,
+        address: u64,
+        left: Left,
+        bodies: impl Iterator<Item = &'b Body<'a>>,
+    ) where
+        'a: 'b,
+    {
+        let mut folded = Folded { die: definition.die, address, left, into: Vec::new() };
         for body in bodies {
-            self.kept.push(body.name);
+            folded.into.push(body.name);
             if !body.has_site {
-                self.folded.push((body.die, Folded::Body(body.address)));
+                self.without_site.push((body.die, body.address));
             }
+        }
+        if !self.folded.contains(&folded) {
+            self.folded.push(folded);
         }
     }
 }

@@ -44,7 +44,6 @@ pub(crate) fn merge(
     beginning: Beginning,
     mut units: Vec<UnitSites<'_>>,
 ) -> (SiteSet, Census) {
-    drop_described(&mut units);
     let assigned: HashSet<ParameterKey<'_>> = units.iter().flat_map(|unit| unit.assigned.iter().copied()).collect();
     let mut evidence: HashMap<ParameterKey<'_>, Evidence> = HashMap::new();
     for (key, of_unit) in units.iter().flat_map(|unit| &unit.evidence) {
@@ -118,30 +117,6 @@ pub(crate) fn merge(
         || units.into_par_iter().for_each(drop),
     );
     (set, census)
-}
-
-/// Takes out the sites of functions that a unit took for folded, and that another unit describes, or has found before.
-fn drop_described(units: &mut [UnitSites<'_>]) {
-    let address = |unit: &UnitSites<'_>, site: u32| unit.sites[site as usize].address;
-    let wrappers: HashSet<u64> =
-        units.iter().flat_map(|unit| unit.wrappers.iter().map(|&site| address(unit, site))).collect();
-    if wrappers.is_empty() {
-        return;
-    }
-    let entries = units.iter().flat_map(|unit| &unit.entries);
-    let mut described: HashSet<u64> = entries.copied().filter(|entry| wrappers.contains(entry)).collect();
-    for unit in units {
-        if unit.wrappers.is_empty() {
-            continue;
-        }
-        let (mut index, mut of_unit) = (0, std::mem::take(&mut unit.wrappers).into_iter().peekable());
-        unit.sites.retain(|site| {
-            let is_wrapper = of_unit.next_if_eq(&index).is_some();
-            index += 1;
-            !is_wrapper || described.insert(site.address)
-        });
-        compact_tables(&mut unit.sites, &mut unit.functions, &mut unit.prototypes);
-    }
 }
 
 /// What only a module has.

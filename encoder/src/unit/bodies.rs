@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The sites of functions themselves: see `outofline`.
+
+use super::{UnitEncoder, base_function, resolved_kind, shape};
+use crate::arguments::{At, Found, Gathered, Surroundings};
+use crate::clang::{self, Passed};
+use crate::image::Image;
+use crate::lines::Lines;
+use crate::origin::Origin;
+use crate::outofline::{self, Role};
+use crate::repeats;
+use crate::returns::{self, Pending};
+use crate::signature::{self, Copy, Signature};
+use crate::text::{self, FunctionText, Known, idle_prefix};
+use crate::types::TypeRef;
+use crate::walk::{RawFunction, RawParameter};
+use siteseer_sites::abi::{ParamShape, abi_arguments};
+use siteseer_sites::btf::Kind;
+use siteseer_sites::location::Missing;
+use siteseer_sites::{Machine, Marks, Site, SiteKind, Unprobeable};
+use std::sync::Arc;
+
+impl<'a> UnitEncoder<'a, '_, '_> {
+    /// Makes a site of the function itself, if its name alone cannot tell.
+    pub(super) fn out_of_line_site(&mut self, function: &RawFunction<'a>, offset: usize) -> Option<()> {
+        let shared = self.shared;
+        let image = shared.image;
+        let address = function.entry.unwrap_or(function.ranges.first()?.start);
+        let section = image.section_at(address)?;
+        let own_name = self.origins.name(offset)?;
+        if shared.filter.as_ref().is_some_and(|filter| !filter.has_stem(own_name)) {
+            return None;
+        }
+        let symbols = image.symbol_at(address);
+        let role = outofline::role(symbols.iter().map(|symbol| symbol.name), own_name);
+        let kind = role.kind()?;
+        let name = if let Role::Part(symbol) = role { symbol } else { own_name };
+        if shared.filter.as_ref().is_some_and(|filter| !filter.has_name(name)) {
+            return None;
+        }
+        let origin = self.origins.get(offset)?;
+        self.find_own(function, &origin, address, !(role.is_changed() || function.nocall));
+        let shapes: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
+        let abi = abi_arguments(image.machine(), &shapes, origin.result.as_ref().map(shape));
+        let symbol = symbols.iter().find(|symbol| outofline::role([symbol.name], own_name) == role);
+        let copy = Copy {
+            role,
+            symbol: symbol.map_or(own_name, |symbol| symbol.name),
+            compiler: self.unit.compiler(),
+            is_c: self.unit.is_c,
+            is_global: symbols.iter().any(|symbol| symbol.name == own_name && symbol.global),
+            nocall: function.nocall,
+            is_called: shared.direct.as_ref().is_none_or(|direct| direct.has(address)),
+        };
+        let passed: Vec<Passed> = (origin.parameters.iter().zip(&self.found).zip(&abi))
+            .map(|((parameter, found), abi)| {
+                let kind = resolved_kind(shared.base, &parameter.type_ref);
+                let is_memory = matches!(kind, None | Some(Kind::Ptr | Kind::Struct | Kind::Union));
+                Passed::new(&found.argument, abi, is_memory)
+            })
+            .collect();
+        let signature = copy.signature(&passed);
+        let name_tells = matches!(role, Role::Body)
+            && signature == Signature::Source
+            && !passed.iter().any(|passed| copy.may_be_left_out(passed))
+            && !abi.iter().zip(&shapes).any(|(abi, shape)| copy.may_be_unfilled(abi, shape))
+            && image.symbols_named(name).nth(1).is_none()
+            && !shared.namesakes.contains(name)
+            // A module's name is looked up in its own BTF alone.
+            && base_function(shared.base, name, &origin).is_some_and(|func| func >= shared.base.btf().first_id());
+        if name_tells {
+            return None;
+        }
+        self.observe(name, kind, address);
+        let found = std::mem::take(&mut self.found);
+        self.arguments = match signature {
+            Signature::Source => signature::of_source(&copy, found, abi, &shapes, &passed),
+            Signature::Changed => {
+                let is_kept = |register| text::is_kept(image, &function.ranges, register);
+                signature::of_changed(&copy, image.machine(), found, is_kept)
+            }
+        };
+        let mut marks = Marks::default();
+        if signature == Signature::Changed {
+            marks |= Marks::SIGNATURE_CHANGED;
+            match self.returned(&origin, function.nocall, address) {
+                Returned::Nothing => {}
+                Returned::Kept => marks |= Marks::RETURN_KEPT,
+                Returned::IfUsed => {
+                    let entries = [offset, function.origin.unwrap_or(offset)];
+                    self.pending.push(Pending { site: self.out.sites.len() as u32, address, entries });
+                }
+            }
+        }
+        let known = Known {
+            entry: function.entry,
+            no_jump_tables: self.no_jump_tables,
+            tail_calls: &function.tail_calls,
+            noreturn: None,
+        };
+        let text = FunctionText::decode(image, &function.ranges, &known);
+        if text.reentered_from(address, &function.ranges) {
+            marks |= Marks::MAY_REPEAT;
+        }
+        if self.is_by_clang {
+            let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+            let start = behind_tracer(image, address);
+            if repeats::begins_with_loop(&text, lines, start, &function.ranges) {
+                marks |= Marks::MAY_MISS;
+            }
+        }
+        let unprobeable = self.prober.check(&text, address);
+        self.push_out_of_line(name, kind, (address, section), origin, marks, unprobeable);
+        Some(())
+    }
+
+    /// Adds an out-of-line site, whose arguments are in [`UnitEncoder::arguments`]; `place` is its address and section.
+    pub(super) fn push_out_of_line(
+        &mut self,
+        name: &'a str,
+        kind: SiteKind,
+        place: (u64, u16),
+        origin: Arc<Origin<'a>>,
+        marks: Marks,
+        unprobeable: Option<Unprobeable>,
+    ) {
+        let (address, section) = place;
+        let prototype = self.prototype();
+        let declared = self.source(origin.declared_in, origin.declared_file, origin.declared_line);
+        let container = self.container(address);
+        let function = self.function(name, origin);
+        self.out.sites.push(Site {
+            function,
+            kind,
+            address,
+            moved: 0,
+            section,
+            prototype,
+            container,
+            source: declared,
+            declared,
+            parent: None,
+            marks,
+            unprobeable,
+        });
+    }
+
+    /// Finds what the debug information has of an out-of-line function's own arguments at its entry.
+    fn find_own(&mut self, function: &RawFunction<'a>, origin: &Origin<'a>, address: u64, is_whole: bool) {
+        let own = function.parameters.partition_point(|parameter| parameter.site == RawParameter::OWN);
+        self.gathered.gather(self.unit, origin, &function.parameters[..own], |offset| self.origins.root(offset));
+        self.note_assignments(origin);
+        let surroundings = Surroundings {
+            image: self.shared.image,
+            unit: self.unit,
+            frames: &self.frames,
+            frame_base: function.frame_base,
+            text: None,
+            entry: address,
+            is_whole,
+        };
+        let at = At::new(&surroundings, address);
+        self.found.clear();
+        for (index, parameter) in origin.parameters.iter().enumerate() {
+            let found = at.find(&self.gathered, index, parameter, 0);
+            self.found.push(found);
+        }
+        if self.unit.clang().is_some() {
+            look_behind_patch_site(&surroundings, origin, &self.gathered, &mut self.found);
+            clang::look_behind_prologue(&at, &self.gathered, origin, &mut self.found);
+        }
+    }
+
+    /// Whether a copy with a changed signature returns what the function does.
+    fn returned(&self, origin: &Origin<'a>, nocall: bool, address: u64) -> Returned {
+        if origin.returns == TypeRef::Void || !self.unit.is_c {
+            return Returned::Nothing;
+        }
+        let kept = match self.unit.clang() {
+            Some(version) => version >= clang::MARKS_DEAD && !nocall,
+            None => {
+                self.unit.is_gcc()
+                    && self.shared.image.symbol_at(address).iter().all(|symbol| {
+                        match symbol.name.strip_prefix(origin.name) {
+                            Some("") | None => true,
+                            Some(suffix) => returns::gcc_keeps(suffix.split('.').skip(1)),
+                        }
+                    })
+            }
+        };
+        if kept {
+            Returned::Kept
+        } else if !self.unit.is_gcc()
+            && matches!(resolved_kind(self.shared.base, &origin.returns), None | Some(Kind::Struct | Kind::Union))
+        {
+            // Clang may drop a part of it.
+            Returned::Nothing
+        } else {
+            Returned::IfUsed
+        }
+    }
+}
+
+/// What is known of the return value of a copy with a changed signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Returned {
+    /// There is none, or nothing can be known of it.
+    Nothing,
+    /// It is there.
+    Kept,
+    /// It is there if a caller uses it.
+    IfUsed,
+}
+
+/// Where a function does something itself: behind landing pads and the call to ftrace.
+fn behind_tracer(image: &Image<'_>, entry: u64) -> u64 {
+    /// The length of a call.
+    const CALL: u64 = 5;
+    let start = idle_prefix(image, entry).last().unwrap_or(entry);
+    let behind = start.saturating_add(CALL);
+    let is_tracer = |target| image.symbol_at(target).iter().any(|symbol| symbol.name == "__fentry__");
+    let is_call = image.machine() == Machine::X86_64 && text::call_target(image, behind).is_some_and(is_tracer);
+    if is_call { behind } else { start }
+}
+
+/// Finds the arguments that clang locates only from behind the instruction that ftrace patches on: nothing happens before
+/// it, so that they are there at the entry too.
+fn look_behind_patch_site<'a>(
+    surroundings: &Surroundings<'_, 'a, '_>,
+    origin: &Origin<'a>,
+    gathered: &Gathered<'a>,
+    found: &mut [Found],
+) {
+    let is_missing = |found: &Found| found.argument == Err(Missing::NotAtEntry);
+    if !found.iter().any(is_missing) {
+        return;
+    }
+    for place in idle_prefix(surroundings.image, surroundings.entry) {
+        let at = At::new(surroundings, place);
+        for (index, parameter) in origin.parameters.iter().enumerate() {
+            if is_missing(&found[index]) {
+                found[index] = at.find(gathered, index, parameter, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The sites of a function's inlined copies.
+
+use super::{Provisional, UnitEncoder, resolved_kind, start_of};
+use crate::arguments::{At, Surroundings};
+use crate::assigned::Body;
+use crate::doubt::{self, Evidence};
+use crate::dwarf::DebugUnit;
+use crate::entry::{self, Entry, Moved};
+use crate::lines::{Lines, Place};
+use crate::loclist::Point;
+use crate::markers::{Callee, State};
+use crate::origin::{Origin, Origins};
+use crate::outofline;
+use crate::repeats;
+use crate::split;
+use crate::text::{FunctionText, Known};
+use crate::walk::{RawFunction, RawParameter, RawSite};
+use hashbrown::HashMap;
+use siteseer_sites::btf::Kind;
+use siteseer_sites::location::{Location, Missing};
+use siteseer_sites::{Doubt, Marks, Site, SiteKind};
+use std::ops::Range;
+use std::sync::Arc;
+
+impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
+    pub(super) fn inline_sites(&mut self, function: &RawFunction<'a>) {
+        let shared = self.shared;
+        let known = Known {
+            entry: function.entry,
+            no_jump_tables: self.no_jump_tables,
+            tail_calls: &function.tail_calls,
+            noreturn: None,
+        };
+        let text = FunctionText::decode(shared.image, &function.ranges, &known);
+        self.find_markers(function);
+        self.site_of.clear();
+        let mut parameters = &function.parameters[..];
+        // The function's own come first.
+        let own = parameters.partition_point(|parameter| parameter.site == RawParameter::OWN);
+        parameters = &parameters[own..];
+        for (index, site) in function.sites.iter().enumerate() {
+            let mentioned = parameters.iter().take_while(|parameter| parameter.site as usize == index).count();
+            let (own, rest) = parameters.split_at(mentioned);
+            parameters = rest;
+            let first = self.out.sites.len() as u32;
+            if site.wanted {
+                self.copy(function, index, own, &text);
+            }
+            self.site_of.push(first..self.out.sites.len() as u32);
+        }
+    }
+
+    /// Whether a function is entered as its source says: see [`Surroundings::is_whole`].
+    pub(super) fn is_whole(&mut self, function: &RawFunction<'a>) -> bool {
+        let offset = self.unit.offset.saturating_add(function.die);
+        let entry = function.entry.or(function.ranges.first().map(|range| range.start));
+        let (Some(name), Some(entry)) = (self.origins.name(offset), entry) else { return false };
+        let symbols = self.shared.image.symbol_at(entry);
+        !function.nocall && !outofline::role(symbols.iter().map(|symbol| symbol.name), name).is_changed()
+    }
+
+    /// Finds the markers of a function's copies.
+    fn find_markers(&mut self, function: &RawFunction<'a>) {
+        self.markers.clear();
+        if !self.unit.is_gcc() {
+            return;
+        }
+        let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+        let (unit, origins, file_here) = (self.unit, &mut self.origins, &mut self.file_here);
+        self.markers.find(lines, function, |site| {
+            let origin = origins.get(site.origin)?;
+            let place = place_of(unit, origins, file_here, &origin)?;
+            Some(Callee { place, by_macro: origin.by_macro })
+        });
+    }
+
+    /// Further entries of GCC's copy that has one, and no marker: see `repeats`.
+    fn entries_behind_caller(
+        &mut self,
+        function: &RawFunction<'a>,
+        copy: usize,
+        origin: &Origin<'a>,
+        first: Entry,
+        body: &[Range<u64>],
+    ) -> Vec<Point> {
+        let caller = match function.sites[copy].parent {
+            Some(parent) => function.sites[parent as usize].origin,
+            None => self.unit.offset.saturating_add(function.die),
+        };
+        let caller = self.origins.get(caller);
+        let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+        let (unit, origins, file_here) = (self.unit, &mut self.origins, &mut self.file_here);
+        let mut place = |origin: &Origin<'a>| place_of(unit, origins, file_here, origin);
+        let (Some(caller), Some(callee)) = (caller.and_then(|caller| place(&caller)), place(origin)) else {
+            return Vec::new();
+        };
+        let is_callees = |place: Place| place.file == callee.file && place.line >= callee.line;
+        // Of two functions in one file, the later one's lines end what the earlier one's may be.
+        let is_callers = |place: Place| {
+            let is_behind = place.file == caller.file && place.line >= caller.line;
+            is_behind && (callee.file != caller.file || callee.line <= caller.line || !is_callees(place))
+        };
+        let point = Point { address: first.address, view: first.view };
+        let mut again = repeats::behind_caller(lines, point, body, is_callers);
+        let is_anothers = |address: u64| {
+            let begins_there =
+                |site: &RawSite| site.origin == function.sites[copy].origin && site.entry == Some(address);
+            let mut others = function.sites.iter().enumerate().filter(|(other, _)| *other != copy);
+            is_other_copys(function, copy, address) || others.any(|(_, site)| begins_there(site))
+        };
+        again.retain(|point| !is_anothers(point.address));
+        again
+    }
+
+    /// Makes the sites of one inlined copy: one for each of its entries.
+    fn copy(
+        &mut self,
+        function: &RawFunction<'a>,
+        copy: usize,
+        parameters: &[RawParameter<'a>],
+        text: &FunctionText<'d, 'a>,
+    ) -> Option<()> {
+        let shared = self.shared;
+        let raw = &function.sites[copy];
+        let Some(origin) = self.origins.get(raw.origin) else {
+            self.out.tally.without_origin += 1;
+            return None;
+        };
+        let body = &function.site_ranges[raw.ranges.start as usize..raw.ranges.end as usize];
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.clear();
+        match self.markers.state(copy) {
+            State::Known => entries.extend(self.markers.of(copy).map(|point| entry::marked(point, body, text))),
+            _ => entries.extend(entry::find(raw.entry, raw.view, body, text)),
+        }
+        let (mut may_begin_again, mut may_be_own) = (false, false);
+        if self.is_by_clang
+            && let [first] = &mut entries[..]
+        {
+            first.address = text.behind_others(first.address, body).unwrap_or(first.address);
+            let first = *first;
+            let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+            let own = innermost(function, copy, first.address);
+            let again = repeats::find(lines, text, first.address, own, body);
+            (may_begin_again, may_be_own) = (again.is_unclear, again.may_be_own);
+            entries.extend(again.entries.into_iter().map(entry::by_statement));
+        }
+        if self.markers.state(copy) == State::None
+            && self.unit.is_gcc()
+            && let [first] = entries[..]
+        {
+            let again = self.entries_behind_caller(function, copy, &origin, first, body);
+            let is_next =
+                |point: &Point| text.is_boundary(point.address) && text.is_straight(first.address, point.address);
+            entries.extend(again.into_iter().filter(is_next).map(entry::by_row));
+        }
+        self.gather(function, &origin, parameters);
+        if self.is_by_clang {
+            let nested = nested(function, Some(copy));
+            if let Some(first) = entries.first() {
+                self.note_assigned(&origin, &Body { text, ranges: body, nested: &nested }, first.address);
+            }
+        }
+        let is_rest = split::is_rest(self.unit, &mut self.origins, function, raw, &origin);
+        let mut marks = self.marks_of_copy(function, copy, &entries, body, text);
+        if may_begin_again {
+            marks |= Marks::MAY_MISS;
+        }
+        if may_be_own {
+            marks |= Marks::MAY_REPEAT;
+        }
+        for entry in &entries {
+            let Some(section) = shared.image.section_at(entry.address) else {
+                self.out.tally.outside_text += 1;
+                continue;
+            };
+            if is_rest {
+                self.out.rests.push(self.out.sites.len() as u32);
+            }
+            if self.markers.state(copy) == State::Known && !text.has_two_ways_in(entry.address) {
+                self.out.in_line.push(self.out.sites.len() as u32);
+            }
+            let count = entries.len() + usize::from(may_begin_again);
+            self.inline_site(function, raw, *entry, &origin, body, text, section, marks, count);
+        }
+        self.entries = entries;
+        Some(())
+    }
+
+    /// Notes what the lists of an inlined copy show of its parameters.
+    fn note_evidence(&mut self, origin: &Origin<'a>, entries: usize) {
+        let mut note = |index: usize, evidence: Evidence| {
+            if !evidence.is_empty() {
+                let key = (origin.name, origin.declared_line, u16::try_from(index).unwrap_or(u16::MAX));
+                self.out.evidence.entry(key).or_default().and(evidence);
+            }
+        };
+        let machine = self.shared.image.machine();
+        self.found.iter().enumerate().for_each(|(index, found)| note(index, Evidence::of(found, machine)));
+        self.gathered.assigned().for_each(|index| note(index, Evidence::ASSIGNED));
+        if entries == 1 {
+            self.gathered.changing(self.unit.unit.encoding()).for_each(|index| note(index, Evidence::ASSIGNED));
+        }
+    }
+
+    /// Notes the parameters that a body by clang assigns to.
+    fn note_assigned(&mut self, origin: &Origin<'a>, body: &Body<'_, '_, '_>, entry: u64) {
+        let (evidence, encoding) = (&mut self.out.evidence, self.unit.unit.encoding());
+        body.assigned(&self.gathered, encoding, entry, |index, at_once| {
+            let key = (origin.name, origin.declared_line, u16::try_from(index).unwrap_or(u16::MAX));
+            let evidence = evidence.entry(key).or_default();
+            evidence.and(Evidence::ASSIGNED);
+            if at_once {
+                evidence.and(Evidence::AT_ONCE);
+            }
+        });
+    }
+
+    /// Marks what cannot be what was passed at an address of an inlined copy by clang.
+    fn doubt_stale(&mut self, body: &Body<'_, '_, '_>, address: u64) {
+        let encoding = self.unit.unit.encoding();
+        for (index, found) in self.found.iter_mut().enumerate() {
+            let Ok(located) = &mut found.argument else { continue };
+            let is_one = matches!(located.at, Location::Register(_) | Location::Constant(_) | Location::Address(_));
+            if is_one && body.is_stale(&self.gathered, index, address, encoding) {
+                located.doubt = Some(Doubt::Stale);
+            }
+        }
+    }
+
+    /// Marks what is doubtful of an inlined copy's arguments by how the debug information gives them.
+    fn doubt_forms(&mut self, origin: &Origin<'a>, entries: usize) {
+        let (compiler, machine) = (self.unit.compiler(), self.shared.image.machine());
+        let is_by_clang = self.is_by_clang;
+        for (found, parameter) in self.found.iter_mut().zip(&origin.parameters) {
+            let is_sum = matches!(&found.argument, Ok(located) if doubt::is_computed(located, machine));
+            let doubt =
+                found.argument.as_ref().ok().and_then(|located| doubt::of_form(compiler, machine, found, located));
+            // Callers compute addresses of members; sums of numbers are as often the body's.
+            let is_number = || resolved_kind(self.shared.base, &parameter.type_ref) != Some(Kind::Ptr);
+            let doubt = doubt.or((is_by_clang && is_sum && is_number()).then_some(Doubt::Stale));
+            if let Ok(located) = &mut found.argument {
+                // A list that is of several calls has constants of other calls, too.
+                let is_of_others = doubt == Some(Doubt::Constant) && entries > 1;
+                located.doubt = located.doubt.or(if is_of_others { Some(Doubt::Stale) } else { doubt });
+            }
+        }
+    }
+
+    /// The marks that all sites of a copy have.
+    fn marks_of_copy(
+        &self,
+        function: &RawFunction<'a>,
+        copy: usize,
+        entries: &[Entry],
+        body: &[Range<u64>],
+        text: &FunctionText<'d, 'a>,
+    ) -> Marks {
+        let raw = &function.sites[copy];
+        let state = self.markers.state(copy);
+        let mut marks = Marks::default();
+        if self.is_by_clang && split::may_be_merged(self.unit, function, raw) {
+            marks |= Marks::ENTRY_UNCERTAIN;
+        }
+        let (one, many);
+        let addresses: &[u64] = if let [entry] = entries {
+            one = [entry.address];
+            &one
+        } else {
+            many = entries.iter().map(|entry| entry.address).collect::<Vec<u64>>();
+            &many
+        };
+        let is_other_copy = |address: u64| is_other_copys(function, copy, address);
+        if state == State::Several || text.bypasses(addresses, body, state == State::Known, &is_other_copy) {
+            marks |= Marks::MAY_MISS;
+        }
+        marks
+    }
+
+    /// Makes the site of one entry of an inlined copy.
+    #[expect(clippy::too_many_arguments, reason = "what is known of the copy, and of the entry")]
+    fn inline_site(
+        &mut self,
+        function: &RawFunction<'a>,
+        raw: &RawSite,
+        entry: Entry,
+        origin: &Arc<Origin<'a>>,
+        body: &[Range<u64>],
+        text: &FunctionText<'d, 'a>,
+        section: u16,
+        mut marks: Marks,
+        entries: usize,
+    ) {
+        let shared = self.shared;
+        let site = self.out.sites.len() as u32;
+        let surroundings = Surroundings {
+            image: shared.image,
+            unit: self.unit,
+            frames: &self.frames,
+            frame_base: function.frame_base,
+            text: Some(text),
+            entry: start_of(function),
+            is_whole: self.is_whole,
+        };
+        let at = At::new(&surroundings, entry.address);
+        self.found.clear();
+        for (index, parameter) in origin.parameters.iter().enumerate() {
+            let found = at.find(&self.gathered, index, parameter, entry.view);
+            if found.late {
+                marks |= Marks::LATE_VIEW;
+                self.out.provisional.push(Provisional {
+                    site,
+                    parameter: u16::try_from(index).unwrap_or(u16::MAX),
+                    otherwise: Missing::AfterEntry,
+                    usable: found.usable,
+                });
+            }
+            self.out.tally.usable += u64::from(found.usable);
+            self.out.tally.located_of_usable += u64::from(found.usable && found.argument.is_ok());
+            self.found.push(found);
+        }
+        if let Some((index, located)) =
+            entry::behind_branch(&surroundings, text, entry, body, origin, &self.gathered, &self.found)
+        {
+            self.out.provisional.push(Provisional {
+                site,
+                parameter: u16::try_from(index).unwrap_or(u16::MAX),
+                otherwise: Missing::NotAtEntry,
+                usable: false,
+            });
+            self.found[index].argument = Ok(located);
+        }
+        if entry.by_statement {
+            entry::keep_own(&mut self.found, &self.gathered, entry.address);
+            marks |= Marks::MAY_REPEAT;
+        }
+        let mut address = entry.address;
+        let mut moved = 0;
+        let point = Point { address, view: entry.view };
+        let lines = &self.lines;
+        let next_statement = || {
+            let lines = lines.get_or_init(|| Lines::read(self.unit));
+            lines.next_statement(point, body, (raw.call_file, raw.call_line))
+        };
+        let better = entry::move_probe(
+            &surroundings,
+            &mut self.prober,
+            entry::Start { address, next_statement },
+            origin,
+            &self.gathered,
+            &self.found,
+        );
+        if let Some(Moved { address: better, gained }) = better
+            && let Ok(distance) = u8::try_from(better - entry.address)
+        {
+            address = better;
+            moved = distance;
+            for (index, located) in gained {
+                self.out.provisional.push(Provisional {
+                    site,
+                    parameter: u16::try_from(index).unwrap_or(u16::MAX),
+                    otherwise: Missing::NotAtEntry,
+                    usable: false,
+                });
+                self.found[index].argument = Ok(located);
+            }
+        }
+        if self.is_by_clang {
+            self.doubt_stale(&Body { text, ranges: body, nested: &[] }, address);
+        }
+        if entry.uncertain {
+            marks |= Marks::ENTRY_UNCERTAIN;
+        }
+        if text.reentered_from(entry.address, body) {
+            marks |= Marks::MAY_REPEAT;
+        }
+        self.observe(origin.name, SiteKind::Inline, address);
+        self.note_evidence(origin, entries);
+        self.doubt_forms(origin, entries);
+        self.arguments.clear();
+        self.arguments.extend(self.found.drain(..).map(|found| found.argument));
+        let parent = raw.parent.and_then(|parent| self.site_around(parent as usize, address));
+        let unprobeable = self.prober.check(text, address);
+        let prototype = self.prototype();
+        let source = self.source(self.unit.index, raw.call_file, raw.call_line);
+        let declared = self.source(origin.declared_in, origin.declared_file, origin.declared_line);
+        let container = self.container(address);
+        let function = self.function(origin.name, Arc::clone(origin));
+        self.out.sites.push(Site {
+            function,
+            kind: SiteKind::Inline,
+            address,
+            moved,
+            section,
+            prototype,
+            container,
+            source,
+            declared,
+            parent,
+            marks,
+            unprobeable,
+        });
+    }
+
+    /// The site of an enclosing copy that an address belongs to: the last before it, if it has several.
+    fn site_around(&self, copy: usize, address: u64) -> Option<u32> {
+        let mut sites = self.site_of.get(copy)?.clone();
+        let first = sites.clone().next();
+        sites.rfind(|&site| self.out.sites[site as usize].address <= address).or(first)
+    }
+}
+
+/// Where a function is declared, with the file's index in a unit's line table.
+fn place_of<'a>(
+    unit: &DebugUnit<'a, '_>,
+    origins: &Origins<'a, '_, '_>,
+    file_here: &mut HashMap<(usize, u64), Option<u64>>,
+    origin: &Origin<'a>,
+) -> Option<Place> {
+    let declared = (origin.declared_in, origin.declared_file);
+    let file = if declared.0 == unit.index {
+        declared.1
+    } else {
+        // With link-time optimisation, what is declared in another unit has another index in this one's line table.
+        (*file_here.entry(declared).or_insert_with(|| unit.file_index(&origins.file_name(declared.0, declared.1)?)))?
+    };
+    Some(Place { file, line: origin.declared_line, column: origin.declared_column })
+}
+
+/// The ranges of the innermost copy in a copy, or of that itself, that hold an address.
+fn innermost<'r>(function: &'r RawFunction<'_>, copy: usize, address: u64) -> &'r [Range<u64>] {
+    let ranges = |site: &RawSite| &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
+    let mut found = copy;
+    // Copies come before those in them.
+    for (inner, site) in function.sites.iter().enumerate().skip(copy + 1) {
+        if site.parent == Some(found as u32) && ranges(site).iter().any(|range| range.contains(&address)) {
+            found = inner;
+        }
+    }
+    ranges(&function.sites[found])
+}
+
+/// The ranges of the copies that are right in a copy, or in the function itself.
+fn nested(function: &RawFunction<'_>, copy: Option<usize>) -> Vec<Range<u64>> {
+    let parent = copy.map(|copy| copy as u32);
+    let inner = function.sites.iter().filter(|site| site.parent == parent);
+    let ranges = |site: &RawSite| &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
+    inner.flat_map(ranges).filter(|range| !range.is_empty()).cloned().collect()
+}
+
+/// Whether an address is in another copy of the same function.
+fn is_other_copys(function: &RawFunction<'_>, copy: usize, address: u64) -> bool {
+    let origin = function.sites[copy].origin;
+    function.sites.iter().enumerate().any(|(other, site)| {
+        let ranges = &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
+        other != copy && site.origin == origin && ranges.iter().any(|range| range.contains(&address))
+    })
+}

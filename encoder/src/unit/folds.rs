@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The sites of functions that were folded: see [`folded`](crate::folded).
+
+use super::{UnitEncoder, shape};
+use crate::folded::{Folds, Left};
+use crate::origin::Origin;
+use crate::outofline::{self, Role};
+use hashbrown::HashSet;
+use siteseer_sites::abi::{ParamShape, abi_arguments};
+use siteseer_sites::location::Missing;
+use siteseer_sites::{Marks, Site, SiteKind};
+use std::cell::OnceCell;
+use std::ops::Range;
+
+impl<'a> UnitEncoder<'a, '_, '_> {
+    /// Makes the sites of functions that were folded into others, and marks those of the others.
+    pub(super) fn folded_sites(&mut self) {
+        let folds = std::mem::take(&mut self.folds);
+        let ranges = OnceCell::new();
+        let owns = |address: u64| {
+            ranges.get_or_init(|| self.unit.ranges()).iter().any(|range: &Range<u64>| range.contains(&address))
+        };
+        let resolved = folds.resolve(self.shared.image, &self.shared.shared_addresses, owns);
+        let kept: HashSet<&str> = resolved.folded.iter().flat_map(|folded| folded.into.iter().copied()).collect();
+        let clones = self.twins_of(&folds);
+        let mut copied: HashSet<&str> = HashSet::new();
+        for (index, site) in (0u32..).zip(&mut self.out.sites) {
+            let name = self.out.functions[site.function as usize].name;
+            if clones.contains(&index) || kept.contains(name) {
+                site.marks |= Marks::MAY_REPEAT;
+            }
+            if site.kind == SiteKind::Inline && kept.contains(name) {
+                copied.insert(name);
+            }
+        }
+        for (die, address) in resolved.without_site {
+            self.site_by_symbol(die, address, Marks::MAY_REPEAT);
+        }
+        // Of some functions alone it is not known which have copies.
+        let is_copied = |name: &&str| self.shared.filter.is_some() || copied.contains(name);
+        let marks: Vec<Marks> = (resolved.folded.iter())
+            .map(|folded| match folded.left {
+                Left::Alias if folded.into.iter().any(is_copied) => Marks::MAY_REPEAT | Marks::MAY_MISS,
+                Left::Alias => Marks::MAY_REPEAT,
+                Left::Wrapper => Marks::MAY_MISS,
+            })
+            .collect();
+        for (folded, marks) in resolved.folded.iter().zip(marks) {
+            self.site_by_symbol(folded.die, folded.address, marks);
+        }
+    }
+
+    /// The clones that functions of which nothing is left may have been folded into: those of the same shape.
+    fn twins_of(&mut self, folds: &Folds<'a>) -> HashSet<u32> {
+        let shape_of = |origin: &Origin<'a>| {
+            let parameters: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
+            (parameters, origin.result.as_ref().map(shape))
+        };
+        let mut gone = Vec::new();
+        for die in folds.gone(self.shared.image) {
+            // What a header declares and the unit does not call is no such function.
+            let origin = self.origins.get(die).filter(|origin| origin.declared_file == PRIMARY_FILE);
+            gone.extend(origin.map(|origin| shape_of(&origin)));
+        }
+        if gone.is_empty() {
+            return HashSet::new();
+        }
+        let is_changed = |site: &Site| site.kind == SiteKind::Clone && site.marks.contains(Marks::SIGNATURE_CHANGED);
+        let clones = (0u32..).zip(&self.out.sites).filter(|(_, site)| is_changed(site));
+        clones
+            .filter(|(_, site)| gone.contains(&shape_of(&self.out.functions[site.function as usize].origin)))
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    /// Makes the site of a function at a symbol of its, of which nothing but that is known.
+    fn site_by_symbol(&mut self, die: usize, address: u64, mut marks: Marks) -> Option<()> {
+        let image = self.shared.image;
+        let section = image.section_at(address)?;
+        let own_name = self.origins.name(die)?;
+        let role = outofline::role(image.symbol_at(address).iter().map(|symbol| symbol.name), own_name);
+        let kind = role.kind()?;
+        let name = if let Role::Part(symbol) = role { symbol } else { own_name };
+        if self.shared.filter.as_ref().is_some_and(|filter| !filter.has_name(name)) {
+            return None;
+        }
+        let origin = self.origins.get(die)?;
+        self.arguments = if role.is_changed() {
+            marks |= Marks::SIGNATURE_CHANGED;
+            vec![Err(Missing::NotMentioned); origin.parameters.len()]
+        } else {
+            let shapes: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
+            abi_arguments(image.machine(), &shapes, origin.result.as_ref().map(shape))
+        };
+        let unprobeable = self.prober.check_address(address);
+        self.push_out_of_line(name, kind, (address, section), origin, marks, unprobeable);
+        Some(())
+    }
+}
+
+/// The index of the unit's own source in its line table, as GCC numbers files.
+const PRIMARY_FILE: u64 = 1;
