@@ -11,6 +11,9 @@
 //! hit of it: one call that is missed would make wrong values of all that follow. So values are asked where the times leave a choice:
 //! a pair whose values differ costs more than a late one, but less than an early one, and far less than to leave a call and a hit alone.
 //! A wrong value does not find another call by that, since a call has its hit in its place.
+//!
+//! The compiler may also reorder the beginnings of two copies, where neither has an effect before the other's: their hits come in the
+//! other order. Two hits in a row of different sites are crossed if by that all values agree, and not otherwise.
 
 use std::ops::Range;
 
@@ -22,6 +25,8 @@ const ALONE: u32 = 16;
 const LATE: u32 = 1;
 const EARLY: u32 = 4;
 const DIFFERENT: u32 = 3;
+/// What two hits that come in the other order cost beside their times: less than two values that differ.
+const CROSSED: u32 = 1;
 /// How many effects of what follows a call a hit may come after, and what that costs at least.
 const MAX_AFTER: usize = 3;
 const AFTER: u32 = 12;
@@ -44,15 +49,33 @@ fn cost(call: &Span, hit: usize) -> Option<u32> {
 #[derive(Clone, Copy)]
 enum Step {
     Pair,
+    /// This call has the hit before, and the call before has this hit.
+    Crossed,
     CallAlone,
     HitAlone,
 }
 
-/// For each call, the index of its hit. `differ` tells whether what was read at a hit is not what was passed in a call.
-pub(crate) fn align(calls: &[Span], hits: &[usize], differ: impl Fn(usize, usize) -> bool) -> Vec<Option<usize>> {
+/// For each call, the index of its hit. `differ` tells whether what was read at a hit is not what was passed in a call; `site` is
+/// the site of a hit.
+pub(crate) fn align(
+    calls: &[Span],
+    hits: &[usize],
+    differ: impl Fn(usize, usize) -> bool,
+    site: impl Fn(usize) -> usize,
+) -> Vec<Option<usize>> {
     let width = hits.len() + 1;
+    let crossed = |row: usize, column: usize| {
+        let (before, after) = (row.checked_sub(1)?, column.checked_sub(1)?);
+        let cost = cost(&calls[before], hits[column])? + cost(&calls[row], hits[after])? + CROSSED;
+        let is_better = site(after) != site(column)
+            && (differ(before, after) || differ(row, column))
+            && !differ(before, column)
+            && !differ(row, after);
+        is_better.then_some(cost)
+    };
     let mut steps = vec![Step::HitAlone; (calls.len() + 1) * width];
     let mut above: Vec<u32> = (0..width as u32).map(|count| count * ALONE).collect();
+    let mut above_that = Vec::new();
     for (row, call) in calls.iter().enumerate() {
         let mut here = Vec::with_capacity(width);
         here.push(above[0] + ALONE);
@@ -70,9 +93,15 @@ pub(crate) fn align(calls: &[Span], hits: &[usize], differ: impl Fn(usize, usize
                     best = (above[column] + cost, Step::Pair);
                 }
             }
+            if let Some(cost) = crossed(row, column)
+                && above_that[column - 1] + cost < best.0
+            {
+                best = (above_that[column - 1] + cost, Step::Crossed);
+            }
             steps[(row + 1) * width + column + 1] = best.1;
             here.push(best.0);
         }
+        above_that = above;
         above = here;
     }
     let mut pairs = vec![None; calls.len()];
@@ -83,6 +112,11 @@ pub(crate) fn align(calls: &[Span], hits: &[usize], differ: impl Fn(usize, usize
                 row -= 1;
                 column -= 1;
                 pairs[row] = Some(column);
+            }
+            Step::Crossed => {
+                row -= 2;
+                column -= 2;
+                (pairs[row], pairs[row + 1]) = (Some(column + 1), Some(column));
             }
             Step::CallAlone => row -= 1,
             Step::HitAlone => column -= 1,
@@ -97,7 +131,7 @@ mod tests {
     use std::slice;
 
     fn align(calls: &[Span], hits: &[usize]) -> Vec<Option<usize>> {
-        super::align(calls, hits, |_, _| false)
+        super::align(calls, hits, |_, _| false, |hit| hit)
     }
 
     #[test]
@@ -128,7 +162,7 @@ mod tests {
         let calls = [0..4, 1..4, 2..4, 3..4, 4..8, 5..8, 6..8, 7..8];
         let hits = [1, 2, 3, 5, 6, 7, 8];
         let called = [0, 1, 2, 4, 5, 6, 7];
-        let pairs = super::align(&calls, &hits, |call, hit| called[hit] != call);
+        let pairs = super::align(&calls, &hits, |call, hit| called[hit] != call, |_| 0);
         assert_eq!(pairs, [Some(0), Some(1), Some(2), None, Some(3), Some(4), Some(5), Some(6)]);
     }
 
@@ -136,10 +170,21 @@ mod tests {
     fn a_wrong_value_does_not_find_another_call() {
         // Each hit reads what the next call is passed.
         let calls = [0..1, 1..2, 2..3, 3..4];
-        let pairs = super::align(&calls, &[0, 1, 2, 3], |call, hit| call != hit + 1);
+        let pairs = super::align(&calls, &[0, 1, 2, 3], |call, hit| call != hit + 1, |hit| hit);
         assert_eq!(pairs, [Some(0), Some(1), Some(2), Some(3)]);
         let nested = [0..4, 1..4, 2..4, 3..4];
-        let pairs = super::align(&nested, &[0, 1, 2, 3], |call, hit| call != hit + 1);
+        let pairs = super::align(&nested, &[0, 1, 2, 3], |call, hit| call != hit + 1, |hit| hit);
         assert_eq!(pairs, [Some(0), Some(1), Some(2), Some(3)]);
+    }
+    #[test]
+    fn beginnings_that_were_reordered_cross() {
+        // The second call's hit comes first, before the first call's store.
+        let calls = [1..2, 2..3];
+        let differ = |call: usize, hit: usize| call == hit;
+        assert_eq!(super::align(&calls, &[1, 1], differ, |hit| hit), [Some(1), Some(0)]);
+        let in_order = [Some(0), Some(1)];
+        assert_eq!(super::align(&calls, &[1, 1], differ, |_| 0), in_order, "hits of one site stay in order");
+        let never = |_: usize, _: usize| true;
+        assert_eq!(super::align(&calls, &[1, 1], never, |hit| hit), in_order, "values that are wrong either way");
     }
 }

@@ -253,7 +253,7 @@ impl Judge<'_> {
             let spans: Vec<Span> = calls.iter().map(|call| call.begin..call.end).collect();
             let times: Vec<usize> = hits.iter().map(|hit| hit.time).collect();
             let differ = |call: usize, hit: usize| self.differ(sites, function.id, calls[call], hits[hit]);
-            let pairs = align(&spans, &times, differ);
+            let pairs = align(&spans, &times, differ, |hit| hits[hit].index);
             let mut fail = |kind: String, index: usize, argument: usize, text: &dyn Fn() -> String| {
                 let times = &mut failures
                     .entry((kind.clone(), index, argument))
