@@ -151,7 +151,7 @@ pub struct SpecialText {
     pub entry: Range<u64>,
     /// `__kprobes_text_start`..`__kprobes_text_end`.
     pub kprobes: Range<u64>,
-    /// arm64's `__idmap_text`, `__hyp_text` and `__hyp_idmap_text`, which its
+    /// arm64's `__irqentry_text`, `__idmap_text`, `__hyp_text` and `__hyp_idmap_text`, which its
     /// `arch_populate_kprobe_blacklist` adds.
     pub arch: Vec<Range<u64>>,
 }
@@ -462,6 +462,7 @@ impl<'a> Image<'a> {
             };
         }
         let arch = [
+            ("__irqentry_text_start", "__irqentry_text_end"),
             ("__idmap_text_start", "__idmap_text_end"),
             ("__hyp_text_start", "__hyp_text_end"),
             ("__hyp_idmap_text_start", "__hyp_idmap_text_end"),

@@ -233,6 +233,16 @@ mod tests {
     }
 
     #[test]
+    fn arm64_refuses_the_entries_of_interrupts_too() {
+        for name in ["irqentry", "idmap", "hyp", "hyp_idmap"] {
+            let mut test = kernel(Machine::Aarch64, &[], &["f", "g"], &[0, 16]);
+            test.label(&format!("__{name}_text_start"), TEXT + 16, 1);
+            test.label(&format!("__{name}_text_end"), TEXT + 32, 1);
+            assert_eq!(answer(test, 20), Some(Unprobeable::Blacklisted), "{name}");
+        }
+    }
+
+    #[test]
     fn the_blacklist_holds_whole_functions_and_their_cold_parts() {
         let functions = ["f", "f.cold", "g", "g.cold"];
         let check = |offset: u64| {

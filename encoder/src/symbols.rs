@@ -67,6 +67,8 @@ const LINKER_SYMBOLS: &[&str] = &[
     "__hyp_text_start",
     "__idmap_text_end",
     "__idmap_text_start",
+    "__irqentry_text_end",
+    "__irqentry_text_start",
     "__kprobes_text_end",
     "__kprobes_text_start",
     "__noinstr_text_end",
