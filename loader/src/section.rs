@@ -23,9 +23,9 @@
 //!
 //! Nobody but siteseer can attach what is behind a guard: a link to it would work, and the program would never run. A TRACING
 //! program is loaded as an iterator over a map's elements. `BPF_LINK_CREATE` for fentry and `BPF_RAW_TRACEPOINT_OPEN` refuse that, and a
-//! link of the iterator itself needs a map. A KPROBE program is loaded for uprobe.multi, and so refused for kprobes. The guard of a TRACING
-//! program returns 1, which the verifier allows to an iterator and refuses to fentry and fexit programs: a copy that somebody makes of the
-//! instructions is not loaded.
+//! link of the iterator itself needs a map. A KPROBE program is loaded for uprobe.multi, which kprobes refuse from Linux 6.6 on. The
+//! guard of a TRACING program returns 1, which the verifier allows to an iterator and refuses to fentry and fexit programs: a copy
+//! that somebody makes of the instructions is not loaded.
 //!
 //! The kernel holds the object's BTF only if the program that is loaded refers to it. Line information does that, so it is
 //! passed on, moved behind the guard. Function information is not: with it, kernels before 6.8 verify every
