@@ -197,6 +197,7 @@ fn json(census: &Census) -> serde_json::Value {
             "late_view": sites.late_view,
             "outside_text": sites.outside_text,
             "without_origin": sites.without_origin,
+            "merged": sites.merged,
         },
         "arguments": {
             "total": arguments.total,

@@ -59,6 +59,9 @@ pub struct SiteCensus {
     pub outside_text: u64,
     /// Inlined copies that are no sites: what they are copies of cannot be read.
     pub without_origin: u64,
+    /// Inlined copies that are no sites: nothing is left of them but a jump to where another copy of the same function begins, which is
+    /// where their calls are seen.
+    pub merged: u64,
 }
 
 /// Arguments of inline sites.
@@ -115,6 +118,7 @@ pub(crate) struct Counts {
     pub(crate) rests: u64,
     pub(crate) outside_text: u64,
     pub(crate) without_origin: u64,
+    pub(crate) merged: u64,
     pub(crate) usable: u64,
     pub(crate) located_of_usable: u64,
     pub(crate) gained_by_moving: u64,
@@ -126,6 +130,7 @@ impl Counts {
             rests: self.rests + other.rests,
             outside_text: self.outside_text + other.outside_text,
             without_origin: self.without_origin + other.without_origin,
+            merged: self.merged + other.merged,
             usable: self.usable + other.usable,
             located_of_usable: self.located_of_usable + other.located_of_usable,
             gained_by_moving: self.gained_by_moving + other.gained_by_moving,
@@ -147,6 +152,7 @@ impl Census {
         sites.rests = counts.rests;
         sites.outside_text = counts.outside_text;
         sites.without_origin = counts.without_origin;
+        sites.merged = counts.merged;
         for site in &set.sites {
             let uses = &mut uses[site.prototype as usize];
             match site.kind {
@@ -260,6 +266,7 @@ impl fmt::Display for Census {
         table.line("an argument bound one view after the entry", sites.late_view)?;
         table.line("(left out: outside the image's text)", sites.outside_text)?;
         table.line("(left out: abstract function unreadable)", sites.without_origin)?;
+        table.line("(left out: goes on in another copy at once)", sites.merged)?;
         table.whole = arguments.total;
         table.head("arguments of inline sites", arguments.total)?;
         table.line("usable: any location at the entry", arguments.usable)?;

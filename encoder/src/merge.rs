@@ -252,6 +252,7 @@ fn settle(
         rests: unit.rests.len() as u64,
         outside_text: unit.tally.outside_text,
         without_origin: unit.tally.without_origin,
+        merged: unit.tally.merged,
         usable: unit.tally.usable,
         located_of_usable: unit.tally.located_of_usable,
         gained_by_moving: 0,

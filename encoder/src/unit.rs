@@ -90,6 +90,7 @@ pub(crate) struct Tally {
     pub(crate) outside_text: u64,
     /// Inlined copies of abstract functions that cannot be read.
     pub(crate) without_origin: u64,
+    pub(crate) merged: u64,
     /// Arguments at inline sites for which the debug information has any location.
     pub(crate) usable: u64,
     /// Those of them that are located.

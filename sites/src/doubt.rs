@@ -38,11 +38,14 @@ pub enum Doubt {
     Home = 8,
     /// A structure that clang passes on the stack. Callers that it sees may fill only what the body looks at.
     Unfilled = 9,
+    /// The compiler merged this copy's code with that of another copy of the function, whose calls come here too. The
+    /// location is that of one of the two.
+    Merged = 10,
 }
 
 impl Doubt {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Doubt; 9] = [
+    pub const ALL: [Doubt; 10] = [
         Doubt::Assigned,
         Doubt::LateView,
         Doubt::Constant,
@@ -52,6 +55,7 @@ impl Doubt {
         Doubt::Cleared,
         Doubt::Home,
         Doubt::Unfilled,
+        Doubt::Merged,
     ];
 
     /// The reason with that discriminant.
@@ -71,6 +75,7 @@ impl Doubt {
             Doubt::Cleared => "cleared",
             Doubt::Home => "home",
             Doubt::Unfilled => "unfilled",
+            Doubt::Merged => "merged",
         }
     }
 }
@@ -87,6 +92,7 @@ impl fmt::Display for Doubt {
             Doubt::Cleared => "zeros that clang may have filled in before the value was known",
             Doubt::Home => "in the variable's home, which the body may not have filled at its entry",
             Doubt::Unfilled => "a structure on the stack: callers may fill only the part that the body looks at",
+            Doubt::Merged => "another copy of the function goes on here, and it may have passed another value",
         })
     }
 }

@@ -3,6 +3,7 @@
 //! encodings: Arm Architecture Reference Manual, C4.1.66 "Branches, Exception Generating and System instructions".
 
 use super::result::Result;
+use super::slots::{Access, Slot};
 use super::zero::ZeroBranch;
 use super::{Acts, Effect, Flow, RegisterSet};
 use crate::image::Image;
@@ -217,6 +218,41 @@ pub(super) fn makes(image: &Image<'_>, address: u64, register: u16) -> bool {
         O::LDUR | O::LDURB | O::LDURH | O::LDURSB | O::LDURSH | O::LDURSW => !matches!(word >> 5 & 0x1f, STACK | FRAME),
         _ => true,
     }
+}
+
+/// What an instruction does to a slot.
+pub(super) fn slot_access(image: &Image<'_>, address: u64, slot: &Slot) -> Access {
+    use Opcode as O;
+    let Some(instruction) = word_at(image, address).and_then(decode_word) else { return Access::Read };
+    let size = match instruction.operands[0] {
+        Operand::Register(SizeCode::W, _) => 4,
+        Operand::Register(SizeCode::X, _) => 8,
+        Operand::SIMDRegister(..) => 16,
+        _ => return Access::None,
+    };
+    let (size, is_store) = match instruction.opcode {
+        O::STRB | O::STURB => (1, true),
+        O::STRH | O::STURH => (2, true),
+        O::STR | O::STUR => (size, true),
+        O::STP | O::STNP => (2 * size, true),
+        O::LDRB | O::LDRSB | O::LDURB | O::LDURSB => (1, false),
+        O::LDRH | O::LDRSH | O::LDURH | O::LDURSH => (2, false),
+        O::LDR | O::LDUR | O::LDRSW | O::LDURSW => (size, false),
+        O::LDP | O::LDNP | O::LDPSW => (2 * size, false),
+        _ => return Access::None,
+    };
+    for operand in instruction.operands {
+        let (base, start) = match operand {
+            Operand::RegPreIndex(base, offset, _) => (base, i64::from(offset)),
+            Operand::RegPostIndex(base, _) => (base, 0),
+            _ => continue,
+        };
+        let bytes = start..start + size;
+        if slot.overlaps(base, &bytes) {
+            return if is_store { slot.written(&bytes) } else { Access::Read };
+        }
+    }
+    Access::None
 }
 
 /// What an instruction has to do with `x0`.

@@ -209,6 +209,22 @@ impl FunctionText<'_, '_> {
         false
     }
 
+    /// Where control goes from a range that is one unconditional jump.
+    pub(crate) fn only_jump(&self, range: &Range<u64>) -> Option<u64> {
+        let (_, index) = self.index(range.start)?;
+        let is_one = self.instructions(range.start, range.end).nth(1).is_none();
+        let graph = self.graph();
+        match graph.targets(index) {
+            &[target] if is_one && graph.next(index).is_none() => Some(self.address_of(target as usize)),
+            _ => None,
+        }
+    }
+
+    /// The instructions that jump to an address.
+    pub(crate) fn jumps_to(&self, target: u64) -> impl Iterator<Item = u64> + '_ {
+        self.edges_to(target).iter().map(|edge| edge.source)
+    }
+
     /// Whether there is such an instruction on a way from the function's entry to an address.
     pub(super) fn any_before(&self, to: u64, is_one: &mut dyn FnMut(u64) -> bool) -> bool {
         let graph = self.graph();

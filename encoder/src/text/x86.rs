@@ -2,6 +2,7 @@
 //! x86-64 instructions, decoded by iced-x86.
 
 use super::result::Result;
+use super::slots::{Access, Slot};
 use super::zero::ZeroBranch;
 use super::{Acts, Effect, Flow, RegisterSet};
 use crate::image::Image;
@@ -98,6 +99,25 @@ impl Effects {
         let mut stores = info.used_memory().iter().filter(|used| is_write(used.access()));
         let stores_elsewhere = stores.any(|used| used.base().full_register() != Register::RSP);
         if is_plain(&instruction) && !stores_elsewhere { Acts::No } else { Acts::Yes }
+    }
+
+    /// What an instruction does to a slot.
+    pub(super) fn slot_access(&mut self, image: &Image<'_>, address: u64, slot: &Slot) -> Access {
+        let Some(instruction) = instruction_at(image, address) else { return Access::Read };
+        let mut found = Access::None;
+        for used in self.factory.info(&instruction).used_memory() {
+            let size = used.memory_size().size() as i64;
+            let start = used.displacement() as i64;
+            let bytes = start..start + size;
+            if dwarf_register(used.base()).is_some_and(|base| slot.overlaps(base, &bytes)) {
+                match used.access() {
+                    OpAccess::Write if used.index() == Register::None => found = slot.written(&bytes),
+                    OpAccess::NoMemAccess | OpAccess::None => {}
+                    _ => return Access::Read,
+                }
+            }
+        }
+        found
     }
 
     /// Whether an instruction makes a new value in a register.

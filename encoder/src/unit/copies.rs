@@ -14,7 +14,7 @@ use crate::origin::{Origin, Origins};
 use crate::outofline;
 use crate::repeats;
 use crate::split;
-use crate::text::{FunctionText, Known};
+use crate::text::{FunctionText, Known, Slot};
 use crate::walk::{RawFunction, RawParameter, RawSite};
 use hashbrown::HashMap;
 use siteseer_sites::btf::Kind;
@@ -128,6 +128,11 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             return None;
         };
         let body = &function.site_ranges[raw.ranges.start as usize..raw.ranges.end as usize];
+        let is_merged = self.unit.is_gcc() && has_joined(function, copy, text);
+        if self.unit.is_gcc() && joins(function, copy, text) {
+            self.out.tally.merged += 1;
+            return None;
+        }
         let mut entries = std::mem::take(&mut self.entries);
         entries.clear();
         match self.markers.state(copy) {
@@ -182,7 +187,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
                 self.out.in_line.push(self.out.sites.len() as u32);
             }
             let count = entries.len() + usize::from(may_begin_again);
-            self.inline_site(function, raw, *entry, &origin, body, text, section, marks, count);
+            self.inline_site(function, raw, *entry, &origin, body, text, section, marks, count, is_merged);
         }
         self.entries = entries;
         Some(())
@@ -225,6 +230,22 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             let is_one = matches!(located.at, Location::Register(_) | Location::Constant(_) | Location::Address(_));
             if is_one && body.is_stale(&self.gathered, index, address, encoding) {
                 located.doubt = Some(Doubt::Stale);
+            }
+        }
+    }
+
+    /// Marks what GCC says is on the stack where the body fills that place later.
+    fn doubt_unfilled(&mut self, text: &FunctionText<'d, 'a>, address: u64) {
+        let machine = self.shared.image.machine();
+        for found in &mut self.found {
+            let Ok(located) = &mut found.argument else { continue };
+            if let Location::Memory(base, offset) = located.at
+                && let start = i64::from(offset)
+                && let slot = (Slot { base, bytes: start..start + i64::from(located.size) })
+                && slot.is_on_stack(machine)
+                && text.fills_later(address, &slot)
+            {
+                located.doubt = Some(Doubt::Home);
             }
         }
     }
@@ -291,6 +312,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         section: u16,
         mut marks: Marks,
         entries: usize,
+        is_merged: bool,
     ) {
         let shared = self.shared;
         let site = self.out.sites.len() as u32;
@@ -368,6 +390,13 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
         if self.is_by_clang {
             self.doubt_stale(&Body { text, ranges: body, nested: &[] }, address);
+        }
+        if self.unit.is_gcc() {
+            self.doubt_unfilled(text, address);
+        }
+        if is_merged {
+            let located = self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok());
+            located.for_each(|located| located.doubt = Some(Doubt::Merged));
         }
         if entry.uncertain {
             marks |= Marks::ENTRY_UNCERTAIN;
@@ -447,6 +476,41 @@ fn nested(function: &RawFunction<'_>, copy: Option<usize>) -> Vec<Range<u64>> {
     let inner = function.sites.iter().filter(|site| site.parent == parent);
     let ranges = |site: &RawSite| &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
     inner.flat_map(ranges).filter(|range| !range.is_empty()).cloned().collect()
+}
+
+/// Whether nothing is left of a copy but a jump to where another copy of the same function begins. GCC merges code that is equal (`-fcrossjumping`),
+/// and with it copies whose arguments differ where the code does not depend on them.
+fn joins(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '_>) -> bool {
+    let is_there = |target| {
+        let others = function.sites.iter().enumerate().filter(|(other, _)| *other != copy);
+        let origin = function.sites[copy].origin;
+        others.into_iter().any(|(_, site)| site.origin == origin && site.entry == Some(target))
+    };
+    only_jump(function, copy, text).is_some_and(is_there)
+}
+
+/// Whether another copy of the same function joins this one: see [`joins`].
+fn has_joined(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '_>) -> bool {
+    let (origin, entry) = (function.sites[copy].origin, function.sites[copy].entry);
+    let Some(entry) = entry else { return false };
+    text.jumps_to(entry).any(|source| {
+        let mut others = function.sites.iter().enumerate();
+        others.any(|(other, site)| {
+            other != copy
+                && site.origin == origin
+                && site.entry == Some(source)
+                && only_jump(function, other, text) == Some(entry)
+        })
+    })
+}
+
+/// Where the one instruction jumps to that is a copy's text, if it is a jump.
+fn only_jump(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '_>) -> Option<u64> {
+    let ranges = &function.sites[copy].ranges;
+    let mut ranges =
+        function.site_ranges[ranges.start as usize..ranges.end as usize].iter().filter(|range| !range.is_empty());
+    let (Some(range), None) = (ranges.next(), ranges.next()) else { return None };
+    text.only_jump(range)
 }
 
 /// Whether an address is in another copy of the same function.

@@ -5,9 +5,9 @@
 //! site for each record, at the record or before it, and control passes the two together.
 
 use crate::image::{self, Build};
-use crate::{encoded, inline_sites, sites_of};
-use siteseer_sites::SiteSet;
+use crate::{arguments, encoded, inline_sites, sites_of};
 use siteseer_sites::site::{Marks, Site, SiteKind};
+use siteseer_sites::{Doubt, SiteSet};
 
 const LEVELS: [&str; 3] = ["-O2", "-O3", "-Os"];
 
@@ -170,4 +170,27 @@ fn padding_is_not_the_entry() {
         let first = image[text.start + (site.address - base) as usize];
         assert!(![0x90, 0x66, 0x0f, 0x2e].contains(&first), "{level}: {first:#x} is of a no-op");
     }
+}
+
+/// Both calls end in the same code, whatever is passed: where one of them began, there is but a jump to the other.
+const MERGED: &str = r#"
+volatile int seq, in[64];
+extern __attribute__((noinline)) void other(void);
+void other(void) { __asm__ volatile("" ::: "memory"); }
+static inline __attribute__((always_inline)) void merged(unsigned a, int b) { (void)in[55]; seq = 5; }
+int caller(int k, int m)
+{
+    if (k) { seq = 7; (void)in[23]; merged(1, 2); }
+    else { (void)in[40]; if (m) (void)in[29]; else (void)in[41]; merged(3, 4); }
+    other();
+    return 0;
+}
+"#;
+
+#[test]
+fn copies_that_were_merged_are_one_site() {
+    let (set, _) = encoded(&Build::gcc(&["-Os"], &[MERGED]).link());
+    let [site] = sites_of(&set, "merged")[..] else { panic!("the compiler merges what this is about") };
+    let doubts: Vec<_> = arguments(&set, site).iter().flatten().map(|located| located.doubt).collect();
+    assert_eq!(doubts, [Some(Doubt::Merged); 2]);
 }

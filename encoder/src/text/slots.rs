@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What the instructions after an address do to a slot of the stack.
+
+use super::{Effects, FunctionText, arm64};
+use siteseer_sites::Machine;
+use siteseer_sites::machine::Register;
+use std::ops::Range;
+
+/// How many instructions are looked at.
+const MOST: usize = 64;
+
+/// Bytes at constant offsets from a register.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) base: Register,
+    pub(crate) bytes: Range<i64>,
+}
+
+impl Slot {
+    /// Whether it is surely one of the stack: what other registers point to may be an object of the source's, which keeps its value until
+    /// it gets a new one.
+    pub(crate) fn is_on_stack(&self, machine: Machine) -> bool {
+        match machine {
+            // `rbp`, if it points to the frame, has what is local below it.
+            Machine::X86_64 => self.base == machine.stack_pointer() || self.base == 6 && self.bytes.end <= 0,
+            Machine::Aarch64 => self.base == machine.stack_pointer() || self.base == 29,
+        }
+    }
+
+    /// Whether these bytes are some of the slot's.
+    pub(super) fn overlaps(&self, base: Register, bytes: &Range<i64>) -> bool {
+        base == self.base && bytes.start < self.bytes.end && self.bytes.start < bytes.end
+    }
+
+    /// What is done to the slot by who writes these bytes: whoever writes a part of it keeps the rest.
+    pub(super) fn written(&self, bytes: &Range<i64>) -> Access {
+        let is_whole = bytes.start <= self.bytes.start && self.bytes.end <= bytes.end;
+        if is_whole { Access::Write } else { Access::Read }
+    }
+}
+
+/// What an instruction does to a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    None,
+    /// It reads the slot or keeps some of it, or what it does is not known.
+    Read,
+    Write,
+}
+
+impl FunctionText<'_, '_> {
+    /// Whether the first instruction after an address, or there, that has to do with a slot fills it. Then nothing can be in it yet
+    /// that somebody wants.
+    pub(crate) fn fills_later(&self, address: u64, slot: &Slot) -> bool {
+        let mut effects = Effects::new(self.image.machine());
+        for (nth, at) in self.instructions(address, u64::MAX).take(MOST).enumerate() {
+            let is_reached_from_elsewhere = nth > 0 && !self.edges_to(at).is_empty();
+            let Some(effect) = effects.at(self.image, at).filter(|_| !is_reached_from_elsewhere) else { return false };
+            let access = match &mut effects {
+                Effects::X86(effects) => effects.slot_access(self.image, at, slot),
+                Effects::Arm64 => arm64::slot_access(self.image, at, slot),
+            };
+            match access {
+                Access::Write => return true,
+                Access::Read => return false,
+                Access::None if !effect.straight || effect.writes.contains(slot.base) => return false,
+                Access::None => {}
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_image::TEXT;
+    use crate::text::tests::{arm64, x86};
+
+    #[test]
+    fn x86_64() {
+        // 0: mov %eax,12(%rsp); 4: mov 12(%rsp),%eax; 8: mov %eax,8(%rsp); 12: addl $1,12(%rsp); 17: call 22; 22: ret
+        let code = [
+            0x89, 0x44, 0x24, 12, 0x8b, 0x44, 0x24, 12, 0x89, 0x44, 0x24, 8, 0x83, 0x44, 0x24, 12, 1, 0xe8, 0, 0, 0, 0,
+            0xc3,
+        ];
+        x86(&code, |text| {
+            let slot = |bytes| Slot { base: 7, bytes };
+            assert!(text.fills_later(TEXT, &slot(12..16)));
+            assert!(text.fills_later(TEXT, &slot(15..16)));
+            assert!(!text.fills_later(TEXT, &slot(8..16)), "one half first");
+            assert!(text.fills_later(TEXT, &slot(8..12)), "after what is done to others");
+            assert!(!text.fills_later(TEXT + 4, &slot(12..16)), "it is read first");
+            assert!(!text.fills_later(TEXT + 12, &slot(12..16)), "it is read and written");
+            assert!(!text.fills_later(TEXT, &slot(16..20)), "up to a call");
+            assert!(!text.fills_later(TEXT, &Slot { base: 6, bytes: 12..16 }));
+        });
+    }
+
+    #[test]
+    fn aarch64() {
+        // str w0, [sp, #28]; stp x0, x1, [sp, #32]; ldr w0, [sp, #28]; add sp, sp, #16; str w0, [sp, #12]; ret
+        let code = [0xb900_1fe0, 0xa902_07e0, 0xb940_1fe0, 0x9100_43ff, 0xb900_0fe0, 0xd65f_03c0];
+        arm64(&code, |text| {
+            let slot = |bytes| Slot { base: 31, bytes };
+            assert!(text.fills_later(TEXT, &slot(28..32)));
+            assert!(text.fills_later(TEXT, &slot(40..48)), "the second of a pair");
+            assert!(!text.fills_later(TEXT + 4, &slot(28..32)), "it is read first");
+            assert!(!text.fills_later(TEXT, &slot(12..16)), "the stack pointer changes before");
+        });
+    }
+}
