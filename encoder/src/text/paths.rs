@@ -225,6 +225,49 @@ impl FunctionText<'_, '_> {
         self.edges_to(target).iter().map(|edge| edge.source)
     }
 
+    /// Whether an entry is in front of a loop of the caller's in which the body runs: what only computes, and the same in each turn, was
+    /// moved out of the loop.
+    pub(crate) fn was_moved_out_of_loop(&self, entry: u64, body: &[Range<u64>]) -> bool {
+        let Some((piece, start)) = self.index(entry) else { return false };
+        let mut effects = Effects::new(self.image.machine());
+        let mut comes_back = Vec::new();
+        for index in start..self.pieces[piece].instructions.end {
+            let address = self.address_of(index);
+            if index > start {
+                let sources = self.edges_to(address).iter().map(|edge| edge.source);
+                comes_back.extend(sources.filter(|&source| !holds(body, source)));
+            }
+            if self.acts(&mut effects, address) {
+                return holds(body, address) && comes_back.iter().any(|&source| self.leads_to(index, source, start));
+            }
+            if self.flags[index] & FALLS == 0 || !self.graph().targets(index).is_empty() {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Whether control may come from one instruction to another, and not pass `avoided`.
+    fn leads_to(&self, from: usize, to: u64, avoided: usize) -> bool {
+        let Some((_, to)) = self.index(to) else { return false };
+        let graph = self.graph();
+        let mut search = graph.search(Some(from));
+        while let Some(first) = search.resume() {
+            let mut at = Some(first);
+            while let Some(index) = at {
+                if index == avoided || !search.comes_to(index) {
+                    break;
+                }
+                if index == to {
+                    return true;
+                }
+                search.leave(graph.targets(index));
+                at = graph.next(index);
+            }
+        }
+        false
+    }
+
     /// Whether there is such an instruction on a way from the function's entry to an address.
     pub(super) fn any_before(&self, to: u64, is_one: &mut dyn FnMut(u64) -> bool) -> bool {
         let graph = self.graph();

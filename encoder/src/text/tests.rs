@@ -831,3 +831,16 @@ fn registers_that_nothing_has_written() {
         );
     });
 }
+
+#[test]
+fn what_was_moved_out_of_a_loop() {
+    // 0: mov w1, #2; 4: ldr w0, [x7]; 8: str w1, [x7]; 12: str w8, [x19]; 16: cbnz w3, 4; 20: ret
+    let code = [0x5280_0041, 0xb940_00e0, 0xb900_00e1, 0xb900_0268, 0x35ff_ffa3, 0xd65f_03c0];
+    arm64(&code, |text| {
+        let body = ranges(&[(0, 4), (8, 12)]);
+        assert!(text.was_moved_out_of_loop(TEXT, &body));
+        assert!(!text.was_moved_out_of_loop(TEXT + 8, &body), "each turn passes it");
+        assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (8, 20)])), "the loop is the body's");
+        assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (20, 24)])), "the body runs behind the loop");
+    });
+}

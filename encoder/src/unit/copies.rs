@@ -296,6 +296,12 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         if state == State::Several || text.bypasses(addresses, body, state == State::Known, &is_other_copy) {
             marks |= Marks::MAY_MISS;
         }
+        if self.unit.is_gcc()
+            && state == State::None
+            && matches!(addresses, [entry] if text.was_moved_out_of_loop(*entry, body))
+        {
+            marks |= Marks::MAY_MISS;
+        }
         marks
     }
 
