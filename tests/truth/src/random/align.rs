@@ -28,7 +28,7 @@ const DIFFERENT: u32 = 3;
 /// What two hits that come in the other order cost beside their times: less than two values that differ.
 const CROSSED: u32 = 1;
 /// How many effects of what follows a call a hit may come after, and what that costs at least.
-const MAX_AFTER: usize = 3;
+const MAX_AFTER: usize = 8;
 const AFTER: u32 = 12;
 
 /// What it costs to take a hit for a call's.
@@ -145,8 +145,8 @@ mod tests {
         assert_eq!(align(&[1..2, 2..3], &[2, 3]), [Some(0), Some(1)]);
         let call = 5..9;
         assert_eq!(align(slice::from_ref(&call), &[8]), [Some(0)]);
-        assert_eq!(align(slice::from_ref(&call), &[11]), [Some(0)], "after what follows it");
-        assert_eq!(align(slice::from_ref(&call), &[13]), [None]);
+        assert_eq!(align(slice::from_ref(&call), &[9 + MAX_AFTER]), [Some(0)], "after what follows it");
+        assert_eq!(align(slice::from_ref(&call), &[10 + MAX_AFTER]), [None]);
     }
 
     #[test]
