@@ -2,17 +2,17 @@
 //! The library's error: one variant per phase, each with that phase's own.
 
 use crate::attach::AttachError;
-use crate::bpf_target::BpfTargetError;
-use crate::declared::DeclaredError;
-use crate::function::SelectError;
 use crate::kernel::KernelError;
-use crate::object::ObjectError;
+use crate::kernel::symbols::SymbolsError;
 use crate::plan::PlanError;
+use crate::program::declared::DeclaredError;
+use crate::program::object::ObjectError;
+use crate::program::section::SectionError;
 use crate::register::RegisterError;
-use crate::section::SectionError;
 use crate::source::SourceError;
-use crate::symbols::SymbolsError;
 use crate::target::TargetError;
+use crate::target::bpf_program::BpfTargetError;
+use crate::target::function::SelectError;
 use std::sync::Arc;
 
 /// Anything that goes wrong between a program and its link. Nothing stays attached after an error.

@@ -127,39 +127,30 @@
 //! # Limits
 //! Attaching requires CAP_BPF, CAP_PERFMON and CAP_SYSLOG (for addresses). x86-64 and arm64.
 
-pub mod arch;
 pub mod attach;
-pub mod bpf_target;
-pub mod check;
-pub mod declared;
+pub mod bpf;
 pub mod error;
 pub mod explain;
-pub mod function;
-pub mod helper;
-pub mod insn;
 pub mod kernel;
-pub mod link;
-pub mod livepatch;
-pub mod log;
-pub mod mechanism;
-pub mod modules;
-pub mod object;
-pub mod object_file;
-pub mod outline;
-pub mod pattern;
-pub mod placement;
 pub mod plan;
 pub mod program;
-pub mod reason;
-pub mod refusal;
 pub mod register;
-pub mod report;
-pub mod section;
+pub mod site;
 pub mod source;
-pub mod symbols;
 pub mod target;
 pub mod trampoline;
-pub mod unavailable;
+
+pub use attach::link;
+pub use bpf::{helper, insn};
+pub use explain::{check, outline};
+pub use kernel::symbols;
+pub use plan::{mechanism, report};
+pub use program::{declared, object, object_file, section};
+pub use register::log;
+pub use site::{reason, refusal, unavailable};
+pub use source::{modules, placement};
+pub use target::{bpf_program as bpf_target, function, livepatch, pattern};
+pub use trampoline::arch;
 
 pub use attach::{Attach, AttachError, AttachOptions};
 pub use bpf_target::BpfProgram;

@@ -2,11 +2,11 @@
 //! Arming the sites of a trampoline, by any mechanism but kprobes ([`super::kprobes`]).
 
 use super::{fentry, kprobe, multi, tracing_multi};
-use crate::function::Candidate;
-use crate::link::Link;
-use crate::mechanism::Mechanism;
+use crate::attach::link::Link;
+use crate::plan::mechanism::Mechanism;
 use crate::plan::{PlannedSite, PlannedTrampoline};
 use crate::target::Target;
+use crate::target::function::Candidate;
 use libbpf_sys as sys;
 use siteseer_sites::btf::TypeId;
 use std::io;

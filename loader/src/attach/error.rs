@@ -2,9 +2,9 @@
 //! Why a plan could not be carried out.
 
 use crate::error::Error;
-use crate::mechanism::Mechanism;
-use crate::refusal::Refusal;
-use crate::section::Kind;
+use crate::plan::mechanism::Mechanism;
+use crate::program::section::Kind;
+use crate::site::refusal::Refusal;
 use std::io;
 
 /// Why a plan could not be carried out.

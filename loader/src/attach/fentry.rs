@@ -5,7 +5,7 @@
 //! (`BPF_MAX_TRAMP_LINKS`). libbpf's call goes by `BPF_RAW_TRACEPOINT_OPEN` where the kernel has no such links (before 5.19)
 //! and no cookie is asked for.
 
-use crate::object::opened;
+use crate::program::object::opened;
 use libbpf_sys as sys;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};

@@ -5,7 +5,7 @@
 //! as libbpf does it: the probe itself is in the text, and the program runs on whichever CPU hits it. The link holds the event, so the
 //! event's own descriptor is closed at once, and a site costs one descriptor.
 
-use crate::object::opened;
+use crate::program::object::opened;
 use libbpf_sys as sys;
 use std::fs;
 use std::io;

@@ -4,8 +4,8 @@
 use super::arm::Arm;
 use super::error::AttachError;
 use super::{limits, tracefs};
-use crate::link::Link;
-use crate::mechanism::Mechanism;
+use crate::attach::link::Link;
+use crate::plan::mechanism::Mechanism;
 use crate::plan::{Plan, PlannedSite};
 use std::collections::BTreeSet;
 use std::io;

@@ -4,11 +4,11 @@
 //! A program is first loaded without a verifier log, which costs time, and once more with one if the kernel refuses it.
 
 use super::tracing_multi;
-use crate::bpf_target;
-use crate::insn::Insn;
-use crate::mechanism::Mechanism;
-use crate::object::{check, opened};
+use crate::bpf::insn::Insn;
+use crate::plan::mechanism::Mechanism;
+use crate::program::object::{check, opened};
 use crate::program::{FuncInfo, LineInfo};
+use crate::target::bpf_program;
 use crate::trampoline::SavedMap;
 use libbpf_sys as sys;
 use siteseer_sites::btf::TypeId;
@@ -145,7 +145,7 @@ impl Request<'_> {
     fn try_load(&self, log: &mut [u8]) -> io::Result<OwnedFd> {
         // The kernel keeps 15 bytes of the name; libbpf cuts it.
         let name = CString::new(self.name.replace('\0', "")).unwrap_or_default();
-        let target = self.kind.program.map(bpf_target::open).transpose()?;
+        let target = self.kind.program.map(bpf_program::open).transpose()?;
         // What the object's licence allowed is allowed here: the program is the same.
         let licence = if self.gpl { c"GPL" } else { c"Proprietary" };
         let mut opts = sys::bpf_prog_load_opts {

@@ -3,7 +3,7 @@
 
 use super::{AttachError, kprobes};
 use crate::plan::{PlanOptions, Policy};
-use crate::section::Form;
+use crate::program::section::Form;
 
 /// How to attach a program. The default is to the function that its section names, under the section's policy
 /// ([`Policy::of`]).
@@ -49,7 +49,7 @@ impl AttachOptions {
     }
 
     /// Attaches to a function of a loaded BPF program, by the kernel's id of it
-    /// ([`id_of`](crate::bpf_target::id_of) a descriptor), in place of one of the kernel's. It comes before what
+    /// ([`id_of`](crate::target::bpf_program::id_of) a descriptor), in place of one of the kernel's. It comes before what
     /// `bpf_program__set_attach_target()` said. The function is the one that the section names, or [`AttachOptions::function`].
     #[must_use]
     pub fn bpf_program(mut self, id: u32) -> AttachOptions {
@@ -65,7 +65,7 @@ impl AttachOptions {
     }
 
     /// Takes all functions of the name even if their prototypes differ. The program has to tell them apart, by
-    /// `siteseer_site()` and [`crate::report::SiteReport::prototype`].
+    /// `siteseer_site()` and [`crate::plan::report::SiteReport::prototype`].
     #[must_use]
     pub fn all_prototypes(mut self, all: bool) -> AttachOptions {
         self.all_prototypes = all;

@@ -6,9 +6,9 @@
 
 use super::load::Kind;
 use super::{AttachError, fentry};
-use crate::mechanism::Mechanism;
-use crate::object::btf_of;
 use crate::plan::PlannedTrampoline;
+use crate::plan::mechanism::Mechanism;
+use crate::program::object::btf_of;
 use libbpf_sys as sys;
 use siteseer_sites::btf::TypeId;
 use std::io;

@@ -6,11 +6,11 @@
 //! the same policy, for these sites alone; if it cannot be attached the link stays as it is.
 
 use super::{Attach, AttachError, Carried, Prepared, carry_out};
+use crate::attach::link::Link;
 use crate::error::Error;
-use crate::link::Link;
-use crate::mechanism::Barred;
-use crate::object::Program;
-use crate::report::Report;
+use crate::plan::mechanism::Barred;
+use crate::plan::report::Report;
+use crate::program::object::Program;
 use crate::target::{Target, TargetError};
 
 impl Attach<'_> {

@@ -2,10 +2,10 @@
 //! The map by which a program finds out which site it is at.
 
 use super::{AttachError, load};
-use crate::arch::Arch;
 use crate::kernel::Kernel;
 use crate::plan::{Decision, Plan};
 use crate::trampoline::SiteRecord;
+use crate::trampoline::arch::Arch;
 use libbpf_sys as sys;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};

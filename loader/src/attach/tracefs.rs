@@ -34,7 +34,7 @@
 use super::owner::{Owner, events_file};
 use super::reap;
 use super::{background, kprobe};
-use crate::symbols::{Symbols, tracefs};
+use crate::kernel::symbols::{Symbols, tracefs};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

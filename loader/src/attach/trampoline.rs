@@ -7,12 +7,12 @@
 
 use super::arm::place;
 use super::{AttachError, load};
+use crate::attach::link::Link;
 use crate::kernel::Kernel;
-use crate::link::Link;
-use crate::object::btf_of;
 use crate::plan::{Maps, Plan, PlannedTrampoline};
+use crate::program::object::btf_of;
 use crate::program::{UserProgram, Uses};
-use crate::reason::Reason;
+use crate::site::reason::Reason;
 use crate::trampoline::{self, Spec};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -2,12 +2,12 @@
 //! What libbpf keeps of a program, as the analysis takes it, and the function that it was told to attach to.
 
 use super::{AttachError, load};
-use crate::bpf_target::{BpfProgram, BpfTargetError};
-use crate::function::Function;
 use crate::kernel::Kernel;
-use crate::object::{BpfTarget, Loaded, btf_data, btf_name};
 use crate::program::UserProgram;
-use crate::section::{Told, Wanted};
+use crate::program::object::{BpfTarget, Loaded, btf_data, btf_name};
+use crate::program::section::{Told, Wanted};
+use crate::target::bpf_program::{BpfProgram, BpfTargetError};
+use crate::target::function::Function;
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, Kind, Type};
 use std::cell::LazyCell;

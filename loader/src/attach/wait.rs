@@ -10,7 +10,7 @@
 //!   program uses the old element any more.
 
 use super::load;
-use crate::object::{check, opened};
+use crate::program::object::{check, opened};
 use libbpf_sys as sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -8,7 +8,7 @@
 //! It takes links with cookies (Linux 5.15), by which a program tells its sites apart.
 
 use super::PlannedTrampoline;
-use crate::mechanism::Mechanism;
+use crate::plan::mechanism::Mechanism;
 use std::collections::HashMap;
 use std::hash::Hash;
 

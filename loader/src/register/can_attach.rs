@@ -6,10 +6,10 @@ use super::{func, shared};
 use crate::attach::Kind as LoadKind;
 use crate::error::Error;
 use crate::explain;
-use crate::log::{Level, say};
-use crate::mechanism::Mechanism;
+use crate::plan::mechanism::Mechanism;
 use crate::plan::{self, PlanError, Policy};
-use crate::section::{Kind, Wanted};
+use crate::program::section::{Kind, Wanted};
+use crate::register::log::{Level, say};
 use crate::target::TargetError;
 
 /// Whether a `fentry` program that reads all arguments of a function could be attached to it somewhere: by siteseer at one site at least, or,

@@ -8,23 +8,23 @@
 //! siteseer has nothing to add if the function has one body, which the kernel's own fentry or fexit reaches, and no other site that can
 //! run. Then libbpf attaches it, too. The same holds where nothing can be planned (no site data, a privilege that is missing).
 //!
-//! What plain libbpf could not load goes behind the guard ([`crate::section`]), where only siteseer can attach it: a program that calls what
+//! What plain libbpf could not load goes behind the guard ([`crate::program::section`]), where only siteseer can attach it: a program that calls what
 //! siteseer.bpf.h has; one whose function has no FUNC, or of which the kernel takes no program; one that would find arguments in
 //! the body elsewhere than fentry looks for them. If siteseer cannot have it either, the load fails, as libbpf's does.
 
 use super::func::{self, Func};
 use super::shared;
 use crate::attach::{Attach, Kind as LoadKind, Request, insn};
+use crate::bpf::helper::{SITESEER_ARG, SITESEER_ARG_SLOT, SITESEER_SITE};
 use crate::error::Error;
-use crate::helper::{SITESEER_ARG, SITESEER_ARG_SLOT, SITESEER_SITE};
-use crate::log::{Level, say};
-use crate::mechanism::{Barred, Choice, Mechanism};
-use crate::object::{Loaded, Program};
+use crate::plan::mechanism::{Barred, Choice, Mechanism};
+use crate::plan::report::Report;
 use crate::plan::{Decision, Plan, PlanError, Policy};
 use crate::program::Uses;
-use crate::reason::Reason;
-use crate::report::Report;
-use crate::section::Told;
+use crate::program::object::{Loaded, Program};
+use crate::program::section::Told;
+use crate::register::log::{Level, say};
+use crate::site::reason::Reason;
 use crate::target::Target;
 use libbpf_sys as sys;
 use siteseer_sites::site::SiteKind;

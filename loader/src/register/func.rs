@@ -4,8 +4,8 @@
 
 use crate::attach::OwnFunction;
 use crate::kernel::running_types;
-use crate::object::{btf_name, btf_of};
-use crate::section::{Told, Wanted};
+use crate::program::object::{btf_name, btf_of};
+use crate::program::section::{Told, Wanted};
 use siteseer_sites::btf::{Btf, Kind, NameIndex, TypeId};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -8,10 +8,10 @@
 
 use super::queue::{Queue, identity, is_closed};
 use super::{RegisterError, carrier};
+use crate::attach::link::{Cost, Link};
 use crate::attach::{Definition, remove_all};
-use crate::link::{Cost, Link};
-use crate::object::{info_by_fd, opened};
-use crate::report::Report;
+use crate::plan::report::Report;
+use crate::program::object::{info_by_fd, opened};
 use libbpf_sys as sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -162,7 +162,7 @@ impl Attached {
     ///
     /// # Errors
     /// If the kernel does not tell which modules are loaded.
-    pub fn gone(&self) -> io::Result<Vec<crate::link::Gone>> {
+    pub fn gone(&self) -> io::Result<Vec<crate::attach::link::Gone>> {
         self.0.link.gone()
     }
 
@@ -175,7 +175,7 @@ impl Attached {
         let link = |&id: &u32| opened(unsafe { sys::bpf_link_get_fd_by_id(id) });
         let links = self.0.ids.iter().map(link).collect::<io::Result<Vec<OwnedFd>>>()?;
         let definitions = self.0.definitions.lock().unwrap_or_else(PoisonError::into_inner);
-        let by_links = crate::link::missed_by(&links, &*definitions)?;
+        let by_links = crate::attach::link::missed_by(&links, &*definitions)?;
         Ok(self.0.link.missed()? + by_links)
     }
 

@@ -11,11 +11,11 @@ use super::programs::{self, Loading, Passed};
 use super::{RegisterError, handed, options, passed, shared, warn};
 use crate::attach::{Attach, AttachError};
 use crate::error::Error;
-use crate::log::{Level, say, set_last_error};
-use crate::object::{Loaded, Program, btf_data_of, check, info_by_fd, program_info};
 use crate::plan::Policy;
+use crate::program::object::{Loaded, Program, btf_data_of, check, info_by_fd, program_info};
+use crate::program::section::{Form, Kind, SECTIONS, Told, guarded, unguarded};
 use crate::program::{FuncInfo, LineInfo};
-use crate::section::{Form, Kind, SECTIONS, Told, guarded, unguarded};
+use crate::register::log::{Level, say, set_last_error};
 use libbpf_sys as sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_long};
@@ -254,7 +254,7 @@ unsafe fn put_behind_guard(
         lines.clear();
         lines.extend(line_info.iter().enumerate().map(|(index, line)| {
             // The first one stays at the first instruction: every (sub)program must begin with one.
-            let moved = if index == 0 { 0 } else { line.insn_off + crate::section::GUARD as u32 };
+            let moved = if index == 0 { 0 } else { line.insn_off + crate::program::section::GUARD as u32 };
             LineInfo { insn_off: moved, ..*line }
         }));
         if lines.is_empty() { ptr::null() } else { lines.as_ptr() }
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn panics_do_not_reach_libbpf() {
         assert_eq!(answer(|| panic!("a fault")), -libc::ENOTRECOVERABLE);
-        assert!(crate::log::last_error().is_some_and(|error| error.contains("internal error")));
+        assert!(crate::register::log::last_error().is_some_and(|error| error.contains("internal error")));
         assert_eq!(answer(|| 7), 7);
     }
 }

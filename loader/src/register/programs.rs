@@ -6,9 +6,9 @@
 
 use super::pairs::End;
 use crate::attach::{AttachOptions, OwnFunction};
+use crate::plan::report::Report;
+use crate::program::section::Told;
 use crate::program::{FuncInfo, LineInfo};
-use crate::report::Report;
-use crate::section::Told;
 use libbpf_sys as sys;
 use std::collections::HashMap;
 use std::ptr::NonNull;

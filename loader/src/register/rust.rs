@@ -2,8 +2,8 @@
 //! Links of libbpf-rs: from those that a skeleton's `attach()` gives to what stands behind them, and from ours to such.
 
 use super::{Attached, attached};
+use crate::attach::link::Link;
 use crate::error::Error;
-use crate::link::Link;
 use libbpf_rs::AsRawLibbpf;
 
 impl Attached {

@@ -6,7 +6,7 @@
 
 use super::{options, warn};
 use crate::error::Error;
-use crate::symbols::SymbolsError;
+use crate::kernel::symbols::SymbolsError;
 use crate::target::Target;
 use std::fs;
 use std::path::Path;

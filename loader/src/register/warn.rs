@@ -2,9 +2,9 @@
 //! What is said of programs that libbpf's calls attached, and that do not see all calls.
 
 use crate::error::Error;
-use crate::log::{Level, say};
 use crate::plan::Policy;
-use crate::report::Report;
+use crate::plan::report::Report;
+use crate::register::log::{Level, say};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether it was said already why nothing can be planned in this process.

@@ -15,7 +15,7 @@ use super::{
     read_error, reason,
 };
 use crate::kernel::{BuildId, Kernel, build_id};
-use crate::modules::{Loaded, kernel_name, known};
+use crate::source::modules::{Loaded, kernel_name, known};
 use object::{Object, ObjectSection};
 use siteseer_sites::btf::{Btf, MAGIC};
 use siteseer_sites::file::{FileError, SiteFile, module_kernel};

@@ -5,7 +5,7 @@
 //! shares little, so that a small file, made for it, could ask for any amount. What is read is therefore counted, and bounded by
 //! what the file's size can justify. Of the largest kernels, functions with ten thousand sites take a tenth of it.
 
-use crate::function::DataSite;
+use crate::target::function::DataSite;
 use siteseer_sites::file::{FileError, Sizes};
 use siteseer_sites::location::{Argument, Location};
 
@@ -56,7 +56,7 @@ fn size(argument: &Argument) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::function::Holder;
+    use crate::target::function::Holder;
     use siteseer_sites::location::Missing;
     use siteseer_sites::site::{Marks, SiteKind};
 

@@ -6,12 +6,13 @@
 
 use super::{IMAGE, Target};
 use crate::error::Error;
-use crate::function::is_fragment;
 use crate::kernel::Kernel;
-use crate::modules::{Modules, sysfs};
-use crate::pattern::Pattern;
+use crate::kernel::symbols::SymbolsError;
+use crate::kernel::sysfs;
+use crate::source::modules::Modules;
 use crate::source::{RunTime, SiteData, SourceOptions};
-use crate::symbols::SymbolsError;
+use crate::target::function::is_fragment;
+use crate::target::pattern::Pattern;
 use siteseer_sites::file::{FileError, FunctionRef, SiteFile, SiteRef};
 use siteseer_sites::site::SiteKind;
 use std::collections::{BTreeMap, HashSet};
@@ -64,7 +65,7 @@ impl Target {
         let kernel = Kernel::identity()?;
         let data = SiteData::find(options, &kernel, RunTime { text: 0, stext: 0, init: None })?;
         let loaded = sysfs::all().map_err(|error| SymbolsError::Read { path: sysfs::SYSFS.into(), error })?;
-        let target = Target::new(crate::symbols::Symbols::default(), kernel, data);
+        let target = Target::new(crate::kernel::symbols::Symbols::default(), kernel, data);
         let modules = Modules::running(&loaded, &Modules::default());
         Ok(Target { own_symbols: true, modules, options: options.clone(), ..target })
     }

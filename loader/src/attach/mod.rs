@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Carrying out a plan: the only system calls that change the kernel.
+//!
+//! The maps that trampolines refer to are made, the trampolines loaded, the sites armed, the best mechanism first. Every
+//! call may fail. What the kernel refuses at one site by one mechanism is noted, and all is planned again without that: the
+//! next mechanism has the site, or the refusal is its reason. What the kernel refuses altogether (privileges,
+//! memory, a program that does not verify) ends the attempt. Whatever has been armed by then is owned by a link that is
+//! being dropped, so that an error leaves nothing behind. What is refused by the last mechanism needs no new plan: when
+//! all sites have been tried the policy is applied once more, now with the kernel's refusals.
+
+mod arm;
+mod background;
+mod error;
+mod fentry;
+mod kprobe;
+mod kprobes;
+mod limits;
+pub mod link;
+mod load;
+mod multi;
+mod options;
+mod own;
+mod owner;
+mod profile;
+mod reap;
+mod refresh;
+mod site_map;
+mod switches;
+mod tracefs;
+pub(crate) mod tracing_multi;
+mod trampoline;
+mod user;
+mod wait;
+
+pub use error::AttachError;
+pub(crate) use limits::KeptFiles;
+pub(crate) use load::{Kind, Request, insn};
+pub use options::{AttachOptions, MAX_SITES};
+pub(crate) use own::OwnFunction;
+pub(crate) use profile::missed_at_events;
+pub use reap::clean;
+pub(crate) use tracefs::{Definition, remove_all};
+pub(crate) use wait::wait_for_programs;
+
+use crate::attach::link::Link;
+use crate::error::Error;
+use crate::plan::mechanism::{Barred, Mechanism, Pair};
+use crate::plan::{self, Decision, Plan, PlanError, PlanOptions, PlannedSite, PlannedTrampoline, Policy};
+use crate::program::declared::Declared;
+use crate::program::object::{Loaded, Program};
+use crate::program::section::{self, SectionError, Wanted};
+use crate::program::{self, UserProgram, Uses};
+use crate::site::reason::Reason;
+use crate::target::Target;
+use crate::target::function::{Function, Selection};
+use arm::{Arm, is_refusal, place};
+use libbpf_sys as sys;
+use own::Own;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use switches::Switches;
+use trampoline::{Loader, Unloaded};
+
+/// Attaches programs to a target.
+#[derive(Debug, Clone)]
+pub struct Attach<'t> {
+    target: &'t Target,
+    options: AttachOptions,
+    /// The function that libbpf loaded the program for, if its program is to serve there.
+    own: Option<OwnFunction>,
+    /// The program that it is kept to.
+    pair: Option<Arc<Pair>>,
+}
+
+impl<'t> Attach<'t> {
+    /// To the function that the program's section names, under the section's policy ([`Policy::of`]).
+    pub fn new(target: &'t Target) -> Attach<'t> {
+        Attach::with(target, AttachOptions::default())
+    }
+
+    /// As the options say.
+    pub fn with(target: &'t Target, options: AttachOptions) -> Attach<'t> {
+        Attach { target, options, own: None, pair: None }
+    }
+
+    /// Takes the program that libbpf loaded for its own function into service there.
+    pub(crate) fn with_own(self, own: Option<OwnFunction>) -> Attach<'t> {
+        Attach { own, ..self }
+    }
+
+    /// Keeps it to the sites that another program reaches.
+    pub(crate) fn with_pair(self, pair: Option<Arc<Pair>>) -> Attach<'t> {
+        Attach { pair, ..self }
+    }
+
+    fn set(self, set: impl FnOnce(AttachOptions) -> AttachOptions) -> Attach<'t> {
+        Attach { options: set(self.options), ..self }
+    }
+
+    /// [`AttachOptions::policy`].
+    #[must_use]
+    pub fn policy(self, policy: Policy) -> Attach<'t> {
+        self.set(|options| options.policy(policy))
+    }
+
+    /// [`AttachOptions::cookie`].
+    #[must_use]
+    pub fn cookie(self, cookie: u64) -> Attach<'t> {
+        self.set(|options| options.cookie(cookie))
+    }
+
+    /// [`AttachOptions::function`].
+    #[must_use]
+    pub fn function(self, name: impl Into<String>) -> Attach<'t> {
+        self.set(|options| options.function(name))
+    }
+
+    /// [`AttachOptions::bpf_program`].
+    #[must_use]
+    pub fn bpf_program(self, id: u32) -> Attach<'t> {
+        self.set(|options| options.bpf_program(id))
+    }
+
+    /// [`AttachOptions::file`].
+    #[must_use]
+    pub fn file(self, path: impl Into<String>) -> Attach<'t> {
+        self.set(|options| options.file(path))
+    }
+
+    /// [`AttachOptions::all_prototypes`].
+    #[must_use]
+    pub fn all_prototypes(self, all: bool) -> Attach<'t> {
+        self.set(|options| options.all_prototypes(all))
+    }
+
+    /// [`AttachOptions::bulk`].
+    #[must_use]
+    pub fn bulk(self, bulk: bool) -> Attach<'t> {
+        self.set(|options| options.bulk(bulk))
+    }
+
+    /// [`AttachOptions::bulk_from`].
+    #[must_use]
+    pub fn bulk_from(self, kprobes: usize) -> Attach<'t> {
+        self.set(|options| options.bulk_from(kprobes))
+    }
+
+    /// [`AttachOptions::max_sites`].
+    #[must_use]
+    pub fn max_sites(self, sites: usize) -> Attach<'t> {
+        self.set(|options| options.max_sites(sites))
+    }
+
+    /// [`AttachOptions::accept_doubt`].
+    #[must_use]
+    pub fn accept_doubt(self, accept: bool) -> Attach<'t> {
+        self.set(|options| options.accept_doubt(accept))
+    }
+
+    /// [`AttachOptions::share_beyond`].
+    #[must_use]
+    pub fn share_beyond(self, prototypes: usize) -> Attach<'t> {
+        self.set(|options| options.share_beyond(prototypes))
+    }
+
+    /// Plans the attachment of a loaded program. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Object`] if the program did not come through [`crate::register()`] or is not loaded, [`Error::Target`] if
+    /// there is no such function, [`Error::Plan`] if the program cannot be attached to it.
+    pub fn plan<'p>(&self, program: impl Into<Program<'p>>) -> Result<Plan, Error> {
+        let fresh = self.target.reread()?;
+        let target = fresh.as_ref().unwrap_or(self.target);
+        Ok(self.prepare(program.into(), target)?.plan(target, &Barred::default())?)
+    }
+
+    /// Attaches a loaded program. The object it belongs to must stay loaded as long as its maps are wanted; the link
+    /// itself does not need it.
+    ///
+    /// # Errors
+    /// As [`Attach::plan`], and [`Error::Attach`] if the plan cannot be carried out. Then nothing is attached.
+    pub fn attach<'p>(&self, program: impl Into<Program<'p>>) -> Result<Link, Error> {
+        self.attach_program(program.into()).map_err(|error| match switches::lockdown() {
+            Some(mode) if error.errno() == libc::EPERM => {
+                AttachError::LockedDown { mode, error: Box::new(error) }.into()
+            }
+            _ => error,
+        })
+    }
+
+    fn attach_program(&self, program: Program<'_>) -> Result<Link, Error> {
+        let privileges = self.target.kernel().privileges;
+        if !(privileges.bpf && privileges.perfmon) {
+            return Err(AttachError::Privileges.into());
+        }
+        // What the target knows of modules may be old, and may grow old while programs are loaded.
+        let mut fresh: Option<Target> = None;
+        for _ in 0..ATTEMPTS {
+            if let Some(newer) = fresh.as_ref().unwrap_or(self.target).reread()? {
+                fresh = Some(newer);
+            }
+            let target = fresh.as_ref().unwrap_or(self.target);
+            let prepared = self.prepare(program, target)?;
+            let own =
+                self.own.as_ref().map(|own| program.descriptor().map(|program| Own { function: own.clone(), program }));
+            let own = own.transpose()?;
+            let mut barred = Barred::kept_to(self.pair.clone());
+            loop {
+                let plan = prepared.plan(target, &barred)?;
+                let mechanisms = || plan.sites.iter().filter_map(|site| site.decision.mechanism());
+                self.options.allow(mechanisms().count())?;
+                let off = Switches::running().in_the_way(mechanisms());
+                if plan.policy == Policy::Complete
+                    && let Some(off) = off.first()
+                {
+                    return Err(AttachError::SwitchedOff(off.clone()).into());
+                }
+                match carry_out(&prepared, plan, target, own.as_ref(), self.options.many(), &mut barred)? {
+                    Carried::Out(mut link) => {
+                        link.report.notes = self.notes(target);
+                        link.report.notes.extend(off);
+                        link.known = target.modules().instances();
+                        return Ok(*link);
+                    }
+                    // Each attempt that fails has noted something new, of which there is only so much.
+                    Carried::Again => {}
+                    Carried::Stale => break,
+                }
+            }
+        }
+        Err(AttachError::ModulesChange.into())
+    }
+
+    /// Plans a program that libbpf is about to load. Gives what it uses, too.
+    pub(crate) fn plan_loaded(&self, program: Program<'_>, loaded: Loaded<'_>) -> Result<(Plan, Uses), Error> {
+        let prepared = self.prepare_loaded(program, loaded, self.target)?;
+        let plan = prepared.plan(self.target, &Barred::default())?;
+        Ok((plan, prepared.uses))
+    }
+
+    fn prepare(&self, program: Program<'_>, target: &Target) -> Result<Prepared, Error> {
+        let loaded = program.read()?;
+        self.prepare_loaded(program, loaded, target)
+    }
+
+    fn prepare_loaded(&self, program: Program<'_>, loaded: Loaded<'_>, target: &Target) -> Result<Prepared, Error> {
+        let (gpl, form, told) = (loaded.gpl, loaded.form, loaded.told);
+        let kernel = target.kernel();
+        let user = user::user_program(loaded, kernel);
+        let uses =
+            program::analyse(&user).map_err(|refusal| PlanError::Program { program: user.name.clone(), refusal })?;
+        let parse = |name: &String| Wanted::parse(name);
+        let AttachOptions { functions, bpf_program, file, .. } = &self.options;
+        let mut wanted = functions.iter().map(parse).collect::<Result<Vec<_>, SectionError>>()?;
+        let bpf_target = user::bpf_target(*bpf_program, told);
+        if wanted.is_empty() && bpf_target.is_none_or(|target| target.btf_id == 0) {
+            let told = if bpf_target.is_none() { user::told_function(&user.name, told, kernel)? } else { None };
+            let one = told.map_or_else(|| program.wanted(), Ok)?;
+            if one.function.is_none() {
+                return Err(AttachError::NoFunction { program: user.name, section: form.kind }.into());
+            }
+            wanted.push(one);
+        }
+        let functions = match bpf_target {
+            Some(target) => user::bpf_functions(target, &wanted, kernel.machine)?,
+            None => target.functions(&wanted)?,
+        };
+        let stated = user.btf.as_deref().map(|btf| Declared::find(btf, &user.name)).transpose()?.flatten();
+        let selection = Selection { file: file.clone(), prototype: stated };
+        let functions = functions.into_iter().map(|function| function.select(&selection));
+        let functions = functions.collect::<Result<Vec<_>, _>>()?;
+        let options = PlanOptions { own: self.own.is_some(), ..self.options.plan(form) };
+        Ok(Prepared { functions, user, uses, gpl, options })
+    }
+
+    /// What a report should say besides the sites' outcomes.
+    fn notes(&self, target: &Target) -> Vec<String> {
+        let mut notes = target.unavailable().to_vec();
+        notes.extend(target.note_of_data());
+        notes.extend(target.modules().note_of_missing());
+        notes.extend(target.note_of_live_patches());
+        notes
+    }
+}
+
+/// A program, and what it is to be attached to.
+struct Prepared {
+    functions: Vec<Function>,
+    user: UserProgram,
+    uses: Uses,
+    gpl: bool,
+    options: PlanOptions,
+}
+
+impl Prepared {
+    fn plan(&self, target: &Target, barred: &Barred) -> Result<Plan, PlanError> {
+        plan::plan_without(&self.functions, &self.user, &self.uses, target.kernel(), self.options, barred)
+    }
+}
+
+/// How often an attachment is begun anew because modules have come or gone meanwhile.
+const ATTEMPTS: usize = 5;
+
+/// What came of carrying a plan out.
+enum Carried {
+    /// It is attached.
+    Out(Box<Link>),
+    /// The kernel refused something that may be done otherwise: it is noted, and has to be planned again.
+    Again,
+    /// A module that has sites is not the one any more that they were looked up in.
+    Stale,
+}
+
+/// Carries a plan out. What the kernel refuses is noted in `barred`.
+fn carry_out(
+    prepared: &Prepared,
+    mut plan: Plan,
+    target: &Target,
+    own: Option<&Own>,
+    many: usize,
+    barred: &mut Barred,
+) -> Result<Carried, Error> {
+    let kernel = target.kernel();
+    let Prepared { user, uses, gpl, options, .. } = prepared;
+    let by_others = |site: &&PlannedSite| matches!(site.decision, Decision::Attach { mechanism, .. } if mechanism != Mechanism::Kprobe);
+    let others = plan.sites.iter().filter(by_others).count() + plan.programs.len();
+    let files = KeptFiles::keep();
+    limits::raise_files(others as u64 + kprobes::files(&plan, many))?;
+
+    let site_map = uses.site.then(|| site_map::site_map(&plan, kernel)).transpose()?;
+    let fault_map = load::map(sys::BPF_MAP_TYPE_PERCPU_ARRAY, c"siteseer_faults", 4, 8, 1)
+        .map_err(|error| AttachError::Map { what: "faults", error })?;
+    let mut link = Link {
+        armed: Vec::new(),
+        definitions: Vec::new(),
+        programs: Vec::new(),
+        site_map,
+        fault_map,
+        report: plan.report(),
+        end_id: plan.first_id.saturating_add(u32::try_from(plan.sites.len()).unwrap_or(u32::MAX)),
+        modules: target.modules().of(&plan),
+        known: BTreeMap::new(),
+        later: Vec::new(),
+        loading: Duration::ZERO,
+        arming: Duration::ZERO,
+        _files: files,
+    };
+
+    let begin = Instant::now();
+    let mut loader = Loader {
+        user,
+        uses,
+        gpl: *gpl,
+        kernel,
+        cookie: plan.cookie,
+        sleepable: options.form.sleepable,
+        can_do_without: options.form.kind == section::Kind::KprobeMaybeInline,
+        btf: None,
+        modules: HashMap::new(),
+    };
+    let mut again = false;
+    // All programs first: loading takes long, and calls of the functions that are traced.
+    for program in &plan.programs {
+        let members: Vec<&PlannedTrampoline> =
+            program.trampolines.iter().filter_map(|&index| plan.trampolines.get(index)).collect();
+        let Some(&planned) = members.first() else { continue };
+        if let Some(program) = own.and_then(|own| own.in_place_of(&members)) {
+            link.programs.push(program);
+            continue;
+        }
+        match loader.load(planned, &members, &plan, &link) {
+            Ok(program) => link.programs.push(program),
+            // It may be too much for the verifier at once.
+            Err(_) if members.len() > 1 && !std::mem::replace(&mut barred.sharing, true) => return Ok(Carried::Again),
+            Err(Unloaded::AtAll(error)) => return Err(error.into()),
+            Err(Unloaded::There(reason)) => {
+                for site in planned.sites.iter().filter_map(|&index| plan.sites.get(index)) {
+                    again |= barred.add(site.site.address, planned.mechanism, reason.clone());
+                }
+            }
+        }
+    }
+    if again {
+        return Ok(Carried::Again);
+    }
+    link.loading = begin.elapsed();
+    // An address in a module that is gone is somebody else's.
+    if !link.gone().map_err(AttachError::Modules)?.is_empty() {
+        return Ok(Carried::Stale);
+    }
+    let begin = Instant::now();
+    let arm = Arm { target, cookie: plan.cookie, many };
+    let served_by = plan.served_by();
+    let mut order: Vec<usize> = (0..plan.trampolines.len()).collect();
+    order.sort_by_key(|&nth| plan.trampolines.get(nth).map(|planned| planned.mechanism));
+    let mut refused: Vec<(usize, Reason)> = Vec::new();
+    for nth in order {
+        let Some(planned) = plan.trampolines.get(nth) else { continue };
+        let last = matches!(planned.mechanism, Mechanism::Kprobe | Mechanism::Kretprobe);
+        if last && again {
+            break;
+        }
+        let sites: Vec<&PlannedSite> = planned.sites.iter().filter_map(|&index| plan.sites.get(index)).collect();
+        let program = served_by.get(nth).map_or(usize::MAX, |(program, _)| *program);
+        for (nth, error) in arm.arm(program, planned, &sites, &mut link) {
+            let (Some(site), Some(&index)) = (sites.get(nth), planned.sites.get(nth)) else { continue };
+            if own.is_some_and(|own| own.is_linked(planned, &error)) {
+                return Err(Own::twice(&user.name).into());
+            }
+            if !is_refusal(&error, planned.mechanism) {
+                let (mechanism, site) = (planned.mechanism, place(&site.site));
+                return Err(AttachError::Arm { mechanism, site, error }.into());
+            }
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            let reason = Reason::Kernel { errno, mechanism: planned.mechanism.word(), said: None };
+            if last {
+                refused.push((index, reason));
+            } else {
+                again |= barred.add(site.site.address, planned.mechanism, reason);
+            }
+        }
+    }
+    if again {
+        return Ok(Carried::Again);
+    }
+    for (index, error) in arm.kprobes(&plan, &mut link)? {
+        let mechanism = Mechanism::Kprobe;
+        if !is_refusal(&error, mechanism) {
+            let site = plan.sites.get(index).map(|site| place(&site.site)).unwrap_or_default();
+            return Err(AttachError::Arm { mechanism, site, error }.into());
+        }
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        refused.push((index, Reason::Kernel { errno, mechanism: mechanism.word(), said: None }));
+    }
+    link.arming = begin.elapsed();
+    if !link.gone().map_err(AttachError::Modules)?.is_empty() {
+        return Ok(Carried::Stale);
+    }
+    if !refused.is_empty() {
+        for (index, reason) in refused {
+            if let Some(site) = plan.sites.get_mut(index) {
+                site.decision = plan::skip(&site.site, reason);
+            }
+        }
+        for (index, function) in plan.functions.iter().enumerate() {
+            let sites: Vec<_> = plan.sites.iter().filter(|site| site.function == index).cloned().collect();
+            plan::apply(plan.policy, &function.name, &sites)?;
+        }
+        link.report = plan.report();
+    }
+    Ok(Carried::Out(Box::new(link)))
+}
