@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Arming the sites of a trampoline, by any mechanism but kprobes ([`super::kprobes`]).
 
-use super::{fentry, kprobe, multi, tracing_multi};
 use crate::attach::link::Link;
+use crate::bpf::{fentry, kprobe_multi, perf_kprobe, tracing_multi};
 use crate::plan::mechanism::Mechanism;
 use crate::plan::{PlannedSite, PlannedTrampoline};
 use crate::target::Target;
@@ -67,11 +67,11 @@ impl Arm<'_> {
             }
             Mechanism::KprobeMulti | Mechanism::KretprobeMulti | Mechanism::KprobeSession => {
                 let at = match planned.mechanism {
-                    Mechanism::KretprobeMulti => multi::At::Return,
-                    Mechanism::KprobeSession => multi::At::Both,
-                    _ => multi::At::Entry,
+                    Mechanism::KretprobeMulti => kprobe_multi::At::Return,
+                    Mechanism::KprobeSession => kprobe_multi::At::Both,
+                    _ => kprobe_multi::At::Entry,
                 };
-                let (links, errors) = multi::attach(program, at, &addresses);
+                let (links, errors) = kprobe_multi::attach(program, at, &addresses);
                 armed.extend(links);
                 errors
             }
@@ -95,7 +95,7 @@ impl Arm<'_> {
         addresses: &[u64],
     ) -> (Vec<OwnedFd>, Vec<(usize, io::Error)>) {
         let pmu = self.target.kernel().kprobe_pmu.unwrap_or(0);
-        kprobe::attach_each(program, pmu, config, cookie, addresses)
+        perf_kprobe::attach_each(program, pmu, config, cookie, addresses)
     }
 }
 

@@ -8,15 +8,17 @@
 //! milliseconds; many are closed by several threads, whose waits overlap in part.
 
 use crate::attach::{Definition, KeptFiles, missed_at_events, remove_all, wait_for_programs};
+use crate::bpf::call::check;
+use crate::bpf::map;
+use crate::bpf::objects::{link_info, program_info};
 use crate::kernel::sysfs;
 use crate::plan::report::{Report, SiteReport};
-use crate::program::object::{check, info_by_fd, program_info};
 use crate::target::bpf_program::{self, TailSlot};
 use libbpf_sys as sys;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -176,11 +178,8 @@ impl Link {
         // SAFETY: plain call.
         let cpus = check(unsafe { sys::libbpf_num_possible_cpus() })?;
         let mut counts = vec![0u64; usize::try_from(cpus).unwrap_or(0)];
-        let key = 0u32;
-        // SAFETY: the key is 4 bytes, and the kernel writes 8 bytes per possible CPU.
-        check(unsafe {
-            sys::bpf_map_lookup_elem(self.fault_map.as_raw_fd(), (&raw const key).cast(), counts.as_mut_ptr().cast())
-        })?;
+        // SAFETY: the kernel writes 8 bytes per possible CPU.
+        unsafe { map::lookup(self.fault_map.as_fd(), 0, &mut counts) }?;
         let later = self.later.iter().map(Link::faults).sum::<io::Result<u64>>()?;
         Ok(counts.iter().sum::<u64>() + later)
     }
@@ -242,9 +241,7 @@ enum Missed {
 
 /// How many hits of a link did not get as far as a program.
 fn missed_by_link(link: &OwnedFd) -> io::Result<Missed> {
-    let mut info = sys::bpf_link_info::default();
-    // SAFETY: plain bytes, without pointers.
-    unsafe { info_by_fd(link.as_raw_fd(), &mut info) }?;
+    let info = link_info(link.as_fd())?;
     let about = info.__bindgen_anon_1;
     // SAFETY: the kernel says which member it has filled, and any bytes are a value of each.
     Ok(unsafe {

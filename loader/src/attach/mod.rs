@@ -11,13 +11,10 @@
 mod arm;
 mod background;
 mod error;
-mod fentry;
-mod kprobe;
 mod kprobes;
 mod limits;
 pub mod link;
-mod load;
-mod multi;
+mod load_as;
 mod options;
 mod own;
 mod owner;
@@ -27,14 +24,12 @@ mod refresh;
 mod site_map;
 mod switches;
 mod tracefs;
-pub(crate) mod tracing_multi;
 mod trampoline;
 mod user;
 mod wait;
 
 pub use error::AttachError;
 pub(crate) use limits::KeptFiles;
-pub(crate) use load::{Kind, Request, insn};
 pub use options::{AttachOptions, MAX_SITES};
 pub(crate) use own::OwnFunction;
 pub(crate) use profile::missed_at_events;
@@ -43,6 +38,7 @@ pub(crate) use tracefs::{Definition, remove_all};
 pub(crate) use wait::wait_for_programs;
 
 use crate::attach::link::Link;
+use crate::bpf::map::Map;
 use crate::error::Error;
 use crate::plan::mechanism::{Barred, Mechanism, Pair};
 use crate::plan::{self, Decision, Plan, PlanError, PlanOptions, PlannedSite, PlannedTrampoline, Policy};
@@ -329,7 +325,8 @@ fn carry_out(
     limits::raise_files(others as u64 + kprobes::files(&plan, many))?;
 
     let site_map = uses.site.then(|| site_map::site_map(&plan, kernel)).transpose()?;
-    let fault_map = load::map(sys::BPF_MAP_TYPE_PERCPU_ARRAY, c"siteseer_faults", 4, 8, 1)
+    let fault_map = Map::plain(sys::BPF_MAP_TYPE_PERCPU_ARRAY, c"siteseer_faults", 4, 8, 1)
+        .create()
         .map_err(|error| AttachError::Map { what: "faults", error })?;
     let mut link = Link {
         armed: Vec::new(),

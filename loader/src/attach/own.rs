@@ -4,11 +4,12 @@
 //! Where siteseer has something to add to a program, libbpf loads it for its function all the same, and it serves the body there: no other
 //! program is loaded for that, the kernel's information on it names the function, and the kernel refuses to attach it twice.
 
-use super::load::Kind;
-use super::{AttachError, fentry};
+use super::AttachError;
+use crate::bpf::btf::btf_of;
+use crate::bpf::fentry;
+use crate::bpf::load::LoadAs;
 use crate::plan::PlannedTrampoline;
 use crate::plan::mechanism::Mechanism;
-use crate::program::object::btf_of;
 use libbpf_sys as sys;
 use siteseer_sites::btf::TypeId;
 use std::io;
@@ -58,7 +59,8 @@ impl Own {
             return false;
         }
         let module = planned.module.as_deref().map(btf_of).transpose().ok().flatten();
-        let kind = Kind::of(planned.mechanism, planned.func, module.as_ref().map(AsFd::as_fd), planned.program, false);
+        let kind =
+            LoadAs::of(planned.mechanism, planned.func, module.as_ref().map(AsFd::as_fd), planned.program, false);
         let exit = planned.mechanism == Mechanism::Fexit;
         let attach_type = if exit { sys::BPF_TRACE_FEXIT } else { sys::BPF_TRACE_FENTRY };
         kind.load_nothing().is_ok_and(|nothing| fentry::attach(nothing.as_fd(), attach_type, 0).is_ok())

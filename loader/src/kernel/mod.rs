@@ -16,7 +16,7 @@ pub mod sysfs;
 mod types;
 
 use crate::bpf::insn::{Insn, Width};
-use crate::program::object::opened;
+use crate::bpf::load::LoadAs;
 use crate::trampoline::Kfunc;
 use libbpf_sys as sys;
 use siteseer_sites::Machine;
@@ -24,7 +24,6 @@ use siteseer_sites::btf::Btf;
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use types::KernelTypes;
 
@@ -321,22 +320,6 @@ fn config_bit(format: &str) -> Option<u32> {
     format.trim().strip_prefix("config:")?.parse().ok().filter(|&bit| bit < 64)
 }
 
-/// Loads a program that finds something out.
-pub(crate) fn load(kind: sys::bpf_prog_type, mut opts: sys::bpf_prog_load_opts, insns: &[Insn]) -> io::Result<OwnedFd> {
-    opts.sz = size_of::<sys::bpf_prog_load_opts>() as sys::size_t;
-    // SAFETY: all pointers live through the call; an instruction is laid out as the kernel has it.
-    opened(unsafe {
-        sys::bpf_prog_load(
-            kind,
-            c"siteseer_probe".as_ptr(),
-            c"GPL".as_ptr(),
-            insns.as_ptr().cast(),
-            insns.len() as sys::size_t,
-            &mut opts,
-        )
-    })
-}
-
 /// Whether a function and its caller may take more than 512 bytes of stack together.
 fn has_private_stack() -> bool {
     let insns = [
@@ -347,7 +330,7 @@ fn has_private_stack() -> bool {
         Insn::mov_imm(0, 0),
         Insn::exit(),
     ];
-    load(sys::BPF_PROG_TYPE_KPROBE, sys::bpf_prog_load_opts::default(), &insns).is_ok()
+    LoadAs::plain(sys::BPF_PROG_TYPE_KPROBE, 0).load_probe(&insns).is_ok()
 }
 
 #[cfg(test)]

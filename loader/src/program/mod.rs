@@ -28,33 +28,10 @@ pub mod section;
 mod validate;
 mod value;
 
+pub use crate::bpf::info::{FuncInfo, LineInfo};
 use crate::bpf::insn::Insn;
 use crate::site::refusal::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// `struct bpf_func_info`: a subprogram's start and its BTF FUNC.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FuncInfo {
-    /// Index of its first instruction.
-    pub insn_off: u32,
-    /// BTF type id.
-    pub type_id: u32,
-}
-
-/// `struct bpf_line_info`: the source line that starts at an instruction.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct LineInfo {
-    /// Index of the instruction.
-    pub insn_off: u32,
-    /// Offset of the file's name in BTF's strings.
-    pub file_name_off: u32,
-    /// Offset of the line's text in BTF's strings.
-    pub line_off: u32,
-    /// Line number in the high 22 bits, column in the low 10.
-    pub line_col: u32,
-}
 
 /// A program as libbpf hands it over: relocated, its subprograms after it, ready for BPF_PROG_LOAD.
 #[derive(Debug, Clone, Default)]

@@ -7,6 +7,8 @@
 //! the BTF comes back from the kernel, by the descriptor that libbpf has while it loads. Function and line information
 //! is what was kept when the program was loaded: libbpf has given it out since its release 1.6 only.
 
+use crate::bpf::btf::btf_data;
+use crate::bpf::objects::program_info;
 use crate::program::section::{Form, Section, SectionError, Told, Wanted, unguarded};
 use crate::program::{FuncInfo, LineInfo};
 use crate::register::{Loading, Passed, passed};
@@ -14,7 +16,7 @@ use libbpf_sys as sys;
 use std::ffi::CStr;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -224,86 +226,4 @@ pub(crate) struct Loaded<'p> {
     pub(crate) btf: Option<Vec<u8>>,
     /// Whether the program's licence lets it call GPL-only helpers.
     pub(crate) gpl: bool,
-}
-
-/// The result of a libbpf call: negative is an errno.
-pub(crate) fn check(result: i32) -> io::Result<i32> {
-    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result) }
-}
-
-/// The result of a libbpf call that opens a descriptor.
-pub(crate) fn opened(result: i32) -> io::Result<OwnedFd> {
-    // SAFETY: a non-negative result is a new descriptor that nobody else owns.
-    check(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// What the kernel says of the object behind a descriptor. (`bpf_prog_get_info_by_fd()` and its kin came with libbpf 1.2.)
-///
-/// # Safety
-/// `T` is the structure of that kind of object, and any bytes are a value of it; pointers in it are to as many bytes as the lengths
-/// beside them say.
-pub(crate) unsafe fn info_by_fd<T>(fd: RawFd, info: &mut T) -> io::Result<()> {
-    let mut len = size_of::<T>() as u32;
-    // SAFETY: the structure lives through the call; the rest is the caller's promise.
-    check(unsafe { sys::bpf_obj_get_info_by_fd(fd, (info as *mut T).cast(), &mut len) }).map(drop)
-}
-
-pub(crate) fn program_info(fd: BorrowedFd<'_>) -> io::Result<sys::bpf_prog_info> {
-    let mut info = sys::bpf_prog_info::default();
-    // SAFETY: plain bytes, without pointers.
-    unsafe { info_by_fd(fd.as_raw_fd(), &mut info) }?;
-    Ok(info)
-}
-
-/// The bytes of a BTF object in the kernel.
-pub(crate) fn btf_data(id: u32) -> io::Result<Vec<u8>> {
-    // SAFETY: plain call.
-    let fd = opened(unsafe { sys::bpf_btf_get_fd_by_id(id) })?;
-    btf_data_of(fd.as_raw_fd())
-}
-
-/// The bytes of the BTF object behind a descriptor.
-pub(crate) fn btf_data_of(fd: RawFd) -> io::Result<Vec<u8>> {
-    let mut data = Vec::new();
-    // The first call tells the size, the second fills the buffer.
-    for _ in 0..2 {
-        let mut info =
-            sys::bpf_btf_info { btf: data.as_mut_ptr() as u64, btf_size: data.len() as u32, ..Default::default() };
-        // SAFETY: the kernel writes at most `btf_size` bytes to the buffer.
-        unsafe { info_by_fd(fd, &mut info) }?;
-        data.resize(info.btf_size as usize, 0);
-    }
-    Ok(data)
-}
-
-/// The BTF object of a module in the kernel.
-pub(crate) fn btf_of(module: &str) -> io::Result<OwnedFd> {
-    let mut id = 0;
-    loop {
-        // SAFETY: the kernel writes the number; it says ENOENT behind the last one.
-        check(unsafe { sys::bpf_btf_get_next_id(id, &mut id) })?;
-        // SAFETY: plain call. An object may be gone by now.
-        let Ok(fd) = opened(unsafe { sys::bpf_btf_get_fd_by_id(id) }) else { continue };
-        let (name, is_kernels) = btf_info(fd.as_fd())?;
-        if is_kernels && name == module {
-            return Ok(fd);
-        }
-    }
-}
-
-/// The name of a BTF object in the kernel: `vmlinux`, or a module's.
-pub(crate) fn btf_name(id: u32) -> io::Result<String> {
-    // SAFETY: plain call.
-    let fd = opened(unsafe { sys::bpf_btf_get_fd_by_id(id) })?;
-    btf_info(fd.as_fd()).map(|(name, _)| name)
-}
-
-/// A BTF object's name, and whether it is the kernel's own or a module's (programs load theirs under any name).
-fn btf_info(fd: BorrowedFd<'_>) -> io::Result<(String, bool)> {
-    let mut name = [0u8; 64];
-    let mut info = sys::bpf_btf_info { name: name.as_mut_ptr() as u64, name_len: 64, ..Default::default() };
-    // SAFETY: the kernel writes at most `name_len` bytes to the buffer.
-    unsafe { info_by_fd(fd.as_raw_fd(), &mut info) }?;
-    let name = name.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte)).collect();
-    Ok((name, info.kernel_btf != 0))
 }

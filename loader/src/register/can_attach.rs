@@ -3,7 +3,7 @@
 //! are told of functions that ftrace does not know, and not told of those that were inlined everywhere.
 
 use super::{func, shared};
-use crate::attach::Kind as LoadKind;
+use crate::bpf::load::LoadAs;
 use crate::error::Error;
 use crate::explain;
 use crate::plan::mechanism::Mechanism;
@@ -61,7 +61,7 @@ fn reached(explanations: &[explain::Explanation], function: &str) -> Result<(), 
 /// Whether plain libbpf finds the function, and the kernel takes a program for it.
 fn loads(wanted: &Wanted) -> bool {
     func::named(wanted).is_ok_and(|func| {
-        let kind = LoadKind::of(Mechanism::Fentry, Some(func.own.func), func.object(), None, false);
+        let kind = LoadAs::of(Mechanism::Fentry, Some(func.own.func), func.object(), None, false);
         kind.refuses_all().is_none()
     })
 }

@@ -8,7 +8,7 @@
 //! The iterator's program is of an object of our own: an ELF file with two instructions in it.
 
 use super::RegisterError;
-use crate::program::object::check;
+use crate::bpf::call::check;
 use libbpf_sys as sys;
 use object::write::{Object, Symbol, SymbolSection};
 use object::{Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope};

@@ -14,8 +14,9 @@
 
 use super::func::{self, Func};
 use super::shared;
-use crate::attach::{Attach, Kind as LoadKind, Request, insn};
+use crate::attach::Attach;
 use crate::bpf::helper::{SITESEER_ARG, SITESEER_ARG_SLOT, SITESEER_SITE};
+use crate::bpf::load::{LoadAs, Request, insn};
 use crate::error::Error;
 use crate::plan::mechanism::{Barred, Choice, Mechanism};
 use crate::plan::report::Report;
@@ -157,7 +158,7 @@ fn only_body(planned: &Planned, loaded: &Loaded<'_>) -> Option<Func> {
     // Modules' BTF is another matter: what siteseer attaches there is the same.
     let trampoline = plan.trampolines.get(trampoline).filter(|planned| planned.module.is_none())?;
     let func = Func::of_program(trampoline.func?, trampoline.program);
-    let kind = LoadKind::of(mechanism, trampoline.func, None, trampoline.program, loaded.form.sleepable);
+    let kind = LoadAs::of(mechanism, trampoline.func, None, trampoline.program, loaded.form.sleepable);
     // What the kernel does not take for this function may go otherwise.
     kind.refuses_all().is_none().then_some(func)
 }
@@ -188,7 +189,7 @@ fn finds_its_arguments(planned: &Planned, func: &Func, loaded: &Loaded<'_>) -> b
 fn is_taken(program: Program<'_>, loaded: &Loaded<'_>, func: &Func, btf: Option<BorrowedFd<'_>>) -> bool {
     let mechanism = if loaded.form.kind.is_exit() { Mechanism::Fexit } else { Mechanism::Fentry };
     let module = func.object();
-    let kind = LoadKind::of(mechanism, Some(func.own.func), module, func.own.program, loaded.form.sleepable);
+    let kind = LoadAs::of(mechanism, Some(func.own.func), module, func.own.program, loaded.form.sleepable);
     let insns: Vec<_> = loaded.insns.iter().map(insn).collect();
     let request = Request {
         name: &program.name(),

@@ -3,8 +3,8 @@
 //! (`find_kernel_btf_id()` in libbpf.c). The handler for a section stands in libbpf's place, so that this is ours to find.
 
 use crate::attach::OwnFunction;
+use crate::bpf::btf::{btf_name, btf_of};
 use crate::kernel::running_types;
-use crate::program::object::{btf_name, btf_of};
 use crate::program::section::{Told, Wanted};
 use siteseer_sites::btf::{Btf, Kind, NameIndex, TypeId};
 use std::io;

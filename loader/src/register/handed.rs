@@ -10,8 +10,8 @@ use super::queue::{Queue, identity, is_closed};
 use super::{RegisterError, carrier};
 use crate::attach::link::{Cost, Link};
 use crate::attach::{Definition, remove_all};
+use crate::bpf::objects::{link_info, open_link};
 use crate::plan::report::Report;
-use crate::program::object::{info_by_fd, opened};
 use libbpf_sys as sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -70,10 +70,7 @@ extern "C" fn sweep_at_exit() {
 }
 
 fn link_id(link: &OwnedFd) -> io::Result<u32> {
-    let mut info = sys::bpf_link_info::default();
-    // SAFETY: plain bytes, without pointers.
-    unsafe { info_by_fd(link.as_raw_fd(), &mut info) }?;
-    Ok(info.id)
+    link_info(link.as_fd()).map(|info| info.id)
 }
 
 /// Takes what arms a link out of it, and out of those that were added later.
@@ -171,9 +168,7 @@ impl Attached {
     /// # Errors
     /// If the kernel does not give a counter, or the link is destroyed.
     pub fn missed(&self) -> io::Result<u64> {
-        // SAFETY: plain call.
-        let link = |&id: &u32| opened(unsafe { sys::bpf_link_get_fd_by_id(id) });
-        let links = self.0.ids.iter().map(link).collect::<io::Result<Vec<OwnedFd>>>()?;
+        let links = self.0.ids.iter().map(|&id| open_link(id)).collect::<io::Result<Vec<OwnedFd>>>()?;
         let definitions = self.0.definitions.lock().unwrap_or_else(PoisonError::into_inner);
         let by_links = crate::attach::link::missed_by(&links, &*definitions)?;
         Ok(self.0.link.missed()? + by_links)

@@ -7,9 +7,10 @@
 //! Programs of one object are known by the object's BTF, whose id the kernel gives to no other.
 
 use super::decide::asks_siteseer;
+use crate::bpf::objects::info_by_fd;
 use crate::plan::mechanism::Pair;
 use crate::plan::report::Report;
-use crate::program::object::{Loaded, Program, info_by_fd};
+use crate::program::object::{Loaded, Program};
 use crate::program::section::{Kind, Told, Wanted};
 use libbpf_sys as sys;
 use std::collections::BTreeSet;

@@ -6,11 +6,12 @@
 //! lookup, by which it names probes and refuses them. It takes what loading a tracing program takes, and no table in `/proc`.
 
 use crate::bpf::insn::{Insn, Width, pseudo};
-use crate::kernel::load;
-use crate::program::object::{check, opened};
+use crate::bpf::load::LoadAs;
+use crate::bpf::map::{self, Map};
+use crate::bpf::objects;
 use libbpf_sys as sys;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// `KSYM_NAME_LEN` is 512 since Linux 6.1; two numbers and a module's name come after it.
 const ANSWER: usize = 640;
@@ -58,14 +59,9 @@ impl Asker {
     /// If the kernel does not have it, or the process may not load it.
     pub(crate) fn new() -> io::Result<Asker> {
         let format = array(c"siteseer_format", FORMAT.len(), sys::BPF_F_RDONLY_PROG)?;
-        let key = 0u32;
-        // SAFETY: key and value are as long as those of the map.
-        check(unsafe {
-            sys::bpf_map_update_elem(format.as_raw_fd(), (&raw const key).cast(), FORMAT.as_ptr().cast(), 0)
-        })?;
+        map::update(format.as_fd(), &0u32.to_ne_bytes(), &FORMAT)?;
         // The verifier takes only what nobody can change any more for a format.
-        // SAFETY: plain call.
-        check(unsafe { sys::bpf_map_freeze(format.as_raw_fd()) })?;
+        map::freeze(format.as_fd())?;
         let answer = array(c"siteseer_answer", ANSWER, 0)?;
         let value = |register, map: &OwnedFd| Insn::load64(register, pseudo::MAP_VALUE, map.as_raw_fd() as u64);
         let mut insns = vec![Insn::load(Width::D, 6, 1, 0), Insn::store(Width::D, 10, -8, 6)];
@@ -80,8 +76,7 @@ impl Asker {
             Insn::mov_imm(0, 0),
             Insn::exit(),
         ]);
-        let opts = sys::bpf_prog_load_opts { prog_flags: sys::BPF_F_SLEEPABLE, ..Default::default() };
-        let program = load(sys::BPF_PROG_TYPE_SYSCALL, opts, &insns)?;
+        let program = LoadAs::plain(sys::BPF_PROG_TYPE_SYSCALL, sys::BPF_F_SLEEPABLE).load_probe(&insns)?;
         Ok(Asker { program, answer })
     }
 
@@ -90,20 +85,10 @@ impl Asker {
     /// # Errors
     /// If the program cannot be run.
     pub(crate) fn ask(&self, address: u64) -> io::Result<Option<Answer>> {
-        let mut context = address;
-        let mut opts = sys::bpf_test_run_opts {
-            sz: size_of::<sys::bpf_test_run_opts>() as sys::size_t,
-            ctx_in: (&raw mut context).cast(),
-            ctx_size_in: size_of::<u64>() as u32,
-            ..Default::default()
-        };
-        // SAFETY: the context lives through the call, and is as long as is said; the kernel writes it back.
-        check(unsafe { sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &mut opts) })?;
-        let (key, mut text) = (0u32, [0u8; ANSWER]);
-        // SAFETY: key and value are as long as those of the map.
-        check(unsafe {
-            sys::bpf_map_lookup_elem(self.answer.as_raw_fd(), (&raw const key).cast(), text.as_mut_ptr().cast())
-        })?;
+        objects::run(self.program.as_fd(), address)?;
+        let mut text = [0u8; ANSWER];
+        // SAFETY: the map was made with values of this length.
+        unsafe { map::lookup(self.answer.as_fd(), 0, &mut text) }?;
         let end = text.iter().position(|&byte| byte == 0).unwrap_or(ANSWER);
         Ok(std::str::from_utf8(&text[..end]).ok().and_then(Answer::parse))
     }
@@ -111,13 +96,7 @@ impl Asker {
 
 /// An array with one element.
 fn array(name: &std::ffi::CStr, bytes: usize, flags: u32) -> io::Result<OwnedFd> {
-    let opts = sys::bpf_map_create_opts {
-        sz: size_of::<sys::bpf_map_create_opts>() as sys::size_t,
-        map_flags: flags,
-        ..Default::default()
-    };
-    // SAFETY: the name and the options live through the call.
-    opened(unsafe { sys::bpf_map_create(sys::BPF_MAP_TYPE_ARRAY, name.as_ptr(), 4, bytes as u32, 1, &opts) })
+    Map { flags, ..Map::plain(sys::BPF_MAP_TYPE_ARRAY, name, 4, bytes as u32, 1) }.create()
 }
 
 #[cfg(test)]

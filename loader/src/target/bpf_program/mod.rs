@@ -35,7 +35,6 @@ use siteseer_sites::site::{Marks, SiteKind};
 use std::fmt;
 use std::io;
 
-pub(crate) use query::open;
 pub use query::{id_of, tail_slots};
 
 /// Why a function of a BPF program cannot be a target.

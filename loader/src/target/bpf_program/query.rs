@@ -2,12 +2,13 @@
 //! What the kernel tells of loaded programs, maps and links. Nothing is changed.
 
 use super::{BpfFunction, BpfProgram, BpfTargetError, Extension, TailSlot};
+use crate::bpf::btf::btf_data;
+use crate::bpf::map;
+use crate::bpf::objects::{self, info_by_fd, link_info, map_info, name, program_info};
 use crate::program::FuncInfo;
-use crate::program::object::{btf_data, check, info_by_fd, opened, program_info};
 use libbpf_sys as sys;
-use std::ffi::{c_char, c_int};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// The id of a program that is open.
 ///
@@ -15,18 +16,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 /// If the descriptor is not a program's.
 pub fn id_of(program: BorrowedFd<'_>) -> io::Result<u32> {
     program_info(program).map(|info| info.id)
-}
-
-/// Opens a program by its id. Takes CAP_SYS_ADMIN.
-pub(crate) fn open(id: u32) -> io::Result<OwnedFd> {
-    // SAFETY: plain call.
-    opened(unsafe { sys::bpf_prog_get_fd_by_id(id) })
-}
-
-/// A name of at most 15 bytes.
-fn name(bytes: &[c_char]) -> String {
-    let bytes: Vec<u8> = bytes.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A program's functions: FUNCs, addresses and lengths, which the kernel numbers alike.
@@ -63,7 +52,7 @@ fn functions(program: BorrowedFd<'_>, counts: &sys::bpf_prog_info) -> io::Result
 /// See [`BpfProgram::read`].
 pub(super) fn read(id: u32) -> Result<BpfProgram, BpfTargetError> {
     let failed = |what: &'static str| move |error: io::Error| BpfTargetError::Info { id, what, error };
-    let program = open(id).map_err(failed("bpf_prog_get_fd_by_id"))?;
+    let program = objects::open_program(id).map_err(failed("bpf_prog_get_fd_by_id"))?;
     let info = program_info(program.as_fd()).map_err(failed("bpf_obj_get_info_by_fd"))?;
     let program_name = name(&info.name);
     if info.btf_id == 0 || info.nr_func_info == 0 {
@@ -79,55 +68,22 @@ pub(super) fn read(id: u32) -> Result<BpfProgram, BpfTargetError> {
     })
 }
 
-/// All ids of a kind of object, by the call that gives the next one.
-fn ids(next: unsafe extern "C" fn(u32, *mut u32) -> c_int) -> impl Iterator<Item = io::Result<u32>> {
-    let mut last = Some(0);
-    std::iter::from_fn(move || {
-        let mut id = 0;
-        // SAFETY: the id lives through the call.
-        match check(unsafe { next(last?, &mut id) }) {
-            Ok(_) => {
-                last = Some(id);
-                Some(Ok(id))
-            }
-            Err(error) => {
-                last = None;
-                (error.raw_os_error() != Some(libc::ENOENT)).then_some(Err(error))
-            }
-        }
-    })
-}
-
-/// Opens what has an id; `None` if it is gone meanwhile.
-fn still_there(result: c_int) -> io::Result<Option<OwnedFd>> {
-    match opened(result) {
-        Ok(fd) => Ok(Some(fd)),
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 /// The slots of prog arrays, of all maps that there are, which hold one of these programs. Takes CAP_SYS_ADMIN.
 ///
 /// # Errors
 /// If a map cannot be looked through.
 pub fn tail_slots(programs: &[u32]) -> io::Result<Vec<TailSlot>> {
     let mut found = Vec::new();
-    for id in ids(sys::bpf_map_get_next_id) {
-        // SAFETY: plain call.
-        let Some(map) = still_there(unsafe { sys::bpf_map_get_fd_by_id(id?) })? else { continue };
-        let mut info = sys::bpf_map_info::default();
-        // SAFETY: plain bytes, without pointers.
-        unsafe { info_by_fd(map.as_raw_fd(), &mut info) }?;
+    for map in objects::maps() {
+        let map = map?;
+        let info = map_info(map.as_fd())?;
         if info.type_ != sys::BPF_MAP_TYPE_PROG_ARRAY {
             continue;
         }
         for slot in 0..info.max_entries {
             let mut program = 0u32;
             // SAFETY: keys and values of prog arrays are 4 bytes each (`fd_array_map_alloc_check()`, kernel/bpf/arraymap.c).
-            let looked_up = check(unsafe {
-                sys::bpf_map_lookup_elem(map.as_raw_fd(), (&raw const slot).cast(), (&raw mut program).cast())
-            });
+            let looked_up = unsafe { map::lookup(map.as_fd(), slot, std::slice::from_mut(&mut program)) };
             match looked_up {
                 Ok(_) if programs.contains(&program) => {
                     found.push(TailSlot { program, map: info.id, map_name: name(&info.name), slot });
@@ -144,12 +100,8 @@ pub fn tail_slots(programs: &[u32]) -> io::Result<Vec<TailSlot>> {
 /// The extensions that are attached to functions of a program.
 fn extensions(target: u32) -> io::Result<Vec<Extension>> {
     let mut found = Vec::new();
-    for id in ids(sys::bpf_link_get_next_id) {
-        // SAFETY: plain call.
-        let Some(link) = still_there(unsafe { sys::bpf_link_get_fd_by_id(id?) })? else { continue };
-        let mut info = sys::bpf_link_info::default();
-        // SAFETY: plain bytes, without pointers.
-        unsafe { info_by_fd(link.as_raw_fd(), &mut info) }?;
+    for link in objects::links() {
+        let info = link_info(link?.as_fd())?;
         if info.type_ != sys::BPF_LINK_TYPE_TRACING {
             continue;
         }
@@ -159,8 +111,7 @@ fn extensions(target: u32) -> io::Result<Vec<Extension>> {
         if tracing.target_obj_id != target {
             continue;
         }
-        // SAFETY: plain call.
-        let Some(program) = still_there(unsafe { sys::bpf_prog_get_fd_by_id(info.prog_id) })? else { continue };
+        let Some(program) = objects::program_if_there(info.prog_id)? else { continue };
         let program = program_info(program.as_fd())?;
         if program.type_ == sys::BPF_PROG_TYPE_EXT {
             found.push(Extension { func: tracing.target_btf_id, program: program.id, name: name(&program.name) });

@@ -5,7 +5,7 @@
 //! as libbpf does it: the probe itself is in the text, and the program runs on whichever CPU hits it. The link holds the event, so the
 //! event's own descriptor is closed at once, and a site costs one descriptor.
 
-use crate::program::object::opened;
+use super::call::opened;
 use libbpf_sys as sys;
 use std::fs;
 use std::io;
@@ -34,7 +34,7 @@ const _: () = assert!(size_of::<PerfEventAttr>() == 72);
 const FD_CLOEXEC: libc::c_ulong = 1 << 3;
 
 /// Opens an event. `pmu` is the number of the event source.
-pub(super) fn open_event(pmu: u32, config: u64, address: u64) -> io::Result<OwnedFd> {
+pub(crate) fn open_event(pmu: u32, config: u64, address: u64) -> io::Result<OwnedFd> {
     let attr = PerfEventAttr {
         kind: pmu,
         size: size_of::<PerfEventAttr>() as u32,
@@ -67,7 +67,7 @@ fn first_of(list: &str) -> Option<libc::c_int> {
 }
 
 /// Runs the program at each hit of the event, until the result is closed. The cookie is 0 where the kernel knows none.
-pub(super) fn link_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>, cookie: u64) -> io::Result<OwnedFd> {
+pub(crate) fn link_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>, cookie: u64) -> io::Result<OwnedFd> {
     let mut opts =
         sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
     opts.__bindgen_anon_1.perf_event.bpf_cookie = cookie;
@@ -82,7 +82,7 @@ fn attach(program: BorrowedFd<'_>, pmu: u32, config: u64, cookie: u64, address: 
 }
 
 /// Puts a probe on each address; `config` is 0 for a kprobe, or has the event source's bit for a return. Gives the links, and per refused address its index and the error.
-pub(super) fn attach_each(
+pub(crate) fn attach_each(
     program: BorrowedFd<'_>,
     pmu: u32,
     config: u64,

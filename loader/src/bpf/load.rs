@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Loading trampolines: BTF, maps, programs.
+//! Loading programs.
 //!
 //! A program is first loaded without a verifier log, which costs time, and once more with one if the kernel refuses it.
 
-use super::tracing_multi;
-use crate::bpf::insn::Insn;
-use crate::plan::mechanism::Mechanism;
-use crate::program::object::{check, opened};
-use crate::program::{FuncInfo, LineInfo};
-use crate::target::bpf_program;
-use crate::trampoline::SavedMap;
+use super::call::opened;
+use super::info::{FuncInfo, LineInfo};
+use super::insn::Insn;
+use super::objects;
 use libbpf_sys as sys;
 use siteseer_sites::btf::TypeId;
 use std::ffi::CString;
@@ -26,32 +23,10 @@ pub(crate) struct Refused {
 /// The most bytes of log that are asked for.
 const LOG_BYTES: usize = 16 << 20;
 
-fn text(buffer: &[u8]) -> String {
+/// What the kernel wrote to a log.
+pub(super) fn text(buffer: &[u8]) -> String {
     let end = buffer.iter().position(|&byte| byte == 0).unwrap_or(buffer.len());
     String::from_utf8_lossy(&buffer[..end]).into_owned()
-}
-
-/// Loads BTF.
-pub(crate) fn btf(data: &[u8]) -> Result<OwnedFd, Refused> {
-    let size = size_of::<sys::bpf_btf_load_opts>() as sys::size_t;
-    let mut opts = sys::bpf_btf_load_opts { sz: size, ..Default::default() };
-    // SAFETY: the data lives through the call.
-    let first = opened(unsafe { sys::bpf_btf_load(data.as_ptr().cast(), data.len() as sys::size_t, &mut opts) });
-    let error = match first {
-        Ok(btf) => return Ok(btf),
-        Err(error) => error,
-    };
-    let mut log = vec![0u8; 1 << 20];
-    let mut opts = sys::bpf_btf_load_opts {
-        sz: size,
-        log_buf: log.as_mut_ptr().cast(),
-        log_size: log.len() as u32,
-        log_level: 1,
-        ..Default::default()
-    };
-    // SAFETY: as above; the kernel writes at most `log_size` bytes to the log.
-    let second = opened(unsafe { sys::bpf_btf_load(data.as_ptr().cast(), data.len() as sys::size_t, &mut opts) });
-    second.map_err(|_| Refused { error, log: text(&log) })
 }
 
 // The records are passed to the kernel as they are.
@@ -68,47 +43,19 @@ pub(crate) fn insn(insn: &sys::bpf_insn) -> Insn {
 
 /// What a program is loaded as.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Kind {
-    program_type: sys::bpf_prog_type,
-    attach_type: sys::bpf_attach_type,
+pub(crate) struct LoadAs {
+    pub(crate) program_type: sys::bpf_prog_type,
+    pub(crate) attach_type: sys::bpf_attach_type,
     /// The FUNC that it is for; 0 for none.
-    func: TypeId,
+    pub(crate) func: TypeId,
     /// Descriptor of the module's BTF that has it; 0 for that of the kernel's image.
-    module: u32,
+    pub(crate) module: u32,
     /// The BPF program whose FUNC that is, by id, if it is not the kernel's.
-    program: Option<u32>,
-    flags: u32,
+    pub(crate) program: Option<u32>,
+    pub(crate) flags: u32,
 }
 
-impl Kind {
-    /// What a mechanism takes.
-    pub(crate) fn of(
-        mechanism: Mechanism,
-        func: Option<TypeId>,
-        module: Option<BorrowedFd<'_>>,
-        program: Option<u32>,
-        sleepable: bool,
-    ) -> Kind {
-        let attach_type = match mechanism {
-            Mechanism::Fentry => sys::BPF_TRACE_FENTRY,
-            Mechanism::Fexit => sys::BPF_TRACE_FEXIT,
-            Mechanism::TracingMulti => tracing_multi::FENTRY_MULTI,
-            Mechanism::TracingMultiExit => tracing_multi::FEXIT_MULTI,
-            Mechanism::KprobeMulti | Mechanism::KretprobeMulti => sys::BPF_TRACE_KPROBE_MULTI,
-            Mechanism::KprobeSession => sys::BPF_TRACE_KPROBE_SESSION,
-            Mechanism::Kprobe | Mechanism::Kretprobe => 0,
-        };
-        let tracing = mechanism.probe().is_tracing();
-        Kind {
-            program_type: if tracing { sys::BPF_PROG_TYPE_TRACING } else { sys::BPF_PROG_TYPE_KPROBE },
-            attach_type,
-            func: func.unwrap_or(0),
-            module: module.map_or(0, |btf| btf.as_raw_fd() as u32),
-            program,
-            flags: if sleepable { sys::BPF_F_SLEEPABLE } else { 0 },
-        }
-    }
-
+impl LoadAs {
     /// Whether, and with which words, the kernel refuses a program that does nothing too.
     pub(crate) fn refuses_all(self) -> Option<Refused> {
         self.load_nothing().err()
@@ -117,16 +64,22 @@ impl Kind {
     /// Loads a program that does nothing.
     pub(crate) fn load_nothing(self) -> Result<OwnedFd, Refused> {
         const NOTHING: [Insn; 2] = [Insn::mov_imm(0, 0), Insn::exit()];
-        let request = Request {
-            name: "siteseer_probe",
-            gpl: true,
-            kind: self,
-            insns: &NOTHING,
-            func_info: &[],
-            line_info: &[],
-            btf: None,
-        };
-        request.load()
+        self.probe(&NOTHING).load()
+    }
+
+    /// A program for no function in particular.
+    pub(crate) fn plain(program_type: sys::bpf_prog_type, flags: u32) -> LoadAs {
+        LoadAs { program_type, attach_type: 0, func: 0, module: 0, program: None, flags }
+    }
+
+    /// Loads a program that finds something out.
+    pub(crate) fn load_probe(self, insns: &[Insn]) -> io::Result<OwnedFd> {
+        self.probe(insns).try_load(&mut [])
+    }
+
+    fn probe(self, insns: &[Insn]) -> Request<'_> {
+        let name = "siteseer_probe";
+        Request { name, gpl: true, kind: self, insns, func_info: &[], line_info: &[], btf: None }
     }
 }
 
@@ -134,7 +87,7 @@ impl Kind {
 pub(crate) struct Request<'a> {
     pub(crate) name: &'a str,
     pub(crate) gpl: bool,
-    pub(crate) kind: Kind,
+    pub(crate) kind: LoadAs,
     pub(crate) insns: &'a [Insn],
     pub(crate) func_info: &'a [FuncInfo],
     pub(crate) line_info: &'a [LineInfo],
@@ -145,7 +98,7 @@ impl Request<'_> {
     fn try_load(&self, log: &mut [u8]) -> io::Result<OwnedFd> {
         // The kernel keeps 15 bytes of the name; libbpf cuts it.
         let name = CString::new(self.name.replace('\0', "")).unwrap_or_default();
-        let target = self.kind.program.map(bpf_program::open).transpose()?;
+        let target = self.kind.program.map(objects::open_program).transpose()?;
         // What the object's licence allowed is allowed here: the program is the same.
         let licence = if self.gpl { c"GPL" } else { c"Proprietary" };
         let mut opts = sys::bpf_prog_load_opts {
@@ -206,45 +159,4 @@ impl Request<'_> {
             }
         }
     }
-}
-
-/// Creates a map.
-pub(crate) fn map(
-    kind: sys::bpf_map_type,
-    name: &std::ffi::CStr,
-    key_size: u32,
-    value_size: u32,
-    entries: u32,
-) -> io::Result<OwnedFd> {
-    // SAFETY: the name lives through the call; options may be absent.
-    opened(unsafe { sys::bpf_map_create(kind, name.as_ptr(), key_size, value_size, entries, std::ptr::null()) })
-}
-
-/// Creates the map that keeps arguments from a function's entry to its return.
-pub(crate) fn saved_map(saved: &SavedMap) -> io::Result<OwnedFd> {
-    let opts = sys::bpf_map_create_opts {
-        sz: size_of::<sys::bpf_map_create_opts>() as sys::size_t,
-        map_flags: sys::BPF_F_NO_PREALLOC,
-        ..Default::default()
-    };
-    // SAFETY: the name and the options live through the call.
-    opened(unsafe {
-        sys::bpf_map_create(
-            sys::BPF_MAP_TYPE_HASH,
-            c"siteseer_saved".as_ptr(),
-            saved.key_size,
-            saved.value_size,
-            saved.max_entries,
-            &opts,
-        )
-    })
-}
-
-/// Sets an element of a map whose key and value have these sizes.
-pub(crate) fn update(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Result<()> {
-    // SAFETY: both slices are as long as the map's key and value, which the callers create it with.
-    let result = unsafe {
-        sys::bpf_map_update_elem(map.as_raw_fd(), key.as_ptr().cast(), value.as_ptr().cast(), u64::from(sys::BPF_ANY))
-    };
-    check(result).map(|_| ())
 }

@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// `BPF_TRACE_FENTRY_MULTI` of include/uapi/linux/bpf.h.
 pub(crate) const FENTRY_MULTI: sys::bpf_attach_type = 59;
 /// `BPF_TRACE_FEXIT_MULTI`.
-pub(super) const FEXIT_MULTI: sys::bpf_attach_type = 60;
+pub(crate) const FEXIT_MULTI: sys::bpf_attach_type = 60;
 
 /// `link_create` of `union bpf_attr`, with the member `tracing_multi`.
 #[repr(C)]

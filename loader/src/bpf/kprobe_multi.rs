@@ -29,7 +29,7 @@ const _: () = assert!(size_of::<LinkCreate>() == 64);
 
 /// Where a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum At {
+pub(crate) enum At {
     /// At entries. It was loaded with the attach type `BPF_TRACE_KPROBE_MULTI`.
     Entry,
     /// At returns. It was loaded with the same.
@@ -62,7 +62,7 @@ fn attach_all(program: BorrowedFd<'_>, at: At, addresses: &[u64]) -> io::Result<
 
 /// Attaches to all addresses by one link, or, if the kernel refuses some, by one link each to the others.
 /// Gives the links, and per refused address its index and the error.
-pub(super) fn attach(program: BorrowedFd<'_>, at: At, addresses: &[u64]) -> (Vec<OwnedFd>, Vec<(usize, io::Error)>) {
+pub(crate) fn attach(program: BorrowedFd<'_>, at: At, addresses: &[u64]) -> (Vec<OwnedFd>, Vec<(usize, io::Error)>) {
     match attach_all(program, at, addresses) {
         Ok(link) => (vec![link], Vec::new()),
         Err(error) if addresses.len() == 1 => (Vec::new(), vec![(0, error)]),
