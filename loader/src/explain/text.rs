@@ -2,9 +2,9 @@
 //! The sentences. Lines are wrapped at 100 columns; what belongs together is indented alike.
 
 use super::{Explanation, Verdict, attached};
-use crate::plan::report::InModule;
 use crate::plan::{Decision, PlannedSite, Policy};
 use crate::site::reason::{MissingArgument, Reason};
+use crate::site::shown::InModule;
 use crate::site::unavailable::Unavailable;
 use crate::target::function::Candidate;
 use siteseer_sites::site::SiteKind;

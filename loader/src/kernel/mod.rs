@@ -17,6 +17,8 @@ mod types;
 
 use crate::bpf::insn::{Insn, Width};
 use crate::bpf::load::LoadAs;
+use crate::site::candidate::Candidate;
+use crate::site::reason::Reason;
 use crate::trampoline::Kfunc;
 use libbpf_sys as sys;
 use siteseer_sites::Machine;
@@ -234,6 +236,14 @@ impl Kernel {
             decodes_past_modules: false,
             privileges: Privileges::default(),
         }
+    }
+}
+
+impl Kernel {
+    /// What stands against a probe at a site on this kernel, whatever the program.
+    pub(crate) fn obstacle<'s>(&self, site: &'s Candidate) -> Option<&'s Reason> {
+        let obstacle = site.obstacle.as_ref().filter(|obstacle| !(self.notrace_events && obstacle.is_notrace()));
+        obstacle.or((self.decodes_past_modules && site.ends_module).then_some(&Reason::EndsModule))
     }
 }
 

@@ -209,11 +209,11 @@ impl Choice<'_> {
                 multi && self.wants_arguments() && kernel.kprobe_session.is_some() && self.passed_in_registers()
             }
             Mechanism::KretprobeMulti => multi && !self.requires_arguments(),
-            Mechanism::Kprobe => kernel.kprobe_pmu.is_some() && candidate.obstacle_on(kernel).is_none(),
+            Mechanism::Kprobe => kernel.kprobe_pmu.is_some() && kernel.obstacle(candidate).is_none(),
             Mechanism::Kretprobe => {
                 kernel.kprobe_pmu.is_some()
                     && kernel.kretprobe.is_some()
-                    && candidate.obstacle_on(kernel).is_none()
+                    && kernel.obstacle(candidate).is_none()
                     && candidate.is_entry()
                     && !self.requires_arguments()
             }
@@ -225,7 +225,7 @@ impl Choice<'_> {
         if self.candidate.bpf.is_some() {
             return Reason::OnlyTracing;
         }
-        if let Some(obstacle) = self.candidate.obstacle_on(self.kernel) {
+        if let Some(obstacle) = self.kernel.obstacle(self.candidate) {
             return obstacle.clone();
         }
         if self.form.sleepable {

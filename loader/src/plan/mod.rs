@@ -29,11 +29,12 @@ mod sharing;
 
 use crate::kernel::Kernel;
 use crate::plan::mechanism::{Barred, Mechanism};
-use crate::plan::report::{InModule, Report};
+use crate::plan::report::Report;
 use crate::program::section::{Form, Kind};
 use crate::program::{UserProgram, Uses};
 use crate::site::reason::Reason;
 use crate::site::refusal::Refusal;
+use crate::site::shown::InModule;
 use crate::site::unavailable::DoubtfulArgument;
 pub use crate::target::function::Namesake;
 use crate::target::function::{Candidate, Function, LeftOut, Place, Prototype};

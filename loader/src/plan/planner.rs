@@ -92,7 +92,7 @@ impl<'a> Planner<'a> {
         // The kprobe blacklist is no list of what ftrace may not trace.
         let traced = site.is_entry() && site.traceable == Some(true);
         let libbpfs = self.is_libbpfs(site);
-        let obstacle = site.obstacle_on(self.kernel).filter(|obstacle| !(traced && obstacle.is_about_kprobes()));
+        let obstacle = self.kernel.obstacle(site).filter(|obstacle| !(traced && obstacle.is_about_kprobes()));
         if let Some(obstacle) = obstacle.filter(|_| !libbpfs) {
             return Err(obstacle.clone());
         }

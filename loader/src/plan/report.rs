@@ -6,11 +6,12 @@
 
 use crate::plan::mechanism::Mechanism;
 use crate::plan::{Decision, Plan, Policy};
+use crate::site::bpf::BpfSite;
+use crate::site::candidate::Place;
+use crate::site::live_patch::Concern;
 use crate::site::reason::Reason;
+use crate::site::shown::{InModule, Slots};
 use crate::site::unavailable::DoubtfulArgument;
-use crate::target::bpf_program::BpfSite;
-use crate::target::function::Place;
-use crate::target::livepatch::Concern;
 use siteseer_sites::location::Argument;
 use siteseer_sites::site::{Marks, SiteKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -317,23 +318,6 @@ impl fmt::Display for Report {
             function.others(f)?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
-    }
-}
-
-/// ` [module]`, as the kernel writes it; nothing for the image.
-pub(crate) struct InModule<'a>(pub(crate) Option<&'a str>);
-
-impl fmt::Display for InModule<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |module| write!(f, " [{module}]"))
-    }
-}
-
-struct Slots<'a>(&'a [crate::target::bpf_program::TailSlot]);
-
-impl fmt::Display for Slots<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::target::bpf_program::write_slots(f, self.0)
     }
 }
 

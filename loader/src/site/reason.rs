@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Why a site is not attached: one closed list, whichever phase finds out.
 
-use crate::site::refusal::Refusal;
-use crate::site::unavailable::Unavailable;
-use crate::target::bpf_program::TailSlot;
+use super::bpf::{TailSlot, write_slots};
+use super::refusal::Refusal;
+use super::unavailable::Unavailable;
 use siteseer_sites::site::Unprobeable;
 use std::fmt;
 
@@ -247,7 +247,7 @@ impl fmt::Display for Reason {
             Reason::Sleepable => f.write_str("sleepable programs cannot run at a kprobe"),
             Reason::TailCalled(slots) => {
                 f.write_str("it is also entered by tail call, behind the probe, from ")?;
-                crate::target::bpf_program::write_slots(f, slots)
+                write_slots(f, slots)
             }
             Reason::Extended { program, name } => {
                 write!(f, "the extension program {name} (id {program}) has taken its place")

@@ -23,6 +23,7 @@
 //! Sources: Documentation/ABI/testing/sysfs-kernel-livepatch, Documentation/livepatch/livepatch.rst.
 
 use crate::kernel::symbols::Symbols;
+pub use crate::site::live_patch::Concern;
 use crate::site::reason::Reason;
 use crate::target::function::Candidate;
 use siteseer_sites::site::SiteKind;
@@ -55,23 +56,6 @@ pub struct LivePatches {
     pub transition: bool,
     /// Why they are not known, where the kernel has them and does not tell.
     pub(crate) unreadable: Option<String>,
-}
-
-/// How a live patch concerns a site.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Concern {
-    /// It replaced the function whose entry this is: calls are seen there before they go on in the new code.
-    Entry {
-        /// The patch.
-        patch: String,
-    },
-    /// It replaced the function that holds the site.
-    OldBody {
-        /// The patch.
-        patch: String,
-        /// Whether nothing runs it any more.
-        dead: bool,
-    },
 }
 
 impl LivePatches {

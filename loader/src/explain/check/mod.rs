@@ -393,7 +393,7 @@ fn answer(target: &Target, function: &Function, question: Question<'_>) -> Answe
         clones,
         inlined,
         dead,
-        unprobeable: live.iter().filter(|site| site.obstacle_on(kernel).is_some() && !is_dead(site)).count(),
+        unprobeable: live.iter().filter(|site| kernel.obstacle(site).is_some() && !is_dead(site)).count(),
         changed_signatures: live.iter().filter(changed).count(),
         prototypes: by_prototype(function).iter().filter_map(prototype).collect(),
         outlooks: outlooks(target, function, question),
@@ -443,7 +443,7 @@ fn about_shape(answer: &mut Answer, function: &Function, live: &[&Candidate], ke
         answer.find(Rule::Ambiguous, texts.into_iter().collect::<Vec<_>>().join("; "));
     }
     if unprobeable > 0 {
-        let reasons = live.iter().filter(|site| !is_dead(site)).filter_map(|site| site.obstacle_on(kernel));
+        let reasons = live.iter().filter(|site| !is_dead(site)).filter_map(|site| kernel.obstacle(site));
         answer.find(Rule::Unprobeable, by_reason(reasons));
     }
 }
