@@ -18,12 +18,11 @@ use crate::output::tell;
 use crate::target::{self, Chosen, Modules};
 use clap::Args;
 use libbpf_rs::ProgramMut;
-use siteseer::attach::MAX_SITES;
-use siteseer::error::Error;
+use siteseer::attach::{AttachError, MAX_SITES};
 use siteseer::function::Function;
 use siteseer::pattern::Pattern;
 use siteseer::source::SourceError;
-use siteseer::target::Types;
+use siteseer::target::{TargetError, Types};
 use siteseer::{Attach, Link, Policy, Report, Target};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -155,7 +154,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// The running kernel. Without site data it is what its symbols tell, unless they were asked for.
 fn target(arguments: &Arguments) -> Result<Target, Failure> {
     match Target::running(&arguments.modules.options(arguments.sites.clone())) {
-        Err(Error::Source(error @ SourceError::NotFound { .. })) => {
+        Err(TargetError::Source(error @ SourceError::NotFound { .. })) => {
             if let Some(pattern) = arguments.functions.iter().find(|pattern| !pattern.is_name()) {
                 return Err(format!("{pattern} is looked up in site data, and there is {error}").into());
             }
@@ -214,7 +213,7 @@ struct Traced<'t> {
 }
 
 impl<'t> Traced<'t> {
-    fn new(attach: Attach<'t>, program: &ProgramMut<'_>) -> Result<Traced<'t>, Error> {
+    fn new(attach: Attach<'t>, program: &ProgramMut<'_>) -> Result<Traced<'t>, AttachError> {
         let link = attach.attach(program)?;
         Ok(Traced { attach, link, gone: 0, failed: Vec::new() })
     }

@@ -234,10 +234,9 @@ impl Drop for Hidden {
 }
 
 fn not_loaded_and_without_site_data(target: &Target) -> Result<String, Failure> {
-    let refused = |name: &str| {
-        target
-            .reread()
-            .and_then(|fresh| fresh.as_ref().unwrap_or(target).functions(&[siteseer::section::Wanted::parse(name)?]))
+    let refused = |name: &str| -> Result<_, siteseer::Error> {
+        let fresh = target.reread()?;
+        Ok(fresh.as_ref().unwrap_or(target).functions(&[siteseer::section::Wanted::parse(name)?])?)
     };
     let says = |result: Result<_, siteseer::Error>, words: &[&str]| -> Result<String, Failure> {
         let text = match result {

@@ -6,11 +6,12 @@ use crate::case::{Case, Failure, case, choose};
 use crate::shape::{Place, Shape, site};
 use crate::typed::{load, program_of};
 use libbpf_rs::ObjectBuilder;
+use siteseer::attach::AttachError;
 use siteseer::function::Candidate;
 use siteseer::plan::{InTheWay, PlanError};
 use siteseer::report::SiteReport;
 use siteseer::source::SiteData;
-use siteseer::{Attach, Error, Policy, Reason, SourceOptions, Target};
+use siteseer::{Attach, Policy, Reason, SourceOptions, Target};
 use siteseer_bpf_progs::BAD;
 use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
 use std::fs;
@@ -34,7 +35,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// The refusal's text, if it has all of the words.
-fn refused<T>(result: Result<T, siteseer::Error>, words: &[&str]) -> Result<String, Failure> {
+fn refused<T>(result: Result<T, impl std::fmt::Display>, words: &[&str]) -> Result<String, Failure> {
     let text = match result {
         Ok(_) => return Err("it was not refused".into()),
         Err(error) => error.to_string(),
@@ -167,8 +168,8 @@ fn every_site_lacks_an_argument(target: &Target) -> Result<String, Failure> {
         let lacks = |reason: &Reason| matches!(reason, Reason::MissingArguments(all) if all.iter().any(|a| a.name == parameter.name));
         (site.symbol.as_str(), site.offset) == (&copy.symbol, copy.offset()) && lacks(&site.reason)
     };
-    let check = |error: Error| match &error {
-        Error::Plan(PlanError::Nothing { function, sites } | PlanError::Incomplete { function, sites })
+    let check = |error: AttachError| match &error {
+        AttachError::Plan(PlanError::Nothing { function, sites } | PlanError::Incomplete { function, sites })
             if function == "jhash" && sites.iter().any(is_it) =>
         {
             Ok(error.to_string().lines().next().unwrap_or_default().to_owned())

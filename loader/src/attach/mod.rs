@@ -39,7 +39,6 @@ pub(crate) use wait::wait_for_programs;
 
 use crate::attach::link::Link;
 use crate::bpf::map::Map;
-use crate::error::Error;
 use crate::plan::mechanism::{Barred, Mechanism, Pair};
 use crate::plan::{self, Decision, Plan, PlanError, PlanOptions, PlannedSite, PlannedTrampoline, Policy};
 use crate::program::declared::Declared;
@@ -163,9 +162,9 @@ impl<'t> Attach<'t> {
     /// Plans the attachment of a loaded program. Changes nothing.
     ///
     /// # Errors
-    /// [`Error::Object`] if the program did not come through [`crate::register()`] or is not loaded, [`Error::Target`] if
-    /// there is no such function, [`Error::Plan`] if the program cannot be attached to it.
-    pub fn plan<'p>(&self, program: impl Into<Program<'p>>) -> Result<Plan, Error> {
+    /// [`AttachError::Object`] if the program did not come through [`crate::register()`] or is not loaded, [`AttachError::Target`] if
+    /// there is no such function, [`AttachError::Plan`] if the program cannot be attached to it.
+    pub fn plan<'p>(&self, program: impl Into<Program<'p>>) -> Result<Plan, AttachError> {
         let fresh = self.target.reread()?;
         let target = fresh.as_ref().unwrap_or(self.target);
         Ok(self.prepare(program.into(), target)?.plan(target, &Barred::default())?)
@@ -175,20 +174,18 @@ impl<'t> Attach<'t> {
     /// itself does not need it.
     ///
     /// # Errors
-    /// As [`Attach::plan`], and [`Error::Attach`] if the plan cannot be carried out. Then nothing is attached.
-    pub fn attach<'p>(&self, program: impl Into<Program<'p>>) -> Result<Link, Error> {
+    /// As [`Attach::plan`], and another [`AttachError`] if the plan cannot be carried out. Then nothing is attached.
+    pub fn attach<'p>(&self, program: impl Into<Program<'p>>) -> Result<Link, AttachError> {
         self.attach_program(program.into()).map_err(|error| match switches::lockdown() {
-            Some(mode) if error.errno() == libc::EPERM => {
-                AttachError::LockedDown { mode, error: Box::new(error) }.into()
-            }
+            Some(mode) if error.errno() == libc::EPERM => AttachError::LockedDown { mode, error: Box::new(error) },
             _ => error,
         })
     }
 
-    fn attach_program(&self, program: Program<'_>) -> Result<Link, Error> {
+    fn attach_program(&self, program: Program<'_>) -> Result<Link, AttachError> {
         let privileges = self.target.kernel().privileges;
         if !(privileges.bpf && privileges.perfmon) {
-            return Err(AttachError::Privileges.into());
+            return Err(AttachError::Privileges);
         }
         // What the target knows of modules may be old, and may grow old while programs are loaded.
         let mut fresh: Option<Target> = None;
@@ -210,7 +207,7 @@ impl<'t> Attach<'t> {
                 if plan.policy == Policy::Complete
                     && let Some(off) = off.first()
                 {
-                    return Err(AttachError::SwitchedOff(off.clone()).into());
+                    return Err(AttachError::SwitchedOff(off.clone()));
                 }
                 match carry_out(&prepared, plan, target, own.as_ref(), self.options.many(), &mut barred)? {
                     Carried::Out(mut link) => {
@@ -225,22 +222,27 @@ impl<'t> Attach<'t> {
                 }
             }
         }
-        Err(AttachError::ModulesChange.into())
+        Err(AttachError::ModulesChange)
     }
 
     /// Plans a program that libbpf is about to load. Gives what it uses, too.
-    pub(crate) fn plan_loaded(&self, program: Program<'_>, loaded: Loaded<'_>) -> Result<(Plan, Uses), Error> {
+    pub(crate) fn plan_loaded(&self, program: Program<'_>, loaded: Loaded<'_>) -> Result<(Plan, Uses), AttachError> {
         let prepared = self.prepare_loaded(program, loaded, self.target)?;
         let plan = prepared.plan(self.target, &Barred::default())?;
         Ok((plan, prepared.uses))
     }
 
-    fn prepare(&self, program: Program<'_>, target: &Target) -> Result<Prepared, Error> {
+    fn prepare(&self, program: Program<'_>, target: &Target) -> Result<Prepared, AttachError> {
         let loaded = program.read()?;
         self.prepare_loaded(program, loaded, target)
     }
 
-    fn prepare_loaded(&self, program: Program<'_>, loaded: Loaded<'_>, target: &Target) -> Result<Prepared, Error> {
+    fn prepare_loaded(
+        &self,
+        program: Program<'_>,
+        loaded: Loaded<'_>,
+        target: &Target,
+    ) -> Result<Prepared, AttachError> {
         let (gpl, form, told) = (loaded.gpl, loaded.form, loaded.told);
         let kernel = target.kernel();
         let user = user::user_program(loaded, kernel);
@@ -254,7 +256,7 @@ impl<'t> Attach<'t> {
             let told = if bpf_target.is_none() { user::told_function(&user.name, told, kernel)? } else { None };
             let one = told.map_or_else(|| program.wanted(), Ok)?;
             if one.function.is_none() {
-                return Err(AttachError::NoFunction { program: user.name, section: form.kind }.into());
+                return Err(AttachError::NoFunction { program: user.name, section: form.kind });
             }
             wanted.push(one);
         }
@@ -316,7 +318,7 @@ fn carry_out(
     own: Option<&Own>,
     many: usize,
     barred: &mut Barred,
-) -> Result<Carried, Error> {
+) -> Result<Carried, AttachError> {
     let kernel = target.kernel();
     let Prepared { user, uses, gpl, options, .. } = prepared;
     let by_others = |site: &&PlannedSite| matches!(site.decision, Decision::Attach { mechanism, .. } if mechanism != Mechanism::Kprobe);
@@ -336,7 +338,7 @@ fn carry_out(
         fault_map,
         report: plan.report(),
         end_id: plan.first_id.saturating_add(u32::try_from(plan.sites.len()).unwrap_or(u32::MAX)),
-        modules: target.modules().of(&plan),
+        modules: target.modules().instances_of(&plan.modules()),
         known: BTreeMap::new(),
         later: Vec::new(),
         loading: Duration::ZERO,
@@ -370,7 +372,7 @@ fn carry_out(
             Ok(program) => link.programs.push(program),
             // It may be too much for the verifier at once.
             Err(_) if members.len() > 1 && !std::mem::replace(&mut barred.sharing, true) => return Ok(Carried::Again),
-            Err(Unloaded::AtAll(error)) => return Err(error.into()),
+            Err(Unloaded::AtAll(error)) => return Err(error),
             Err(Unloaded::There(reason)) => {
                 for site in planned.sites.iter().filter_map(|&index| plan.sites.get(index)) {
                     again |= barred.add(site.site.address, planned.mechanism, reason.clone());
@@ -403,11 +405,11 @@ fn carry_out(
         for (nth, error) in arm.arm(program, planned, &sites, &mut link) {
             let (Some(site), Some(&index)) = (sites.get(nth), planned.sites.get(nth)) else { continue };
             if own.is_some_and(|own| own.is_linked(planned, &error)) {
-                return Err(Own::twice(&user.name).into());
+                return Err(Own::twice(&user.name));
             }
             if !is_refusal(&error, planned.mechanism) {
                 let (mechanism, site) = (planned.mechanism, place(&site.site));
-                return Err(AttachError::Arm { mechanism, site, error }.into());
+                return Err(AttachError::Arm { mechanism, site, error });
             }
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             let reason = Reason::Kernel { errno, mechanism: planned.mechanism.word(), said: None };
@@ -425,7 +427,7 @@ fn carry_out(
         let mechanism = Mechanism::Kprobe;
         if !is_refusal(&error, mechanism) {
             let site = plan.sites.get(index).map(|site| place(&site.site)).unwrap_or_default();
-            return Err(AttachError::Arm { mechanism, site, error }.into());
+            return Err(AttachError::Arm { mechanism, site, error });
         }
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
         refused.push((index, Reason::Kernel { errno, mechanism: mechanism.word(), said: None }));

@@ -7,7 +7,6 @@
 
 use super::{Attach, AttachError, Carried, Prepared, carry_out};
 use crate::attach::link::Link;
-use crate::error::Error;
 use crate::plan::mechanism::Barred;
 use crate::plan::report::Report;
 use crate::program::object::Program;
@@ -20,7 +19,7 @@ impl Attach<'_> {
     ///
     /// # Errors
     /// As [`Attach::attach`]. Then the link is as before.
-    pub fn refresh<'p>(&self, program: impl Into<Program<'p>>, link: &mut Link) -> Result<usize, Error> {
+    pub fn refresh<'p>(&self, program: impl Into<Program<'p>>, link: &mut Link) -> Result<usize, AttachError> {
         let program = program.into();
         let mut fresh: Option<Target> = None;
         for _ in 0..super::ATTEMPTS {
@@ -38,7 +37,7 @@ impl Attach<'_> {
             let mut prepared = match self.prepare(program, target) {
                 Ok(prepared) => prepared,
                 // Others have come, and the module that the link is on is still away.
-                Err(Error::Target(TargetError::NotLoaded { .. })) => {
+                Err(AttachError::Target(TargetError::NotLoaded { .. })) => {
                     link.known = known;
                     return Ok(0);
                 }
@@ -61,11 +60,11 @@ impl Attach<'_> {
                 return Ok(sites);
             }
         }
-        Err(AttachError::ModulesChange.into())
+        Err(AttachError::ModulesChange)
     }
 
     /// A link on the new sites, numbered behind those of the link; `None` if modules have come or gone meanwhile.
-    fn added(&self, prepared: &Prepared, target: &Target, link: &Link) -> Result<Option<Link>, Error> {
+    fn added(&self, prepared: &Prepared, target: &Target, link: &Link) -> Result<Option<Link>, AttachError> {
         let first_id = u32::try_from(link.report.sites().count()).unwrap_or(u32::MAX);
         let mut barred = Barred::default();
         loop {

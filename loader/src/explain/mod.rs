@@ -12,12 +12,16 @@
 //!
 //! Functions of one name that take different arguments are explained one by one: no program reads them all.
 
+#[cfg(test)]
+mod bpf_programs;
 pub mod check;
+mod error;
 pub mod outline;
 mod text;
 
+pub use error::ExplainError;
+
 use crate::bpf::insn::{Insn, Width};
-use crate::error::Error;
 use crate::plan::mechanism::Barred;
 use crate::plan::{self, Decision, Plan, PlanError, PlanOptions, Policy};
 use crate::program::declared::Declared;
@@ -120,7 +124,7 @@ pub(crate) fn by_prototype(function: &Function) -> Vec<Function> {
 }
 
 /// Looks a name up; one function for each prototype.
-fn lookup(target: &Target, wanted: &Wanted) -> Result<Vec<Function>, Error> {
+fn lookup(target: &Target, wanted: &Wanted) -> Result<Vec<Function>, ExplainError> {
     let functions = target.functions(std::slice::from_ref(wanted))?;
     Ok(functions.iter().flat_map(by_prototype).collect())
 }
@@ -129,8 +133,9 @@ fn lookup(target: &Target, wanted: &Wanted) -> Result<Vec<Function>, Error> {
 /// functions of the name have.
 ///
 /// # Errors
-/// [`Error::Section`] if it is no function's name, [`Error::Target`] if there is no such function, [`Error::Source`] if the site data cannot be read.
-pub fn function(target: &Target, name: &str) -> Result<Vec<Explanation>, Error> {
+/// [`ExplainError::Section`] if it is no function's name, [`ExplainError::Target`] if there is no such function, or the
+/// site data cannot be read.
+pub fn function(target: &Target, name: &str) -> Result<Vec<Explanation>, ExplainError> {
     let functions = lookup(target, &Wanted::parse(name)?)?;
     let several = functions.len() > 1;
     let explain = |function: Function| {
@@ -147,8 +152,8 @@ pub fn function(target: &Target, name: &str) -> Result<Vec<Explanation>, Error> 
 /// What a program of an object file would meet at a function.
 ///
 /// # Errors
-/// As [`function`]; [`Error::Select`] if none is what the program states.
-pub fn program(target: &Target, wanted: &Wanted, program: &FileProgram) -> Result<Vec<Explanation>, Error> {
+/// As [`function`]; [`ExplainError::Select`] if none is what the program states.
+pub fn program(target: &Target, wanted: &Wanted, program: &FileProgram) -> Result<Vec<Explanation>, ExplainError> {
     let stated = program.btf.as_deref().map(|btf| Declared::find(btf, &program.program.name)).transpose()?.flatten();
     let selection = Selection { file: None, prototype: stated };
     let mut functions = Vec::new();

@@ -6,7 +6,6 @@
 //! site is reached, or why no probe can be there; one for a program that reads everything, under [`Policy::Complete`], says what would
 //! be in the way of somebody who must see all calls with all arguments.
 
-use crate::error::Error;
 use crate::explain::{by_prototype, reader};
 use crate::plan::mechanism::{Barred, Mechanism};
 use crate::plan::{self, Decision, Plan, PlanError, PlanOptions, Policy};
@@ -31,12 +30,12 @@ pub struct Outline {
 /// arguments of all.
 ///
 /// # Errors
-/// [`Error::Plan`] if there can be no plan even for a program that reads nothing.
-pub fn outline(target: &Target, function: &Function, kind: Kind) -> Result<Vec<Outline>, Error> {
+/// [`PlanError`] if there can be no plan even for a program that reads nothing.
+pub fn outline(target: &Target, function: &Function, kind: Kind) -> Result<Vec<Outline>, PlanError> {
     by_prototype(function).into_iter().map(|function| one(target, function, kind)).collect()
 }
 
-fn one(target: &Target, function: Function, kind: Kind) -> Result<Outline, Error> {
+fn one(target: &Target, function: Function, kind: Kind) -> Result<Outline, PlanError> {
     let decide = |program: &UserProgram, policy: Policy| -> Result<Plan, PlanError> {
         let uses = program::analyse(program)
             .map_err(|refusal| PlanError::Program { program: program.name.clone(), refusal })?;

@@ -15,6 +15,7 @@ pub mod symbols;
 pub mod sysfs;
 mod types;
 
+use crate::bpf::call::errno;
 use crate::bpf::insn::{Insn, Width};
 use crate::bpf::load::LoadAs;
 use crate::site::candidate::Candidate;
@@ -49,6 +50,16 @@ pub enum KernelError {
     /// `/sys/kernel/notes` has no GNU build id.
     #[error("/sys/kernel/notes has no GNU build id: site data cannot be matched to this kernel")]
     NoBuildId,
+}
+
+impl KernelError {
+    /// The number that stands for it where only a number can be given: positive, as in errno.h.
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            KernelError::Machine(_) | KernelError::NoBuildId => libc::EOPNOTSUPP,
+            KernelError::Uname(error) | KernelError::Read { error, .. } => errno(error),
+        }
+    }
 }
 
 /// A GNU build id; printed in hexadecimal.

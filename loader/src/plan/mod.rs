@@ -44,6 +44,7 @@ use planner::Planner;
 pub use sharing::PlannedProgram;
 use siteseer_sites::btf::TypeId;
 use siteseer_sites::site::SiteKind;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -263,6 +264,12 @@ impl Plan {
     pub fn report(&self) -> Report {
         Report::of(self)
     }
+
+    /// The modules that something is attached in.
+    pub(crate) fn modules(&self) -> BTreeSet<Arc<str>> {
+        let attached = self.sites.iter().filter(|site| matches!(site.decision, Decision::Attach { .. }));
+        attached.filter_map(|site| site.site.module.clone()).collect()
+    }
 }
 
 /// A site that is in the way.
@@ -375,6 +382,17 @@ pub enum PlanError {
         /// The sites in the way.
         sites: Vec<InTheWay>,
     },
+}
+
+impl PlanError {
+    /// The number that stands for it where only a number can be given: positive, as in errno.h.
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            PlanError::Program { .. } | PlanError::Prototype { .. } => libc::EINVAL,
+            PlanError::Ambiguous { .. } => libc::ENOTUNIQ,
+            PlanError::Nothing { .. } | PlanError::Incomplete { .. } => libc::EADDRNOTAVAIL,
+        }
+    }
 }
 
 /// Which prototypes have to agree: those that are known. A program that reads no argument takes any.

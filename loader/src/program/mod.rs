@@ -24,6 +24,7 @@ pub mod declared;
 mod liveness;
 pub mod object;
 pub mod object_file;
+pub(crate) mod passed;
 pub mod section;
 mod validate;
 mod value;

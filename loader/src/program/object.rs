@@ -8,10 +8,11 @@
 //! is what was kept when the program was loaded: libbpf has given it out since its release 1.6 only.
 
 use crate::bpf::btf::btf_data;
+use crate::bpf::call::errno;
 use crate::bpf::objects::program_info;
+use crate::program::passed::{Loading, Passed, passed};
 use crate::program::section::{Form, Section, SectionError, Told, Wanted, unguarded};
 use crate::program::{FuncInfo, LineInfo};
-use crate::register::{Loading, Passed, passed};
 use libbpf_sys as sys;
 use std::ffi::CStr;
 use std::io;
@@ -59,6 +60,16 @@ pub enum ObjectError {
         /// What the system said.
         error: io::Error,
     },
+}
+
+impl ObjectError {
+    /// The number that stands for it where only a number can be given: positive, as in errno.h.
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            ObjectError::Info { error, .. } => errno(error),
+            _ => libc::EINVAL,
+        }
+    }
 }
 
 /// A function of a loaded BPF program, as a place to attach to.
@@ -190,7 +201,7 @@ impl<'p> Program<'p> {
         // SAFETY: libbpf's descriptor of a loaded program is open as long as the object.
         let info = program_info(unsafe { BorrowedFd::borrow_raw(fd) }).map_err(failed("bpf_obj_get_info_by_fd"))?;
         let gpl = info.gpl_compatible() != 0;
-        let Passed { told, func_info, line_info, btf, .. } = passed;
+        let Passed { told, func_info, line_info, btf, loading: _ } = passed;
         let btf = match (btf, info.btf_id) {
             (_, 0) => None,
             (Some(btf), _) => Some(btf.to_vec()),

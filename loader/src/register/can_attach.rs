@@ -2,10 +2,9 @@
 //! Whether a function can be traced at all: what tools ask before they choose between `fentry` and something else. Tools that ask the kernel's BTF
 //! are told of functions that ftrace does not know, and not told of those that were inlined everywhere.
 
-use super::{func, shared};
+use super::{RegisterError, func, shared};
 use crate::bpf::load::LoadAs;
-use crate::error::Error;
-use crate::explain;
+use crate::explain::{self, ExplainError};
 use crate::plan::mechanism::Mechanism;
 use crate::plan::{self, PlanError, Policy};
 use crate::program::section::{Kind, Wanted};
@@ -17,11 +16,11 @@ use crate::target::TargetError;
 ///
 /// # Errors
 /// Why not.
-pub fn can_attach(function: &str, module: Option<&str>) -> Result<(), Error> {
+pub fn can_attach(function: &str, module: Option<&str>) -> Result<(), RegisterError> {
     let wanted = Wanted { module: module.map(str::to_owned), function: Some(function.to_owned()) };
     let name = module.map_or_else(|| function.to_owned(), |module| format!("{module}:{function}"));
     Wanted::parse(&name)?;
-    let planned = shared::target().and_then(|target| explain::function(&target, &name));
+    let planned = shared::target().and_then(|target| Ok(explain::function(&target, &name)?));
     let error = match planned {
         Ok(explanations) => match reached(&explanations, function) {
             Ok(()) => return Ok(()),
@@ -32,9 +31,9 @@ pub fn can_attach(function: &str, module: Option<&str>) -> Result<(), Error> {
     // A name that nothing bears, or whose sites are all out of reach, is out of libbpf's reach, too.
     let is_certain = matches!(
         &error,
-        Error::Target(
+        RegisterError::Explain(ExplainError::Target(
             TargetError::Unknown { .. } | TargetError::UnknownInModule { .. } | TargetError::NotLoaded { .. }
-        )
+        ))
     );
     if is_certain || !loads(&wanted) {
         return Err(error);
@@ -44,7 +43,7 @@ pub fn can_attach(function: &str, module: Option<&str>) -> Result<(), Error> {
 }
 
 /// Whether one of the explained functions is reached at one site.
-fn reached(explanations: &[explain::Explanation], function: &str) -> Result<(), Error> {
+fn reached(explanations: &[explain::Explanation], function: &str) -> Result<(), RegisterError> {
     let mut why = PlanError::Nothing { function: function.to_owned(), sites: Vec::new() };
     for explanation in explanations {
         let verdicts = explanation.verdicts.iter().filter(|verdict| verdict.form.kind == Kind::Fentry);

@@ -13,11 +13,10 @@
 //! the body elsewhere than fentry looks for them. If siteseer cannot have it either, the load fails, as libbpf's does.
 
 use super::func::{self, Func};
-use super::shared;
-use crate::attach::Attach;
+use super::{RegisterError, shared};
+use crate::attach::{Attach, AttachError, AttachOptions};
 use crate::bpf::helper::{SITESEER_ARG, SITESEER_ARG_SLOT, SITESEER_SITE};
 use crate::bpf::load::{LoadAs, Request, insn};
-use crate::error::Error;
 use crate::plan::mechanism::{Barred, Choice, Mechanism};
 use crate::plan::report::Report;
 use crate::plan::{Decision, Plan, PlanError, Policy};
@@ -43,7 +42,7 @@ pub(super) enum Load {
     /// Behind the guard.
     Guarded,
     /// Not at all: with libbpf's errno, for this reason.
-    Refused(io::Error, Box<Error>),
+    Refused(io::Error, Box<RegisterError>),
 }
 
 /// What a program was planned to.
@@ -70,7 +69,7 @@ pub(super) struct Decided {
 
 /// Decides how a program is loaded. `by_itself` is whether libbpf's calls attach it unasked: others are not planned.
 pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<BorrowedFd<'_>>, by_itself: bool) -> Decided {
-    let options = super::passed(program.raw()).map(|passed| passed.options).unwrap_or_default();
+    let options = super::programs::known(program.raw()).map(|known| known.options).unwrap_or_default();
     let names_nothing = options.names_nothing();
     // To find it takes a walk over the kernel's types.
     let func = || match func::told(loaded.told) {
@@ -118,8 +117,10 @@ fn own(
 }
 
 /// Whether plain libbpf would attach a program where it finds something else than its arguments.
-fn is_about_arguments(error: &Error) -> bool {
-    let (Error::Plan(PlanError::Nothing { sites, .. }) | Error::Plan(PlanError::Incomplete { sites, .. })) = error
+fn is_about_arguments(error: &RegisterError) -> bool {
+    let RegisterError::Attach(AttachError::Plan(
+        PlanError::Nothing { sites, .. } | PlanError::Incomplete { sites, .. },
+    )) = error
     else {
         return false;
     };
@@ -130,7 +131,7 @@ fn is_of_arguments(reason: &Reason) -> bool {
     matches!(reason, Reason::MissingArguments(_) | Reason::ReturnRemoved)
 }
 
-fn planned(program: Program<'_>, loaded: &Loaded<'_>, options: crate::AttachOptions) -> Result<Planned, Error> {
+fn planned(program: Program<'_>, loaded: &Loaded<'_>, options: AttachOptions) -> Result<Planned, RegisterError> {
     let target = shared::target()?;
     let options = options.or_policy(Some(Policy::by_libbpf(loaded.form.kind)));
     let accept_doubt = options.accepts_doubt();

@@ -33,6 +33,7 @@
 mod can_attach;
 mod carrier;
 mod decide;
+mod error;
 mod func;
 mod handed;
 mod handler;
@@ -46,11 +47,11 @@ mod shared;
 mod warn;
 
 pub use can_attach::can_attach;
+pub use error::RegisterError;
 pub use handed::Attached;
-pub(crate) use programs::{Loading, Passed, passed};
 
 use crate::attach::AttachOptions;
-use crate::error::Error;
+use crate::attach::link::Link;
 use crate::plan::Policy;
 use crate::plan::report::Report;
 use crate::program::object::Program;
@@ -60,42 +61,6 @@ use libbpf_sys as sys;
 use std::ffi::c_long;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// libbpf refused a handler, or what is asked for takes one.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RegisterError {
-    /// libbpf refused a handler.
-    #[error("libbpf does not take a handler for SEC(\"{section}\"): {error}")]
-    Handler {
-        /// The section.
-        section: &'static str,
-        /// What libbpf said.
-        error: io::Error,
-    },
-    /// The program was opened before the sections were registered, or is in another section.
-    #[error("program {program} was not opened after siteseer::register(), in a section of siteseer's")]
-    Unknown {
-        /// The program's name.
-        program: String,
-    },
-    /// Neither siteseer nor libbpf can attach it.
-    #[error("plain libbpf: {by_libbpf}; siteseer: {otherwise}")]
-    Libbpf {
-        /// What libbpf said.
-        by_libbpf: io::Error,
-        /// What siteseer has to say.
-        otherwise: String,
-    },
-    /// A link for libbpf could not be made.
-    #[error("a struct bpf_link for {what}: {error}")]
-    Link {
-        /// What failed.
-        what: &'static str,
-        /// What the system said.
-        error: io::Error,
-    },
-}
 
 /// How programs that libbpf's own calls attach are treated.
 #[derive(Debug, Clone)]
@@ -256,14 +221,14 @@ pub fn unregister() {
 pub fn set_attach_options<'p>(program: impl Into<Program<'p>>, options: AttachOptions) -> Result<(), RegisterError> {
     let program = program.into();
     // At the address of a program that is gone another one may be, in another section.
-    let known = program.section().is_ok() && programs::change(program.raw(), |passed| passed.options = options);
+    let known = program.section().is_ok() && programs::change(program.raw(), |known| known.options = options);
     if known { Ok(()) } else { Err(RegisterError::Unknown { program: program.name() }) }
 }
 
 /// What was planned or done last of a program that libbpf's own calls load or attach.
 pub fn report<'p>(program: impl Into<Program<'p>>) -> Option<Arc<Report>> {
     let program = program.into();
-    passed(program.raw()).filter(|_| program.section().is_ok()).and_then(|passed| passed.report)
+    programs::known(program.raw()).filter(|_| program.section().is_ok()).and_then(|known| known.report)
 }
 
 /// What stands behind a link that libbpf's calls gave; `None` if it is libbpf's own.
@@ -285,13 +250,13 @@ pub fn clean() -> io::Result<usize> {
     crate::attach::clean()
 }
 
-impl crate::Link {
+impl Link {
     /// Makes it a link of libbpf's, which `bpf_link__destroy()` detaches. What it could be asked is had by [`attached`].
     ///
     /// # Errors
     /// [`RegisterError::Link`]; then everything is detached.
-    pub fn into_libbpf(self) -> Result<std::ptr::NonNull<sys::bpf_link>, Error> {
-        Ok(handed::hand_out(self)?.0)
+    pub fn into_libbpf(self) -> Result<std::ptr::NonNull<sys::bpf_link>, RegisterError> {
+        handed::hand_out(self).map(|(link, _)| link)
     }
 }
 

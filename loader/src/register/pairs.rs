@@ -18,7 +18,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// A program at one end of a function's calls.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(super) struct End {
     /// The id of its object's BTF.
     object: u32,
     name: String,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Links of libbpf-rs: from those that a skeleton's `attach()` gives to what stands behind them, and from ours to such.
 
-use super::{Attached, attached};
+use super::{Attached, RegisterError, attached};
 use crate::attach::link::Link;
-use crate::error::Error;
 use libbpf_rs::AsRawLibbpf;
 
 impl Attached {
@@ -19,7 +18,7 @@ impl Link {
     ///
     /// # Errors
     /// [`RegisterError::Link`](super::RegisterError::Link); then everything is detached.
-    pub fn into_libbpf_rs(self) -> Result<libbpf_rs::Link, Error> {
+    pub fn into_libbpf_rs(self) -> Result<libbpf_rs::Link, RegisterError> {
         let raw = self.into_libbpf()?;
         // SAFETY: it was made just now, and nobody else has it.
         Ok(unsafe { libbpf_rs::Link::from_ptr(raw) })

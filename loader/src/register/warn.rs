@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What is said of programs that libbpf's calls attached, and that do not see all calls.
 
-use crate::error::Error;
+use super::RegisterError;
+use crate::attach::AttachError;
 use crate::plan::Policy;
 use crate::plan::report::Report;
 use crate::register::log::{Level, say};
+use crate::target::TargetError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether it was said already why nothing can be planned in this process.
@@ -16,9 +18,8 @@ pub(super) fn again() {
 }
 
 /// A program that libbpf attached because siteseer cannot. What holds for all programs is said once.
-pub(super) fn as_libbpf(name: &str, error: &Error) {
-    let of_all = matches!(error, Error::Earlier(_) | Error::Kernel(_) | Error::Symbols(_) | Error::Source(_));
-    if !of_all {
+pub(super) fn as_libbpf(name: &str, error: &RegisterError) {
+    if !is_of_all(error) {
         say(
             Level::Warn,
             format_args!(
@@ -36,6 +37,16 @@ pub(super) fn as_libbpf(name: &str, error: &Error) {
             ),
         );
     }
+}
+
+/// Whether no program can be attached for that reason.
+fn is_of_all(error: &RegisterError) -> bool {
+    let error = match error {
+        RegisterError::Earlier(_) => return true,
+        RegisterError::Target(error) | RegisterError::Attach(AttachError::Target(error)) => error,
+        _ => return false,
+    };
+    matches!(error, TargetError::Kernel(_) | TargetError::Symbols(_) | TargetError::Source(_))
 }
 
 /// A program that siteseer attached: as a warning if calls are missed that nobody asked for to be missed.

@@ -19,6 +19,7 @@ mod own;
 pub mod placement;
 mod trust;
 
+use crate::bpf::call::errno;
 use crate::kernel::{BuildId, Kernel};
 use object::{Object, ObjectSection};
 use siteseer_sites::Machine;
@@ -225,6 +226,20 @@ pub enum SourceError {
         /// What the encoder said.
         message: String,
     },
+}
+
+impl SourceError {
+    /// The number that stands for it where only a number can be given: positive, as in errno.h.
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            SourceError::Read { error, .. } => errno(error),
+            SourceError::NotFound { .. }
+            | SourceError::ModuleNotFound { .. }
+            | SourceError::NotInKernel { .. }
+            | SourceError::NoSites { .. } => libc::ENODATA,
+            _ => libc::EINVAL,
+        }
+    }
 }
 
 fn list(tried: &[Tried]) -> String {

@@ -13,7 +13,6 @@
 use crate::kernel::symbols::SymbolsError;
 pub use crate::kernel::sysfs::Loaded;
 use crate::kernel::{BuildId, sysfs};
-use crate::plan::{Decision, Plan};
 use crate::source::placement::{Placed, Placement};
 use crate::source::{ModuleFinder, SiteData};
 use siteseer_sites::file::SiteFile;
@@ -130,11 +129,9 @@ impl Modules {
         Ok(now != self.instances())
     }
 
-    /// The modules that a plan attaches in, and which loading of each.
-    pub(crate) fn of(&self, plan: &Plan) -> Vec<(Arc<str>, u64)> {
-        let attached = plan.sites.iter().filter(|site| matches!(site.decision, Decision::Attach { .. }));
-        let names: BTreeSet<&Arc<str>> = attached.filter_map(|site| site.site.module.as_ref()).collect();
-        let instances = names.into_iter().filter_map(|name| {
+    /// Which loading of each of these modules it is; of those that are loaded.
+    pub(crate) fn instances_of(&self, names: &BTreeSet<Arc<str>>) -> Vec<(Arc<str>, u64)> {
+        let instances = names.iter().filter_map(|name| {
             let entry = self.entries.iter().find(|entry| entry.name == *name)?;
             Some((Arc::clone(name), entry.instance?))
         });

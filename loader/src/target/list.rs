@@ -4,8 +4,7 @@
 //! All of it is read from the site data: not from the kernel's symbols, which take root and a second to read. A function is listed if
 //! [`Target::functions`] finds sites of it, with the numbers that it finds.
 
-use super::{IMAGE, Target};
-use crate::error::Error;
+use super::{IMAGE, Target, TargetError};
 use crate::kernel::Kernel;
 use crate::kernel::symbols::SymbolsError;
 use crate::kernel::sysfs;
@@ -60,8 +59,8 @@ impl Target {
     /// that it needs no privileges. Nothing can be attached to it.
     ///
     /// # Errors
-    /// [`Error::Kernel`], [`Error::Source`], or [`Error::Symbols`] if the loaded modules cannot be listed.
-    pub fn described(options: &SourceOptions) -> Result<Target, Error> {
+    /// [`TargetError::Kernel`], [`TargetError::Source`], or [`TargetError::Symbols`] if the loaded modules cannot be listed.
+    pub fn described(options: &SourceOptions) -> Result<Target, TargetError> {
         let kernel = Kernel::identity()?;
         let data = SiteData::find(options, &kernel, RunTime { text: 0, stext: 0, init: None })?;
         let loaded = sysfs::all().map_err(|error| SymbolsError::Read { path: sysfs::SYSFS.into(), error })?;
@@ -74,8 +73,8 @@ impl Target {
     /// module without site data is passed over ([`Modules::without_data`]).
     ///
     /// # Errors
-    /// [`Error::Source`] if the site data of the image cannot be read.
-    pub fn list(&self, patterns: &[Pattern]) -> Result<Vec<Vec<Listed>>, Error> {
+    /// [`TargetError::Source`] if the site data of the image cannot be read.
+    pub fn list(&self, patterns: &[Pattern]) -> Result<Vec<Vec<Listed>>, TargetError> {
         let literal = patterns.iter().all(Pattern::is_name);
         let names: Vec<String> = patterns.iter().map(|pattern| pattern.function().to_string()).collect();
         let names: Vec<&str> = if literal { names.iter().map(String::as_str).collect() } else { Vec::new() };

@@ -20,7 +20,6 @@ mod list;
 pub mod livepatch;
 pub mod pattern;
 
-use crate::error::Error;
 use crate::kernel::symbols::{self, Asker, Bases, Confirmed, Symbols, SymbolsError};
 use crate::kernel::sysfs;
 use crate::kernel::{BuildId, Kernel};
@@ -93,8 +92,8 @@ impl Target {
     /// its symbols are read when a lookup needs what site data do not have ([`Target::symbols`]).
     ///
     /// # Errors
-    /// [`Error::Kernel`], [`Error::Symbols`] or [`Error::Source`].
-    pub fn running(options: &SourceOptions) -> Result<Target, Error> {
+    /// [`TargetError::Kernel`], [`TargetError::Symbols`] or [`TargetError::Source`].
+    pub fn running(options: &SourceOptions) -> Result<Target, TargetError> {
         // Without site data all else is in vain.
         let kernel = Kernel::identity()?;
         let (data, bases, symbols, loaded) = if source::kernel_has_its_own() {
@@ -128,8 +127,8 @@ impl Target {
     /// known, and what is made from it. Whatever was inlined is missed, which is for whoever asks to say.
     ///
     /// # Errors
-    /// [`Error::Kernel`], [`Error::Symbols`], or [`Error::Source`] if the kernel has no BTF.
-    pub fn without_site_data() -> Result<Target, Error> {
+    /// [`TargetError::Kernel`], [`TargetError::Symbols`], or [`TargetError::Source`] if the kernel has no BTF.
+    pub fn without_site_data() -> Result<Target, TargetError> {
         let kernel = Kernel::running()?;
         let (symbols, _) = running_symbols()?;
         let data = SiteData::nothing(&kernel)?;
@@ -164,8 +163,8 @@ impl Target {
     /// the image tells. Nothing can be attached to it.
     ///
     /// # Errors
-    /// [`Error::Source`] if the site data cannot be read.
-    pub fn image(data: SiteData) -> Result<Target, Error> {
+    /// [`TargetError::Source`] if the site data cannot be read.
+    pub fn image(data: SiteData) -> Result<Target, TargetError> {
         let (machine, build_id) = data.image()?;
         Ok(Target {
             symbols: OnceLock::from(Symbols::default()),
@@ -185,8 +184,8 @@ impl Target {
     /// Adds the site data of modules that need not be loaded anywhere, to [`Target::image`].
     ///
     /// # Errors
-    /// [`Error::Source`] if they cannot be read, or are not for this kernel.
-    pub fn with_modules(mut self, modules: Vec<SiteData>) -> Result<Target, Error> {
+    /// [`TargetError::Source`] if they cannot be read, or are not for this kernel.
+    pub fn with_modules(mut self, modules: Vec<SiteData>) -> Result<Target, TargetError> {
         if modules.is_empty() {
             return Ok(self);
         }
@@ -278,17 +277,17 @@ impl Target {
     /// ([`Modules::without_data`]).
     ///
     /// # Errors
-    /// [`Error::Target`] if a name is not known, or a module that is named not loaded or without site data; [`Error::Source`] if the
+    /// [`TargetError`] if a name is not known, or a module that is named not loaded or without site data; [`TargetError::Source`] if the
     /// site data cannot be read.
-    pub fn functions(&self, wanted: &[Wanted]) -> Result<Vec<Function>, Error> {
+    pub fn functions(&self, wanted: &[Wanted]) -> Result<Vec<Function>, TargetError> {
         let names: Vec<&str> = wanted.iter().map(|wanted| wanted.function.as_deref().unwrap_or_default()).collect();
         let found = self.data.read(&names, |file| self.look_up(file, wanted))?;
         let found = found.or_else(|error| match error {
             // What was read of debug information is the functions asked for; other names take reading all.
-            Error::Target(TargetError::Unknown { name, nearest }) if nearest.is_empty() && self.data.reads_dwarf() => {
+            TargetError::Unknown { name, nearest } if nearest.is_empty() && self.data.reads_dwarf() => {
                 let symbols = self.symbols()?;
                 let nearest = self.data.read(&[], |file| self.nearest(file, symbols, &name)).unwrap_or_default();
-                Err(TargetError::Unknown { name, nearest }.into())
+                Err(TargetError::Unknown { name, nearest })
             }
             other => Err(other),
         });
@@ -303,7 +302,7 @@ impl Target {
     }
 
     /// [`Target::functions`] with the image's site data.
-    fn look_up(&self, file: &SiteFile<'_>, wanted: &[Wanted]) -> Result<Vec<Function>, Error> {
+    fn look_up(&self, file: &SiteFile<'_>, wanted: &[Wanted]) -> Result<Vec<Function>, TargetError> {
         let mut in_modules: Vec<Vec<Function>> = vec![Vec::new(); wanted.len()];
         let mut covered = BTreeSet::new();
         // Whether what is in modules is known from site data: else their symbols are all that is known of them.
@@ -329,7 +328,7 @@ impl Target {
                     all_covered = false;
                     if let Some(&nth) = here.iter().find(|&&nth| wanted[nth].module.is_some()) {
                         let function = wanted[nth].function.clone().unwrap_or_default();
-                        return Err(TargetError::NoModuleData { module: module.to_string(), function, why }.into());
+                        return Err(TargetError::NoModuleData { module: module.to_string(), function, why });
                     }
                 }
             }
@@ -440,7 +439,7 @@ impl Target {
         Ok(Some(Symbols::of_part(&confirmed, module.map(|module| &**module))))
     }
 
-    fn in_image(&self, file: &SiteFile<'_>, name: &str) -> Result<Option<Function>, Error> {
+    fn in_image(&self, file: &SiteFile<'_>, name: &str) -> Result<Option<Function>, TargetError> {
         let damaged = |error| self.damaged(error);
         if self.own_symbols {
             let symbols = image_symbols(file, name, None).map_err(damaged)?;
@@ -511,13 +510,13 @@ impl Target {
     /// were looked up last, if the site data are read from DWARF.
     ///
     /// # Errors
-    /// [`Error::Source`] if the site data cannot be read. A module whose data are not to be had is left out.
+    /// [`TargetError::Source`] if the site data cannot be read. A module whose data are not to be had is left out.
     pub fn with_types<R>(
         &self,
         names: &[&str],
         modules: impl IntoIterator<Item = Arc<str>>,
         with: impl FnOnce(&Types<'_>) -> R,
-    ) -> Result<R, Error> {
+    ) -> Result<R, TargetError> {
         let modules: Vec<Arc<str>> = modules.into_iter().collect();
         let mut with = Some(with);
         let mut result = None;
@@ -567,7 +566,7 @@ impl Target {
     ///
     /// # Errors
     /// As [`Target::running`].
-    pub fn reread(&self) -> Result<Option<Target>, Error> {
+    pub fn reread(&self) -> Result<Option<Target>, TargetError> {
         let kernel = match self.kernel.get() {
             Some(kernel) if self.modules.are_running() => kernel.clone(),
             _ => return Ok(None),
@@ -610,10 +609,10 @@ impl Target {
     ///
     /// # Errors
     /// As [`Target::functions`].
-    pub fn function(&self, name: &str) -> Result<Function, Error> {
+    pub fn function(&self, name: &str) -> Result<Function, TargetError> {
         let wanted = Wanted { module: None, function: Some(name.to_owned()) };
         let found = self.functions(std::slice::from_ref(&wanted))?.pop();
-        found.ok_or_else(|| TargetError::Unknown { name: name.to_owned(), nearest: Vec::new() }.into())
+        found.ok_or_else(|| TargetError::Unknown { name: name.to_owned(), nearest: Vec::new() })
     }
 
     /// What is added to the site data's addresses to get those of the running kernel.

@@ -20,6 +20,7 @@ mod table;
 
 use crate::case::{Case, Failure};
 use libbpf_rs::ObjectBuilder;
+use siteseer::attach::AttachError;
 use siteseer::function::Function;
 use siteseer::insn::Insn;
 use siteseer::plan::{InTheWay, PlanError, PlanOptions, plan};
@@ -447,7 +448,7 @@ fn attach_all(target: &Target, program: &libbpf_rs::Program<'_>, fates: &mut Fat
                             note(link.report(), fates);
                             links.push(link);
                         }
-                        Err(siteseer::Error::Plan(error)) => {
+                        Err(AttachError::Plan(error)) => {
                             fates.0.insert(name.clone(), Fate::Not(why_not(&error)));
                         }
                         Err(error) => {

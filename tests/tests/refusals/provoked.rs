@@ -2,6 +2,7 @@
 //! Refusals that take no kernel, provoked through what the library offers to everybody.
 
 use libbpf_rs::ObjectBuilder;
+use siteseer::attach::AttachError;
 use siteseer::function::{Function, Sources};
 use siteseer::insn::{Insn, Width};
 use siteseer::kernel::BuildId;
@@ -14,7 +15,7 @@ use siteseer::source::{SiteData, SourceError};
 use siteseer::symbols::Symbols;
 use siteseer::target::TargetError;
 use siteseer::trampoline::{self, KernelIds, Probe, Spec};
-use siteseer::{Attach, Error, Kernel, Machine, Target};
+use siteseer::{Attach, Kernel, Machine, Target};
 use siteseer_bpf_progs::TRUTH;
 use siteseer_sites::btf::{Btf, IntEncoding, Linkage, SplitBtf, TypeId};
 use siteseer_sites::file::{self, SiteFile};
@@ -114,7 +115,7 @@ fn kernel() -> Kernel {
 }
 
 /// What the site data say of a kernel with these symbols.
-fn look_up(data: &[u8], symbols: &str, name: &str) -> Result<Function, Error> {
+fn look_up(data: &[u8], symbols: &str, name: &str) -> Result<Function, TargetError> {
     let scratch = Scratch::new(name, data);
     let data = SiteData::open(&scratch.0, Some(&kernel()), false)?;
     Target::new(Symbols::parse(symbols), kernel(), data).function("foo")
@@ -226,14 +227,14 @@ fn the_objects_btf_is_damaged() {
 #[test]
 fn symbols_without_the_images_place() {
     let error = look_up(&site_data(0), "ffffffff91001100 t caller\n", "base").expect_err("no _text");
-    assert!(matches!(error, Error::Target(TargetError::NoBase("_text"))), "{error}");
+    assert!(matches!(error, TargetError::NoBase("_text")), "{error}");
 }
 
 #[test]
 fn symbols_that_disagree_about_the_images_place() {
     let symbols = SYMBOLS.replace("ffffffff91001000 T _stext", "ffffffff91001040 T _stext");
     let error = look_up(&site_data(0), &symbols, "displaced").expect_err("_stext is elsewhere");
-    assert!(matches!(error, Error::Target(TargetError::Displacement { .. })), "{error}");
+    assert!(matches!(error, TargetError::Displacement { .. }), "{error}");
 }
 
 #[test]
@@ -249,7 +250,7 @@ fn site_data_that_are_damaged_inside() {
             continue;
         }
         if let Err(error) = look_up(&data, SYMBOLS, "damaged") {
-            assert!(matches!(error, Error::Source(SourceError::Malformed { .. })), "{at}: {error}");
+            assert!(matches!(error, TargetError::Source(SourceError::Malformed { .. })), "{at}: {error}");
             assert!(error.to_string().contains("siteseer-refusals-"), "it does not name the file: {error}");
             noticed += 1;
         }
@@ -289,7 +290,7 @@ fn a_program_that_is_not_loaded() {
     let data = SiteData::open(&scratch.0, Some(&kernel()), false).expect("well-formed");
     let target = Target::new(Symbols::parse(SYMBOLS), kernel(), data);
     let error = Attach::new(&target).function("foo").plan(&program).expect_err("it is not loaded");
-    assert!(matches!(error, Error::Object(ObjectError::NotLoaded { .. })), "{error}");
+    assert!(matches!(error, AttachError::Object(ObjectError::NotLoaded { .. })), "{error}");
 }
 
 /// Text that is dropped when a driver is built in is in the real image only; where one is at hand, its sites say so.

@@ -61,7 +61,7 @@ const ROBUSTNESS: &str = "loader/src/trampoline/tests/robustness.rs";
 const PROBEABLE: &str = "encoder/src/probeable.rs";
 const SELECT: &str = "loader/src/target/function/select/tests.rs";
 const DECLARED: &str = "loader/src/program/declared/tests.rs";
-const BPF_TARGET: &str = "loader/src/target/bpf_program/mod.rs";
+const BPF_TARGET: &str = "loader/src/explain/bpf_programs.rs";
 const LIVEPATCH: &str = "loader/src/plan/tests/livepatch.rs";
 const HERE: &str = "tests/tests/refusals/provoked.rs";
 const DOUBT: &str = "loader/src/plan/tests/doubt.rs";
@@ -288,7 +288,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "RegisterError",
-        file: "loader/src/register/mod.rs",
+        file: "loader/src/register/error.rs",
         lines: &[
             never("Handler", "libbpf refuses a handler for want of memory only"),
             case("Unknown", "libbpf::what_cannot_be_attached_is_an_error"),

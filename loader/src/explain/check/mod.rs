@@ -16,7 +16,7 @@
 //!   program that reads all stands for it;
 //! * none: a name alone is answered for programs that read all, at the entry and at the return.
 
-use crate::error::Error;
+use crate::explain::ExplainError;
 use crate::explain::{by_prototype, reader};
 use crate::kernel::Kernel;
 use crate::plan::mechanism::Barred;
@@ -315,8 +315,8 @@ impl Answer {
 /// What becomes of a function on a kernel. That it is not there is an answer, and no error.
 ///
 /// # Errors
-/// [`Error::Source`] or [`Error::Target`] if the site data cannot be read; [`Error::Declared`] if the object's BTF cannot.
-pub fn check(target: &Target, wanted: &Wanted, question: Question<'_>) -> Result<Answer, Error> {
+/// [`ExplainError::Target`] if the site data cannot be read; [`ExplainError::Declared`] if the object's BTF cannot.
+pub fn check(target: &Target, wanted: &Wanted, question: Question<'_>) -> Result<Answer, ExplainError> {
     let function = match target.functions(std::slice::from_ref(wanted)) {
         Ok(mut functions) => functions.pop(),
         Err(error) => return not_there(target, wanted, error),
@@ -349,13 +349,13 @@ fn is_about_shape(rule: Rule) -> bool {
     !matches!(rule, Rule::Refused | Rule::Incomplete | Rule::Arguments)
 }
 
-fn not_there(target: &Target, wanted: &Wanted, error: Error) -> Result<Answer, Error> {
+fn not_there(target: &Target, wanted: &Wanted, error: TargetError) -> Result<Answer, ExplainError> {
     match error {
-        Error::Target(TargetError::NotLoaded { module, .. }) => {
+        TargetError::NotLoaded { module, .. } => {
             let message = format!("no site data of module {module} were given");
             Ok(Answer::without_function(Shape::NoData, Rule::NoData, message))
         }
-        Error::Target(error @ (TargetError::Unknown { .. } | TargetError::UnknownInModule { .. })) => {
+        error @ (TargetError::Unknown { .. } | TargetError::UnknownInModule { .. }) => {
             let has_modules = target.modules().names().next().is_some();
             let may_be_there = match wanted.module.is_none() && !has_modules {
                 true => " (site data of modules were not given)",
@@ -363,7 +363,7 @@ fn not_there(target: &Target, wanted: &Wanted, error: Error) -> Result<Answer, E
             };
             Ok(Answer::without_function(Shape::Missing, Rule::Missing, format!("{error}{may_be_there}")))
         }
-        other => Err(other),
+        other => Err(other.into()),
     }
 }
 

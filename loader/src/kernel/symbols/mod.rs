@@ -24,6 +24,7 @@ mod kallsyms;
 mod lines;
 mod part;
 
+use crate::bpf::call::errno;
 pub(crate) use ask::Asker;
 use kallsyms::{Entry, Table};
 use lines::{address, each_line, read_lines, read_lines_until};
@@ -63,6 +64,18 @@ pub enum SymbolsError {
     /// The table has no text symbol at all.
     #[error("/proc/kallsyms has no text symbols: the kernel was built without CONFIG_KALLSYMS")]
     NoSymbols,
+}
+
+impl SymbolsError {
+    /// The number that stands for it where only a number can be given: positive, as in errno.h.
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            SymbolsError::Read { error, .. } => errno(error),
+            SymbolsError::Restricted { .. } => libc::EPERM,
+            SymbolsError::NoSymbols => libc::EOPNOTSUPP,
+            SymbolsError::Restless => libc::EAGAIN,
+        }
+    }
 }
 
 /// A text symbol.
