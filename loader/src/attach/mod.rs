@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Carrying out a plan: the only system calls that change the kernel.
+//! Attaching a program: planning, and carrying the plan out (`carry_out`), as often as it takes.
 //!
 //! The maps that trampolines refer to are made, the trampolines loaded, the sites armed, the best mechanism first. Every
 //! call may fail. What the kernel refuses at one site by one mechanism is noted, and all is planned again without that: the
 //! next mechanism has the site, or the refusal is its reason. What the kernel refuses altogether (privileges,
-//! memory, a program that does not verify) ends the attempt. Whatever has been armed by then is owned by a link that is
-//! being dropped, so that an error leaves nothing behind. What is refused by the last mechanism needs no new plan: when
+//! memory, a program that does not verify) ends the attempt. Whatever has been armed by then is owned by what is
+//! being dropped ([`armed::Armed`]), so that an error leaves nothing behind. What is refused by the last mechanism needs no new plan: when
 //! all sites have been tried the policy is applied once more, now with the kernel's refusals.
 
 mod arm;
+pub(crate) mod armed;
 mod background;
+mod carry_out;
 mod error;
 mod kprobes;
 mod limits;
@@ -29,33 +31,24 @@ mod user;
 mod wait;
 
 pub use error::AttachError;
-pub(crate) use limits::KeptFiles;
 pub use options::{AttachOptions, MAX_SITES};
 pub(crate) use own::OwnFunction;
-pub(crate) use profile::missed_at_events;
 pub use reap::clean;
 pub(crate) use tracefs::{Definition, remove_all};
-pub(crate) use wait::wait_for_programs;
 
 use crate::attach::link::Link;
-use crate::bpf::map::Map;
-use crate::plan::mechanism::{Barred, Mechanism, Pair};
-use crate::plan::{self, Decision, Plan, PlanError, PlanOptions, PlannedSite, PlannedTrampoline, Policy};
+use crate::plan::mechanism::{Barred, Pair};
+use crate::plan::{self, Plan, PlanError, PlanOptions, Policy};
 use crate::program::declared::Declared;
 use crate::program::object::{Loaded, Program};
-use crate::program::section::{self, SectionError, Wanted};
+use crate::program::section::{SectionError, Wanted};
 use crate::program::{self, UserProgram, Uses};
-use crate::site::reason::Reason;
 use crate::target::Target;
 use crate::target::function::{Function, Selection};
-use arm::{Arm, is_refusal, place};
-use libbpf_sys as sys;
+use carry_out::{Carried, CarryOut};
 use own::Own;
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use switches::Switches;
-use trampoline::{Loader, Unloaded};
 
 /// Attaches programs to a target.
 #[derive(Debug, Clone)]
@@ -209,12 +202,12 @@ impl<'t> Attach<'t> {
                 {
                     return Err(AttachError::SwitchedOff(off.clone()));
                 }
-                match carry_out(&prepared, plan, target, own.as_ref(), self.options.many(), &mut barred)? {
-                    Carried::Out(mut link) => {
-                        link.report.notes = self.notes(target);
-                        link.report.notes.extend(off);
-                        link.known = target.modules().instances();
-                        return Ok(*link);
+                let work = CarryOut { prepared: &prepared, target, own: own.as_ref(), many: self.options.many() };
+                match work.carry_out(plan, &mut barred)? {
+                    Carried::Out(part, mut report) => {
+                        report.notes = self.notes(target);
+                        report.notes.extend(off);
+                        return Ok(Link::new(*part, *report, target.modules().instances()));
                     }
                     // Each attempt that fails has noted something new, of which there is only so much.
                     Carried::Again => {}
@@ -299,154 +292,3 @@ impl Prepared {
 
 /// How often an attachment is begun anew because modules have come or gone meanwhile.
 const ATTEMPTS: usize = 5;
-
-/// What came of carrying a plan out.
-enum Carried {
-    /// It is attached.
-    Out(Box<Link>),
-    /// The kernel refused something that may be done otherwise: it is noted, and has to be planned again.
-    Again,
-    /// A module that has sites is not the one any more that they were looked up in.
-    Stale,
-}
-
-/// Carries a plan out. What the kernel refuses is noted in `barred`.
-fn carry_out(
-    prepared: &Prepared,
-    mut plan: Plan,
-    target: &Target,
-    own: Option<&Own>,
-    many: usize,
-    barred: &mut Barred,
-) -> Result<Carried, AttachError> {
-    let kernel = target.kernel();
-    let Prepared { user, uses, gpl, options, .. } = prepared;
-    let by_others = |site: &&PlannedSite| matches!(site.decision, Decision::Attach { mechanism, .. } if mechanism != Mechanism::Kprobe);
-    let others = plan.sites.iter().filter(by_others).count() + plan.programs.len();
-    let files = KeptFiles::keep();
-    limits::raise_files(others as u64 + kprobes::files(&plan, many))?;
-
-    let site_map = uses.site.then(|| site_map::site_map(&plan, kernel)).transpose()?;
-    let fault_map = Map::plain(sys::BPF_MAP_TYPE_PERCPU_ARRAY, c"siteseer_faults", 4, 8, 1)
-        .create()
-        .map_err(|error| AttachError::Map { what: "faults", error })?;
-    let mut link = Link {
-        armed: Vec::new(),
-        definitions: Vec::new(),
-        programs: Vec::new(),
-        site_map,
-        fault_map,
-        report: plan.report(),
-        end_id: plan.first_id.saturating_add(u32::try_from(plan.sites.len()).unwrap_or(u32::MAX)),
-        modules: target.modules().instances_of(&plan.modules()),
-        known: BTreeMap::new(),
-        later: Vec::new(),
-        loading: Duration::ZERO,
-        arming: Duration::ZERO,
-        _files: files,
-    };
-
-    let begin = Instant::now();
-    let mut loader = Loader {
-        user,
-        uses,
-        gpl: *gpl,
-        kernel,
-        cookie: plan.cookie,
-        sleepable: options.form.sleepable,
-        can_do_without: options.form.kind == section::Kind::KprobeMaybeInline,
-        btf: None,
-        modules: HashMap::new(),
-    };
-    let mut again = false;
-    // All programs first: loading takes long, and calls of the functions that are traced.
-    for program in &plan.programs {
-        let members: Vec<&PlannedTrampoline> =
-            program.trampolines.iter().filter_map(|&index| plan.trampolines.get(index)).collect();
-        let Some(&planned) = members.first() else { continue };
-        if let Some(program) = own.and_then(|own| own.in_place_of(&members)) {
-            link.programs.push(program);
-            continue;
-        }
-        match loader.load(planned, &members, &plan, &link) {
-            Ok(program) => link.programs.push(program),
-            // It may be too much for the verifier at once.
-            Err(_) if members.len() > 1 && !std::mem::replace(&mut barred.sharing, true) => return Ok(Carried::Again),
-            Err(Unloaded::AtAll(error)) => return Err(error),
-            Err(Unloaded::There(reason)) => {
-                for site in planned.sites.iter().filter_map(|&index| plan.sites.get(index)) {
-                    again |= barred.add(site.site.address, planned.mechanism, reason.clone());
-                }
-            }
-        }
-    }
-    if again {
-        return Ok(Carried::Again);
-    }
-    link.loading = begin.elapsed();
-    // An address in a module that is gone is somebody else's.
-    if !link.gone().map_err(AttachError::Modules)?.is_empty() {
-        return Ok(Carried::Stale);
-    }
-    let begin = Instant::now();
-    let arm = Arm { target, cookie: plan.cookie, many };
-    let served_by = plan.served_by();
-    let mut order: Vec<usize> = (0..plan.trampolines.len()).collect();
-    order.sort_by_key(|&nth| plan.trampolines.get(nth).map(|planned| planned.mechanism));
-    let mut refused: Vec<(usize, Reason)> = Vec::new();
-    for nth in order {
-        let Some(planned) = plan.trampolines.get(nth) else { continue };
-        let last = matches!(planned.mechanism, Mechanism::Kprobe | Mechanism::Kretprobe);
-        if last && again {
-            break;
-        }
-        let sites: Vec<&PlannedSite> = planned.sites.iter().filter_map(|&index| plan.sites.get(index)).collect();
-        let program = served_by.get(nth).map_or(usize::MAX, |(program, _)| *program);
-        for (nth, error) in arm.arm(program, planned, &sites, &mut link) {
-            let (Some(site), Some(&index)) = (sites.get(nth), planned.sites.get(nth)) else { continue };
-            if own.is_some_and(|own| own.is_linked(planned, &error)) {
-                return Err(Own::twice(&user.name));
-            }
-            if !is_refusal(&error, planned.mechanism) {
-                let (mechanism, site) = (planned.mechanism, place(&site.site));
-                return Err(AttachError::Arm { mechanism, site, error });
-            }
-            let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            let reason = Reason::Kernel { errno, mechanism: planned.mechanism.word(), said: None };
-            if last {
-                refused.push((index, reason));
-            } else {
-                again |= barred.add(site.site.address, planned.mechanism, reason);
-            }
-        }
-    }
-    if again {
-        return Ok(Carried::Again);
-    }
-    for (index, error) in arm.kprobes(&plan, &mut link)? {
-        let mechanism = Mechanism::Kprobe;
-        if !is_refusal(&error, mechanism) {
-            let site = plan.sites.get(index).map(|site| place(&site.site)).unwrap_or_default();
-            return Err(AttachError::Arm { mechanism, site, error });
-        }
-        let errno = error.raw_os_error().unwrap_or(libc::EIO);
-        refused.push((index, Reason::Kernel { errno, mechanism: mechanism.word(), said: None }));
-    }
-    link.arming = begin.elapsed();
-    if !link.gone().map_err(AttachError::Modules)?.is_empty() {
-        return Ok(Carried::Stale);
-    }
-    if !refused.is_empty() {
-        for (index, reason) in refused {
-            if let Some(site) = plan.sites.get_mut(index) {
-                site.decision = plan::skip(&site.site, reason);
-            }
-        }
-        for (index, function) in plan.functions.iter().enumerate() {
-            let sites: Vec<_> = plan.sites.iter().filter(|site| site.function == index).cloned().collect();
-            plan::apply(plan.policy, &function.name, &sites)?;
-        }
-        link.report = plan.report();
-    }
-    Ok(Carried::Out(Box::new(link)))
-}

@@ -7,7 +7,7 @@
 
 use super::AttachError;
 use super::arm::place;
-use crate::attach::link::Link;
+use super::link::Part;
 use crate::bpf::btf::{self, btf_of};
 use crate::bpf::load::{LoadAs, Refused, Request};
 use crate::bpf::map::Map;
@@ -60,7 +60,7 @@ impl Loader<'_> {
         planned: &PlannedTrampoline,
         members: &[&PlannedTrampoline],
         plan: &Plan,
-        link: &Link,
+        part: &Part,
     ) -> Result<OwnedFd, Unloaded> {
         let first = planned.sites.first().and_then(|&index| plan.sites.get(index));
         let site = || first.map(|site| place(&site.site)).unwrap_or_default();
@@ -68,8 +68,8 @@ impl Loader<'_> {
         // The program holds the map from when it is loaded.
         let saved = saved.map_err(|error| AttachError::Map { what: "calls that have not returned", error })?;
         let maps = Maps {
-            sites: link.site_map.as_ref().map(AsRawFd::as_raw_fd),
-            faults: Some(link.fault_map.as_raw_fd()),
+            sites: part.site_map.as_ref().map(AsRawFd::as_raw_fd),
+            faults: Some(part.fault_map.as_raw_fd()),
             saved: saved.as_ref().map(AsRawFd::as_raw_fd),
         };
         let specs: Vec<Spec<'_>> = members.iter().map(|planned| planned.spec(self.kernel, self.cookie, maps)).collect();

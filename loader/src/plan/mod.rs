@@ -265,6 +265,26 @@ impl Plan {
         Report::of(self)
     }
 
+    /// The plan without sites that the kernel refused, by index, which no other mechanism reaches.
+    ///
+    /// # Errors
+    /// As for planning: the policy is applied once more.
+    pub(crate) fn without(mut self, refused: Vec<(usize, Reason)>) -> Result<Plan, PlanError> {
+        if refused.is_empty() {
+            return Ok(self);
+        }
+        for (index, reason) in refused {
+            if let Some(site) = self.sites.get_mut(index) {
+                site.decision = skip(&site.site, reason);
+            }
+        }
+        for (index, function) in self.functions.iter().enumerate() {
+            let sites: Vec<_> = self.sites.iter().filter(|site| site.function == index).cloned().collect();
+            apply(self.policy, &function.name, &sites)?;
+        }
+        Ok(self)
+    }
+
     /// The modules that something is attached in.
     pub(crate) fn modules(&self) -> BTreeSet<Arc<str>> {
         let attached = self.sites.iter().filter(|site| matches!(site.decision, Decision::Attach { .. }));
@@ -509,7 +529,7 @@ pub(crate) fn decide(
 }
 
 /// The decision not to attach a site. Where a live patch has put its code out of use, that is said first.
-pub(crate) fn skip(site: &Candidate, reason: Reason) -> Decision {
+fn skip(site: &Candidate, reason: Reason) -> Decision {
     Decision::Skip(match &site.live_patch {
         Some(Concern::OldBody { patch, dead: true }) if !reason.is_dead() => {
             Reason::LivePatched { patch: patch.clone(), otherwise: Box::new(reason) }

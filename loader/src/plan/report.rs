@@ -149,6 +149,23 @@ impl Report {
         }
     }
 
+    /// Adds what was attached later.
+    pub(crate) fn add(&mut self, added: &Report) {
+        for function in &added.functions {
+            let Some(known) = self.functions.iter_mut().find(|known| known.name == function.name) else { continue };
+            let first = known.prototypes.len();
+            known.prototypes.extend(function.prototypes.iter().cloned());
+            for site in &function.sites {
+                let mut site = site.clone();
+                site.prototype += first;
+                site.count_trampolines_from(self.trampolines);
+                known.sites.push(site);
+            }
+        }
+        self.trampolines += added.trampolines;
+        self.programs += added.programs;
+    }
+
     /// All sites.
     pub fn sites(&self) -> impl Iterator<Item = &SiteReport> {
         self.functions.iter().flat_map(|function| &function.sites)
@@ -180,7 +197,7 @@ impl Report {
 
 impl SiteReport {
     /// Shifts the number of its trampoline.
-    pub(crate) fn count_trampolines_from(&mut self, first: usize) {
+    fn count_trampolines_from(&mut self, first: usize) {
         if let Outcome::Attached { trampoline, .. } = &mut self.outcome {
             *trampoline += first;
         }

@@ -8,9 +8,10 @@
 
 use super::queue::{Queue, identity, is_closed};
 use super::{RegisterError, carrier};
+use crate::attach::armed::{Armed, missed_by};
 use crate::attach::link::{Cost, Link};
 use crate::attach::{Definition, remove_all};
-use crate::bpf::objects::{link_info, open_link};
+use crate::bpf::objects::open_link;
 use crate::plan::report::Report;
 use libbpf_sys as sys;
 use std::io;
@@ -69,32 +70,15 @@ extern "C" fn sweep_at_exit() {
     }
 }
 
-fn link_id(link: &OwnedFd) -> io::Result<u32> {
-    link_info(link.as_fd()).map(|info| info.id)
-}
-
-/// Takes what arms a link out of it, and out of those that were added later.
-fn take_apart(link: &mut Link, files: &mut Vec<OwnedFd>, definitions: &mut Vec<Definition>) {
-    files.append(&mut link.armed);
-    definitions.append(&mut link.definitions);
-    link.later.iter_mut().for_each(|later| take_apart(later, files, definitions));
-}
-
 /// Makes a link one of libbpf's. What is had of it besides is found by its descriptor from then on.
 pub(super) fn hand_out(mut link: Link) -> Result<(NonNull<sys::bpf_link>, Attached), RegisterError> {
     static AT_EXIT: Once = Once::new();
     sweep();
     let failed = |what| move |error| RegisterError::Link { what, error };
     // In this order: when the queue is emptied no program runs any more before the first event is disarmed.
-    let (mut files, mut definitions) = (Vec::new(), Vec::new());
-    take_apart(&mut link, &mut files, &mut definitions);
-    let ids = match files.iter().map(link_id).collect::<io::Result<Vec<u32>>>() {
-        Ok(ids) => ids,
-        Err(error) => {
-            (link.armed, link.definitions) = (files, definitions);
-            return Err(failed("its parts")(error));
-        }
-    };
+    let armed = link.disown();
+    let ids = armed.ids().map_err(failed("its parts"))?;
+    let (mut files, mut definitions) = armed.into_parts();
     files.extend(definitions.iter_mut().filter_map(Definition::take_event));
     let count = files.len();
     let queue = Queue::of(files).map_err(failed("its parts"));
@@ -107,7 +91,7 @@ pub(super) fn hand_out(mut link: Link) -> Result<(NonNull<sys::bpf_link>, Attach
         Ok(carried) => carried,
         Err(error) => {
             // What armed it is closed by now.
-            link.definitions = definitions;
+            drop(Armed::events(definitions));
             return Err(error);
         }
     };
@@ -170,7 +154,7 @@ impl Attached {
     pub fn missed(&self) -> io::Result<u64> {
         let links = self.0.ids.iter().map(|&id| open_link(id)).collect::<io::Result<Vec<OwnedFd>>>()?;
         let definitions = self.0.definitions.lock().unwrap_or_else(PoisonError::into_inner);
-        let by_links = crate::attach::link::missed_by(&links, &*definitions)?;
+        let by_links = missed_by(&links, &*definitions)?;
         Ok(self.0.link.missed()? + by_links)
     }
 

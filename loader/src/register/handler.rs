@@ -386,7 +386,7 @@ fn attach_everywhere(
     let attach = Attach::with(&target, options).with_own(known.own.clone());
     let mut link = attach.with_pair(pair.clone().filter(|_| together)).attach(program)?;
     if let Some(note) = pair.filter(|_| !together).and_then(|pair| pairs::note(&pair, link.report())) {
-        link.report.notes.push(note);
+        link.note(note);
     }
     let (link, attached) = handed::hand_out(link)?;
     let report = attached.report();
