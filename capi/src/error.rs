@@ -2,9 +2,8 @@
 //! Errors as libbpf has them: a negative errno, or NULL and errno; and the sentence, for the thread.
 
 use crate::text::c_string;
-use siteseer::attach::AttachError;
-use siteseer::log;
-use siteseer::target::TargetError;
+use siteseer::internals::log;
+use siteseer::{AttachError, TargetError};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::io;

@@ -18,12 +18,12 @@ use crate::output::tell;
 use crate::target::{self, Chosen, Modules};
 use clap::Args;
 use libbpf_rs::ProgramMut;
-use siteseer::attach::{AttachError, MAX_SITES};
-use siteseer::function::Function;
-use siteseer::pattern::Pattern;
-use siteseer::source::SourceError;
-use siteseer::target::{TargetError, Types};
-use siteseer::{Attach, Link, Policy, Report, Target};
+use siteseer::internals::attach::MAX_SITES;
+use siteseer::internals::function::Function;
+use siteseer::internals::pattern::Pattern;
+use siteseer::internals::source::SourceError;
+use siteseer::internals::target::Types;
+use siteseer::{Attach, AttachError, Link, Policy, Report, Target, TargetError};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -125,7 +125,7 @@ struct Traceable<'f> {
 const MAX_FUNCTIONS: usize = 1024;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
+    siteseer::register_with(siteseer::RegisterOptions::default().plan_at_load(false))?;
     let target = target(arguments)?;
     let chosen = target::choose(&target, &arguments.functions, MAX_FUNCTIONS)?;
     let functions = target::functions(&target, &chosen)?;

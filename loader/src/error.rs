@@ -27,30 +27,38 @@ pub enum Error {
     #[error(transparent)]
     Register(RegisterError),
     /// A function's name is malformed.
+    #[doc(hidden)]
     #[error(transparent)]
     Section(#[from] SectionError),
     /// The running kernel cannot be used.
+    #[doc(hidden)]
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// Its symbols cannot be read.
+    #[doc(hidden)]
     #[error(transparent)]
     Symbols(#[from] SymbolsError),
     /// There are no site data for it.
+    #[doc(hidden)]
     #[error(transparent)]
     Source(#[from] SourceError),
     /// The function cannot be looked up.
     #[error(transparent)]
     Target(TargetError),
     /// A function of a BPF program cannot be a target.
+    #[doc(hidden)]
     #[error(transparent)]
     BpfTarget(#[from] BpfTargetError),
     /// What the program states of the function cannot be read.
+    #[doc(hidden)]
     #[error(transparent)]
     Declared(#[from] DeclaredError),
     /// None of the functions of the name is the one that is meant.
+    #[doc(hidden)]
     #[error(transparent)]
     Select(#[from] SelectError),
     /// The program cannot be taken over from libbpf.
+    #[doc(hidden)]
     #[error(transparent)]
     Object(#[from] ObjectError),
     /// The program cannot be attached to the function.

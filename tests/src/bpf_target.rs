@@ -5,9 +5,8 @@
 use crate::case::{Case, Failure, case};
 use crate::typed::program_of;
 use libbpf_rs::{Link as OtherLink, MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
-use siteseer::attach::AttachError;
-use siteseer::bpf_target::id_of;
-use siteseer::{Attach, Link, Policy, Target};
+use siteseer::internals::bpf_target::id_of;
+use siteseer::{Attach, AttachError, Link, Policy, Target};
 use siteseer_bpf_progs::{JUMPS, JUMPS_TRACE};
 use std::os::fd::{AsFd, AsRawFd};
 

@@ -7,13 +7,12 @@
 
 use crate::case::Failure;
 use serde::{Deserialize, Serialize};
-use siteseer::Target;
-use siteseer::function::{Candidate, Function};
-use siteseer::insn::Insn;
-use siteseer::plan::{Decision, PlanError, PlanOptions, Policy, plan};
-use siteseer::program::{UserProgram, analyse};
-use siteseer::section::{Form, Kind as Section};
-use siteseer::target::TargetError;
+use siteseer::internals::function::{Candidate, Function};
+use siteseer::internals::insn::Insn;
+use siteseer::internals::plan::{Decision, PlanOptions, plan};
+use siteseer::internals::program::{UserProgram, analyse};
+use siteseer::internals::section::{Form, Kind as Section};
+use siteseer::{PlanError, Policy, Target, TargetError};
 use siteseer_sites::file::{FileError, SiteFile};
 use siteseer_sites::site::SiteKind;
 use std::fmt;

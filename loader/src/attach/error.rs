@@ -6,7 +6,7 @@ use crate::plan::PlanError;
 use crate::plan::mechanism::Mechanism;
 use crate::program::declared::DeclaredError;
 use crate::program::object::ObjectError;
-use crate::program::section::{Kind, SectionError};
+use crate::program::section::SectionError;
 use crate::site::refusal::Refusal;
 use crate::target::TargetError;
 use crate::target::bpf_program::BpfTargetError;
@@ -18,21 +18,26 @@ use std::io;
 #[non_exhaustive]
 pub enum AttachError {
     /// A function's name is malformed.
+    #[doc(hidden)]
     #[error(transparent)]
     Section(#[from] SectionError),
     /// The function cannot be looked up.
     #[error(transparent)]
     Target(#[from] TargetError),
     /// A function of a BPF program cannot be a target.
+    #[doc(hidden)]
     #[error(transparent)]
     BpfTarget(#[from] BpfTargetError),
     /// What the program states of the function cannot be read.
+    #[doc(hidden)]
     #[error(transparent)]
     Declared(#[from] DeclaredError),
     /// None of the functions of the name is the one that is meant.
+    #[doc(hidden)]
     #[error(transparent)]
     Select(#[from] SelectError),
     /// The program cannot be taken over from libbpf.
+    #[doc(hidden)]
     #[error(transparent)]
     Object(#[from] ObjectError),
     /// The program cannot be attached to the function.
@@ -47,7 +52,7 @@ pub enum AttachError {
         /// Name of the program.
         program: String,
         /// The section, without a function.
-        section: Kind,
+        section: &'static str,
     },
     /// `bpf_program__set_attach_target()` named a function that is not to be found any more.
     #[error("program {program}: type {btf_id} of the kernel's BTF object {object} is no function")]

@@ -95,6 +95,7 @@ impl Part {
 
 /// Sites that went away with their module.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Gone {
     /// The module.
     pub module: Arc<str>,
@@ -115,6 +116,7 @@ impl fmt::Display for Gone {
 
 /// What a link takes of the machine, and what it took to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cost {
     /// Programs loaded: one per location prototype and mechanism, or fewer ([`Attach::share_beyond`](crate::Attach::share_beyond)).
     pub programs: usize,

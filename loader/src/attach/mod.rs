@@ -249,7 +249,7 @@ impl<'t> Attach<'t> {
             let told = if bpf_target.is_none() { user::told_function(&user.name, told, kernel)? } else { None };
             let one = told.map_or_else(|| program.wanted(), Ok)?;
             if one.function.is_none() {
-                return Err(AttachError::NoFunction { program: user.name, section: form.kind });
+                return Err(AttachError::NoFunction { program: user.name, section: form.kind.word() });
             }
             wanted.push(one);
         }

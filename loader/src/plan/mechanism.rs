@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 /// A way to make the kernel run a program at a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Mechanism {
     /// fentry: the kernel's own trampoline.
     Fentry,

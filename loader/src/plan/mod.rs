@@ -50,6 +50,7 @@ use std::sync::Arc;
 
 /// What to do when not every site can be attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Policy {
     /// All sites or none.
     Complete,
@@ -63,6 +64,7 @@ pub enum Policy {
 impl Policy {
     /// What holds for a section's programs if nothing is said: a function that is traced in part without a word is what
     /// `fentry` and `fexit` programs must not meet; `kprobe_maybe_inline` has it in its name.
+    #[doc(hidden)]
     pub fn of(kind: Kind) -> Policy {
         match kind {
             Kind::KprobeMaybeInline => Policy::BestEffort,
@@ -72,6 +74,7 @@ impl Policy {
 
     /// What holds for a section's programs that libbpf's own calls attach, if nothing is said: a tool that worked with plain libbpf
     /// must go on working, and see no fewer calls.
+    #[doc(hidden)]
     pub fn by_libbpf(kind: Kind) -> Policy {
         match kind {
             Kind::KprobeMaybeInline => Policy::BestEffort,
@@ -213,22 +216,29 @@ impl PlannedTrampoline {
     }
 }
 
-/// What would be attached.
+/// What would be attached, and how: [`Plan::report`] says it. How it would be done is an affair of siteseer's own.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Plan {
     /// Names and prototypes of the functions.
+    #[doc(hidden)]
     pub functions: Vec<PlannedFunction>,
     /// Every candidate site.
+    #[doc(hidden)]
     pub sites: Vec<PlannedSite>,
     /// What gathers the arguments.
+    #[doc(hidden)]
     pub trampolines: Vec<PlannedTrampoline>,
     /// The programs to load. Each trampoline is in one of them.
+    #[doc(hidden)]
     pub programs: Vec<PlannedProgram>,
     /// The options that it was made with.
     pub policy: Policy,
     /// What `bpf_get_attach_cookie()` answers.
+    #[doc(hidden)]
     pub cookie: u64,
     /// The number of the first site in reports, and for `siteseer_site()`.
+    #[doc(hidden)]
     pub first_id: u32,
 }
 
@@ -294,6 +304,7 @@ impl Plan {
 
 /// A site that is in the way.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct InTheWay {
     /// The module that it is in; `None` for the kernel's image.
     pub module: Option<Arc<str>>,
@@ -349,6 +360,7 @@ fn lines(sites: &[InTheWay]) -> String {
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PlanError {
     /// The program can run at no site of any function.
     #[error("program {program}: {refusal}")]
@@ -378,6 +390,7 @@ pub enum PlanError {
             .map(|namesake| format!("\n    SITESEER_PROTO({program}, {});", namesake.statement))
             .collect::<String>()
     )]
+    #[doc(hidden)]
     Ambiguous {
         /// Name of the program.
         program: String,

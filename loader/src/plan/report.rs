@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// What became of a site.
+/// What became of a site: exactly one of two, and there will be no third.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The program runs there.
@@ -34,6 +34,7 @@ pub enum Outcome {
 
 /// One site of a report.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SiteReport {
     /// The site's number in this report: what `siteseer_site()` tells the program.
     pub id: u32,
@@ -62,10 +63,13 @@ pub struct SiteReport {
     /// Whether some calls may not be seen there.
     pub may_miss: bool,
     /// What the program reads there from doubtful locations; empty unless doubt was accepted.
+    #[doc(hidden)]
     pub doubtful: Vec<DoubtfulArgument>,
     /// What it is in a BPF program, if it is in one.
+    #[doc(hidden)]
     pub bpf: Option<BpfSite>,
     /// How a live patch concerns it.
+    #[doc(hidden)]
     pub live_patch: Option<Concern>,
     /// What became of it.
     pub outcome: Outcome,
@@ -73,12 +77,15 @@ pub struct SiteReport {
 
 /// One function of a report.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct FunctionReport {
     /// Its name.
     pub name: String,
     /// The prototypes that functions of the name have.
+    #[doc(hidden)]
     pub prototypes: Vec<crate::target::function::Prototype>,
     /// Functions of the name that are not meant, by the program's statement or the file.
+    #[doc(hidden)]
     pub left_out: Vec<crate::target::function::LeftOut>,
     /// Its sites.
     pub sites: Vec<SiteReport>,
@@ -86,6 +93,7 @@ pub struct FunctionReport {
 
 /// What became of every site of every function.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Report {
     /// The policy.
     pub policy: Policy,

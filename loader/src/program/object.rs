@@ -115,6 +115,7 @@ impl<'p> Program<'p> {
     ///
     /// # Errors
     /// [`ObjectError::Section`] if the section is not one of ours.
+    #[doc(hidden)]
     pub fn section(&self) -> Result<Section, ObjectError> {
         // SAFETY: as above.
         let section = self.text(unsafe { sys::bpf_program__section_name(self.raw.as_ptr()) });
@@ -125,6 +126,7 @@ impl<'p> Program<'p> {
     ///
     /// # Errors
     /// As [`Program::section`].
+    #[doc(hidden)]
     pub fn wanted(&self) -> Result<Wanted, ObjectError> {
         self.section().map(|section| section.wanted)
     }
@@ -133,6 +135,7 @@ impl<'p> Program<'p> {
     ///
     /// # Errors
     /// As [`Program::section`].
+    #[doc(hidden)]
     pub fn form(&self) -> Result<Form, ObjectError> {
         let form = self.section()?.form;
         // SAFETY: as above.
@@ -145,6 +148,7 @@ impl<'p> Program<'p> {
     ///
     /// # Errors
     /// [`ObjectError::NotGuarded`] if the program did not come through [`crate::register()`].
+    #[doc(hidden)]
     pub fn bpf_target(&self) -> Result<Option<BpfTarget>, ObjectError> {
         let passed = passed(self.raw).ok_or_else(|| ObjectError::NotGuarded { program: self.name() })?;
         Ok(match passed.told {

@@ -8,7 +8,7 @@ use crate::explain::{self, ExplainError};
 use crate::plan::mechanism::Mechanism;
 use crate::plan::{self, PlanError, Policy};
 use crate::program::section::{Kind, Wanted};
-use crate::register::log::{Level, say};
+use crate::register::log::{LogLevel, say};
 use crate::target::TargetError;
 
 /// Whether a `fentry` program that reads all arguments of a function could be attached to it somewhere: by siteseer at one site at least, or,
@@ -38,7 +38,7 @@ pub fn can_attach(function: &str, module: Option<&str>) -> Result<(), RegisterEr
     if is_certain || !loads(&wanted) {
         return Err(error);
     }
-    say(Level::Debug, format_args!("{name}: can be attached as by plain libbpf: {error}"));
+    say(LogLevel::Debug, format_args!("{name}: can be attached as by plain libbpf: {error}"));
     Ok(())
 }
 

@@ -23,7 +23,7 @@ use crate::plan::{Decision, Plan, PlanError, Policy};
 use crate::program::Uses;
 use crate::program::object::{Loaded, Program};
 use crate::program::section::Told;
-use crate::register::log::{Level, say};
+use crate::register::log::{LogLevel, say};
 use crate::site::reason::Reason;
 use crate::target::Target;
 use libbpf_sys as sys;
@@ -91,7 +91,7 @@ pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<Borrow
         },
         Some(Err(error)) => match func() {
             Some(Ok(func)) if !is_about_arguments(&error) => {
-                say(Level::Debug, format_args!("prog '{}': not planned when it was loaded: {error}", loaded.name));
+                say(LogLevel::Debug, format_args!("prog '{}': not planned when it was loaded: {error}", loaded.name));
                 Load::Own(func)
             }
             Some(Err(errno)) => Load::Refused(errno, Box::new(error)),

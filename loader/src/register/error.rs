@@ -15,6 +15,7 @@ use std::sync::Arc;
 #[non_exhaustive]
 pub enum RegisterError {
     /// A function's name is malformed.
+    #[doc(hidden)]
     #[error(transparent)]
     Section(#[from] SectionError),
     /// There is no target that programs could be attached to.
@@ -24,6 +25,7 @@ pub enum RegisterError {
     #[error(transparent)]
     Earlier(Arc<TargetError>),
     /// A function cannot be looked up.
+    #[doc(hidden)]
     #[error(transparent)]
     Explain(#[from] ExplainError),
     /// A program cannot be attached to the function.

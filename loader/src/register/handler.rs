@@ -18,7 +18,7 @@ use crate::program::object::{Loaded, Program};
 use crate::program::passed::{self, Loading};
 use crate::program::section::{Form, Kind, SECTIONS, Told, guarded, unguarded};
 use crate::program::{FuncInfo, LineInfo};
-use crate::register::log::{Level, say, set_last_error};
+use crate::register::log::{LogLevel, say, set_last_error};
 use libbpf_sys as sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_long};
@@ -112,7 +112,7 @@ pub(super) unsafe extern "C" fn prepare_load(
         Err(error) => {
             // SAFETY: the program is live through the call.
             let name = unsafe { Program::from_raw(program) }.name();
-            say(Level::Warn, format_args!("prog '{name}': {}", error.why));
+            say(LogLevel::Warn, format_args!("prog '{name}': {}", error.why));
             set_last_error(format!("prog '{name}': {}", error.why));
             -error.errno
         }
@@ -319,7 +319,7 @@ fn attach_as(program: Program<'_>, form: Form, link: &mut *mut sys::bpf_link) ->
         }
         Err(error) => {
             let name = program.name();
-            say(Level::Warn, format_args!("prog '{name}': failed to attach: {error}"));
+            say(LogLevel::Warn, format_args!("prog '{name}': failed to attach: {error}"));
             set_last_error(error.to_string());
             -error.errno()
         }
@@ -350,7 +350,7 @@ fn attach_program(program: Program<'_>) -> Result<NonNull<sys::bpf_link>, Regist
         match attach_plain(program, cookie) {
             Ok(link) => return Ok(link),
             // What the kernel refuses there may go otherwise.
-            Err(error) => say(Level::Debug, format_args!("prog '{}': libbpf: {error}", program.name())),
+            Err(error) => say(LogLevel::Debug, format_args!("prog '{}': libbpf: {error}", program.name())),
         }
     }
     let policy = known.options.given_policy().or(options().policy);

@@ -2,7 +2,7 @@
 //! Messages about what happens inside of libbpf's calls, where no error of ours can be returned: libbpf gives its caller a
 //! number. Everything else in this library returns its errors and prints nothing.
 //!
-//! One function for the process takes them ([`set`]). Until one is set, warnings go to stderr, as libbpf's do.
+//! One function for the process takes them ([`set_log`]). Until one is set, warnings go to stderr, as libbpf's do.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -11,7 +11,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// How much a message matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Level {
+#[non_exhaustive]
+pub enum LogLevel {
     /// Something failed, or is not as it should be.
     Warn,
     /// What was done.
@@ -20,8 +21,7 @@ pub enum Level {
     Debug,
 }
 
-/// What takes messages: of one or more lines, without a line break at the end. It is called from any thread, by several at once.
-pub type Sink = dyn Fn(Level, &str) + Send + Sync;
+type Sink = dyn Fn(LogLevel, &str) + Send + Sync;
 
 enum To {
     Stderr,
@@ -31,14 +31,15 @@ enum To {
 
 static TO: RwLock<To> = RwLock::new(To::Stderr);
 
-/// Sets what takes messages; `None` drops them.
-pub fn set(sink: Option<Arc<Sink>>) {
+/// Sets what takes messages, of one or more lines, without a line break at the end; `None` drops them. It is called from any thread, by
+/// several at once.
+pub fn set_log(sink: Option<Arc<dyn Fn(LogLevel, &str) + Send + Sync>>) {
     *TO.write().unwrap_or_else(PoisonError::into_inner) = sink.map_or(To::Nowhere, To::Sink);
 }
 
-pub(crate) fn say(level: Level, message: fmt::Arguments<'_>) {
+pub(crate) fn say(level: LogLevel, message: fmt::Arguments<'_>) {
     let sink = match &*TO.read().unwrap_or_else(PoisonError::into_inner) {
-        To::Stderr if level == Level::Warn => None,
+        To::Stderr if level == LogLevel::Warn => None,
         To::Stderr | To::Nowhere => return,
         To::Sink(sink) => Some(Arc::clone(sink)),
     };
@@ -71,15 +72,15 @@ mod tests {
 
     #[test]
     fn messages_go_where_they_are_wanted() {
-        let seen: Arc<Mutex<Vec<(Level, String)>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<(LogLevel, String)>>> = Arc::default();
         let sink = Arc::clone(&seen);
-        set(Some(Arc::new(move |level, message: &str| sink.lock().unwrap().push((level, message.to_owned())))));
-        say(Level::Info, format_args!("two\nlines\n"));
-        set(None);
-        say(Level::Warn, format_args!("nobody hears"));
+        set_log(Some(Arc::new(move |level, message: &str| sink.lock().unwrap().push((level, message.to_owned())))));
+        say(LogLevel::Info, format_args!("two\nlines\n"));
+        set_log(None);
+        say(LogLevel::Warn, format_args!("nobody hears"));
         // Other tests may say something meanwhile.
         let seen = seen.lock().unwrap();
-        assert!(seen.contains(&(Level::Info, "two\nlines".to_owned())), "{seen:?}");
+        assert!(seen.contains(&(LogLevel::Info, "two\nlines".to_owned())), "{seen:?}");
         assert!(!seen.iter().any(|(_, message)| message.contains("nobody")), "{seen:?}");
         *TO.write().unwrap() = To::Stderr;
     }

@@ -64,30 +64,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How programs that libbpf's own calls attach are treated.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct RegisterOptions {
     pub(crate) source: SourceOptions,
     pub(crate) policy: Option<Policy>,
     pub(crate) plan_at_load: bool,
     pub(crate) accept_doubt: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { source: SourceOptions::default(), policy: None, plan_at_load: true, accept_doubt: false }
+impl Default for RegisterOptions {
+    fn default() -> RegisterOptions {
+        RegisterOptions { source: SourceOptions::default(), policy: None, plan_at_load: true, accept_doubt: false }
     }
 }
 
-impl Options {
+impl RegisterOptions {
     /// Where site data are looked for.
     #[must_use]
-    pub fn source(mut self, source: SourceOptions) -> Options {
+    pub fn source(mut self, source: SourceOptions) -> RegisterOptions {
         self.source = source;
         self
     }
 
     /// The policy of programs of which nothing else is said, in place of their section's.
     #[must_use]
-    pub fn policy(mut self, policy: Policy) -> Options {
+    pub fn policy(mut self, policy: Policy) -> RegisterOptions {
         self.policy = Some(policy);
         self
     }
@@ -95,7 +95,7 @@ impl Options {
     /// Whether doubtful arguments count as located, in programs of which nothing else is said
     /// ([`AttachOptions::accept_doubt`](crate::AttachOptions::accept_doubt)).
     #[must_use]
-    pub fn accept_doubt(mut self, accept: bool) -> Options {
+    pub fn accept_doubt(mut self, accept: bool) -> RegisterOptions {
         self.accept_doubt = accept;
         self
     }
@@ -116,7 +116,7 @@ impl Options {
     /// attached. For processes that attach by [`Attach`](crate::Attach) alone: other calls are refused then. A program with
     /// `bpf_program__set_autoattach(program, false)` is loaded for its own function, and not planned.
     #[must_use]
-    pub fn plan_at_load(mut self, plan: bool) -> Options {
+    pub fn plan_at_load(mut self, plan: bool) -> RegisterOptions {
         self.plan_at_load = plan;
         self
     }
@@ -125,7 +125,7 @@ impl Options {
 struct State {
     /// libbpf's numbers of our handlers, in the order of [`SECTIONS`].
     handlers: Vec<i32>,
-    options: Arc<Options>,
+    options: Arc<RegisterOptions>,
 }
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
@@ -135,7 +135,7 @@ fn state() -> MutexGuard<'static, Option<State>> {
 }
 
 /// The options that were registered last.
-fn options() -> Arc<Options> {
+fn options() -> Arc<RegisterOptions> {
     state().as_ref().map(|state| Arc::clone(&state.options)).unwrap_or_default()
 }
 
@@ -159,11 +159,11 @@ pub fn register() -> Result<(), RegisterError> {
 ///
 /// # Errors
 /// As [`register`].
-pub fn register_with(options: Options) -> Result<(), RegisterError> {
+pub fn register_with(options: RegisterOptions) -> Result<(), RegisterError> {
     set_up(Some(options))
 }
 
-fn set_up(options: Option<Options>) -> Result<(), RegisterError> {
+fn set_up(options: Option<RegisterOptions>) -> Result<(), RegisterError> {
     let mut state = state();
     if let Some(state) = state.as_mut() {
         if let Some(options) = options {
@@ -225,19 +225,22 @@ pub fn set_attach_options<'p>(program: impl Into<Program<'p>>, options: AttachOp
     if known { Ok(()) } else { Err(RegisterError::Unknown { program: program.name() }) }
 }
 
-/// What was planned or done last of a program that libbpf's own calls load or attach.
-pub fn report<'p>(program: impl Into<Program<'p>>) -> Option<Arc<Report>> {
-    let program = program.into();
-    programs::known(program.raw()).filter(|_| program.section().is_ok()).and_then(|known| known.report)
+impl Program<'_> {
+    /// What was planned or done last of a program that libbpf's own calls load or attach.
+    pub fn report(&self) -> Option<Arc<Report>> {
+        programs::known(self.raw()).filter(|_| self.section().is_ok()).and_then(|known| known.report)
+    }
 }
 
-/// What stands behind a link that libbpf's calls gave; `None` if it is libbpf's own.
-///
-/// # Safety
-/// The link is alive.
-pub unsafe fn attached(link: std::ptr::NonNull<sys::bpf_link>) -> Option<Attached> {
-    // SAFETY: the caller's promise.
-    handed::find(unsafe { sys::bpf_link__fd(link.as_ptr()) })
+impl Attached {
+    /// What stands behind a link that libbpf's calls gave; `None` if it is libbpf's own.
+    ///
+    /// # Safety
+    /// The link is alive.
+    pub unsafe fn from_raw(link: std::ptr::NonNull<sys::bpf_link>) -> Option<Attached> {
+        // SAFETY: the caller's promise.
+        handed::find(unsafe { sys::bpf_link__fd(link.as_ptr()) })
+    }
 }
 
 /// Removes what processes that are gone have left in tracefs, and nothing else; also what links of this process's own, which
@@ -251,7 +254,7 @@ pub fn clean() -> io::Result<usize> {
 }
 
 impl Link {
-    /// Makes it a link of libbpf's, which `bpf_link__destroy()` detaches. What it could be asked is had by [`attached`].
+    /// Makes it a link of libbpf's, which `bpf_link__destroy()` detaches. What it could be asked is asked by [`Attached::from_raw`].
     ///
     /// # Errors
     /// [`RegisterError::Link`]; then everything is detached.
@@ -274,12 +277,12 @@ mod tests {
 
     #[test]
     fn a_programs_own_options_come_first() {
-        let registered = Options::default().policy(Policy::BestEffort).accept_doubt(true);
+        let registered = RegisterOptions::default().policy(Policy::BestEffort).accept_doubt(true);
         let own = AttachOptions::default().policy(Policy::Complete).accept_doubt(false);
         assert_eq!(registered.complete(own.clone()), own);
         let filled = AttachOptions::default().policy(Policy::BestEffort).accept_doubt(true);
         assert_eq!(registered.complete(AttachOptions::default()), filled);
-        let nothing = Options::default().complete(AttachOptions::default());
+        let nothing = RegisterOptions::default().complete(AttachOptions::default());
         assert_eq!(nothing, AttachOptions::default().accept_doubt(false));
     }
 
@@ -290,7 +293,7 @@ mod tests {
         assert_eq!(kind(c"kprobe_maybe_inline/foo"), None);
         for _ in 0..3 {
             register().unwrap();
-            register_with(Options::default().plan_at_load(false)).unwrap();
+            register_with(RegisterOptions::default().plan_at_load(false)).unwrap();
             assert!(!options().plan_at_load);
             assert_eq!(kind(c"kprobe_maybe_inline/foo"), Some((sys::BPF_PROG_TYPE_KPROBE, 0)));
             assert_eq!(kind(c"kprobe_maybe_inlined/foo"), None);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Links of libbpf-rs: from those that a skeleton's `attach()` gives to what stands behind them, and from ours to such.
 
-use super::{Attached, RegisterError, attached};
+use super::{Attached, RegisterError};
 use crate::attach::link::Link;
 use libbpf_rs::AsRawLibbpf;
 
@@ -9,7 +9,7 @@ impl Attached {
     /// What stands behind a link of libbpf-rs; `None` if it is libbpf's own.
     pub fn of(link: &libbpf_rs::Link) -> Option<Attached> {
         // SAFETY: what is borrowed owns a live `struct bpf_link`.
-        unsafe { attached(link.as_libbpf_object()) }
+        unsafe { Attached::from_raw(link.as_libbpf_object()) }
     }
 }
 

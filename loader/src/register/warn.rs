@@ -5,7 +5,7 @@ use super::RegisterError;
 use crate::attach::AttachError;
 use crate::plan::Policy;
 use crate::plan::report::Report;
-use crate::register::log::{Level, say};
+use crate::register::log::{LogLevel, say};
 use crate::target::TargetError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,16 +21,19 @@ pub(super) fn again() {
 pub(super) fn as_libbpf(name: &str, error: &RegisterError) {
     if !is_of_all(error) {
         say(
-            Level::Warn,
+            LogLevel::Warn,
             format_args!(
                 "prog '{name}': attached as plain libbpf does; calls of other copies of the function are not seen: {error}"
             ),
         );
     } else if SAID.swap(true, Ordering::Relaxed) {
-        say(Level::Info, format_args!("prog '{name}': attached as plain libbpf does, for the reason that was given"));
+        say(
+            LogLevel::Info,
+            format_args!("prog '{name}': attached as plain libbpf does, for the reason that was given"),
+        );
     } else {
         say(
-            Level::Warn,
+            LogLevel::Warn,
             format_args!(
                 "prog '{name}' and those after it: attached as plain libbpf does; calls of copies that the compiler \
                  inlined or cloned are not seen: {error}"
@@ -53,7 +56,7 @@ fn is_of_all(error: &RegisterError) -> bool {
 pub(super) fn of_what_is_missed(name: &str, report: &Report) {
     let mut missed = report.skipped().filter(|(_, reason)| !reason.is_dead()).peekable();
     if report.policy != Policy::AtLeastLibbpf || missed.peek().is_none() {
-        say(Level::Info, format_args!("prog '{name}': {report}"));
+        say(LogLevel::Info, format_args!("prog '{name}': {report}"));
         return;
     }
     let mut hints: Vec<&str> = missed.filter_map(|(_, reason)| reason.advice()).collect();
@@ -61,7 +64,7 @@ pub(super) fn of_what_is_missed(name: &str, report: &Report) {
     hints.dedup();
     let hints: String = hints.iter().map(|hint| format!("  hint: {hint}\n")).collect();
     say(
-        Level::Warn,
+        LogLevel::Warn,
         format_args!("prog '{name}': attached, but not at all sites: not all calls are seen:\n{report}{hints}"),
     );
 }

@@ -2,9 +2,9 @@
 //! Words for a site: where it is, what its arguments are, and why a program does not run there. Plain data, about no kernel and no
 //! program in particular.
 
-pub mod bpf;
+pub(crate) mod bpf;
 pub mod candidate;
-pub mod live_patch;
+pub(crate) mod live_patch;
 pub mod reason;
 pub mod refusal;
 pub(crate) mod shown;

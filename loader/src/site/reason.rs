@@ -20,6 +20,7 @@ pub struct MissingArgument {
 
 /// Why a site is not attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reason {
     /// The kernel's image says that no probe can be there.
     Unprobeable(Unprobeable),

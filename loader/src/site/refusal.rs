@@ -9,6 +9,7 @@ use thiserror::Error;
 
 /// Why a program cannot be run by a trampoline, at any site or at sites of one location prototype.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// The program calls a helper that cannot work where it would run.
     #[error("instruction {insn} calls {helper}: {why}")]

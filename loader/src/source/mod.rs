@@ -43,6 +43,7 @@ use trust::{Chosen, Contents};
 
 /// How to look for site data.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct SourceOptions {
     /// A site file, or a debug vmlinux: nothing else is tried.
     pub file: Option<PathBuf>,
@@ -54,9 +55,30 @@ pub struct SourceOptions {
     pub modules: Vec<PathBuf>,
 }
 
+impl SourceOptions {
+    /// Sets [`SourceOptions::file`].
+    #[must_use]
+    pub fn file(self, file: impl Into<PathBuf>) -> SourceOptions {
+        SourceOptions { file: Some(file.into()), ..self }
+    }
+
+    /// Sets [`SourceOptions::dwarf`].
+    #[must_use]
+    pub fn dwarf(self, dwarf: Dwarf) -> SourceOptions {
+        SourceOptions { dwarf, ..self }
+    }
+
+    /// Sets [`SourceOptions::modules`].
+    #[must_use]
+    pub fn modules(self, modules: impl IntoIterator<Item = PathBuf>) -> SourceOptions {
+        SourceOptions { modules: modules.into_iter().collect(), ..self }
+    }
+}
+
 /// Whose DWARF is read. It is an intricate format, and its reader is large: a process with privileges had better leave it to
 /// `siteseer encode`, which needs none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Dwarf {
     /// No file's.
     Never,

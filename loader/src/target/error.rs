@@ -11,12 +11,15 @@ use siteseer_sites::file::FileError;
 #[non_exhaustive]
 pub enum TargetError {
     /// The running kernel cannot be used.
+    #[doc(hidden)]
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// Its symbols cannot be read.
+    #[doc(hidden)]
     #[error(transparent)]
     Symbols(#[from] SymbolsError),
     /// There are no site data for it.
+    #[doc(hidden)]
     #[error(transparent)]
     Source(#[from] SourceError),
     /// There is no function of that name.
@@ -69,6 +72,7 @@ pub enum TargetError {
         by_stext: u64,
     },
     /// The site data are damaged.
+    #[doc(hidden)]
     #[error("{origin}: {error}")]
     Damaged {
         /// Where they are from.

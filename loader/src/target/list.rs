@@ -60,6 +60,7 @@ impl Target {
     ///
     /// # Errors
     /// [`TargetError::Kernel`], [`TargetError::Source`], or [`TargetError::Symbols`] if the loaded modules cannot be listed.
+    #[doc(hidden)]
     pub fn described(options: &SourceOptions) -> Result<Target, TargetError> {
         let kernel = Kernel::identity()?;
         let data = SiteData::find(options, &kernel, RunTime { text: 0, stext: 0, init: None })?;
@@ -74,6 +75,7 @@ impl Target {
     ///
     /// # Errors
     /// [`TargetError::Source`] if the site data of the image cannot be read.
+    #[doc(hidden)]
     pub fn list(&self, patterns: &[Pattern]) -> Result<Vec<Vec<Listed>>, TargetError> {
         let literal = patterns.iter().all(Pattern::is_name);
         let names: Vec<String> = patterns.iter().map(|pattern| pattern.function().to_string()).collect();

@@ -136,6 +136,7 @@ impl Target {
     }
 
     /// A kernel of which everything is given; plans for it can be computed without it running.
+    #[doc(hidden)]
     pub fn new(symbols: Symbols, kernel: Kernel, data: SiteData) -> Target {
         Target {
             symbols: OnceLock::from(symbols),
@@ -153,6 +154,7 @@ impl Target {
     }
 
     /// Sets which functions live patches have replaced.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_live_patches(mut self, live_patches: LivePatches) -> Target {
         self.live_patches = live_patches;
@@ -164,6 +166,7 @@ impl Target {
     ///
     /// # Errors
     /// [`TargetError::Source`] if the site data cannot be read.
+    #[doc(hidden)]
     pub fn image(data: SiteData) -> Result<Target, TargetError> {
         let (machine, build_id) = data.image()?;
         Ok(Target {
@@ -185,6 +188,7 @@ impl Target {
     ///
     /// # Errors
     /// [`TargetError::Source`] if they cannot be read, or are not for this kernel.
+    #[doc(hidden)]
     pub fn with_modules(mut self, modules: Vec<SiteData>) -> Result<Target, TargetError> {
         if modules.is_empty() {
             return Ok(self);
@@ -205,6 +209,7 @@ impl Target {
     ///
     /// # Errors
     /// [`SymbolsError`] if they cannot be read.
+    #[doc(hidden)]
     pub fn symbols(&self) -> Result<&Symbols, SymbolsError> {
         if let Some(symbols) = self.symbols.get() {
             return Ok(symbols);
@@ -234,6 +239,7 @@ impl Target {
     }
 
     /// Whether all of its symbols have been read.
+    #[doc(hidden)]
     pub fn has_read_symbols(&self) -> bool {
         self.symbols.get().is_some()
     }
@@ -244,6 +250,7 @@ impl Target {
     }
 
     /// Its capabilities; of an image, what it was compiled for.
+    #[doc(hidden)]
     pub fn kernel(&self) -> &Kernel {
         self.kernel.get_or_init(|| Kernel::of_image(self.machine, self.build_id.clone(), self.data.base_btf()))
     }
@@ -254,6 +261,7 @@ impl Target {
     }
 
     /// Its site data.
+    #[doc(hidden)]
     pub fn data(&self) -> &SiteData {
         &self.data
     }
@@ -279,6 +287,7 @@ impl Target {
     /// # Errors
     /// [`TargetError`] if a name is not known, or a module that is named not loaded or without site data; [`TargetError::Source`] if the
     /// site data cannot be read.
+    #[doc(hidden)]
     pub fn functions(&self, wanted: &[Wanted]) -> Result<Vec<Function>, TargetError> {
         let names: Vec<&str> = wanted.iter().map(|wanted| wanted.function.as_deref().unwrap_or_default()).collect();
         let found = self.data.read(&names, |file| self.look_up(file, wanted))?;
@@ -511,6 +520,7 @@ impl Target {
     ///
     /// # Errors
     /// [`TargetError::Source`] if the site data cannot be read. A module whose data are not to be had is left out.
+    #[doc(hidden)]
     pub fn with_types<R>(
         &self,
         names: &[&str],
@@ -601,6 +611,7 @@ impl Target {
     }
 
     /// The loaded modules, and what is known of their site data.
+    #[doc(hidden)]
     pub fn modules(&self) -> &Modules {
         &self.modules
     }
@@ -609,6 +620,7 @@ impl Target {
     ///
     /// # Errors
     /// As [`Target::functions`].
+    #[doc(hidden)]
     pub fn function(&self, name: &str) -> Result<Function, TargetError> {
         let wanted = Wanted { module: None, function: Some(name.to_owned()) };
         let found = self.functions(std::slice::from_ref(&wanted))?.pop();

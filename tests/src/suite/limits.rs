@@ -5,12 +5,7 @@
 //! so; what is not in the table is ours, and a failure.
 
 use serde::{Deserialize, Serialize};
-use siteseer::AttachError;
-use siteseer::Unavailable;
-use siteseer::plan::{InTheWay, PlanError};
-use siteseer::reason::Reason;
-use siteseer::refusal::Refusal;
-use siteseer::target::TargetError;
+use siteseer::{AttachError, InTheWay, PlanError, Reason, Refusal, TargetError, Unavailable};
 use siteseer_sites::location::Missing;
 use std::fmt;
 
@@ -198,7 +193,7 @@ pub fn of_error(error: &AttachError) -> Option<Vec<InWay>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use siteseer::reason::MissingArgument;
+    use siteseer::MissingArgument;
 
     fn missing(why: Missing) -> Reason {
         Reason::MissingArguments(vec![

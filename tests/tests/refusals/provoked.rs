@@ -2,21 +2,19 @@
 //! Refusals that take no kernel, provoked through what the library offers to everybody.
 
 use libbpf_rs::ObjectBuilder;
-use siteseer::attach::AttachError;
-use siteseer::function::{Function, Sources};
-use siteseer::insn::{Insn, Width};
-use siteseer::kernel::BuildId;
-use siteseer::object::ObjectError;
-use siteseer::placement::Placement;
-use siteseer::plan::{Decision, PlanError, PlanOptions, plan};
-use siteseer::program::{FuncInfo, LineInfo, UserProgram, analyse};
-use siteseer::refusal::Refusal;
-use siteseer::source::{SiteData, SourceError};
-use siteseer::symbols::Symbols;
-use siteseer::target::TargetError;
-use siteseer::trampoline::{self, KernelIds, Probe, Spec};
-use siteseer::{Attach, Kernel, Machine, Target};
+use siteseer::internals::function::{Function, Sources};
+use siteseer::internals::insn::{Insn, Width};
+use siteseer::internals::kernel::{BuildId, Kernel};
+use siteseer::internals::object::ObjectError;
+use siteseer::internals::placement::Placement;
+use siteseer::internals::plan::{Decision, PlanOptions, plan};
+use siteseer::internals::program::{FuncInfo, LineInfo, UserProgram, analyse};
+use siteseer::internals::source::{SiteData, SourceError};
+use siteseer::internals::symbols::Symbols;
+use siteseer::internals::trampoline::{self, KernelIds, Probe, Spec};
+use siteseer::{Attach, AttachError, PlanError, Refusal, Target, TargetError};
 use siteseer_bpf_progs::TRUTH;
+use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, IntEncoding, Linkage, SplitBtf, TypeId};
 use siteseer_sites::file::{self, SiteFile};
 use siteseer_sites::set::{Container, Function as SiteFunction, Section};
@@ -206,7 +204,7 @@ fn generated(program: &UserProgram) -> Refusal {
 
 #[test]
 fn a_site_is_asked_for_without_a_map() {
-    let insns = vec![Insn::call(siteseer::helper::SITESEER_SITE), Insn::mov_imm(0, 0), Insn::exit()];
+    let insns = vec![Insn::call(siteseer::internals::helper::SITESEER_SITE), Insn::mov_imm(0, 0), Insn::exit()];
     let program = UserProgram { name: "asks".to_owned(), insns, ..UserProgram::default() };
     assert_eq!(generated(&program), Refusal::NoSiteMap);
 }
