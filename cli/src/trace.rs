@@ -195,7 +195,8 @@ struct Tracing<'a, 'b> {
 fn tell_of<'r>(reports: impl Iterator<Item = &'r Report>) {
     let mut notes: Vec<String> = Vec::new();
     for report in reports {
-        let own = Report { notes: Vec::new(), ..report.clone() };
+        let mut own = report.clone();
+        own.notes.clear();
         tell!("{}", own.to_string().trim_end());
         notes.extend(report.notes.iter().filter(|note| !notes.contains(note)).cloned().collect::<Vec<_>>());
     }

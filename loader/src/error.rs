@@ -98,6 +98,7 @@ impl From<AttachError> for Error {
     }
 }
 
+#[doc(hidden)]
 impl From<ExplainError> for Error {
     fn from(error: ExplainError) -> Error {
         match error {

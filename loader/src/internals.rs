@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What the project's own tools are built from: **not part of the interface**.
 //!
-//! The command, the C library and the conformance suite see more of siteseer than an application has to: site data, symbols, plans in
-//! detail, trampolines. They are released together with this crate, and change with it. Whatever is reached through this module may
-//! change or go in any release, without a word in the change log; an application that uses it pins the version of the crate.
+//! The command, the C library and the conformance suite see more of siteseer than an application has to: site data,
+//! symbols, plans in detail, trampolines. They are released together with this crate, and change with it. Whatever is
+//! reached through this module may change or go in any release, without a word in the change log; an application that
+//! uses it pins the version of the crate.
 //!
-//! The names are those of the phases and their parts. What is missing for an application belongs into the facade, the names that the
-//! crate has at its root.
+//! The names are those of the phases and their parts. What is missing for an application belongs into the facade, the
+//! names that the crate has at its root.
 
 pub use crate::attach::link;
 pub use crate::bpf::{helper, insn};

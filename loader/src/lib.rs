@@ -19,8 +19,9 @@
 //! ```
 //!
 //! # With libbpf-rs
-//! One call in front of the others. Objects and skeletons of libbpf-cargo are then opened, loaded and attached as ever, and the link of
-//! such a program stands for all of its sites; a program that siteseer has nothing to add to stays libbpf's alone ([`register()`]).
+//! One call in front of the others. Objects and skeletons of libbpf-cargo are then opened, loaded and attached as
+//! ever, and the link of such a program stands for all of its sites; a program that siteseer has nothing to add to
+//! stays libbpf's alone ([`register()`]).
 //!
 //! ```no_run
 //! # #[cfg(feature = "libbpf-rs")]
@@ -78,34 +79,36 @@
 //! Dropping the [`Link`] detaches every site. [`Attach::plan`] says what would be attached, and changes nothing.
 //!
 //! An application with libbpf-cargo: <https://docs.rs/libbpf-cargo> makes the skeleton; its build script finds the folder of
-//! `siteseer.bpf.h` in the environment variable `DEP_SITESEER_INCLUDE`, if `siteseer` is a dependency of the package. `examples/capsnoop`
-//! is one.
+//! `siteseer.bpf.h` in the environment variable `DEP_SITESEER_INCLUDE`, if `siteseer` is a dependency of the package.
+//! `examples/capsnoop` is one.
 //!
 //! # Features
 //! | feature | |
 //! |---|---|
 //! | `dwarf` (default) | read sites from a debug vmlinux when there is no encoded file |
 //! | `libbpf-rs` (default) | take its programs, give its links |
-//! | `vendored` (default) | build libbpf and link it statically; without it the system's is linked, 1.1 or newer (1.6 with `libbpf-rs`) |
+//! | `vendored` (default) | link a libbpf of its own statically; without it the system's: 1.1 or newer (1.6 with `libbpf-rs`) |
 //! | `static` | link libbpf, libelf and zlib statically |
 //!
 //! # Policy
-//! [`Attach`] attaches `fentry` and `fexit` programs everywhere or not at all ([`Policy::Complete`]) unless another policy is set. libbpf's own
-//! calls attach them as plain libbpf does, and wherever else they can be had ([`Policy::AtLeastLibbpf`]): a program never sees less
-//! than without siteseer, and a warning says what it does not see.
+//! [`Attach`] attaches `fentry` and `fexit` programs everywhere or not at all ([`Policy::Complete`]) unless another
+//! policy is set. libbpf's own calls attach them as plain libbpf does, and wherever else they can be had
+//! ([`Policy::AtLeastLibbpf`]): a program never sees less than without siteseer, and a warning says what it does not
+//! see.
 //!
 //! # How it works
-//! A folder for each phase, in this order. Each takes the result of those before and leaves it as it is; none uses one that comes after.
+//! A folder for each phase, in this order. Each takes the result of those before and leaves it as it is; none uses
+//! one that comes after.
 //!
 //! | folder | what it makes |
 //! |---|---|
 //! | `bpf` | BPF instructions and helpers; the only calls of bpf(2) and perf_event_open(2) |
 //! | `site` | the words for a site: where it is, what its arguments are, and why a program does not run there |
-//! | `program` | what libbpf loaded, or an object file has; which arguments the program reads, what it calls, which prototype it states |
+//! | `program` | the program that libbpf loaded: which arguments it reads, what it calls, which prototype it states |
 //! | `trampoline` | BPF code that gathers the arguments of one location prototype and calls the program |
 //! | `kernel` | what the running kernel says of its text, and what it can do |
 //! | `source` | site data: encoded beforehand from DWARF, the kernel's own, or DWARF itself; of the image and of modules |
-//! | `target` | every place where a function's body may start, in the image, in modules and in BPF programs, with run-time addresses |
+//! | `target` | every place where a function's body may start: in the image, in modules, in BPF programs |
 //! | `plan` | what is attached by what, and what is not and why. Pure: it can be computed for a kernel that is not running |
 //! | `explain` | a plan in words; what the compiler made of a function, by rules that can be denied |
 //! | `attach` | carries plans out: programs loaded, sites armed. The link owns that |

@@ -28,7 +28,8 @@ pub(super) struct Arm<'a> {
 }
 
 impl Arm<'_> {
-    /// Arms the sites of a trampoline with the program of a number. Gives the sites that could not be, by place in the list, and the errors.
+    /// Arms the sites of a trampoline with the program of a number. Gives the sites that could not be, by place in
+    /// the list, and the errors.
     pub(super) fn arm(
         self,
         program: usize,

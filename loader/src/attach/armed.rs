@@ -2,10 +2,11 @@
 //! What arms sites, and how it is undone.
 //!
 //! Everything that arms a site is a file descriptor, so a process that is killed leaves nothing armed. (What it may leave is the
-//! definition of an event in tracefs, which does nothing, and which the next process removes.) Detaching takes the programs away and
-//! waits until none runs; disarming events of tracefs and removing their definitions is then left to a short-lived process
-//! ([`super::background`]). Closing the descriptor of one kprobe, or of one event with many, waits for RCU grace periods, a few dozen
-//! milliseconds; many are closed by several threads, whose waits overlap in part.
+//! definition of an event in tracefs, which does nothing, and which the next process removes.) Detaching takes the
+//! programs away and waits until none runs; disarming events of tracefs and removing their definitions is then left
+//! to a short-lived process ([`super::background`]). Closing the descriptor of one kprobe, or of one event with many,
+//! waits for RCU grace periods, a few dozen milliseconds; many are closed by several threads, whose waits overlap in
+//! part.
 
 use super::profile::missed_at_events;
 use super::tracefs::{Definition, remove_all};

@@ -15,7 +15,7 @@ use super::{kprobes, limits, site_map};
 use crate::bpf::map::Map;
 use crate::plan::mechanism::{Barred, Mechanism};
 use crate::plan::report::Report;
-use crate::plan::{Decision, Plan, PlannedSite, PlannedTrampoline};
+use crate::plan::{Plan, PlannedSite, PlannedTrampoline};
 use crate::program::section::Kind;
 use crate::site::reason::Reason;
 use crate::target::Target;
@@ -70,7 +70,7 @@ impl CarryOut<'_> {
 
     /// The maps, and room for the files.
     fn part(&self, plan: &Plan) -> Result<Part, AttachError> {
-        let by_others = |site: &&PlannedSite| matches!(site.decision, Decision::Attach { mechanism, .. } if mechanism != Mechanism::Kprobe);
+        let by_others = |site: &&PlannedSite| site.decision.mechanism().is_some_and(|by| by != Mechanism::Kprobe);
         let others = plan.sites.iter().filter(by_others).count() + plan.programs.len();
         let files = KeptFiles::keep();
         limits::raise_files(others as u64 + kprobes::files(plan, self.many))?;

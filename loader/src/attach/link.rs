@@ -2,7 +2,7 @@
 //! What stands for an attachment: as long as it lives, the program runs at every site.
 //!
 //! A link has a part for each time that a plan was carried out for it: when it was made, and when it was refreshed because modules
-//! had been loaded. A part owns what arms its sites ([`Armed`]), which alone has to be undone, and what can be asked about them.
+//! had been loaded. A part owns what arms its sites (`Armed`), which alone has to be undone, and what can be asked about them.
 
 use super::armed::Armed;
 use super::limits::KeptFiles;

@@ -5,8 +5,8 @@
 //! call may fail. What the kernel refuses at one site by one mechanism is noted, and all is planned again without that: the
 //! next mechanism has the site, or the refusal is its reason. What the kernel refuses altogether (privileges,
 //! memory, a program that does not verify) ends the attempt. Whatever has been armed by then is owned by what is
-//! being dropped ([`armed::Armed`]), so that an error leaves nothing behind. What is refused by the last mechanism needs no new plan: when
-//! all sites have been tried the policy is applied once more, now with the kernel's refusals.
+//! being dropped ([`armed::Armed`]), so that an error leaves nothing behind. What is refused by the last mechanism
+//! needs no new plan: when all sites have been tried the policy is applied once more, now with the kernel's refusals.
 
 mod arm;
 pub(crate) mod armed;
@@ -155,8 +155,9 @@ impl<'t> Attach<'t> {
     /// Plans the attachment of a loaded program. Changes nothing.
     ///
     /// # Errors
-    /// [`AttachError::Object`] if the program did not come through [`crate::register()`] or is not loaded, [`AttachError::Target`] if
-    /// there is no such function, [`AttachError::Plan`] if the program cannot be attached to it.
+    /// [`AttachError::Object`] if the program did not come through [`crate::register()`] or is not loaded,
+    /// [`AttachError::Target`] if there is no such function, [`AttachError::Plan`] if the program cannot be attached
+    /// to it.
     pub fn plan<'p>(&self, program: impl Into<Program<'p>>) -> Result<Plan, AttachError> {
         let fresh = self.target.reread()?;
         let target = fresh.as_ref().unwrap_or(self.target);

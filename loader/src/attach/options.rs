@@ -96,19 +96,19 @@ impl AttachOptions {
         self
     }
 
-    /// Allows a program to be attached at so many sites: [`MAX_SITES`], if it is not set; `usize::MAX` for any number. Functions with
-    /// thousands of copies are on the hottest paths of the kernel: a program there slows the whole machine down, and arming and
-    /// disarming take minutes. So beyond that it is refused ([`AttachError::TooManySites`](super::AttachError::TooManySites)),
-    /// under every policy.
+    /// Allows a program to be attached at so many sites: [`MAX_SITES`], if it is not set; `usize::MAX` for any
+    /// number. Functions with thousands of copies are on the hottest paths of the kernel: a program there slows the
+    /// whole machine down, and arming and disarming take minutes. So beyond that it is refused
+    /// ([`AttachError::TooManySites`](super::AttachError::TooManySites)), under every policy.
     #[must_use]
     pub fn max_sites(mut self, sites: usize) -> AttachOptions {
         self.max_sites = Some(sites);
         self
     }
 
-    /// Whether a `fentry` program that libbpf's own calls attach is kept to the calls that a `fexit` program of the same object on the
-    /// same function reaches, and the reverse. So it is under [`Policy::AtLeastLibbpf`], if it is not set: what pairs entries with returns
-    /// would have entries without one, at inlined copies.
+    /// Whether a `fentry` program that libbpf's own calls attach is kept to the calls that a `fexit` program of the
+    /// same object on the same function reaches, and the reverse. So it is under [`Policy::AtLeastLibbpf`], if it is
+    /// not set: what pairs entries with returns would have entries without one, at inlined copies.
     #[must_use]
     pub fn paired(mut self, paired: bool) -> AttachOptions {
         self.paired = Some(paired);

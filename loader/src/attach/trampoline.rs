@@ -157,6 +157,13 @@ fn last_line(log: &str) -> Option<String> {
     lines.rfind(|line| !line.is_empty() && !line.starts_with("processed ")).map(str::to_owned)
 }
 
+/// Creates the map that keeps arguments from a function's entry to its return.
+fn saved_map(saved: &SavedMap) -> io::Result<OwnedFd> {
+    let SavedMap { key_size, value_size, max_entries } = *saved;
+    let map = Map::plain(sys::BPF_MAP_TYPE_HASH, c"siteseer_saved", key_size, value_size, max_entries);
+    Map { flags: sys::BPF_F_NO_PREALLOC, ..map }.create()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,11 +182,4 @@ mod tests {
         assert_eq!(last_line(log).as_deref(), Some("do_nanosleep is not sleepable"));
         assert_eq!(last_line("\n"), None);
     }
-}
-
-/// Creates the map that keeps arguments from a function's entry to its return.
-fn saved_map(saved: &SavedMap) -> io::Result<OwnedFd> {
-    let SavedMap { key_size, value_size, max_entries } = *saved;
-    let map = Map::plain(sys::BPF_MAP_TYPE_HASH, c"siteseer_saved", key_size, value_size, max_entries);
-    Map { flags: sys::BPF_F_NO_PREALLOC, ..map }.create()
 }

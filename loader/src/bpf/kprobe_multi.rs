@@ -4,7 +4,8 @@
 //! It rests on fprobe, and so on ftrace: the addresses must be of functions that ftrace knows. The kernel takes all or none of
 //! them; when it refuses, each is tried alone, so that one that it does not want is found and the others are had.
 //!
-//! The system call is made here: libbpf's passes on what attach types its release knows, and the system's may be older than sessions.
+//! The system call is made here: libbpf's passes on what attach types its release knows, and the system's may be
+//! older than sessions.
 
 use libbpf_sys as sys;
 use std::io;

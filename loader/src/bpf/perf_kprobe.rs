@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! One kprobe or kretprobe at an absolute address: a perf event of the `kprobe` source, and a BPF link on it.
 //!
-//! `config1 = 0, config2 = address` names the place (kernel/trace/trace_event_perf.c, `perf_kprobe_init()`). The event is opened on one CPU,
-//! as libbpf does it: the probe itself is in the text, and the program runs on whichever CPU hits it. The link holds the event, so the
-//! event's own descriptor is closed at once, and a site costs one descriptor.
+//! `config1 = 0, config2 = address` names the place (kernel/trace/trace_event_perf.c, `perf_kprobe_init()`). The
+//! event is opened on one CPU, as libbpf does it: the probe itself is in the text, and the program runs on whichever
+//! CPU hits it. The link holds the event, so the event's own descriptor is closed at once, and a site costs one
+//! descriptor.
 
 use super::call::opened;
 use libbpf_sys as sys;
@@ -81,7 +82,8 @@ fn attach(program: BorrowedFd<'_>, pmu: u32, config: u64, cookie: u64, address: 
     link_event(program, event.as_fd(), cookie)
 }
 
-/// Puts a probe on each address; `config` is 0 for a kprobe, or has the event source's bit for a return. Gives the links, and per refused address its index and the error.
+/// Puts a probe on each address; `config` is 0 for a kprobe, or has the event source's bit for a return. Gives the
+/// links, and per refused address its index and the error.
 pub(crate) fn attach_each(
     program: BorrowedFd<'_>,
     pmu: u32,

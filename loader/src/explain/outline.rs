@@ -2,9 +2,9 @@
 //! How each site of a function is reached, whatever a program reads there: for those who load and attach programs themselves.
 //!
 //! A plan is for one program, and leaves a site out for an argument that this program reads. Who makes programs per site wants all
-//! sites, each with its own locations, and decides. Two plans are made for that: one for a program that reads nothing says by what a
-//! site is reached, or why no probe can be there; one for a program that reads everything, under [`Policy::Complete`], says what would
-//! be in the way of somebody who must see all calls with all arguments.
+//! sites, each with its own locations, and decides. Two plans are made for that: one for a program that reads nothing
+//! says by what a site is reached, or why no probe can be there; one for a program that reads everything, under
+//! [`Policy::Complete`], says what would be in the way of somebody who must see all calls with all arguments.
 
 use crate::explain::{by_prototype, reader};
 use crate::plan::mechanism::{Barred, Mechanism};
@@ -26,8 +26,8 @@ pub struct Outline {
     pub in_the_way: Vec<Option<Reason>>,
 }
 
-/// How the sites of a function are reached: one outline for each prototype that functions of the name have, since no program reads the
-/// arguments of all.
+/// How the sites of a function are reached: one outline for each prototype that functions of the name have, since no
+/// program reads the arguments of all.
 ///
 /// # Errors
 /// [`PlanError`] if there can be no plan even for a program that reads nothing.

@@ -3,11 +3,11 @@
 //!
 //! A plan needs to know which mechanisms there are. Versions say little (distributions backport and configure as they
 //! like), so each is asked for where it shows: the kprobe event source in sysfs, the kfuncs and the attach types in the
-//! kernel's BTF. A mechanism that an architecture or a configuration is without is one whose functions are not compiled: an architecture
-//! may load fentry programs and have no BPF trampolines, or no ftrace direct calls to reach them (arm64 before 6.4), or none that many
-//! functions can share, as tracing-multi links need (arm64). Their FUNCs are not in the kernel's BTF then. Nothing is attached to find
-//! out: that takes grace periods, which the user would wait for. What is compiled and still refused is planned again
-//! ([`crate::attach`]).
+//! kernel's BTF. A mechanism that an architecture or a configuration is without is one whose functions are not
+//! compiled: an architecture may load fentry programs and have no BPF trampolines, or no ftrace direct calls to reach
+//! them (arm64 before 6.4), or none that many functions can share, as tracing-multi links need (arm64). Their FUNCs
+//! are not in the kernel's BTF then. Nothing is attached to find out: that takes grace periods, which the user would
+//! wait for. What is compiled and still refused is planned again ([`crate::attach`]).
 //!
 //! A [`Kernel`] is plain data: plans for other kernels, and tests, make one themselves.
 

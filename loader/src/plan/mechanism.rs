@@ -18,8 +18,9 @@ use crate::program::section::{Form, Kind};
 use crate::site::reason::Reason;
 use crate::target::function::{Candidate, Prototype};
 use crate::trampoline::Probe;
+use crate::trampoline::arch::Arch;
 use siteseer_sites::location::{Located, Location, Op};
-use siteseer_sites::machine::{Machine, Register};
+use siteseer_sites::machine::Register;
 use siteseer_sites::site::{Marks, SiteKind};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -64,6 +65,7 @@ impl Mechanism {
     ];
 
     /// What the trampoline must know of it.
+    #[doc(hidden)]
     pub fn probe(self) -> Probe {
         match self {
             Mechanism::Fentry => Probe::Fentry,
@@ -325,11 +327,7 @@ impl Choice<'_> {
     /// Whether everything that the program may read is in registers that pass arguments: since 6.14 a kprobe.multi program
     /// sees no others (`ftrace_regs`, arch/*/include/asm/ftrace.h).
     fn passed_in_registers(&self) -> bool {
-        let passing: &[Register] = match self.kernel.machine {
-            // rdi, rsi, rdx, rcx, r8, r9.
-            Machine::X86_64 => &[5, 4, 1, 2, 8, 9],
-            Machine::Aarch64 => &[0, 1, 2, 3, 4, 5, 6, 7],
-        };
+        let passing = Arch::of(self.kernel.machine).passing;
         self.parameters().filter(|(_, _, read)| *read).all(|(index, _, _)| {
             match self.candidate.available(index, self.accept_doubt) {
                 Ok(located) => registers(located).iter().all(|register| passing.contains(register)),

@@ -54,7 +54,8 @@ use std::sync::Arc;
 pub enum Policy {
     /// All sites or none.
     Complete,
-    /// What plain libbpf attaches to, as it does, and each other site that can be had. A site whose hits could outnumber calls is left out.
+    /// What plain libbpf attaches to, as it does, and each other site that can be had. A site whose hits could
+    /// outnumber calls is left out.
     AtLeastLibbpf,
     /// What can be attached is, and the rest is reported.
     #[default]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Programs as they stand in an object file, for [`crate::explain`]: no kernel, no libbpf, no privileges.
+//! Programs as they stand in an object file, for `explain`: no kernel, no libbpf, no privileges.
 //!
 //! What is attached comes from libbpf, relocated ([`crate::program::object`]). What is explained need not: libbpf's relocations put
 //! addresses of maps, ids of kernel functions and offsets of members in place, none of which changes which slots of its context a

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `SEC("fentry/[module:]foo")`, `SEC("fexit/...")`, `SEC("kprobe_maybe_inline/...")`: what the names mean, and the guard behind which
-//! libbpf loads such a program.
+//! `SEC("fentry/[module:]foo")`, `SEC("fexit/...")`, `SEC("kprobe_maybe_inline/...")`: what the names mean, and the
+//! guard behind which libbpf loads such a program.
 //!
 //! libbpf relocates each program of an object (maps, CO-RE, subprograms, kfuncs), and then, just before the load, hands it to
 //! [`crate::register()`]. A program that takes siteseer cannot be loaded as it stands: its context is an
@@ -22,10 +22,10 @@
 //! `check_map_prog_compatibility()` in kernel/bpf/verifier.c). The guard does not sleep, whatever the program does.
 //!
 //! Nobody but siteseer can attach what is behind a guard: a link to it would work, and the program would never run. A TRACING
-//! program is loaded as an iterator over a map's elements. `BPF_LINK_CREATE` for fentry and `BPF_RAW_TRACEPOINT_OPEN` refuse that, and a
-//! link of the iterator itself needs a map. A KPROBE program is loaded for uprobe.multi, and so refused for kprobes. The guard of a TRACING
-//! program returns 1, which the verifier allows to an iterator and refuses to fentry and fexit programs: a copy that somebody makes of the
-//! instructions is not loaded.
+//! program is loaded as an iterator over a map's elements. `BPF_LINK_CREATE` for fentry and `BPF_RAW_TRACEPOINT_OPEN`
+//! refuse that, and a link of the iterator itself needs a map. A KPROBE program is loaded for uprobe.multi, and so
+//! refused for kprobes. The guard of a TRACING program returns 1, which the verifier allows to an iterator and
+//! refuses to fentry and fexit programs: a copy that somebody makes of the instructions is not loaded.
 //!
 //! The kernel holds the object's BTF only if the program that is loaded refers to it. Line information does that, so it is
 //! passed on, moved behind the guard. Function information is not: with it, kernels before 6.8 verify every

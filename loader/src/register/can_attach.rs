@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Whether a function can be traced at all: what tools ask before they choose between `fentry` and something else. Tools that ask the kernel's BTF
-//! are told of functions that ftrace does not know, and not told of those that were inlined everywhere.
+//! Whether a function can be traced at all: what tools ask before they choose between `fentry` and something else.
+//! Tools that ask the kernel's BTF are told of functions that ftrace does not know, and not told of those that were
+//! inlined everywhere.
 
 use super::{RegisterError, func, shared};
 use crate::bpf::load::LoadAs;
@@ -11,8 +12,9 @@ use crate::program::section::{Kind, Wanted};
 use crate::register::log::{LogLevel, say};
 use crate::target::TargetError;
 
-/// Whether a `fentry` program that reads all arguments of a function could be attached to it somewhere: by siteseer at one site at least, or,
-/// where siteseer cannot plan, as by plain libbpf. `module` restricts it to the function of a module.
+/// Whether a `fentry` program that reads all arguments of a function could be attached to it somewhere: by siteseer
+/// at one site at least, or, where siteseer cannot plan, as by plain libbpf. `module` restricts it to the function of
+/// a module.
 ///
 /// # Errors
 /// Why not.

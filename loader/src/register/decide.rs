@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How libbpf loads a program: found out just before, by planning it.
 //!
-//! Wherever plain libbpf could load a program, it is loaded for its own function, as plain libbpf does. Then whatever makes a link of its
-//! descriptor (`bpf_program__attach_trace()`, `bpf_link_create()`, a pinned program, a copy of its instructions) sees what it always saw, and
-//! the kernel's information names the function. What siteseer adds are more programs, loaded when libbpf's own call attaches it.
+//! Wherever plain libbpf could load a program, it is loaded for its own function, as plain libbpf does. Then whatever
+//! makes a link of its descriptor (`bpf_program__attach_trace()`, `bpf_link_create()`, a pinned program, a copy of
+//! its instructions) sees what it always saw, and the kernel's information names the function. What siteseer adds are
+//! more programs, loaded when libbpf's own call attaches it.
 //!
-//! siteseer has nothing to add if the function has one body, which the kernel's own fentry or fexit reaches, and no other site that can
-//! run. Then libbpf attaches it, too. The same holds where nothing can be planned (no site data, a privilege that is missing).
+//! siteseer has nothing to add if the function has one body, which the kernel's own fentry or fexit reaches, and no
+//! other site that can run. Then libbpf attaches it, too. The same holds where nothing can be planned (no site data,
+//! a privilege that is missing).
 //!
-//! What plain libbpf could not load goes behind the guard ([`crate::program::section`]), where only siteseer can attach it: a program that calls what
-//! siteseer.bpf.h has; one whose function has no FUNC, or of which the kernel takes no program; one that would find arguments in
-//! the body elsewhere than fentry looks for them. If siteseer cannot have it either, the load fails, as libbpf's does.
+//! What plain libbpf could not load goes behind the guard ([`crate::program::section`]), where only siteseer can
+//! attach it: a program that calls what siteseer.bpf.h has; one whose function has no FUNC, or of which the kernel
+//! takes no program; one that would find arguments in the body elsewhere than fentry looks for them. If siteseer
+//! cannot have it either, the load fails, as libbpf's does.
 
 use super::func::{self, Func};
 use super::{RegisterError, shared};
@@ -164,8 +167,8 @@ fn only_body(planned: &Planned, loaded: &Loaded<'_>) -> Option<Func> {
     kind.refuses_all().is_none().then_some(func)
 }
 
-/// Whether a program that is loaded for the function finds its arguments in the body: where the compiler changed the signature, fentry would
-/// give it something else.
+/// Whether a program that is loaded for the function finds its arguments in the body: where the compiler changed the
+/// signature, fentry would give it something else.
 fn finds_its_arguments(planned: &Planned, func: &Func, loaded: &Loaded<'_>) -> bool {
     let &Planned { ref target, ref plan, ref uses, accept_doubt } = planned;
     let barred = Barred::default();

@@ -6,29 +6,31 @@
 //! in a program's life (`handler`):
 //!
 //! * when the object is opened: what an earlier program at this address left is forgotten (`programs`);
-//! * just before the program is loaded, relocated and ready. Here it is decided how (`decide`): for its own function, as plain libbpf
-//!   would, wherever plain libbpf could; else behind a guard ([`crate::program::section`]), where only siteseer attaches it;
+//! * just before the program is loaded, relocated and ready. Here it is decided how (`decide`): for its own function,
+//!   as plain libbpf would, wherever plain libbpf could; else behind a guard ([`crate::program::section`]), where
+//!   only siteseer attaches it;
 //! * when it is attached, by `bpf_program__attach()` or a skeleton. If siteseer has nothing to add, libbpf attaches it. Otherwise
-//!   [`Attach`](crate::Attach) does, with libbpf's own program at the body, and the result is made a `struct bpf_link` (`handed`). Programs
-//!   at both ends of the same calls are kept together (`pairs`). If siteseer cannot, libbpf attaches it, and it is said why (`warn`).
+//!   [`Attach`](crate::Attach) does, with libbpf's own program at the body, and the result is made a `struct
+//!   bpf_link` (`handed`). Programs at both ends of the same calls are kept together (`pairs`). If siteseer cannot,
+//!   libbpf attaches it, and it is said why (`warn`).
 //!
-//! A handler is not called where a link is made of the program's descriptor. What is loaded for its own function then runs as with plain libbpf; what
-//! is behind the guard is refused by the kernel.
+//! A handler is not called where a link is made of the program's descriptor. What is loaded for its own function then
+//! runs as with plain libbpf; what is behind the guard is refused by the kernel.
 //!
 //! # The link
-//! `struct bpf_link` is opaque, and libbpf has no call that makes one for descriptors that it did not open; still its user must get one:
-//! `bpf_program__attach()` fails without, and it is what he destroys. Of such a link libbpf has one descriptor, and
-//! destroying it closes that. So all that has to be closed is put behind one descriptor: the files that arm the sites are
-//! sent over a socket and left lying in its queue (`SCM_RIGHTS`, unix(7)), and when the socket is closed, the kernel closes what lies
-//! in it, before `close()` returns. The link itself is had by attaching an iterator, which arms nothing; then the socket takes the place of its
-//! descriptor (`dup3()`). No structure of libbpf is looked into, no thread or callback is needed, and a process that is killed leaves
-//! nothing armed.
+//! `struct bpf_link` is opaque, and libbpf has no call that makes one for descriptors that it did not open; still its
+//! user must get one: `bpf_program__attach()` fails without, and it is what he destroys. Of such a link libbpf has
+//! one descriptor, and destroying it closes that. So all that has to be closed is put behind one descriptor: the
+//! files that arm the sites are sent over a socket and left lying in its queue (`SCM_RIGHTS`, unix(7)), and when the
+//! socket is closed, the kernel closes what lies in it, before `close()` returns. The link itself is had by attaching
+//! an iterator, which arms nothing; then the socket takes the place of its descriptor (`dup3()`). No structure of
+//! libbpf is looked into, no thread or callback is needed, and a process that is killed leaves nothing armed.
 //!
 //! # Limits
-//! libbpf's table of handlers is global, has no lock, and is moved when a handler is added or removed, while programs of open objects
-//! point into it. [`register`] and [`unregister`] exclude each other; they cannot exclude another thread that opens an object, nor
-//! whoever else registers handlers. After [`unregister`], programs that were opened before must not be loaded or attached any more
-//! (their objects may be closed, and links stay).
+//! libbpf's table of handlers is global, has no lock, and is moved when a handler is added or removed, while programs
+//! of open objects point into it. [`register`] and [`unregister`] exclude each other; they cannot exclude another
+//! thread that opens an object, nor whoever else registers handlers. After [`unregister`], programs that were opened
+//! before must not be loaded or attached any more (their objects may be closed, and links stay).
 
 mod can_attach;
 mod carrier;
@@ -111,9 +113,10 @@ impl RegisterOptions {
         own.or_policy(self.policy).or_accept_doubt(self.accept_doubt)
     }
 
-    /// Whether each `fentry` and `fexit` program is planned when it is loaded, to have libbpf load it for its own function, and to leave
-    /// those to libbpf that siteseer has nothing to add to. Otherwise all are loaded behind the guard, and nothing is read of the kernel before one is
-    /// attached. For processes that attach by [`Attach`](crate::Attach) alone: other calls are refused then. A program with
+    /// Whether each `fentry` and `fexit` program is planned when it is loaded, to have libbpf load it for its own
+    /// function, and to leave those to libbpf that siteseer has nothing to add to. Otherwise all are loaded behind
+    /// the guard, and nothing is read of the kernel before one is attached. For processes that attach by
+    /// [`Attach`](crate::Attach) alone: other calls are refused then. A program with
     /// `bpf_program__set_autoattach(program, false)` is loaded for its own function, and not planned.
     #[must_use]
     pub fn plan_at_load(mut self, plan: bool) -> RegisterOptions {
@@ -182,8 +185,8 @@ fn set_up(options: Option<RegisterOptions>) -> Result<(), RegisterError> {
             prog_prepare_load_fn: Some(handler::prepare_load),
             prog_attach_fn: Some(handler::attach),
         };
-        // SAFETY: the string and the options live through the call, and libbpf copies both. The table of handlers is not locked: our
-        // own calls are, by the mutex; the rest is the caller's promise, stated above.
+        // SAFETY: the string and the options live through the call, and libbpf copies both. The table of handlers is
+        // not locked: our own calls are, by the mutex; the rest is the caller's promise, stated above.
         let result = unsafe { sys::libbpf_register_prog_handler(handler.as_ptr(), program_type, attach_type, &opts) };
         if result < 0 {
             take_back(handlers);
@@ -203,8 +206,8 @@ fn take_back(handlers: Vec<i32>) {
     }
 }
 
-/// Gives the sections back to libbpf: objects that are opened from now on are as if siteseer had never been there. Links stay attached. See
-/// the module's limits for objects that are open.
+/// Gives the sections back to libbpf: objects that are opened from now on are as if siteseer had never been there.
+/// Links stay attached. See the module's limits for objects that are open.
 pub fn unregister() {
     let mut state = state();
     let Some(State { handlers, .. }) = state.take() else { return };
@@ -244,7 +247,8 @@ impl Attached {
 }
 
 /// Removes what processes that are gone have left in tracefs, and nothing else; also what links of this process's own, which
-/// libbpf has destroyed, have left there. Gives the number of events of the former. Attaching does this too, without waiting for it.
+/// libbpf has destroyed, have left there. Gives the number of events of the former. Attaching does this too, without
+/// waiting for it.
 ///
 /// # Errors
 /// If tracefs is there and cannot be read or written.
@@ -254,7 +258,8 @@ pub fn clean() -> io::Result<usize> {
 }
 
 impl Link {
-    /// Makes it a link of libbpf's, which `bpf_link__destroy()` detaches. What it could be asked is asked by [`Attached::from_raw`].
+    /// Makes it a link of libbpf's, which `bpf_link__destroy()` detaches. What it could be asked is asked by
+    /// [`Attached::from_raw`].
     ///
     /// # Errors
     /// [`RegisterError::Link`]; then everything is detached.

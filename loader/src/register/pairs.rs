@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Programs at both ends of the same calls: `fentry` and `fexit` programs of one object on one function.
 //!
-//! They work together: what the one keeps at the entry the other looks for at the return. An inlined copy has an entry and no return. A program
-//! that is at its entry would keep what nobody takes, so such programs are kept to the calls that both reach.
+//! They work together: what the one keeps at the entry the other looks for at the return. An inlined copy has an
+//! entry and no return. A program that is at its entry would keep what nobody takes, so such programs are kept to the
+//! calls that both reach.
 //!
 //! Programs of one object are known by the object's BTF, whose id the kernel gives to no other.
 

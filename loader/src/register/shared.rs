@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The target of all programs that libbpf's own calls load and attach: read once, and again when modules or live patches come and go.
+//! The target of all programs that libbpf's own calls load and attach: read once, and again when modules or live
+//! patches come and go.
 //!
-//! A failure is kept for the process, until [`super::register_with`] sets where site data are: to find out that there are none takes as long as to find
-//! some.
+//! A failure is kept for the process, until [`super::register_with`] sets where site data are: to find out that there
+//! are none takes as long as to find some.
 
 use super::{RegisterError, options, warn};
 use crate::kernel::symbols::SymbolsError;

@@ -50,10 +50,11 @@ pub struct Candidate {
     pub source: Option<Place>,
     /// Where the function was declared.
     pub declared: Option<Place>,
-    /// What stands against a probe there, whatever the program. [`Kernel::notrace_events`](crate::Kernel::notrace_events) says of some obstacles that they
-    /// are none.
+    /// What stands against a probe there, whatever the program.
+    /// `Kernel::notrace_events` says of some obstacles that they are none.
     pub obstacle: Option<Reason>,
-    /// Whether it is in the last function of a module's text: see [`Kernel::decodes_past_modules`](crate::Kernel::decodes_past_modules).
+    /// Whether it is in the last function of a module's text: see
+    /// `Kernel::decodes_past_modules`.
     pub ends_module: bool,
     /// Whether ftrace knows a patch site in the symbol; `None` where the kernel does not say.
     pub traceable: Option<bool>,

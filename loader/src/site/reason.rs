@@ -29,14 +29,14 @@ pub enum Reason {
     /// The running kernel refuses kprobe events in functions that ftrace does not know.
     Notrace,
     /// The site is in the last function of a module's text, which this kernel takes to go on behind its end when it looks whether a
-    /// kprobe can be optimised: it may crash. See [`Kernel::decodes_past_modules`](crate::Kernel::decodes_past_modules).
+    /// kprobe can be optimised: it may crash. See `Kernel::decodes_past_modules`.
     EndsModule,
     /// The site lacks arguments that the program reads, or has them in doubtful locations only.
     MissingArguments(Vec<MissingArgument>),
     /// The copy's entry is not known for certain: a probe might hit at other moments than calls.
     EntryUncertain,
-    /// The copy's entry is reached again by a loop inside of it, or shared with another copy: hits may outnumber calls. Only under the policy
-    /// `complete`.
+    /// The copy's entry is reached again by a loop inside of it, or shared with another copy: hits may outnumber
+    /// calls. Only under the policy `complete`.
     MayRepeat,
     /// Control may come into the copy by another way than its entry: some calls may not be seen. Only under the policy `complete`.
     MayMiss,
@@ -121,7 +121,7 @@ impl Reason {
     }
 
     /// Whether it is that ftrace does not know the function, to which some kernels have no objection
-    /// ([`Kernel::notrace_events`](crate::Kernel::notrace_events)).
+    /// (`Kernel::notrace_events`).
     pub(crate) fn is_notrace(&self) -> bool {
         matches!(self, Reason::Notrace | Reason::Unprobeable(Unprobeable::Notrace))
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How much memory what is read of a site file may take.
 //!
-//! A site file is compact: many sites share a name, a prototype, a tuple of locations. What is made of it for the sites of one function
-//! shares little, so that a small file, made for it, could ask for any amount. What is read is therefore counted, and bounded by
-//! what the file's size can justify. Of the largest kernels, functions with ten thousand sites take a tenth of it.
+//! A site file is compact: many sites share a name, a prototype, a tuple of locations. What is made of it for the
+//! sites of one function shares little, so that a small file, made for it, could ask for any amount. What is read is
+//! therefore counted, and bounded by what the file's size can justify. Of the largest kernels, functions with ten
+//! thousand sites take a tenth of it.
 
 use crate::target::function::DataSite;
 use siteseer_sites::file::{FileError, Sizes};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The functions that a pattern stands for, and how many sites each has.
 //!
-//! All of it is read from the site data: not from the kernel's symbols, which take root and a second to read. A function is listed if
-//! [`Target::functions`] finds sites of it, with the numbers that it finds.
+//! All of it is read from the site data: not from the kernel's symbols, which take root and a second to read. A
+//! function is listed if [`Target::functions`] finds sites of it, with the numbers that it finds.
 
 use super::{IMAGE, Target, TargetError};
 use crate::kernel::Kernel;
@@ -55,8 +55,8 @@ impl Listed {
 }
 
 impl Target {
-    /// The running kernel as far as its site data and those of its modules describe it. Reads neither its symbols nor what it can do, so
-    /// that it needs no privileges. Nothing can be attached to it.
+    /// The running kernel as far as its site data and those of its modules describe it. Reads neither its symbols nor
+    /// what it can do, so that it needs no privileges. Nothing can be attached to it.
     ///
     /// # Errors
     /// [`TargetError::Kernel`], [`TargetError::Source`], or [`TargetError::Symbols`] if the loaded modules cannot be listed.
@@ -70,8 +70,8 @@ impl Target {
         Ok(Target { own_symbols: true, modules, options: options.clone(), ..target })
     }
 
-    /// The functions that each pattern stands for: those of the image, then those of each module, by name. None if there are none. A
-    /// module without site data is passed over ([`Modules::without_data`]).
+    /// The functions that each pattern stands for: those of the image, then those of each module, by name. None if
+    /// there are none. A module without site data is passed over ([`Modules::without_data`]).
     ///
     /// # Errors
     /// [`TargetError::Source`] if the site data of the image cannot be read.
@@ -101,7 +101,7 @@ impl Target {
             }
             Ok(listed)
         })?;
-        Ok(listed.map_err(|error| self.damaged(error))?)
+        listed.map_err(|error| self.damaged(error))
     }
 }
 

@@ -17,8 +17,8 @@
 //! policy `complete`. Only what is certain is called dead: nothing is while any patch is in transition (one
 //! that replaces another may bring an old body back), nor by a name that several functions bear unless sysfs says which.
 //!
-//! The new code is in the patch's module, and what the compiler inlined there is covered as in all modules: if there are site data of
-//! it.
+//! The new code is in the patch's module, and what the compiler inlined there is covered as in all modules: if there
+//! are site data of it.
 //!
 //! Sources: Documentation/ABI/testing/sysfs-kernel-livepatch, Documentation/livepatch/livepatch.rst.
 
@@ -149,8 +149,8 @@ impl LivePatches {
         }
     }
 
-    /// How a patch concerns a probe at `offset` into the symbol `symbol` of an object: `vmlinux`, or a module. `position` is the symbol's
-    /// among those of its name there, from 1; `None` where that is not known.
+    /// How a patch concerns a probe at `offset` into the symbol `symbol` of an object: `vmlinux`, or a module.
+    /// `position` is the symbol's among those of its name there, from 1; `None` where that is not known.
     pub fn concern(
         &self,
         object: &str,

@@ -5,9 +5,10 @@
 //! from the symbol `_text`. That the number is right is checked twice: against `_stext`, and, site by site, by the
 //! symbol that the site data say is there ([`crate::Reason::SymbolMismatch`]).
 //!
-//! The kernel's table of symbols is long, and the kernel slow to write it. Where `_text` is stands in its first lines; of the symbols that a
-//! lookup needs site data have the link-time addresses, and the kernel confirms each ([`crate::kernel::symbols`], `part`). The whole
-//! table is read for what site data do not tell: modules without site data, live patches, names that are not known.
+//! The kernel's table of symbols is long, and the kernel slow to write it. Where `_text` is stands in its first
+//! lines; of the symbols that a lookup needs site data have the link-time addresses, and the kernel confirms each
+//! ([`crate::kernel::symbols`], `part`). The whole table is read for what site data do not tell: modules without site
+//! data, live patches, names that are not known.
 //!
 //! A name stands for the functions that bear it in the image and in all loaded modules, each with site data of its own
 //! ([`crate::source::modules`]), unless a module is named.
@@ -218,8 +219,8 @@ impl Target {
         Ok(self.symbols.get_or_init(|| symbols))
     }
 
-    /// The symbols of the image that bear some names, and `_stext`, by the site data; `None` if all symbols have been read, or have to
-    /// be. What they say is how many addresses a name stands for.
+    /// The symbols of the image that bear some names, and `_stext`, by the site data; `None` if all symbols have been
+    /// read, or have to be. What they say is how many addresses a name stands for.
     pub(crate) fn bearing(&self, names: &BTreeSet<&str>) -> Option<Symbols> {
         // To ask debug information for other names is to encode them.
         if self.has_read_symbols() || self.own_symbols || self.data.reads_dwarf() {
@@ -280,13 +281,13 @@ impl Target {
         }
     }
 
-    /// Looks up the functions of several names at once, in their order: of the kernel's image and of all loaded modules, or of the one
-    /// that is named (`vmlinux` is the image). A module of which there are no site data is passed over unless it is named
-    /// ([`Modules::without_data`]).
+    /// Looks up the functions of several names at once, in their order: of the kernel's image and of all loaded
+    /// modules, or of the one that is named (`vmlinux` is the image). A module of which there are no site data is
+    /// passed over unless it is named ([`Modules::without_data`]).
     ///
     /// # Errors
-    /// [`TargetError`] if a name is not known, or a module that is named not loaded or without site data; [`TargetError::Source`] if the
-    /// site data cannot be read.
+    /// [`TargetError`] if a name is not known, or a module that is named not loaded or without site data;
+    /// [`TargetError::Source`] if the site data cannot be read.
     #[doc(hidden)]
     pub fn functions(&self, wanted: &[Wanted]) -> Result<Vec<Function>, TargetError> {
         let names: Vec<&str> = wanted.iter().map(|wanted| wanted.function.as_deref().unwrap_or_default()).collect();
@@ -367,7 +368,7 @@ impl Target {
             }
             match function.filter(|function| !function.candidates.is_empty()) {
                 Some(function) => functions.push(function),
-                None => return Err(self.unknown(file, name, wanted.module.as_deref())?.into()),
+                None => return Err(self.unknown(file, name, wanted.module.as_deref())?),
             }
         }
         Ok(functions)
@@ -452,10 +453,10 @@ impl Target {
         let damaged = |error| self.damaged(error);
         if self.own_symbols {
             let symbols = image_symbols(file, name, None).map_err(damaged)?;
-            return Ok(self.lookup(file, name, None, &Placement::Whole(0), &symbols).map_err(damaged)?);
+            return self.lookup(file, name, None, &Placement::Whole(0), &symbols).map_err(damaged);
         }
         let placement = Placement::Whole(self.displacement(file)?);
-        Ok(self.lookup(file, name, None, &placement, self.symbols()?).map_err(damaged)?)
+        self.lookup(file, name, None, &placement, self.symbols()?).map_err(damaged)
     }
 
     /// The functions of several names in a module; the error says why there are no site data of it.
@@ -759,8 +760,8 @@ fn data_site(
     })
 }
 
-/// The image's symbols that have to do with a function, and why the first byte of each cannot be probed: those of its name, those made from
-/// it, and those that hold its sites.
+/// The image's symbols that have to do with a function, and why the first byte of each cannot be probed: those of its
+/// name, those made from it, and those that hold its sites.
 fn outlines<'a>(file: &SiteFile<'a>, name: &str) -> Result<BTreeMap<(u64, &'a str), Option<Unprobeable>>, FileError> {
     let mut outlines = BTreeMap::new();
     let mut add = |symbol: ContainerRef<'a>| outlines.insert((symbol.address, symbol.name), symbol.unprobeable);

@@ -10,8 +10,9 @@
 //! ([`super::reap`]).
 //!
 //! # What it waits for
-//! The kernel keeps a definition (EBUSY) as long as anybody has one of its events open: the process that detaches, until it has closed
-//! its own copies, and any child that it is starting, until that calls execve(2). Such a line is written again.
+//! The kernel keeps a definition (EBUSY) as long as anybody has one of its events open: the process that detaches,
+//! until it has closed its own copies, and any child that it is starting, until that calls execve(2). Such a line is
+//! written again.
 //!
 //! # What the application sees of it
 //! Nothing. It is made by clone(2) itself: no handler of pthread_atfork(3) runs, and its end sends no signal, so that handlers of

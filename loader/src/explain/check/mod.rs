@@ -2,10 +2,11 @@
 //! What a compiler made of a function on a kernel that need not run, and what would become of programs there: by rules that an
 //! application's own tests can deny.
 //!
-//! Each question is about one function of one kernel. The answer has the function's *shape* (a plain body, inlined in part or wholly,
-//! clones alone, missing), its arguments site by site in numbers, and an *outlook* for each kind of program: how many sites would be
-//! attached, and which ones stand in the way of the policy `complete`. What is worth a word is a [`Finding`] by a [`Rule`]. Two answers
-//! about one function differ by the rules [`Rule::Prototype`] and [`Rule::Shape`] ([`compare`]).
+//! Each question is about one function of one kernel. The answer has the function's *shape* (a plain body, inlined in
+//! part or wholly, clones alone, missing), its arguments site by site in numbers, and an *outlook* for each kind of
+//! program: how many sites would be attached, and which ones stand in the way of the policy `complete`. What is worth
+//! a word is a [`Finding`] by a [`Rule`]. Two answers about one function differ by the rules [`Rule::Prototype`] and
+//! [`Rule::Shape`] ([`compare`]).
 //!
 //! Shapes and numbers are those of code that runs: sites in text that is freed after boot are counted apart ([`Answer::dead`]).
 //!

@@ -22,8 +22,8 @@
 //!   is written in;
 //! * structures, unions and enumerations go by their kind and name; what is in them is not looked at, and a forward
 //!   declaration will do. `foo___x` is `foo`, as everywhere in CO-RE;
-//! * integers go by size and signedness (so `long` and `long long` are one type, on both machines), but `char` and `_Bool` are types of their
-//!   own. Whether `char` is signed differs between the kernel and BPF, and does not count;
+//! * integers go by size and signedness (so `long` and `long long` are one type, on both machines), but `char` and
+//!   `_Bool` are types of their own. Whether `char` is signed differs between the kernel and BPF, and does not count;
 //! * an array that is pointed to, of unknown length, is compatible with one of any length;
 //! * a type that cannot be told (an anonymous structure without a typedef, damaged BTF) is compatible with none.
 

@@ -139,8 +139,8 @@ impl Prototype {
     }
 }
 
-/// Whether it can be a function of a kernel's. Many FUNCs may share a prototype, and each makes a text of all names in it: without a
-/// bound, data that are made for it would take any amount of memory.
+/// Whether it can be a function of a kernel's. Many FUNCs may share a prototype, and each makes a text of all names
+/// in it: without a bound, data that are made for it would take any amount of memory.
 fn is_plausible(function: &Type<'_>, proto: &Type<'_>) -> bool {
     /// As many as any C compiler has to take (C23 5.3.5.2), twice.
     const PARAMETERS: usize = 254;
@@ -165,8 +165,8 @@ fn statement(btf: &Btf<'_>, proto: &Type<'_>) -> String {
     format!("{returns}, {}", parameters.join(", "))
 }
 
-/// Whether a value at byte `start` of a structure is passed as so many bytes, whatever is in it. What a scalar parameter itself is does
-/// not count. BTF does not say what the source aligns by attributes.
+/// Whether a value at byte `start` of a structure is passed as so many bytes, whatever is in it. What a scalar
+/// parameter itself is does not count. BTF does not say what the source aligns by attributes.
 fn is_regular(btf: &Btf<'_>, ty: TypeId, start: u64, depth: u32) -> bool {
     const DEEPEST: u32 = 32;
     const WIDEST: u64 = 8;

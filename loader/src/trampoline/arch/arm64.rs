@@ -12,5 +12,7 @@ pub(super) const ARCH: Arch = Arch {
     instruction_pointer: 256,
     kprobe_bias: 0,
     instruction_pointer_register: None,
+    // x0 to x7.
+    passing: &[0, 1, 2, 3, 4, 5, 6, 7],
     entry_offsets: &[0],
 };

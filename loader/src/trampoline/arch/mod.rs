@@ -40,6 +40,8 @@ pub struct Arch {
     pub kprobe_bias: i32,
     /// The DWARF number of the instruction pointer, if it is one of `registers`.
     pub instruction_pointer_register: Option<Register>,
+    /// The registers that pass arguments, by DWARF number.
+    pub(crate) passing: &'static [Register],
     /// How far behind a function's first byte a probe on it may be put.
     entry_offsets: &'static [u64],
 }

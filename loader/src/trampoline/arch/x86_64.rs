@@ -26,6 +26,8 @@ pub(super) const ARCH: Arch = Arch {
     instruction_pointer: 128,
     kprobe_bias: 1,
     instruction_pointer_register: Some(16),
+    // rdi, rsi, rdx, rcx, r8, r9.
+    passing: &[5, 4, 1, 2, 8, 9],
     // endbr64 is 4 bytes.
     entry_offsets: &[0, 4],
 };

@@ -2,9 +2,10 @@
 //! Which of the functions of one name is meant.
 //!
 //! A name may be borne by several functions. Two things tell them apart: the prototype, which the program states (see
-//! [`crate::program::declared`]), and the file that declares the function. What is shown to be another function is left out, and kept in
-//! [`Function::left_out`] for the report. What cannot be shown to be either stays a candidate, with the reason why it is not
-//! attached: under the policy `complete` it is in the way, since it might be the function that is meant.
+//! [`crate::program::declared`]), and the file that declares the function. What is shown to be another function is
+//! left out, and kept in [`Function::left_out`] for the report. What cannot be shown to be either stays a candidate,
+//! with the reason why it is not attached: under the policy `complete` it is in the way, since it might be the
+//! function that is meant.
 
 use super::{Candidate, Function, Place, Prototype};
 use crate::program::declared::{Declared, Difference};
