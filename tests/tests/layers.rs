@@ -34,6 +34,7 @@ const LAYERS: [Layers; 4] = [
             &["attach"],
             &["register"],
             &["error"],
+            &["internals"],
         ],
     },
     Layers {
