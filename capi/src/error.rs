@@ -2,7 +2,8 @@
 //! Errors as libbpf has them: a negative errno, or NULL and errno; and the sentence, for the thread.
 
 use crate::text::c_string;
-use siteseer::log;
+use siteseer::internals::log;
+use siteseer::{AttachError, TargetError};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::io;
@@ -29,6 +30,18 @@ impl Failure {
 impl From<siteseer::Error> for Failure {
     fn from(error: siteseer::Error) -> Failure {
         Failure::new(error.errno(), error.to_string())
+    }
+}
+
+impl From<TargetError> for Failure {
+    fn from(error: TargetError) -> Failure {
+        siteseer::Error::from(error).into()
+    }
+}
+
+impl From<AttachError> for Failure {
+    fn from(error: AttachError) -> Failure {
+        siteseer::Error::from(error).into()
     }
 }
 

@@ -5,9 +5,7 @@ use crate::error::{Failure, number, plain, pointer};
 use crate::layout::{Layout, layout};
 use crate::options::{Versioned, end_of, write};
 use crate::report::ReportHandle;
-use siteseer::Link;
-use siteseer::link::Cost;
-use siteseer::register::Attached;
+use siteseer::{Attached, Cost, Link};
 use std::ffi::c_int;
 use std::io;
 use std::time::Duration;
@@ -132,7 +130,7 @@ pub unsafe extern "C" fn siteseer_link__cost(link: *const LinkHandle, cost: *mut
     number(|| {
         // SAFETY: the caller's promise.
         let link = unsafe { live(link) }?;
-        let Cost { programs, jited, files, loading, arming } = match &link.what {
+        let Cost { programs, jited, files, loading, arming, .. } = match &link.what {
             What::Own(link) => link.cost()?,
             What::Of(attached) => attached.cost()?,
         };

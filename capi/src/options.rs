@@ -7,11 +7,8 @@
 use crate::error::Failure;
 use crate::layout::{Layout, layout};
 use crate::text::optional;
-use siteseer::register::Options;
-use siteseer::source::Dwarf;
-use siteseer::{AttachOptions, Policy, SourceOptions};
+use siteseer::{AttachOptions, Dwarf, Policy, RegisterOptions, SourceOptions};
 use std::ffi::{c_char, c_int};
-use std::path::PathBuf;
 use std::ptr;
 
 /// A structure that begins with its size.
@@ -182,16 +179,21 @@ pub(crate) unsafe fn source(opts: *const SourceOpts) -> Result<SourceOptions, Fa
         (_, 0) => Dwarf::Never,
         _ => return Err(Failure::invalid("DWARF is not to be read, and to be read: no_dwarf and found_dwarf are set")),
     };
-    Ok(SourceOptions { file: file.map(PathBuf::from), dwarf, ..SourceOptions::default() })
+    let options = SourceOptions::default().dwarf(dwarf);
+    Ok(match file {
+        Some(file) => options.file(file),
+        None => options,
+    })
 }
 
 /// # Safety
 /// As siteseer.h says of the structure.
-pub(crate) unsafe fn register(opts: *const RegisterOpts) -> Result<Options, Failure> {
+pub(crate) unsafe fn register(opts: *const RegisterOpts) -> Result<RegisterOptions, Failure> {
     // SAFETY: the caller's promise.
-    let Some(opts) = (unsafe { read(opts) })? else { return Ok(Options::default()) };
+    let Some(opts) = (unsafe { read(opts) })? else { return Ok(RegisterOptions::default()) };
     // SAFETY: as above.
-    let options = Options::default().source(unsafe { source(opts.source) }?).plan_at_load(opts.no_plan_at_load == 0);
+    let options =
+        RegisterOptions::default().source(unsafe { source(opts.source) }?).plan_at_load(opts.no_plan_at_load == 0);
     let options = options.accept_doubt(opts.accept_doubt != 0);
     Ok(match policy(opts.policy)? {
         Some(policy) => options.policy(policy),

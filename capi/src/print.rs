@@ -2,7 +2,7 @@
 //! Messages to a callback.
 
 use crate::text::c_string;
-use siteseer::log::{self, Level};
+use siteseer::{LogLevel, set_log};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ unsafe impl Send for Callback {}
 unsafe impl Sync for Callback {}
 
 impl Callback {
-    fn call(&self, level: Level, message: &str) {
+    fn call(&self, level: LogLevel, message: &str) {
         let level = match level {
-            Level::Warn => 0,
-            Level::Info => 1,
-            Level::Debug => 2,
+            LogLevel::Warn => 0,
+            LogLevel::Info => 1,
+            _ => 2,
         };
         let message = c_string(message);
         // SAFETY: the caller of `siteseer_set_print` gave a function of this type; the message lives through the call.
@@ -37,7 +37,7 @@ impl Callback {
 /// As siteseer.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_set_print(print: Option<Print>, ctx: *mut c_void) {
-    let Some(print) = print else { return log::set(None) };
+    let Some(print) = print else { return set_log(None) };
     let callback = Callback { print, ctx };
-    log::set(Some(Arc::new(move |level, message: &str| callback.call(level, message))));
+    set_log(Some(Arc::new(move |level, message: &str| callback.call(level, message))));
 }

@@ -7,8 +7,8 @@ use crate::options::{self, AttachOpts, RegisterOpts};
 use crate::report::ReportHandle;
 use crate::text::optional;
 use libbpf_sys as sys;
-use siteseer::Program;
-use siteseer::register::{self, RegisterError};
+
+use siteseer::{Attached, Program, RegisterError};
 use std::ffi::{c_char, c_int};
 use std::ptr::NonNull;
 
@@ -35,14 +35,14 @@ pub(crate) unsafe fn program<'p>(raw: *const sys::bpf_program) -> Result<Program
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_register(opts: *const RegisterOpts) -> c_int {
     // SAFETY: the caller's promise.
-    number(|| Ok(register::register_with(unsafe { options::register(opts) }?).map(|()| 0)?))
+    number(|| Ok(siteseer::register_with(unsafe { options::register(opts) }?).map(|()| 0)?))
 }
 
 /// `siteseer_unregister()`
 #[unsafe(no_mangle)]
 pub extern "C" fn siteseer_unregister() -> c_int {
     number(|| {
-        register::unregister();
+        siteseer::unregister();
         Ok(0)
     })
 }
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn siteseer_can_attach(function: *const c_char, module: *c
         // SAFETY: the caller's promise.
         let (function, module) = unsafe { (optional(function, "the function")?, optional(module, "the module")?) };
         let function = function.ok_or_else(|| Failure::invalid("the function is NULL"))?;
-        Ok(register::can_attach(&function, module.as_deref()).map(|()| 0)?)
+        Ok(siteseer::can_attach(&function, module.as_deref()).map(|()| 0)?)
     });
     attachable == 0
 }
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn siteseer_program__set_attach_opts(
     number(|| {
         // SAFETY: the caller's promise.
         let (program, options) = unsafe { (program(prog)?, options::attach(opts)?) };
-        Ok(register::set_attach_options(program, options).map(|()| 0)?)
+        Ok(siteseer::set_attach_options(program, options).map(|()| 0)?)
     })
 }
 
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn siteseer_program__report(prog: *const sys::bpf_program)
         let program = unsafe { program(prog) }?;
         let none =
             || Failure::new(libc::ENOENT, format!("program {} was neither planned nor attached", program.name()));
-        Ok(ReportHandle::of(&*register::report(program).ok_or_else(none)?))
+        Ok(ReportHandle::of(&*program.report().ok_or_else(none)?))
     })
 }
 
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn siteseer_link__of(link: *const sys::bpf_link) -> *mut L
     handle(|| {
         let link = NonNull::new(link.cast_mut()).ok_or_else(|| Failure::invalid("the link is NULL"))?;
         // SAFETY: the caller's promise.
-        let attached = unsafe { register::attached(link) };
+        let attached = unsafe { Attached::from_raw(link) };
         attached.map(LinkHandle::of).ok_or_else(|| Failure::new(libc::ENOENT, "the link is libbpf's own"))
     })
 }

@@ -8,8 +8,8 @@ use crate::register::program;
 use crate::report::ReportHandle;
 use crate::text::{c_string, optional};
 use libbpf_sys as sys;
-use siteseer::source::{Dwarf, SiteData};
-use siteseer::{Attach, AttachOptions, Program, Target};
+use siteseer::internals::source::SiteData;
+use siteseer::{Attach, AttachOptions, Dwarf, Program, Target};
 use std::ffi::{CString, c_char};
 use std::path::Path;
 

@@ -5,10 +5,10 @@
 //! running kernel; never DWARF, which takes seconds to read.
 
 use clap_complete::{ArgValueCompleter, CompletionCandidate};
-use siteseer::Target;
-use siteseer::pattern::Pattern;
-use siteseer::source::{Dwarf, SiteData, SourceOptions};
-use siteseer::target::Listed;
+use siteseer::internals::pattern::Pattern;
+use siteseer::internals::source::SiteData;
+use siteseer::internals::target::Listed;
+use siteseer::{Dwarf, SourceOptions, Target};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ fn names(begun: &str, sites: Option<PathBuf>) -> Vec<String> {
 fn target(sites: Option<&Path>) -> Option<Target> {
     match sites {
         Some(path) => Target::image(SiteData::open(path, None, false).ok()?).ok(),
-        None => Target::described(&SourceOptions { dwarf: Dwarf::Never, ..SourceOptions::default() }).ok(),
+        None => Target::described(&SourceOptions::default().dwarf(Dwarf::Never)).ok(),
     }
 }
 

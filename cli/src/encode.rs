@@ -5,7 +5,7 @@ use crate::{Failure, output};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use memmap2::Mmap;
-use siteseer::source::{BaseTypes, user_cache};
+use siteseer::internals::source::{BaseTypes, user_cache};
 use siteseer_encoder::{BaseKernel, Census, Options};
 use siteseer_sites::{Doubt, Missing, SiteSet, file};
 use std::collections::BTreeMap;

@@ -5,11 +5,11 @@ use crate::Failure;
 use crate::target::{self, About};
 use clap::Args;
 use siteseer::Plan;
-use siteseer::explain::{self, Explanation, Verdict};
-use siteseer::object_file::{self, FileProgram};
-use siteseer::pattern::Pattern;
-use siteseer::plan::Decision;
-use siteseer::section::Wanted;
+use siteseer::internals::explain::{self, Explanation, Verdict};
+use siteseer::internals::object_file::{self, FileProgram};
+use siteseer::internals::pattern::Pattern;
+use siteseer::internals::plan::Decision;
+use siteseer::internals::section::Wanted;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -113,7 +113,7 @@ fn json(explanation: &Explanation) -> serde_json::Value {
 }
 
 fn sites(plan: &Plan) -> Vec<serde_json::Value> {
-    let site = |planned: &siteseer::plan::PlannedSite| {
+    let site = |planned: &siteseer::internals::plan::PlannedSite| {
         let (mechanism, reason) = match &planned.decision {
             Decision::Attach { mechanism, .. } => (Some(mechanism.word()), None),
             Decision::Skip(reason) => (None, Some(reason)),

@@ -10,8 +10,8 @@
 pub(crate) mod kernel;
 mod parse;
 
-use siteseer::function::{Function, Parameter};
-use siteseer::pattern::Glob;
+use siteseer::internals::function::{Function, Parameter};
+use siteseer::internals::pattern::Glob;
 use siteseer_sites::btf::{Btf, Kind};
 use std::collections::BTreeMap;
 

@@ -3,9 +3,10 @@
 
 use crate::Failure;
 use crate::output::tell;
-use siteseer::kernel::BuildId;
-use siteseer::source::{Origin, SiteData, SourceError};
-use siteseer::{Machine, Target};
+use siteseer::Target;
+use siteseer::internals::kernel::BuildId;
+use siteseer::internals::source::{Origin, SiteData, SourceError};
+use siteseer_sites::Machine;
 use std::cmp::Ordering;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -4,9 +4,9 @@
 use crate::Failure;
 use crate::target::{self, About};
 use clap::Args;
-use siteseer::Machine;
-use siteseer::function::{Candidate, Function};
-use siteseer::pattern::Pattern;
+use siteseer::internals::function::{Candidate, Function};
+use siteseer::internals::pattern::Pattern;
+use siteseer_sites::Machine;
 use siteseer_sites::location::{Argument, Located};
 use siteseer_sites::site::SiteKind;
 use std::collections::BTreeMap;

@@ -3,11 +3,12 @@
 
 use crate::Failure;
 use clap::Args;
-use siteseer::function::{Function, Place, Selection};
-use siteseer::pattern::Pattern;
-use siteseer::source::{Dwarf, SiteData, SourceOptions};
-use siteseer::target::Listed;
-use siteseer::{Target, section::Wanted};
+use siteseer::internals::function::{Function, Selection};
+use siteseer::internals::pattern::Pattern;
+use siteseer::internals::section::Wanted;
+use siteseer::internals::source::SiteData;
+use siteseer::internals::target::Listed;
+use siteseer::{Dwarf, Place, SourceOptions, Target};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -39,7 +40,11 @@ impl Modules {
     /// The running kernel's site data, these modules' among them.
     pub(crate) fn options(&self, file: Option<PathBuf>) -> SourceOptions {
         let dwarf = if self.dwarf { Dwarf::Found } else { Dwarf::default() };
-        SourceOptions { file, modules: self.modules.clone(), dwarf }
+        let options = SourceOptions::default().modules(self.modules.clone()).dwarf(dwarf);
+        match file {
+            Some(file) => options.file(file),
+            None => options,
+        }
     }
 }
 

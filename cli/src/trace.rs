@@ -18,13 +18,12 @@ use crate::output::tell;
 use crate::target::{self, Chosen, Modules};
 use clap::Args;
 use libbpf_rs::ProgramMut;
-use siteseer::attach::MAX_SITES;
-use siteseer::error::Error;
-use siteseer::function::Function;
-use siteseer::pattern::Pattern;
-use siteseer::source::SourceError;
-use siteseer::target::Types;
-use siteseer::{Attach, Link, Policy, Report, Target};
+use siteseer::internals::attach::MAX_SITES;
+use siteseer::internals::function::Function;
+use siteseer::internals::pattern::Pattern;
+use siteseer::internals::source::SourceError;
+use siteseer::internals::target::Types;
+use siteseer::{Attach, AttachError, Link, Policy, Report, Target, TargetError};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -126,7 +125,7 @@ struct Traceable<'f> {
 const MAX_FUNCTIONS: usize = 1024;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
+    siteseer::register_with(siteseer::RegisterOptions::default().plan_at_load(false))?;
     let target = target(arguments)?;
     let chosen = target::choose(&target, &arguments.functions, MAX_FUNCTIONS)?;
     let functions = target::functions(&target, &chosen)?;
@@ -155,7 +154,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// The running kernel. Without site data it is what its symbols tell, unless they were asked for.
 fn target(arguments: &Arguments) -> Result<Target, Failure> {
     match Target::running(&arguments.modules.options(arguments.sites.clone())) {
-        Err(Error::Source(error @ SourceError::NotFound { .. })) => {
+        Err(TargetError::Source(error @ SourceError::NotFound { .. })) => {
             if let Some(pattern) = arguments.functions.iter().find(|pattern| !pattern.is_name()) {
                 return Err(format!("{pattern} is looked up in site data, and there is {error}").into());
             }
@@ -196,7 +195,8 @@ struct Tracing<'a, 'b> {
 fn tell_of<'r>(reports: impl Iterator<Item = &'r Report>) {
     let mut notes: Vec<String> = Vec::new();
     for report in reports {
-        let own = Report { notes: Vec::new(), ..report.clone() };
+        let mut own = report.clone();
+        own.notes.clear();
         tell!("{}", own.to_string().trim_end());
         notes.extend(report.notes.iter().filter(|note| !notes.contains(note)).cloned().collect::<Vec<_>>());
     }
@@ -214,7 +214,7 @@ struct Traced<'t> {
 }
 
 impl<'t> Traced<'t> {
-    fn new(attach: Attach<'t>, program: &ProgramMut<'_>) -> Result<Traced<'t>, Error> {
+    fn new(attach: Attach<'t>, program: &ProgramMut<'_>) -> Result<Traced<'t>, AttachError> {
         let link = attach.attach(program)?;
         Ok(Traced { attach, link, gone: 0, failed: Vec::new() })
     }

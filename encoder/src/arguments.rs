@@ -14,7 +14,6 @@
 //! of one address, where the machine does nothing, then the body assigns to the parameter, and its late views are
 //! refused, everywhere. The same guard covers arguments that are found by moving the probe.
 
-use crate::Slice;
 use crate::cfi::Cursor;
 use crate::doubt;
 use crate::dwarf::DebugUnit;
@@ -22,6 +21,7 @@ use crate::image::Image;
 use crate::loclist::{self, Choice, ListEntry, Point};
 use crate::lower::{self, BaseType, Environment, Meaning, ParamType};
 use crate::origin::{Origin, OriginParameter};
+use crate::slice::Slice;
 use crate::text::FunctionText;
 use crate::types;
 use crate::walk::{RawParameter, RawValue};

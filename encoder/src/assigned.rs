@@ -5,8 +5,8 @@
 //! first it says nothing else. But each instruction is of the copy that its line is in, and what a caller passes is computed by the
 //! caller's instructions. So if a parameter is in a register that an instruction of the body itself has made, the body has assigned to it.
 
-use crate::Slice;
 use crate::arguments::{Gathered, Given};
+use crate::slice::Slice;
 use crate::text::{FunctionText, Makers};
 use gimli::{Encoding, Expression, Operation};
 use siteseer_sites::Machine;

@@ -202,8 +202,8 @@ fn has_constant(entry: &ListEntry<'_>, encoding: Encoding) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Slice;
     use crate::loclist::Point;
+    use crate::slice::Slice;
     use siteseer_sites::location::Computed;
 
     const SP: u16 = 7;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The DWARF of an image: its sections, its units, and references between them.
 
+use crate::error::EncodeError;
 use crate::image::{Image, ImageError};
 use crate::loclist::ListSections;
 use crate::signature::Compiler;
-use crate::{EncodeError, Slice};
+use crate::slice::Slice;
 use gimli::{AttributeValue, DwarfSections, LittleEndian, Section as _, Unit, UnitHeader};
 use std::borrow::Cow;
 use std::ops::Range;

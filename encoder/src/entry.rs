@@ -258,7 +258,7 @@ fn intersect(a: RegisterSet, b: RegisterSet, surroundings: &Surroundings<'_, '_,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Slice;
+    use crate::slice::Slice;
     use siteseer_sites::location::Computed;
 
     fn entry(begin: (u64, u32), end: (u64, u32), expression: &'static [u8]) -> ListEntry<'static> {

@@ -25,6 +25,7 @@ mod clang;
 mod doubt;
 mod dwarf;
 mod entry;
+mod error;
 mod filter;
 mod folded;
 pub mod image;
@@ -41,6 +42,7 @@ mod relocate;
 mod repeats;
 mod returns;
 mod signature;
+mod slice;
 mod split;
 pub mod symbols;
 pub mod tables;
@@ -53,24 +55,22 @@ mod unit;
 mod walk;
 
 pub use census::Census;
+pub use error::EncodeError;
 pub use observe::{Observed, Observer};
 
 use crate::dwarf::{DebugInfo, DebugSections};
 use crate::filter::Filter;
 use crate::folded::SharedAddresses;
-use crate::image::{Image, ImageError};
+use crate::image::Image;
 use crate::origin::Foreign;
 use crate::text::DirectEntries;
 use crate::types::BaseIndex;
 use crate::unit::{Shared, UnitEncoder, UnitSites};
 use rayon::prelude::*;
 use siteseer_sites::SiteSet;
-use siteseer_sites::btf::{self, Btf, BtfError, RelocateError};
+use siteseer_sites::btf::{self, Btf};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Bytes of a debug section.
-pub(crate) type Slice<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
 
 /// What to encode, and how.
 #[derive(Default, Clone)]
@@ -94,39 +94,6 @@ pub struct BaseKernel<'o> {
     pub btf: &'o [u8],
     /// The GNU build id of its image; empty if it is not known.
     pub build_id: &'o [u8],
-}
-
-/// Why an image cannot be encoded.
-#[derive(Debug, thiserror::Error)]
-pub enum EncodeError {
-    /// The ELF image cannot be read, or lacks something.
-    #[error(transparent)]
-    Image(#[from] ImageError),
-    /// The image's BTF cannot be read.
-    #[error("section .BTF")]
-    Btf(#[source] BtfError),
-    /// The BTF that a module's BTF refers to was not given or cannot be read.
-    #[error("a module's BTF refers to its kernel's{}", .0.as_ref().map_or(", which was not given", |_| ", which cannot be read"))]
-    KernelBtf(#[source] Option<BtfError>),
-    /// A module was built outside of the kernel's tree, and its types are not those of the kernel that was given.
-    #[error("the module's types cannot be found in its kernel's BTF")]
-    Relocate(#[source] RelocateError),
-    /// The debug information is malformed.
-    #[error("section {section}, offset {offset:#x}, unit {unit}")]
-    Dwarf {
-        /// The section.
-        section: &'static str,
-        /// Where in it.
-        offset: u64,
-        /// Name or number of the unit.
-        unit: String,
-        /// The reader's own words.
-        #[source]
-        source: gimli::Error,
-    },
-    /// Threads could not be started.
-    #[error("cannot start threads")]
-    Threads(#[source] rayon::ThreadPoolBuildError),
 }
 
 /// Whether that is a module (a relocatable ELF file), which is encoded with the kernel that it is for.

@@ -19,15 +19,15 @@
 //! ```
 //!
 //! # With libbpf-rs
-//! One call in front of the others. Objects and skeletons of libbpf-cargo are then opened, loaded and attached as ever, and the link of
-//! such a program stands for all of its sites; a program that siteseer has nothing to add to stays libbpf's alone ([`mod@register`]).
+//! One call in front of the others. Objects and skeletons of libbpf-cargo are then opened, loaded and attached as
+//! ever, and the link of such a program stands for all of its sites; a program that siteseer has nothing to add to
+//! stays libbpf's alone ([`register()`]).
 //!
 //! ```no_run
 //! # #[cfg(feature = "libbpf-rs")]
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let bytes: &[u8] = &[];
-//! use siteseer::register::{Attached, set_attach_options};
-//! use siteseer::{AttachOptions, Policy};
+//! use siteseer::{AttachOptions, Attached, Policy, set_attach_options};
 //!
 //! siteseer::register()?; // before opening
 //! let mut builder = libbpf_rs::ObjectBuilder::default();
@@ -79,43 +79,42 @@
 //! Dropping the [`Link`] detaches every site. [`Attach::plan`] says what would be attached, and changes nothing.
 //!
 //! An application with libbpf-cargo: <https://docs.rs/libbpf-cargo> makes the skeleton; its build script finds the folder of
-//! `siteseer.bpf.h` in the environment variable `DEP_SITESEER_INCLUDE`, if `siteseer` is a dependency of the package. `examples/capsnoop`
-//! is one.
+//! `siteseer.bpf.h` in the environment variable `DEP_SITESEER_INCLUDE`, if `siteseer` is a dependency of the package.
+//! `examples/capsnoop` is one.
 //!
 //! # Features
 //! | feature | |
 //! |---|---|
 //! | `dwarf` (default) | read sites from a debug vmlinux when there is no encoded file |
 //! | `libbpf-rs` (default) | take its programs, give its links |
-//! | `vendored` (default) | build libbpf and link it statically; without it the system's is linked, 1.1 or newer (1.6 with `libbpf-rs`) |
+//! | `vendored` (default) | link a libbpf of its own statically; without it the system's: 1.1 or newer (1.6 with `libbpf-rs`) |
 //! | `static` | link libbpf, libelf and zlib statically |
 //!
 //! # Policy
-//! [`Attach`] attaches `fentry` and `fexit` programs everywhere or not at all ([`Policy::Complete`]) unless another policy is set. libbpf's own
-//! calls attach them as plain libbpf does, and wherever else they can be had ([`Policy::AtLeastLibbpf`]): a program never sees less
-//! than without siteseer, and a warning says what it does not see.
+//! [`Attach`] attaches `fentry` and `fexit` programs everywhere or not at all ([`Policy::Complete`]) unless another
+//! policy is set. libbpf's own calls attach them as plain libbpf does, and wherever else they can be had
+//! ([`Policy::AtLeastLibbpf`]): a program never sees less than without siteseer, and a warning says what it does not
+//! see.
 //!
 //! # How it works
-//! One phase per module; each takes the result of the one before and leaves it as it is.
+//! A folder for each phase, in this order. Each takes the result of those before and leaves it as it is; none uses
+//! one that comes after.
 //!
-//! | module | what it makes |
+//! | folder | what it makes |
 //! |---|---|
-//! | [`mod@register`], [`section`], [`object`] | libbpf loads the program, for its own function or behind a guard, and keeps it relocated; we take it from there |
-//! | [`program`] | which arguments the program reads, what it calls |
-//! | [`source`] | site data: encoded beforehand from DWARF, the kernel's own, or DWARF itself |
-//! | [`symbols`], [`kernel`] | what the running kernel says of its text, and what it can do |
-//! | [`declared`] | which prototype the program states |
-//! | [`pattern`] | what stands for several functions: `vfs_*`, `@read_write.c`, `ext4:` |
-//! | [`modules`], [`placement`] | the loaded modules, their site data, and where their sections lie |
-//! | [`target`], [`function`] | every place where a function's body may start, in the image and in modules, with run-time addresses |
-//! | [`plan`], [`mechanism`] | what is attached by what, and what is not and why. Pure: it can be computed for a kernel that is not running |
-//! | [`trampoline`] | BPF code that gathers the arguments of one location prototype and calls the program |
-//! | [`bpf_target`], [`livepatch`] | functions of loaded BPF programs as targets; which functions live patches replaced |
-//! | [`attach`] | the only system calls that change the kernel |
-//! | [`link`], [`report`] | what owns the attachment, and what became of each site |
-//! | [`explain`], [`object_file`] | a plan in words, for a program that need not be loaded |
-//! | [`outline`] | how each site of a function is reached, for loaders that attach by themselves |
-//! | [`check`] | what the compiler made of a function on a kernel that need not run, by rules that can be denied |
+//! | `bpf` | BPF instructions and helpers; the only calls of bpf(2) and perf_event_open(2) |
+//! | `site` | the words for a site: where it is, what its arguments are, and why a program does not run there |
+//! | `program` | the program that libbpf loaded: which arguments it reads, what it calls, which prototype it states |
+//! | `trampoline` | BPF code that gathers the arguments of one location prototype and calls the program |
+//! | `kernel` | what the running kernel says of its text, and what it can do |
+//! | `source` | site data: encoded beforehand from DWARF, the kernel's own, or DWARF itself; of the image and of modules |
+//! | `target` | every place where a function's body may start: in the image, in modules, in BPF programs |
+//! | `plan` | what is attached by what, and what is not and why. Pure: it can be computed for a kernel that is not running |
+//! | `explain` | a plan in words; what the compiler made of a function, by rules that can be denied |
+//! | `attach` | carries plans out: programs loaded, sites armed. The link owns that |
+//! | `register` | siteseer inside of libbpf's own calls |
+//!
+//! What is public is here, and nowhere else; the module `internals`, which is not documented, is for the project's own tools.
 //!
 //! # What a program can rely on
 //! * Its context is the array of 8-byte slots that the kernel gives a fentry or fexit program. A pointer to a structure keeps its
@@ -127,52 +126,37 @@
 //! # Limits
 //! Attaching requires CAP_BPF, CAP_PERFMON and CAP_SYSLOG (for addresses). x86-64 and arm64.
 
-pub mod arch;
-pub mod attach;
-pub mod bpf_target;
-pub mod check;
-pub mod declared;
-pub mod error;
-pub mod explain;
-pub mod function;
-pub mod helper;
-pub mod insn;
-pub mod kernel;
-pub mod link;
-pub mod livepatch;
-pub mod log;
-pub mod mechanism;
-pub mod modules;
-pub mod object;
-pub mod object_file;
-pub mod outline;
-pub mod pattern;
-pub mod placement;
-pub mod plan;
-pub mod program;
-pub mod reason;
-pub mod refusal;
-pub mod register;
-pub mod report;
-pub mod section;
-pub mod source;
-pub mod symbols;
-pub mod target;
-pub mod trampoline;
-pub mod unavailable;
+mod attach;
+mod bpf;
+mod error;
+mod explain;
+#[doc(hidden)]
+pub mod internals;
+mod kernel;
+mod plan;
+mod program;
+mod register;
+mod site;
+mod source;
+mod target;
+mod trampoline;
 
+pub use attach::link::{Cost, Gone, Link};
 pub use attach::{Attach, AttachError, AttachOptions};
-pub use bpf_target::BpfProgram;
 pub use error::Error;
-pub use kernel::Kernel;
-pub use link::Link;
-pub use object::Program;
-pub use plan::{Plan, Policy};
-pub use reason::Reason;
-pub use register::{can_attach, clean, register, register_with, unregister};
-pub use report::Report;
-pub use siteseer_sites::Machine;
-pub use source::SourceOptions;
-pub use symbols::Symbols;
-pub use target::Target;
-pub use unavailable::Unavailable;
+pub use libbpf_sys;
+pub use plan::mechanism::Mechanism;
+pub use plan::report::{FunctionReport, Outcome, Report, SiteReport};
+pub use plan::{InTheWay, Plan, PlanError, Policy};
+pub use program::object::Program;
+pub use register::log::{LogLevel, set_log};
+pub use register::{Attached, RegisterError, RegisterOptions};
+pub use register::{can_attach, clean, register, register_with, set_attach_options, unregister};
+pub use site::bpf::TailSlot;
+pub use site::candidate::Place;
+pub use site::reason::{MissingArgument, Reason};
+pub use site::refusal::Refusal;
+pub use site::unavailable::Unavailable;
+pub use siteseer_sites as sites;
+pub use source::{Dwarf, SourceOptions};
+pub use target::{Target, TargetError};

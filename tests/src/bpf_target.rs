@@ -5,8 +5,8 @@
 use crate::case::{Case, Failure, case};
 use crate::typed::program_of;
 use libbpf_rs::{Link as OtherLink, MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
-use siteseer::bpf_target::id_of;
-use siteseer::{Attach, Link, Policy, Target};
+use siteseer::internals::bpf_target::id_of;
+use siteseer::{Attach, AttachError, Link, Policy, Target};
 use siteseer_bpf_progs::{JUMPS, JUMPS_TRACE};
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -93,7 +93,7 @@ const GLOBAL: u32 = LEN * 10 + LEN + 1;
 const STATIC: u32 = (LEN - 1) * 3 + LEN + 2;
 const MAIN: u32 = GLOBAL + STATIC;
 
-fn refused<T>(result: Result<T, siteseer::Error>, words: &[String]) -> Result<String, Failure> {
+fn refused<T>(result: Result<T, AttachError>, words: &[String]) -> Result<String, Failure> {
     let text = match result {
         Ok(_) => return Err("it was not refused".into()),
         Err(error) => error.to_string(),

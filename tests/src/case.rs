@@ -303,7 +303,7 @@ pub(crate) fn case(group: &str, name: &str, run: fn(&Target) -> Result<String, F
 /// # Errors
 /// If the kernel cannot be used at all.
 pub fn run(names: &[String], mut report: impl FnMut(Verdict)) -> Result<(), Failure> {
-    siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
+    siteseer::register_with(siteseer::RegisterOptions::default().plan_at_load(false))?;
     let target = Target::running(&SourceOptions::default())?;
     for case in cases() {
         if !names.is_empty() && !names.contains(&case.name) {

@@ -6,11 +6,11 @@ use crate::calls::{in_child, syscall};
 use crate::case::{Capability, Case, Failure, Shown, need};
 use crate::typed::{load, program_of};
 use libbpf_rs::{Object, ObjectBuilder, ProgramAttachType, ProgramType};
-use siteseer::attach::AttachError;
-use siteseer::kernel::KernelError;
-use siteseer::object::ObjectError;
-use siteseer::symbols::{self, SymbolsError};
-use siteseer::{Attach, Error, Kernel, Target, bpf_target};
+use siteseer::internals::bpf_target;
+use siteseer::internals::kernel::{Kernel, KernelError};
+use siteseer::internals::object::ObjectError;
+use siteseer::internals::symbols::{self, SymbolsError};
+use siteseer::{Attach, AttachError, Error, Target};
 use siteseer_bpf_progs::{BAD, CONTEXT, PROPRIETARY, UNNAMED};
 use std::ffi::CString;
 use std::fs;
@@ -36,8 +36,8 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// The refusal's text, if it is the one that is meant.
-fn refused<T>(result: Result<T, Error>, meant: impl Fn(&Error) -> bool) -> Result<String, Failure> {
-    match result {
+fn refused<T>(result: Result<T, impl Into<Error>>, meant: impl Fn(&Error) -> bool) -> Result<String, Failure> {
+    match result.map_err(Into::into) {
         Ok(_) => Err("it was not refused".into()),
         Err(error) if meant(&error) => Ok(error.to_string().lines().next().unwrap_or_default().to_owned()),
         Err(error) => Err(format!("it was refused for another reason: {error}").into()),
@@ -108,7 +108,7 @@ fn keep_capabilities(mask: u64) -> io::Result<()> {
 }
 
 /// What a child found, as its end.
-fn found(meant: bool, error: &Error) -> io::Result<()> {
+fn found(meant: bool, error: &AttachError) -> io::Result<()> {
     if meant { Ok(()) } else { Err(io::Error::other(error.to_string())) }
 }
 
@@ -122,7 +122,7 @@ fn missing_sys_admin(target: &Target) -> Result<String, Failure> {
         match Attach::new(target).bpf_program(id).function("count").attach(&program) {
             Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
             Err(error) => {
-                found(matches!(error, Error::BpfTarget(_)) && error.to_string().contains("CAP_SYS_ADMIN"), &error)
+                found(matches!(error, AttachError::BpfTarget(_)) && error.to_string().contains("CAP_SYS_ADMIN"), &error)
             }
         }
     })?;
@@ -159,7 +159,7 @@ fn too_few_files(target: &Target) -> Result<String, Failure> {
         keep_capabilities(!(1 << CAP_SYS_RESOURCE))?;
         match Attach::new(target).function("rcu_read_unlock").max_sites(usize::MAX).attach(&program) {
             Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
-            Err(error) => found(matches!(error, Error::Attach(AttachError::Files { .. })), &error),
+            Err(error) => found(matches!(error, AttachError::Files { .. }), &error),
         }
     })?;
     Ok("says how many files would have to be open".to_owned())

@@ -4,10 +4,10 @@
 
 use crate::case::{Case, Failure, case};
 use libbpf_rs::ObjectBuilder;
-use siteseer::plan::Decision;
-use siteseer::report::Outcome;
-use siteseer::section::Wanted;
-use siteseer::{Attach, Policy, Target, explain, object_file};
+use siteseer::internals::plan::Decision;
+use siteseer::internals::section::Wanted;
+use siteseer::internals::{explain, object_file};
+use siteseer::{Attach, Outcome, Policy, Target};
 use siteseer_bpf_progs::{BAD, JUMPS_TRACE, TRUTH};
 use std::fmt::Write as _;
 

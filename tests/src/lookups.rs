@@ -6,10 +6,9 @@
 
 use crate::case::{Case, Failure, case};
 use crate::modules::Loaded;
-use siteseer::function::{Candidate, Function};
-use siteseer::section::Wanted;
-use siteseer::target::TargetError;
-use siteseer::{SourceOptions, Target};
+use siteseer::internals::function::{Candidate, Function};
+use siteseer::internals::section::Wanted;
+use siteseer::{SourceOptions, Target, TargetError};
 
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {

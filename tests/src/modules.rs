@@ -6,9 +6,7 @@ use crate::case::{Capability, Case, Failure, Shown, case, need};
 use crate::removal;
 use crate::typed::{expect, program_of, record, site_of};
 use libbpf_rs::{Object, ObjectBuilder};
-use siteseer::mechanism::Mechanism;
-use siteseer::report::Outcome;
-use siteseer::{Attach, Link, Policy, Target};
+use siteseer::{Attach, Link, Mechanism, Outcome, Policy, Target};
 use siteseer_bpf_progs::LIFE;
 use siteseer_sites::SiteKind::{Body, Inline};
 use std::ffi::CString;
@@ -122,9 +120,8 @@ fn calls_in_a_module(target: &Target) -> Result<String, Failure> {
 
     need(target, Capability::Fentry)?;
     let link = Attach::new(target).attach(&program_of(&object, "entered")?)?;
-    let by_fentry = |site: &siteseer::report::SiteReport| {
-        matches!(site.outcome, Outcome::Attached { mechanism: Mechanism::Fentry, .. })
-    };
+    let by_fentry =
+        |site: &siteseer::SiteReport| matches!(site.outcome, Outcome::Attached { mechanism: Mechanism::Fentry, .. });
     expect("by fentry", &link.report().sites().all(by_fentry), &true)?;
     let wanted = vec![(Body as u32, vec![Some(101), Some(202), Some(4712)])];
     expect("calls of the body", &seen(&object, &link, &module, 4712)?, &wanted)?;
@@ -221,7 +218,9 @@ impl Hidden {
     /// That of the module, while it is loaded.
     pub(crate) fn of_module() -> Result<Hidden, Failure> {
         let notes = fs::read(Path::new("/sys/module").join(NAME).join("notes/.note.gnu.build-id"))?;
-        Ok(Hidden::new(&siteseer::kernel::build_id(&notes).ok_or("the module has no build id")?.to_string())?)
+        Ok(Hidden::new(
+            &siteseer::internals::kernel::build_id(&notes).ok_or("the module has no build id")?.to_string(),
+        )?)
     }
 }
 
@@ -234,14 +233,13 @@ impl Drop for Hidden {
 }
 
 fn not_loaded_and_without_site_data(target: &Target) -> Result<String, Failure> {
-    let refused = |name: &str| {
-        target
-            .reread()
-            .and_then(|fresh| fresh.as_ref().unwrap_or(target).functions(&[siteseer::section::Wanted::parse(name)?]))
+    let refused = |name: &str| -> Result<_, siteseer::Error> {
+        let fresh = target.reread()?;
+        Ok(fresh.as_ref().unwrap_or(target).functions(&[siteseer::internals::section::Wanted::parse(name)?])?)
     };
     let says = |result: Result<_, siteseer::Error>, words: &[&str]| -> Result<String, Failure> {
         let text = match result {
-            Ok::<Vec<siteseer::function::Function>, _>(_) => return Err("it was found".into()),
+            Ok::<Vec<siteseer::internals::function::Function>, _>(_) => return Err("it was found".into()),
             Err(error) => error.to_string(),
         };
         match words.iter().find(|words| !text.contains(**words)) {

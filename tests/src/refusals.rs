@@ -6,11 +6,9 @@ use crate::case::{Case, Failure, case, choose};
 use crate::shape::{Place, Shape, site};
 use crate::typed::{load, program_of};
 use libbpf_rs::ObjectBuilder;
-use siteseer::function::Candidate;
-use siteseer::plan::{InTheWay, PlanError};
-use siteseer::report::SiteReport;
-use siteseer::source::SiteData;
-use siteseer::{Attach, Error, Policy, Reason, SourceOptions, Target};
+use siteseer::internals::function::Candidate;
+use siteseer::internals::source::SiteData;
+use siteseer::{Attach, AttachError, InTheWay, PlanError, Policy, Reason, SiteReport, SourceOptions, Target};
 use siteseer_bpf_progs::BAD;
 use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
 use std::fs;
@@ -34,7 +32,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// The refusal's text, if it has all of the words.
-fn refused<T>(result: Result<T, siteseer::Error>, words: &[&str]) -> Result<String, Failure> {
+fn refused<T>(result: Result<T, impl std::fmt::Display>, words: &[&str]) -> Result<String, Failure> {
     let text = match result {
         Ok(_) => return Err("it was not refused".into()),
         Err(error) => error.to_string(),
@@ -167,8 +165,8 @@ fn every_site_lacks_an_argument(target: &Target) -> Result<String, Failure> {
         let lacks = |reason: &Reason| matches!(reason, Reason::MissingArguments(all) if all.iter().any(|a| a.name == parameter.name));
         (site.symbol.as_str(), site.offset) == (&copy.symbol, copy.offset()) && lacks(&site.reason)
     };
-    let check = |error: Error| match &error {
-        Error::Plan(PlanError::Nothing { function, sites } | PlanError::Incomplete { function, sites })
+    let check = |error: AttachError| match &error {
+        AttachError::Plan(PlanError::Nothing { function, sites } | PlanError::Incomplete { function, sites })
             if function == "jhash" && sites.iter().any(is_it) =>
         {
             Ok(error.to_string().lines().next().unwrap_or_default().to_owned())
@@ -221,7 +219,7 @@ fn missing_privileges(target: &Target) -> Result<String, Failure> {
 
 /// The site data that the target was made from, as bytes.
 fn own_data(target: &Target) -> Result<Vec<u8>, Failure> {
-    let siteseer::source::Origin::Encoded(path) = target.data().origin() else {
+    let siteseer::internals::source::Origin::Encoded(path) = target.data().origin() else {
         return Err("the guest's site data are not in a file".into());
     };
     Ok(fs::read(path)?)
@@ -233,14 +231,14 @@ fn another_kernels_site_data(target: &Target) -> Result<String, Failure> {
     let at = bytes.windows(id.len()).position(|window| window == id).ok_or("no build id in the file")?;
     bytes[at] ^= 0xff;
     fs::write("/tmp/other.sites", &bytes)?;
-    let options = SourceOptions { file: Some("/tmp/other.sites".into()), ..SourceOptions::default() };
+    let options = SourceOptions::default().file("/tmp/other.sites");
     refused(Target::running(&options), &["/tmp/other.sites", "another kernel", &target.kernel().build_id.to_string()])
 }
 
 fn damaged_site_data(target: &Target) -> Result<String, Failure> {
     let bytes = own_data(target)?;
     fs::write("/tmp/half.sites", &bytes[..bytes.len() / 2])?;
-    let options = SourceOptions { file: Some("/tmp/half.sites".into()), ..SourceOptions::default() };
+    let options = SourceOptions::default().file("/tmp/half.sites");
     refused(Target::running(&options), &["/tmp/half.sites"])
 }
 

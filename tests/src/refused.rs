@@ -7,15 +7,12 @@
 
 use crate::case::{Case, Failure, Shown};
 use crate::killed::{call, counters, load};
-use siteseer::reason::Reason;
-use siteseer::report::Outcome;
-use siteseer::{Attach, Policy, SourceOptions, Target};
+use siteseer::{Attach, Outcome, Policy, Reason, SourceOptions, Target};
 use siteseer_encoder::image::Image;
 use siteseer_encoder::text::{FunctionText, Known};
 use siteseer_sites::{SiteKind, SiteSet};
 use std::fs;
 use std::io;
-use std::path::Path;
 
 /// The function that [`call`] calls, and another with several sites.
 pub const FUNCTIONS: [&str; 2] = ["ksys_semget", "ksys_shmget"];
@@ -58,7 +55,7 @@ pub fn spoil(set: &mut SiteSet, image: &[u8]) -> Result<(), String> {
 }
 
 fn target() -> Result<Target, Failure> {
-    Ok(Target::running(&SourceOptions { file: Some(Path::new(FILE).to_owned()), ..SourceOptions::default() })?)
+    Ok(Target::running(&SourceOptions::default().file(FILE))?)
 }
 
 /// Places where probes are registered and not disabled.

@@ -7,13 +7,12 @@
 
 use crate::case::Failure;
 use serde::{Deserialize, Serialize};
-use siteseer::function::{Candidate, Function};
-use siteseer::insn::Insn;
-use siteseer::plan::{Decision, PlanError, PlanOptions, Policy, plan};
-use siteseer::program::{UserProgram, analyse};
-use siteseer::section::{Form, Kind as Section};
-use siteseer::target::TargetError;
-use siteseer::{Error, Target};
+use siteseer::internals::function::{Candidate, Function};
+use siteseer::internals::insn::Insn;
+use siteseer::internals::plan::{Decision, PlanOptions, plan};
+use siteseer::internals::program::{UserProgram, analyse};
+use siteseer::internals::section::{Form, Kind as Section};
+use siteseer::{PlanError, Policy, Target, TargetError};
 use siteseer_sites::file::{FileError, SiteFile};
 use siteseer_sites::site::SiteKind;
 use std::fmt;
@@ -228,7 +227,7 @@ impl Shape {
     pub fn is_had(&self, target: &Target) -> Result<bool, Failure> {
         let function = match target.function(&self.function) {
             Ok(function) => function,
-            Err(Error::Target(TargetError::Unknown { .. })) => return Ok(false),
+            Err(TargetError::Unknown { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),
         };
         let attached = attached(target, &function)?;

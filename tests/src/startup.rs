@@ -6,7 +6,8 @@
 
 use crate::case::Failure;
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, RingBufferBuilder};
-use siteseer::{Attach, Policy, SourceOptions, Target, symbols};
+use siteseer::internals::symbols;
+use siteseer::{Attach, Policy, SourceOptions, Target};
 use siteseer_bpf_progs::trace::Function;
 use siteseer_bpf_progs::{TRACE, set_constant};
 use std::cell::Cell;
@@ -31,7 +32,7 @@ const TABLES: [&str; 4] = [
 /// # Errors
 /// If the kernel cannot be traced.
 pub fn run(rounds: usize, results: &mut impl Write) -> Result<(), Failure> {
-    siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
+    siteseer::register_with(siteseer::RegisterOptions::default().plan_at_load(false))?;
     for _ in 0..rounds {
         let mut times = serde_json::Map::new();
         let mut note = |step: &str, begin: Instant| {
@@ -51,7 +52,7 @@ pub fn run(rounds: usize, results: &mut impl Write) -> Result<(), Failure> {
         black_box(symbols::running()?);
         note("symbols::running", begin);
         let begin = Instant::now();
-        black_box(siteseer::Kernel::running()?);
+        black_box(siteseer::internals::kernel::Kernel::running()?);
         note("Kernel::running", begin);
         first_event(&mut note)?;
         writeln!(results, "{}", serde_json::Value::Object(times))?;

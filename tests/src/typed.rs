@@ -87,7 +87,7 @@ pub(crate) fn address_of(symbol: &str) -> Result<u64, Failure> {
 }
 
 /// The site that a record was made at.
-pub(crate) fn site_of<'l>(link: &'l Link, record: &Record) -> Result<&'l siteseer::report::SiteReport, Failure> {
+pub(crate) fn site_of<'l>(link: &'l Link, record: &Record) -> Result<&'l siteseer::SiteReport, Failure> {
     record.site.and_then(|id| link.report().site(id)).ok_or_else(|| "a record without a site".into())
 }
 

@@ -2,7 +2,7 @@
 //! What a case says that a kernel lacks is looked for in the image, and found if it is there.
 
 use siteseer::Target;
-use siteseer::source::SiteData;
+use siteseer::internals::source::SiteData;
 use siteseer_conformance::case::Lack;
 use siteseer_conformance::shape::{Place, Shape, Sought, site};
 use siteseer_sites::btf::{Btf, IntEncoding, Linkage, SplitBtf};

@@ -2,7 +2,7 @@
 //! What SITESEER_PROTO leaves in an object, as the compiler wrote it and after static linking.
 
 use object::{Object, ObjectSection};
-use siteseer::declared::Declared;
+use siteseer::internals::declared::Declared;
 use siteseer_bpf_progs::NAMESAKES;
 
 /// Program, and the prototype that it states.

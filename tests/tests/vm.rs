@@ -24,7 +24,7 @@
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use siteseer::Target;
-use siteseer::source::{BaseTypes, SiteData};
+use siteseer::internals::source::{BaseTypes, SiteData};
 use siteseer_conformance::case::{Ending, Verdict, cases, runs_on};
 use siteseer_conformance::demo::TOOL;
 use siteseer_conformance::suite::case_file::{self, CaseFile};

@@ -3,9 +3,9 @@
 
 use super::{Asker, Results, Subject, Unchecked};
 use serde_json::{Value, json};
-use siteseer::Machine;
-use siteseer::check::{Answer, Outlook, PrototypeCounts};
-use siteseer::plan::InTheWay;
+use siteseer::InTheWay;
+use siteseer::internals::check::{Answer, Outlook, PrototypeCounts};
+use siteseer_sites::Machine;
 
 /// The name of the format, with its version.
 const SCHEMA: &str = "siteseer-check/1";

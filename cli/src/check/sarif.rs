@@ -6,7 +6,7 @@
 use super::{Results, Subject};
 use crate::kernels::Kernel;
 use serde_json::{Value, json};
-use siteseer::check::{Finding, Rule};
+use siteseer::internals::check::{Finding, Rule};
 use std::path::Path;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";

@@ -2,7 +2,7 @@
 //! What `siteseer check` prints for people: for each function a table by kernels, then what the rules found.
 
 use super::{Results, Subject};
-use siteseer::check::{Answer, Finding};
+use siteseer::internals::check::{Answer, Finding};
 use std::fmt::Write as _;
 
 /// The columns' heads. The last is not padded.

@@ -2,8 +2,8 @@
 //! What of an expression the kernel's program can decide, as operations for it ([`siteseer_bpf_progs::filter`]).
 
 use super::{Comparison, FIELDS, Filter, Operator, Type, argument_name, congruent, number};
-use siteseer::function::Prototype;
-use siteseer::pattern::Glob;
+use siteseer::internals::function::Prototype;
+use siteseer::internals::pattern::Glob;
 use siteseer_bpf_progs::filter::{self, Comparison as Relation, Field, Operation, PARAMETERS};
 use siteseer_sites::btf::Btf;
 

@@ -11,7 +11,7 @@
 //! A value is a word, or any text between quotation marks.
 
 use super::{Comparison, Filter, Operator};
-use siteseer::pattern::Glob;
+use siteseer::internals::pattern::Glob;
 use std::str::FromStr;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

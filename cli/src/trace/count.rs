@@ -13,7 +13,7 @@ use crate::Failure;
 use crate::filter::Type;
 use crate::output::tell;
 use libbpf_rs::{MapCore, MapFlags};
-use siteseer::function::Function;
+use siteseer::internals::function::Function;
 use siteseer_bpf_progs::COUNT;
 use siteseer_bpf_progs::count::{self, By};
 use siteseer_sites::btf;

@@ -5,8 +5,8 @@ use crate::Failure;
 use crate::filter::Filter;
 use crate::filter::kernel::{Calls, compile};
 use libbpf_rs::{Map, MapCore, Object, ObjectBuilder, ProgramMut};
-use siteseer::function::Function;
-use siteseer::target::Types;
+use siteseer::internals::function::Function;
+use siteseer::internals::target::Types;
 use siteseer_bpf_progs::{set_constant, set_constant_bytes};
 use std::os::fd::AsFd;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Arming the sites of a trampoline, by any mechanism but kprobes ([`super::kprobes`]).
 
-use super::{fentry, kprobe, multi, tracing_multi};
-use crate::function::Candidate;
-use crate::link::Link;
-use crate::mechanism::Mechanism;
+use super::link::Part;
+use crate::bpf::{fentry, kprobe_multi, perf_kprobe, tracing_multi};
+use crate::plan::mechanism::Mechanism;
 use crate::plan::{PlannedSite, PlannedTrampoline};
 use crate::target::Target;
+use crate::target::function::Candidate;
 use libbpf_sys as sys;
 use siteseer_sites::btf::TypeId;
 use std::io;
@@ -28,16 +28,17 @@ pub(super) struct Arm<'a> {
 }
 
 impl Arm<'_> {
-    /// Arms the sites of a trampoline with the program of a number. Gives the sites that could not be, by place in the list, and the errors.
+    /// Arms the sites of a trampoline with the program of a number. Gives the sites that could not be, by place in
+    /// the list, and the errors.
     pub(super) fn arm(
         self,
         program: usize,
         planned: &PlannedTrampoline,
         sites: &[&PlannedSite],
-        link: &mut Link,
+        part: &mut Part,
     ) -> Vec<(usize, io::Error)> {
         let addresses: Vec<u64> = sites.iter().map(|site| site.site.address).collect();
-        let Link { programs, armed, .. } = link;
+        let Part { programs, armed, .. } = part;
         let each_refused = |error: io::Error| {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             (0..sites.len()).map(|nth| (nth, io::Error::from_raw_os_error(errno))).collect()
@@ -50,7 +51,7 @@ impl Arm<'_> {
                 let exit = planned.mechanism == Mechanism::Fexit;
                 let attach_type = if exit { sys::BPF_TRACE_FEXIT } else { sys::BPF_TRACE_FENTRY };
                 match fentry::attach(program, attach_type, self.cookie) {
-                    Ok(link) => armed.push(link),
+                    Ok(link) => armed.links.push(link),
                     Err(error) => return each_refused(error),
                 }
                 Vec::new()
@@ -60,19 +61,19 @@ impl Arm<'_> {
                 let attach_type = if exit { tracing_multi::FEXIT_MULTI } else { tracing_multi::FENTRY_MULTI };
                 let functions: Option<Vec<TypeId>> = sites.iter().map(|site| site.site.exact).collect();
                 match tracing_multi::attach(program, attach_type, &functions.unwrap_or_default(), self.cookie) {
-                    Ok(link) => armed.push(link),
+                    Ok(link) => armed.links.push(link),
                     Err(error) => return each_refused(error),
                 }
                 Vec::new()
             }
             Mechanism::KprobeMulti | Mechanism::KretprobeMulti | Mechanism::KprobeSession => {
                 let at = match planned.mechanism {
-                    Mechanism::KretprobeMulti => multi::At::Return,
-                    Mechanism::KprobeSession => multi::At::Both,
-                    _ => multi::At::Entry,
+                    Mechanism::KretprobeMulti => kprobe_multi::At::Return,
+                    Mechanism::KprobeSession => kprobe_multi::At::Both,
+                    _ => kprobe_multi::At::Entry,
                 };
-                let (links, errors) = multi::attach(program, at, &addresses);
-                armed.extend(links);
+                let (links, errors) = kprobe_multi::attach(program, at, &addresses);
+                armed.links.extend(links);
                 errors
             }
             // Those of all trampolines are armed together: [`Arm::kprobes`].
@@ -80,7 +81,7 @@ impl Arm<'_> {
             Mechanism::Kretprobe => {
                 let config = self.target.kernel().kretprobe.map_or(0, |bit| 1 << bit);
                 let (links, errors) = self.each(program, config, 0, &addresses);
-                armed.extend(links);
+                armed.links.extend(links);
                 errors
             }
         }
@@ -95,7 +96,7 @@ impl Arm<'_> {
         addresses: &[u64],
     ) -> (Vec<OwnedFd>, Vec<(usize, io::Error)>) {
         let pmu = self.target.kernel().kprobe_pmu.unwrap_or(0);
-        kprobe::attach_each(program, pmu, config, cookie, addresses)
+        perf_kprobe::attach_each(program, pmu, config, cookie, addresses)
     }
 }
 

@@ -1,16 +1,48 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Why a plan could not be carried out.
+//! Why a program could not be attached.
 
-use crate::error::Error;
-use crate::mechanism::Mechanism;
-use crate::refusal::Refusal;
-use crate::section::Kind;
+use crate::bpf::call::errno;
+use crate::plan::PlanError;
+use crate::plan::mechanism::Mechanism;
+use crate::program::declared::DeclaredError;
+use crate::program::object::ObjectError;
+use crate::program::section::SectionError;
+use crate::site::refusal::Refusal;
+use crate::target::TargetError;
+use crate::target::bpf_program::BpfTargetError;
+use crate::target::function::SelectError;
 use std::io;
 
-/// Why a plan could not be carried out.
+/// Why a program could not be planned for its functions, or the plan not be carried out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
+    /// A function's name is malformed.
+    #[doc(hidden)]
+    #[error(transparent)]
+    Section(#[from] SectionError),
+    /// The function cannot be looked up.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// A function of a BPF program cannot be a target.
+    #[doc(hidden)]
+    #[error(transparent)]
+    BpfTarget(#[from] BpfTargetError),
+    /// What the program states of the function cannot be read.
+    #[doc(hidden)]
+    #[error(transparent)]
+    Declared(#[from] DeclaredError),
+    /// None of the functions of the name is the one that is meant.
+    #[doc(hidden)]
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// The program cannot be taken over from libbpf.
+    #[doc(hidden)]
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// The program cannot be attached to the function.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// The process may not.
     #[error("attaching takes CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN): run as root")]
     Privileges,
@@ -20,7 +52,7 @@ pub enum AttachError {
         /// Name of the program.
         program: String,
         /// The section, without a function.
-        section: Kind,
+        section: &'static str,
     },
     /// `bpf_program__set_attach_target()` named a function that is not to be found any more.
     #[error("program {program}: type {btf_id} of the kernel's BTF object {object} is no function")]
@@ -66,7 +98,7 @@ pub enum AttachError {
         /// `integrity` or `confidentiality`.
         mode: String,
         /// What was refused.
-        error: Box<Error>,
+        error: Box<AttachError>,
     },
     /// Every site is attached, and a switch of the kernel's keeps the program from running there. Under
     /// [`Policy::Complete`](crate::Policy::Complete).
@@ -144,6 +176,35 @@ pub enum AttachError {
         /// The error.
         error: io::Error,
     },
+}
+
+impl AttachError {
+    /// The number that stands for it where only a number can be given: positive, as in errno.h.
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            AttachError::Section(_) | AttachError::Declared(_) => libc::EINVAL,
+            AttachError::Target(error) => error.errno(),
+            AttachError::BpfTarget(error) => error.errno(),
+            AttachError::Select(_) => libc::ENOENT,
+            AttachError::Object(error) => error.errno(),
+            AttachError::Plan(error) => error.errno(),
+            AttachError::Privileges | AttachError::LockedDown { .. } => libc::EPERM,
+            AttachError::TooManySites { .. } => libc::E2BIG,
+            AttachError::SwitchedOff(_) => libc::EOPNOTSUPP,
+            AttachError::NoFunction { .. } | AttachError::NoSuchType { .. } | AttachError::Trampoline { .. } => {
+                libc::EINVAL
+            }
+            AttachError::Licence { .. } => libc::EACCES,
+            AttachError::Twice { .. } => libc::EBUSY,
+            AttachError::ModulesChange => libc::EAGAIN,
+            AttachError::Modules(error)
+            | AttachError::Files { error, .. }
+            | AttachError::Btf { error, .. }
+            | AttachError::Verifier { error, .. }
+            | AttachError::Map { error, .. }
+            | AttachError::Arm { error, .. } => errno(error),
+        }
+    }
 }
 
 /// What refuses perf events to a process that has CAP_PERFMON.

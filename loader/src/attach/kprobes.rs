@@ -3,9 +3,9 @@
 
 use super::arm::Arm;
 use super::error::AttachError;
+use super::link::Part;
 use super::{limits, tracefs};
-use crate::link::Link;
-use crate::mechanism::Mechanism;
+use crate::plan::mechanism::Mechanism;
 use crate::plan::{Plan, PlannedSite};
 use std::collections::BTreeSet;
 use std::io;
@@ -30,8 +30,8 @@ pub(super) fn files(plan: &Plan, many: usize) -> u64 {
 
 impl Arm<'_> {
     /// Arms the kprobes of all trampolines. Gives the sites that could not be: indices into [`Plan::sites`], and the errors.
-    pub(super) fn kprobes(self, plan: &Plan, link: &mut Link) -> Result<Vec<(usize, io::Error)>, AttachError> {
-        let Link { programs, armed, definitions, .. } = link;
+    pub(super) fn kprobes(self, plan: &Plan, part: &mut Part) -> Result<Vec<(usize, io::Error)>, AttachError> {
+        let Part { programs, armed, .. } = part;
         // Per trampoline: its program, and its sites with their indices.
         let (mut groups, mut refused) = (Vec::new(), Vec::new());
         let mut members: Vec<Vec<(usize, &PlannedSite)>> = Vec::new();
@@ -70,8 +70,8 @@ impl Arm<'_> {
             match part.as_ref().map_or_else(|| self.target.symbols().ok(), Some) {
                 Some(symbols) => {
                     let outcome = tracefs::attach(&groups, symbols);
-                    armed.extend(outcome.links);
-                    definitions.extend(outcome.definitions);
+                    armed.links.extend(outcome.links);
+                    armed.definitions.extend(outcome.definitions);
                     outcome.left
                 }
                 None => all().collect(),
@@ -86,7 +86,7 @@ impl Arm<'_> {
                 continue;
             };
             let (links, errors) = self.each(group.program, 0, group.cookie, &[site.site.address]);
-            armed.extend(links);
+            armed.links.extend(links);
             refused.extend(errors.into_iter().map(|(_, error)| (*index, error)));
         }
         Ok(refused)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How many files may be open: one per site and one per trampoline are needed.
 //!
-//! The limit is the application's. It is raised where it is too low, as long as there are links, and is what it was when the last of them
-//! is gone, unless somebody else has set it meanwhile. (While they are there, a lower limit would keep the application from opening
-//! anything: it bounds the numbers of descriptors, and the links have taken the low ones.)
+//! The limit is the application's. It is raised where it is too low, as long as there are links, and is what it was
+//! when the last of them is gone, unless somebody else has set it meanwhile. (While they are there, a lower limit
+//! would keep the application from opening anything: it bounds the numbers of descriptors, and the links have taken
+//! the low ones.)
 
 use super::AttachError;
 use std::fs;

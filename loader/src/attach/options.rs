@@ -3,7 +3,7 @@
 
 use super::{AttachError, kprobes};
 use crate::plan::{PlanOptions, Policy};
-use crate::section::Form;
+use crate::program::section::Form;
 
 /// How to attach a program. The default is to the function that its section names, under the section's policy
 /// ([`Policy::of`]).
@@ -49,7 +49,7 @@ impl AttachOptions {
     }
 
     /// Attaches to a function of a loaded BPF program, by the kernel's id of it
-    /// ([`id_of`](crate::bpf_target::id_of) a descriptor), in place of one of the kernel's. It comes before what
+    /// ([`id_of`](crate::target::bpf_program::id_of) a descriptor), in place of one of the kernel's. It comes before what
     /// `bpf_program__set_attach_target()` said. The function is the one that the section names, or [`AttachOptions::function`].
     #[must_use]
     pub fn bpf_program(mut self, id: u32) -> AttachOptions {
@@ -65,7 +65,7 @@ impl AttachOptions {
     }
 
     /// Takes all functions of the name even if their prototypes differ. The program has to tell them apart, by
-    /// `siteseer_site()` and [`crate::report::SiteReport::prototype`].
+    /// `siteseer_site()` and [`crate::plan::report::SiteReport::prototype`].
     #[must_use]
     pub fn all_prototypes(mut self, all: bool) -> AttachOptions {
         self.all_prototypes = all;
@@ -96,19 +96,19 @@ impl AttachOptions {
         self
     }
 
-    /// Allows a program to be attached at so many sites: [`MAX_SITES`], if it is not set; `usize::MAX` for any number. Functions with
-    /// thousands of copies are on the hottest paths of the kernel: a program there slows the whole machine down, and arming and
-    /// disarming take minutes. So beyond that it is refused ([`AttachError::TooManySites`](super::AttachError::TooManySites)),
-    /// under every policy.
+    /// Allows a program to be attached at so many sites: [`MAX_SITES`], if it is not set; `usize::MAX` for any
+    /// number. Functions with thousands of copies are on the hottest paths of the kernel: a program there slows the
+    /// whole machine down, and arming and disarming take minutes. So beyond that it is refused
+    /// ([`AttachError::TooManySites`](super::AttachError::TooManySites)), under every policy.
     #[must_use]
     pub fn max_sites(mut self, sites: usize) -> AttachOptions {
         self.max_sites = Some(sites);
         self
     }
 
-    /// Whether a `fentry` program that libbpf's own calls attach is kept to the calls that a `fexit` program of the same object on the
-    /// same function reaches, and the reverse. So it is under [`Policy::AtLeastLibbpf`], if it is not set: what pairs entries with returns
-    /// would have entries without one, at inlined copies.
+    /// Whether a `fentry` program that libbpf's own calls attach is kept to the calls that a `fexit` program of the
+    /// same object on the same function reaches, and the reverse. So it is under [`Policy::AtLeastLibbpf`], if it is
+    /// not set: what pairs entries with returns would have entries without one, at inlined copies.
     #[must_use]
     pub fn paired(mut self, paired: bool) -> AttachOptions {
         self.paired = Some(paired);

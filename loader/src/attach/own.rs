@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The program that libbpf loaded for its own function, as one of those that a plan takes.
 //!
-//! Where siteseer has something to add to a program, libbpf loads it for its function all the same, and it serves the body there: no other
-//! program is loaded for that, the kernel's information on it names the function, and the kernel refuses to attach it twice.
+//! Where siteseer has something to add to a program, libbpf loads it for its function all the same, and it serves the
+//! body there: no other program is loaded for that, the kernel's information on it names the function, and the kernel
+//! refuses to attach it twice.
 
-use super::load::Kind;
-use super::{AttachError, fentry};
-use crate::mechanism::Mechanism;
-use crate::object::btf_of;
+use super::AttachError;
+use crate::bpf::btf::btf_of;
+use crate::bpf::fentry;
+use crate::bpf::load::LoadAs;
 use crate::plan::PlannedTrampoline;
+use crate::plan::mechanism::Mechanism;
 use libbpf_sys as sys;
 use siteseer_sites::btf::TypeId;
 use std::io;
@@ -44,21 +46,22 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// The program in place of the only trampoline that it is planned for; `None` if that is another, or no descriptor is left for it:
-    /// then one is loaded.
+    /// The program in place of the only trampoline that it is planned for; `None` if that is another, or no
+    /// descriptor is left for it: then one is loaded.
     pub(super) fn in_place_of(&self, members: &[&PlannedTrampoline]) -> Option<OwnedFd> {
         let &[planned] = members else { return None };
         if self.function.serves(planned) { self.program.try_clone().ok() } else { None }
     }
 
-    /// Whether the kernel refuses to link it because it is linked already: if it is the function that cannot have a program, it cannot have
-    /// an empty one either.
+    /// Whether the kernel refuses to link it because it is linked already: if it is the function that cannot have a
+    /// program, it cannot have an empty one either.
     pub(super) fn is_linked(&self, planned: &PlannedTrampoline, error: &io::Error) -> bool {
         if !self.function.serves(planned) || error.raw_os_error() != Some(libc::EBUSY) {
             return false;
         }
         let module = planned.module.as_deref().map(btf_of).transpose().ok().flatten();
-        let kind = Kind::of(planned.mechanism, planned.func, module.as_ref().map(AsFd::as_fd), planned.program, false);
+        let kind =
+            LoadAs::of(planned.mechanism, planned.func, module.as_ref().map(AsFd::as_fd), planned.program, false);
         let exit = planned.mechanism == Mechanism::Fexit;
         let attach_type = if exit { sys::BPF_TRACE_FEXIT } else { sys::BPF_TRACE_FENTRY };
         kind.load_nothing().is_ok_and(|nothing| fentry::attach(nothing.as_fd(), attach_type, 0).is_ok())

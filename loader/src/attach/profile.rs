@@ -6,7 +6,7 @@
 //! the lines of both belong together if nothing is defined or removed meanwhile.
 
 use super::Definition;
-use crate::symbols::tracefs;
+use crate::kernel::symbols::tracefs;
 use std::collections::HashMap;
 use std::fs;
 use std::io;

@@ -6,7 +6,7 @@
 
 use super::background;
 use super::owner::{Owner, events_file};
-use crate::symbols;
+use crate::kernel::symbols;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -5,12 +5,13 @@
 //! that was unloaded and loaded again has lost its kprobes, wherever it lies now. What is added is planned as the whole was, under
 //! the same policy, for these sites alone; if it cannot be attached the link stays as it is.
 
-use super::{Attach, AttachError, Carried, Prepared, carry_out};
-use crate::error::Error;
-use crate::link::Link;
-use crate::mechanism::Barred;
-use crate::object::Program;
-use crate::report::Report;
+use super::carry_out::{Carried, CarryOut};
+use super::link::Part;
+use super::{Attach, AttachError, Prepared};
+use crate::attach::link::Link;
+use crate::plan::mechanism::Barred;
+use crate::plan::report::Report;
+use crate::program::object::Program;
 use crate::target::{Target, TargetError};
 
 impl Attach<'_> {
@@ -20,7 +21,7 @@ impl Attach<'_> {
     ///
     /// # Errors
     /// As [`Attach::attach`]. Then the link is as before.
-    pub fn refresh<'p>(&self, program: impl Into<Program<'p>>, link: &mut Link) -> Result<usize, Error> {
+    pub fn refresh<'p>(&self, program: impl Into<Program<'p>>, link: &mut Link) -> Result<usize, AttachError> {
         let program = program.into();
         let mut fresh: Option<Target> = None;
         for _ in 0..super::ATTEMPTS {
@@ -29,17 +30,16 @@ impl Attach<'_> {
             }
             let target = fresh.as_ref().unwrap_or(self.target);
             let known = target.modules().instances();
-            let is_new =
-                |module: &str| known.get(module).is_some_and(|instance| link.known.get(module) != Some(instance));
+            let is_new = |module: &str| known.get(module).is_some_and(|&instance| !link.knows(module, instance));
             if !known.keys().any(|module| is_new(module)) {
-                link.known = known;
+                link.has_seen(known, None);
                 return Ok(0);
             }
             let mut prepared = match self.prepare(program, target) {
                 Ok(prepared) => prepared,
                 // Others have come, and the module that the link is on is still away.
-                Err(Error::Target(TargetError::NotLoaded { .. })) => {
-                    link.known = known;
+                Err(AttachError::Target(TargetError::NotLoaded { .. })) => {
+                    link.has_seen(known, None);
                     return Ok(0);
                 }
                 Err(error) => return Err(error),
@@ -50,49 +50,31 @@ impl Attach<'_> {
             prepared.functions.retain(|function| !function.candidates.is_empty());
             let notes = self.notes(target);
             if prepared.functions.is_empty() {
-                (link.known, link.report.notes) = (known, notes);
+                link.has_seen(known, Some(notes));
                 return Ok(0);
             }
-            if let Some(added) = self.added(&prepared, target, link)? {
-                let sites = added.report.sites().count();
-                merge(&mut link.report, &added.report);
-                (link.known, link.report.notes) = (known, notes);
-                link.later.push(added);
-                return Ok(sites);
+            if let Some((part, report)) = self.added(&prepared, target, link)? {
+                link.add(part, &report);
+                link.has_seen(known, Some(notes));
+                return Ok(report.sites().count());
             }
         }
-        Err(AttachError::ModulesChange.into())
+        Err(AttachError::ModulesChange)
     }
 
-    /// A link on the new sites, numbered behind those of the link; `None` if modules have come or gone meanwhile.
-    fn added(&self, prepared: &Prepared, target: &Target, link: &Link) -> Result<Option<Link>, Error> {
-        let first_id = u32::try_from(link.report.sites().count()).unwrap_or(u32::MAX);
+    /// What was attached at the new sites, numbered behind those of the link; `None` if modules have come or gone meanwhile.
+    fn added(&self, prepared: &Prepared, target: &Target, link: &Link) -> Result<Option<(Part, Report)>, AttachError> {
+        let first_id = u32::try_from(link.report().sites().count()).unwrap_or(u32::MAX);
+        let work = CarryOut { prepared, target, own: None, many: self.options.many() };
         let mut barred = Barred::default();
         loop {
             let mut plan = prepared.plan(target, &barred)?;
             plan.first_id = first_id;
-            match carry_out(prepared, plan, target, None, self.options.many(), &mut barred)? {
-                Carried::Out(link) => return Ok(Some(*link)),
+            match work.carry_out(plan, &mut barred)? {
+                Carried::Out(part, report) => return Ok(Some((*part, *report))),
                 Carried::Again => {}
                 Carried::Stale => return Ok(None),
             }
         }
     }
-}
-
-/// Adds what was attached later to a report.
-fn merge(report: &mut Report, added: &Report) {
-    for function in &added.functions {
-        let Some(known) = report.functions.iter_mut().find(|known| known.name == function.name) else { continue };
-        let first = known.prototypes.len();
-        known.prototypes.extend(function.prototypes.iter().cloned());
-        for site in &function.sites {
-            let mut site = site.clone();
-            site.prototype += first;
-            site.count_trampolines_from(report.trampolines);
-            known.sites.push(site);
-        }
-    }
-    report.trampolines += added.trampolines;
-    report.programs += added.programs;
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The map by which a program finds out which site it is at.
 
-use super::{AttachError, load};
-use crate::arch::Arch;
+use super::AttachError;
+use crate::bpf::map::{self, Map};
 use crate::kernel::Kernel;
 use crate::plan::{Decision, Plan};
 use crate::trampoline::SiteRecord;
+use crate::trampoline::arch::Arch;
 use libbpf_sys as sys;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,10 +35,11 @@ pub(super) fn site_map(plan: &Plan, kernel: &Kernel) -> Result<OwnedFd, AttachEr
         }
     }
     let entries = u32::try_from(records.len().max(1)).unwrap_or(u32::MAX);
-    let map = load::map(sys::BPF_MAP_TYPE_HASH, c"siteseer_sites", 8, size_of::<SiteRecord>() as u32, entries)
+    let map = Map::plain(sys::BPF_MAP_TYPE_HASH, c"siteseer_sites", 8, size_of::<SiteRecord>() as u32, entries)
+        .create()
         .map_err(failed)?;
     for (address, record) in records {
-        load::update(map.as_fd(), &address.to_ne_bytes(), &record.to_bytes()).map_err(failed)?;
+        map::update(map.as_fd(), &address.to_ne_bytes(), &record.to_bytes()).map_err(failed)?;
     }
     Ok(map)
 }

@@ -3,7 +3,7 @@
 //!
 //! Probes can be registered while all of them are switched off; then nothing fires, and nothing says so.
 
-use crate::mechanism::Mechanism;
+use crate::plan::mechanism::Mechanism;
 use std::fs;
 use std::path::Path;
 

@@ -31,10 +31,11 @@
 //! gone: that closes it and removes the definition, a probe at a time, so that the lock is free in between. A killed process
 //! leaves no descriptor open, and so nothing armed; the definitions that it leaves are removed by the next one ([`super::reap`]).
 
+use super::background;
 use super::owner::{Owner, events_file};
 use super::reap;
-use super::{background, kprobe};
-use crate::symbols::{Symbols, tracefs};
+use crate::bpf::perf_kprobe;
+use crate::kernel::symbols::{Symbols, tracefs};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -157,12 +158,12 @@ pub(super) fn attach(groups: &[Group<'_>], symbols: &Symbols) -> Outcome {
         // All are open before the optimizer begins, which is a few ticks after the first.
         let numbers: Vec<io::Result<u64>> = events.iter().map(|event| number(&event.definition)).collect();
         for (event, number) in events.iter_mut().zip(numbers) {
-            event.definition.event = number.and_then(|number| kprobe::open_event(TRACEPOINT, number, 0)).ok();
+            event.definition.event = number.and_then(|number| perf_kprobe::open_event(TRACEPOINT, number, 0)).ok();
         }
         for Event { definition, group, members } in events {
             if let (Some(Group { program, cookie, .. }), Some(armed)) = (groups.get(group), armed.get_mut(group))
                 && let Some(event) = &definition.event
-                && let Ok(link) = kprobe::link_event(*program, event.as_fd(), *cookie)
+                && let Ok(link) = perf_kprobe::link_event(*program, event.as_fd(), *cookie)
             {
                 links.push(link);
                 for member in members {

@@ -5,15 +5,18 @@
 //! a prototype that its trampolines cannot carry) or for what the program does. The first is the site's affair, the second
 //! the program's. They are told apart by loading an empty program in its place.
 
+use super::AttachError;
 use super::arm::place;
-use super::{AttachError, load};
+use super::link::Part;
+use crate::bpf::btf::{self, btf_of};
+use crate::bpf::load::{LoadAs, Refused, Request};
+use crate::bpf::map::Map;
 use crate::kernel::Kernel;
-use crate::link::Link;
-use crate::object::btf_of;
 use crate::plan::{Maps, Plan, PlannedTrampoline};
 use crate::program::{UserProgram, Uses};
-use crate::reason::Reason;
-use crate::trampoline::{self, Spec};
+use crate::site::reason::Reason;
+use crate::trampoline::{self, SavedMap, Spec};
+use libbpf_sys as sys;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
@@ -57,16 +60,16 @@ impl Loader<'_> {
         planned: &PlannedTrampoline,
         members: &[&PlannedTrampoline],
         plan: &Plan,
-        link: &Link,
+        part: &Part,
     ) -> Result<OwnedFd, Unloaded> {
         let first = planned.sites.first().and_then(|&index| plan.sites.get(index));
         let site = || first.map(|site| place(&site.site)).unwrap_or_default();
-        let saved = planned.saved.map(|saved| load::saved_map(&saved)).transpose();
+        let saved = planned.saved.map(|saved| saved_map(&saved)).transpose();
         // The program holds the map from when it is loaded.
         let saved = saved.map_err(|error| AttachError::Map { what: "calls that have not returned", error })?;
         let maps = Maps {
-            sites: link.site_map.as_ref().map(AsRawFd::as_raw_fd),
-            faults: Some(link.fault_map.as_raw_fd()),
+            sites: part.site_map.as_ref().map(AsRawFd::as_raw_fd),
+            faults: Some(part.fault_map.as_raw_fd()),
             saved: saved.as_ref().map(AsRawFd::as_raw_fd),
         };
         let specs: Vec<Spec<'_>> = members.iter().map(|planned| planned.spec(self.kernel, self.cookie, maps)).collect();
@@ -78,7 +81,7 @@ impl Loader<'_> {
         if let Some(data) = &image.btf
             && self.btf.as_ref().is_none_or(|(loaded, _)| loaded != data)
         {
-            let fd = load::btf(data).map_err(|refused| AttachError::Btf {
+            let fd = btf::load(data).map_err(|refused| AttachError::Btf {
                 site: site(),
                 error: refused.error,
                 log: refused.log,
@@ -91,8 +94,8 @@ impl Loader<'_> {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             Unloaded::There(Reason::Kernel { errno, mechanism: planned.mechanism.word(), said })
         })?;
-        let kind = load::Kind::of(planned.mechanism, planned.func, module, planned.program, self.sleepable);
-        let request = load::Request {
+        let kind = LoadAs::of(planned.mechanism, planned.func, module, planned.program, self.sleepable);
+        let request = Request {
             name: &self.user.name,
             gpl: self.gpl,
             kind,
@@ -105,7 +108,7 @@ impl Loader<'_> {
             Ok(program) => return Ok(program),
             Err(refused) => refused,
         };
-        let verifier = |refused: load::Refused| AttachError::Verifier {
+        let verifier = |refused: Refused| AttachError::Verifier {
             program: self.user.name.clone(),
             site: site(),
             error: refused.error,
@@ -152,6 +155,13 @@ fn is_about_a_pointer(log: &str) -> bool {
 fn last_line(log: &str) -> Option<String> {
     let mut lines = log.lines().map(str::trim);
     lines.rfind(|line| !line.is_empty() && !line.starts_with("processed ")).map(str::to_owned)
+}
+
+/// Creates the map that keeps arguments from a function's entry to its return.
+fn saved_map(saved: &SavedMap) -> io::Result<OwnedFd> {
+    let SavedMap { key_size, value_size, max_entries } = *saved;
+    let map = Map::plain(sys::BPF_MAP_TYPE_HASH, c"siteseer_saved", key_size, value_size, max_entries);
+    Map { flags: sys::BPF_F_NO_PREALLOC, ..map }.create()
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What libbpf keeps of a program, as the analysis takes it, and the function that it was told to attach to.
 
-use super::{AttachError, load};
-use crate::bpf_target::{BpfProgram, BpfTargetError};
-use crate::function::Function;
+use super::AttachError;
+use crate::bpf::btf::{btf_data, btf_name};
+use crate::bpf::load::insn;
 use crate::kernel::Kernel;
-use crate::object::{BpfTarget, Loaded, btf_data, btf_name};
 use crate::program::UserProgram;
-use crate::section::{Told, Wanted};
+use crate::program::object::{BpfTarget, Loaded};
+use crate::program::section::{Told, Wanted};
+use crate::target::bpf_program::{BpfProgram, BpfTargetError};
+use crate::target::function::Function;
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, Kind, Type};
 use std::cell::LazyCell;
@@ -15,7 +17,7 @@ use std::collections::BTreeMap;
 
 /// What libbpf keeps of a program, as the analysis takes it.
 pub(super) fn user_program(loaded: Loaded<'_>, kernel: &Kernel) -> UserProgram {
-    let insns: Vec<_> = loaded.insns.iter().map(load::insn).collect();
+    let insns: Vec<_> = loaded.insns.iter().map(insn).collect();
     // All of the kernel's types take milliseconds to walk; most programs call no kfunc.
     let kernel_btf = LazyCell::new(|| kernel.btf.as_deref().and_then(|data| Btf::parse(data).ok()));
     let parameters = |id: i32| {

@@ -9,8 +9,7 @@
 //! * an update of a map that holds maps (`maybe_wait_bpf_programs()` in kernel/bpf/syscall.c), whose very purpose it is that no
 //!   program uses the old element any more.
 
-use super::load;
-use crate::object::{check, opened};
+use crate::bpf::map::{self, Map};
 use libbpf_sys as sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -33,22 +32,10 @@ fn membarrier() -> io::Result<()> {
 }
 
 fn update_map_of_maps() -> io::Result<()> {
-    let inner = load::map(sys::BPF_MAP_TYPE_ARRAY, c"siteseer_none", 4, 4, 1)?;
-    let opts = sys::bpf_map_create_opts {
-        sz: size_of::<sys::bpf_map_create_opts>() as sys::size_t,
-        inner_map_fd: inner.as_raw_fd() as u32,
-        ..Default::default()
-    };
-    // SAFETY: the name and the options live through the call.
-    let outer = opened(unsafe {
-        sys::bpf_map_create(sys::BPF_MAP_TYPE_ARRAY_OF_MAPS, c"siteseer_wait".as_ptr(), 4, 4, 1, &opts)
-    })?;
-    let (key, value) = (0u32.to_ne_bytes(), inner.as_raw_fd().to_ne_bytes());
-    // SAFETY: key and value have 4 bytes, as the map was made.
-    check(unsafe {
-        sys::bpf_map_update_elem(outer.as_fd().as_raw_fd(), key.as_ptr().cast(), value.as_ptr().cast(), 0)
-    })?;
-    Ok(())
+    let inner = Map::plain(sys::BPF_MAP_TYPE_ARRAY, c"siteseer_none", 4, 4, 1).create()?;
+    let outer = Map::plain(sys::BPF_MAP_TYPE_ARRAY_OF_MAPS, c"siteseer_wait", 4, 4, 1);
+    let outer = Map { inner: Some(inner.as_fd()), ..outer }.create()?;
+    map::update(outer.as_fd(), &0u32.to_ne_bytes(), &inner.as_raw_fd().to_ne_bytes())
 }
 
 /// What the fallback needs the kernel for is tested in guests; here, that a refusal is not taken for an answer.

@@ -2,11 +2,11 @@
 //! The sentences. Lines are wrapped at 100 columns; what belongs together is indented alike.
 
 use super::{Explanation, Verdict, attached};
-use crate::function::Candidate;
 use crate::plan::{Decision, PlannedSite, Policy};
-use crate::reason::{MissingArgument, Reason};
-use crate::report::InModule;
-use crate::unavailable::Unavailable;
+use crate::site::reason::{MissingArgument, Reason};
+use crate::site::shown::InModule;
+use crate::site::unavailable::Unavailable;
+use crate::target::function::Candidate;
 use siteseer_sites::site::SiteKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

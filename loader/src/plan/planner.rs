@@ -2,14 +2,14 @@
 //! The decision about each site: by which mechanism and which trampoline, or why not.
 
 use super::{Maps, PlanError, PlanOptions, PlannedProgram, PlannedTrampoline, Policy, requires_arguments, sharing};
-use crate::function::{Candidate, Function, Parameter, Prototype};
 use crate::kernel::Kernel;
-use crate::mechanism::{Barred, Choice, Mechanism, keeps_return};
+use crate::plan::mechanism::{Barred, Choice, Mechanism, keeps_return};
 use crate::program::{UserProgram, Uses};
-use crate::reason::{MissingArgument, Reason};
-use crate::refusal::Refusal;
+use crate::site::reason::{MissingArgument, Reason};
+use crate::site::refusal::Refusal;
+use crate::site::unavailable::{DoubtfulArgument, Unavailable, available};
+use crate::target::function::{Candidate, Function, Parameter, Prototype};
 use crate::trampoline;
-use crate::unavailable::{DoubtfulArgument, Unavailable, available};
 use siteseer_sites::abi::abi_return;
 use siteseer_sites::btf::TypeId;
 use siteseer_sites::location::Missing;
@@ -92,7 +92,7 @@ impl<'a> Planner<'a> {
         // The kprobe blacklist is no list of what ftrace may not trace.
         let traced = site.is_entry() && site.traceable == Some(true);
         let libbpfs = self.is_libbpfs(site);
-        let obstacle = site.obstacle_on(self.kernel).filter(|obstacle| !(traced && obstacle.is_about_kprobes()));
+        let obstacle = self.kernel.obstacle(site).filter(|obstacle| !(traced && obstacle.is_about_kprobes()));
         if let Some(obstacle) = obstacle.filter(|_| !libbpfs) {
             return Err(obstacle.clone());
         }

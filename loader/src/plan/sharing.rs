@@ -8,7 +8,7 @@
 //! It takes links with cookies (Linux 5.15), by which a program tells its sites apart.
 
 use super::PlannedTrampoline;
-use crate::mechanism::Mechanism;
+use crate::plan::mechanism::Mechanism;
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -20,8 +20,8 @@ const MOST: usize = 128;
 /// A program to load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedProgram {
-    /// What it has: indices into [`Plan::trampolines`](super::Plan::trampolines). Several are told apart by the cookies of their sites'
-    /// links, from 1 on.
+    /// What it has: indices into [`Plan::trampolines`](super::Plan::trampolines). Several are told apart by the
+    /// cookies of their sites' links, from 1 on.
     pub trampolines: Vec<usize>,
 }
 

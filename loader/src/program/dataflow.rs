@@ -14,9 +14,9 @@ use super::liveness::{Liveness, call_target, jump_target};
 use super::validate::validate;
 use super::value::{State, Value};
 use super::{UserProgram, Uses};
-use crate::helper::{self, Treatment};
-use crate::insn::{Alu, Insn, atomic, class, mode};
-use crate::refusal::Refusal;
+use crate::bpf::helper::{self, Treatment};
+use crate::bpf::insn::{Alu, Insn, atomic, class, mode};
+use crate::site::refusal::Refusal;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Steps after which a program counts as too complex; the verifier's own limit is a million.

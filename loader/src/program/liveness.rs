@@ -6,8 +6,8 @@
 //! register counts if some path from the function's start reads it before writing it.
 
 use super::UserProgram;
-use crate::helper;
-use crate::insn::{Alu, Insn, atomic, class, mode};
+use crate::bpf::helper;
+use crate::bpf::insn::{Alu, Insn, atomic, class, mode};
 use std::collections::{BTreeMap, HashMap};
 
 /// Bits of r1 to r5.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 use super::*;
-use crate::helper;
-use crate::insn::{Alu, Cond, Width, class, mode, pseudo};
+use crate::bpf::helper;
+use crate::bpf::insn::{Alu, Cond, Width, class, mode, pseudo};
 use proptest::prelude::*;
 
 fn program(insns: Vec<Insn>) -> UserProgram {
@@ -353,7 +353,7 @@ proptest! {
 
 #[test]
 fn sign_extending_and_acquiring_loads_count() {
-    let acquire = Insn::new(class::STX | mode::ATOMIC | 0x18, 2, 1, 16, crate::insn::atomic::LOAD_ACQ);
+    let acquire = Insn::new(class::STX | mode::ATOMIC | 0x18, 2, 1, 16, crate::bpf::insn::atomic::LOAD_ACQ);
     let signed = Insn::new(class::LDX | mode::MEMSX, 3, 1, 8, 0);
     let uses = uses(with_end([acquire, signed]));
     assert_eq!(slots(&uses), [1, 2]);

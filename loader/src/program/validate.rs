@@ -4,7 +4,7 @@
 
 use super::UserProgram;
 use super::liveness::{call_target, jump_target};
-use crate::refusal::Refusal;
+use crate::site::refusal::Refusal;
 use std::collections::BTreeSet;
 
 /// The register through which a function of more than five parameters passes the rest (`BPF_REG_PARAMS`).

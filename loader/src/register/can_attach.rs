@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Whether a function can be traced at all: what tools ask before they choose between `fentry` and something else. Tools that ask the kernel's BTF
-//! are told of functions that ftrace does not know, and not told of those that were inlined everywhere.
+//! Whether a function can be traced at all: what tools ask before they choose between `fentry` and something else.
+//! Tools that ask the kernel's BTF are told of functions that ftrace does not know, and not told of those that were
+//! inlined everywhere.
 
-use super::{func, shared};
-use crate::attach::Kind as LoadKind;
-use crate::error::Error;
-use crate::explain;
-use crate::log::{Level, say};
-use crate::mechanism::Mechanism;
+use super::{RegisterError, func, shared};
+use crate::bpf::load::LoadAs;
+use crate::explain::{self, ExplainError};
+use crate::plan::mechanism::Mechanism;
 use crate::plan::{self, PlanError, Policy};
-use crate::section::{Kind, Wanted};
+use crate::program::section::{Kind, Wanted};
+use crate::register::log::{LogLevel, say};
 use crate::target::TargetError;
 
-/// Whether a `fentry` program that reads all arguments of a function could be attached to it somewhere: by siteseer at one site at least, or,
-/// where siteseer cannot plan, as by plain libbpf. `module` restricts it to the function of a module.
+/// Whether a `fentry` program that reads all arguments of a function could be attached to it somewhere: by siteseer
+/// at one site at least, or, where siteseer cannot plan, as by plain libbpf. `module` restricts it to the function of
+/// a module.
 ///
 /// # Errors
 /// Why not.
-pub fn can_attach(function: &str, module: Option<&str>) -> Result<(), Error> {
+pub fn can_attach(function: &str, module: Option<&str>) -> Result<(), RegisterError> {
     let wanted = Wanted { module: module.map(str::to_owned), function: Some(function.to_owned()) };
     let name = module.map_or_else(|| function.to_owned(), |module| format!("{module}:{function}"));
     Wanted::parse(&name)?;
-    let planned = shared::target().and_then(|target| explain::function(&target, &name));
+    let planned = shared::target().and_then(|target| Ok(explain::function(&target, &name)?));
     let error = match planned {
         Ok(explanations) => match reached(&explanations, function) {
             Ok(()) => return Ok(()),
@@ -32,19 +33,19 @@ pub fn can_attach(function: &str, module: Option<&str>) -> Result<(), Error> {
     // A name that nothing bears, or whose sites are all out of reach, is out of libbpf's reach, too.
     let is_certain = matches!(
         &error,
-        Error::Target(
+        RegisterError::Explain(ExplainError::Target(
             TargetError::Unknown { .. } | TargetError::UnknownInModule { .. } | TargetError::NotLoaded { .. }
-        )
+        ))
     );
     if is_certain || !loads(&wanted) {
         return Err(error);
     }
-    say(Level::Debug, format_args!("{name}: can be attached as by plain libbpf: {error}"));
+    say(LogLevel::Debug, format_args!("{name}: can be attached as by plain libbpf: {error}"));
     Ok(())
 }
 
 /// Whether one of the explained functions is reached at one site.
-fn reached(explanations: &[explain::Explanation], function: &str) -> Result<(), Error> {
+fn reached(explanations: &[explain::Explanation], function: &str) -> Result<(), RegisterError> {
     let mut why = PlanError::Nothing { function: function.to_owned(), sites: Vec::new() };
     for explanation in explanations {
         let verdicts = explanation.verdicts.iter().filter(|verdict| verdict.form.kind == Kind::Fentry);
@@ -61,7 +62,7 @@ fn reached(explanations: &[explain::Explanation], function: &str) -> Result<(), 
 /// Whether plain libbpf finds the function, and the kernel takes a program for it.
 fn loads(wanted: &Wanted) -> bool {
     func::named(wanted).is_ok_and(|func| {
-        let kind = LoadKind::of(Mechanism::Fentry, Some(func.own.func), func.object(), None, false);
+        let kind = LoadAs::of(Mechanism::Fentry, Some(func.own.func), func.object(), None, false);
         kind.refuses_all().is_none()
     })
 }

@@ -8,7 +8,7 @@
 //! The iterator's program is of an object of our own: an ELF file with two instructions in it.
 
 use super::RegisterError;
-use crate::object::check;
+use crate::bpf::call::check;
 use libbpf_sys as sys;
 use object::write::{Object, Symbol, SymbolSection};
 use object::{Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope};
@@ -91,7 +91,8 @@ pub(super) fn carry(descriptor: OwnedFd) -> Result<NonNull<sys::bpf_link>, Regis
     // SAFETY: the program is live, and loaded; options may be absent.
     let link = unsafe { sys::bpf_program__attach_iter(carrier.program.as_ptr(), ptr::null()) };
     let link = NonNull::new(link).ok_or_else(io::Error::last_os_error).map_err(failed("its iterator"))?;
-    // SAFETY: the link is live, and its descriptor is its own. The descriptor that takes its place is closed by the link from then on.
+    // SAFETY: the link is live, and its descriptor is its own. The descriptor that takes its place is closed by the
+    // link from then on.
     unsafe {
         let own = sys::bpf_link__fd(link.as_ptr());
         if own < 0 || libc::dup3(descriptor.as_raw_fd(), own, libc::O_CLOEXEC) < 0 {

@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How libbpf loads a program: found out just before, by planning it.
 //!
-//! Wherever plain libbpf could load a program, it is loaded for its own function, as plain libbpf does. Then whatever makes a link of its
-//! descriptor (`bpf_program__attach_trace()`, `bpf_link_create()`, a pinned program, a copy of its instructions) sees what it always saw, and
-//! the kernel's information names the function. What siteseer adds are more programs, loaded when libbpf's own call attaches it.
+//! Wherever plain libbpf could load a program, it is loaded for its own function, as plain libbpf does. Then whatever
+//! makes a link of its descriptor (`bpf_program__attach_trace()`, `bpf_link_create()`, a pinned program, a copy of
+//! its instructions) sees what it always saw, and the kernel's information names the function. What siteseer adds are
+//! more programs, loaded when libbpf's own call attaches it.
 //!
-//! siteseer has nothing to add if the function has one body, which the kernel's own fentry or fexit reaches, and no other site that can
-//! run. Then libbpf attaches it, too. The same holds where nothing can be planned (no site data, a privilege that is missing).
+//! siteseer has nothing to add if the function has one body, which the kernel's own fentry or fexit reaches, and no
+//! other site that can run. Then libbpf attaches it, too. The same holds where nothing can be planned (no site data,
+//! a privilege that is missing).
 //!
-//! What plain libbpf could not load goes behind the guard ([`crate::section`]), where only siteseer can attach it: a program that calls what
-//! siteseer.bpf.h has; one whose function has no FUNC, or of which the kernel takes no program; one that would find arguments in
-//! the body elsewhere than fentry looks for them. If siteseer cannot have it either, the load fails, as libbpf's does.
+//! What plain libbpf could not load goes behind the guard ([`crate::program::section`]), where only siteseer can
+//! attach it: a program that calls what siteseer.bpf.h has; one whose function has no FUNC, or of which the kernel
+//! takes no program; one that would find arguments in the body elsewhere than fentry looks for them. If siteseer
+//! cannot have it either, the load fails, as libbpf's does.
 
 use super::func::{self, Func};
-use super::shared;
-use crate::attach::{Attach, Kind as LoadKind, Request, insn};
-use crate::error::Error;
-use crate::helper::{SITESEER_ARG, SITESEER_ARG_SLOT, SITESEER_SITE};
-use crate::log::{Level, say};
-use crate::mechanism::{Barred, Choice, Mechanism};
-use crate::object::{Loaded, Program};
+use super::{RegisterError, shared};
+use crate::attach::{Attach, AttachError, AttachOptions};
+use crate::bpf::helper::{SITESEER_ARG, SITESEER_ARG_SLOT, SITESEER_SITE};
+use crate::bpf::load::{LoadAs, Request, insn};
+use crate::plan::mechanism::{Barred, Choice, Mechanism};
+use crate::plan::report::Report;
 use crate::plan::{Decision, Plan, PlanError, Policy};
 use crate::program::Uses;
-use crate::reason::Reason;
-use crate::report::Report;
-use crate::section::Told;
+use crate::program::object::{Loaded, Program};
+use crate::program::section::Told;
+use crate::register::log::{LogLevel, say};
+use crate::site::reason::Reason;
 use crate::target::Target;
 use libbpf_sys as sys;
 use siteseer_sites::site::SiteKind;
@@ -42,7 +45,7 @@ pub(super) enum Load {
     /// Behind the guard.
     Guarded,
     /// Not at all: with libbpf's errno, for this reason.
-    Refused(io::Error, Box<Error>),
+    Refused(io::Error, Box<RegisterError>),
 }
 
 /// What a program was planned to.
@@ -69,7 +72,7 @@ pub(super) struct Decided {
 
 /// Decides how a program is loaded. `by_itself` is whether libbpf's calls attach it unasked: others are not planned.
 pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<BorrowedFd<'_>>, by_itself: bool) -> Decided {
-    let options = super::passed(program.raw()).map(|passed| passed.options).unwrap_or_default();
+    let options = super::programs::known(program.raw()).map(|known| known.options).unwrap_or_default();
     let names_nothing = options.names_nothing();
     // To find it takes a walk over the kernel's types.
     let func = || match func::told(loaded.told) {
@@ -91,7 +94,7 @@ pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<Borrow
         },
         Some(Err(error)) => match func() {
             Some(Ok(func)) if !is_about_arguments(&error) => {
-                say(Level::Debug, format_args!("prog '{}': not planned when it was loaded: {error}", loaded.name));
+                say(LogLevel::Debug, format_args!("prog '{}': not planned when it was loaded: {error}", loaded.name));
                 Load::Own(func)
             }
             Some(Err(errno)) => Load::Refused(errno, Box::new(error)),
@@ -117,8 +120,10 @@ fn own(
 }
 
 /// Whether plain libbpf would attach a program where it finds something else than its arguments.
-fn is_about_arguments(error: &Error) -> bool {
-    let (Error::Plan(PlanError::Nothing { sites, .. }) | Error::Plan(PlanError::Incomplete { sites, .. })) = error
+fn is_about_arguments(error: &RegisterError) -> bool {
+    let RegisterError::Attach(AttachError::Plan(
+        PlanError::Nothing { sites, .. } | PlanError::Incomplete { sites, .. },
+    )) = error
     else {
         return false;
     };
@@ -129,7 +134,7 @@ fn is_of_arguments(reason: &Reason) -> bool {
     matches!(reason, Reason::MissingArguments(_) | Reason::ReturnRemoved)
 }
 
-fn planned(program: Program<'_>, loaded: &Loaded<'_>, options: crate::AttachOptions) -> Result<Planned, Error> {
+fn planned(program: Program<'_>, loaded: &Loaded<'_>, options: AttachOptions) -> Result<Planned, RegisterError> {
     let target = shared::target()?;
     let options = options.or_policy(Some(Policy::by_libbpf(loaded.form.kind)));
     let accept_doubt = options.accepts_doubt();
@@ -157,13 +162,13 @@ fn only_body(planned: &Planned, loaded: &Loaded<'_>) -> Option<Func> {
     // Modules' BTF is another matter: what siteseer attaches there is the same.
     let trampoline = plan.trampolines.get(trampoline).filter(|planned| planned.module.is_none())?;
     let func = Func::of_program(trampoline.func?, trampoline.program);
-    let kind = LoadKind::of(mechanism, trampoline.func, None, trampoline.program, loaded.form.sleepable);
+    let kind = LoadAs::of(mechanism, trampoline.func, None, trampoline.program, loaded.form.sleepable);
     // What the kernel does not take for this function may go otherwise.
     kind.refuses_all().is_none().then_some(func)
 }
 
-/// Whether a program that is loaded for the function finds its arguments in the body: where the compiler changed the signature, fentry would
-/// give it something else.
+/// Whether a program that is loaded for the function finds its arguments in the body: where the compiler changed the
+/// signature, fentry would give it something else.
 fn finds_its_arguments(planned: &Planned, func: &Func, loaded: &Loaded<'_>) -> bool {
     let &Planned { ref target, ref plan, ref uses, accept_doubt } = planned;
     let barred = Barred::default();
@@ -188,7 +193,7 @@ fn finds_its_arguments(planned: &Planned, func: &Func, loaded: &Loaded<'_>) -> b
 fn is_taken(program: Program<'_>, loaded: &Loaded<'_>, func: &Func, btf: Option<BorrowedFd<'_>>) -> bool {
     let mechanism = if loaded.form.kind.is_exit() { Mechanism::Fexit } else { Mechanism::Fentry };
     let module = func.object();
-    let kind = LoadKind::of(mechanism, Some(func.own.func), module, func.own.program, loaded.form.sleepable);
+    let kind = LoadAs::of(mechanism, Some(func.own.func), module, func.own.program, loaded.form.sleepable);
     let insns: Vec<_> = loaded.insns.iter().map(insn).collect();
     let request = Request {
         name: &program.name(),

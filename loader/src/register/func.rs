@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The function that plain libbpf loads a program for: the FUNC that its section names, in the BTF of the kernel's image or of a module
-//! (`find_kernel_btf_id()` in libbpf.c). The handler for a section stands in libbpf's place, so that this is ours to find.
+//! The function that plain libbpf loads a program for: the FUNC that its section names, in the BTF of the kernel's
+//! image or of a module (`find_kernel_btf_id()` in libbpf.c). The handler for a section stands in libbpf's place, so
+//! that this is ours to find.
 
 use crate::attach::OwnFunction;
+use crate::bpf::btf::{btf_name, btf_of};
 use crate::kernel::running_types;
-use crate::object::{btf_name, btf_of};
-use crate::section::{Told, Wanted};
+use crate::program::section::{Told, Wanted};
 use siteseer_sites::btf::{Btf, Kind, NameIndex, TypeId};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -8,10 +8,11 @@
 
 use super::queue::{Queue, identity, is_closed};
 use super::{RegisterError, carrier};
+use crate::attach::armed::{Armed, missed_by};
+use crate::attach::link::{Cost, Link};
 use crate::attach::{Definition, remove_all};
-use crate::link::{Cost, Link};
-use crate::object::{info_by_fd, opened};
-use crate::report::Report;
+use crate::bpf::objects::open_link;
+use crate::plan::report::Report;
 use libbpf_sys as sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -69,35 +70,15 @@ extern "C" fn sweep_at_exit() {
     }
 }
 
-fn link_id(link: &OwnedFd) -> io::Result<u32> {
-    let mut info = sys::bpf_link_info::default();
-    // SAFETY: plain bytes, without pointers.
-    unsafe { info_by_fd(link.as_raw_fd(), &mut info) }?;
-    Ok(info.id)
-}
-
-/// Takes what arms a link out of it, and out of those that were added later.
-fn take_apart(link: &mut Link, files: &mut Vec<OwnedFd>, definitions: &mut Vec<Definition>) {
-    files.append(&mut link.armed);
-    definitions.append(&mut link.definitions);
-    link.later.iter_mut().for_each(|later| take_apart(later, files, definitions));
-}
-
 /// Makes a link one of libbpf's. What is had of it besides is found by its descriptor from then on.
 pub(super) fn hand_out(mut link: Link) -> Result<(NonNull<sys::bpf_link>, Attached), RegisterError> {
     static AT_EXIT: Once = Once::new();
     sweep();
     let failed = |what| move |error| RegisterError::Link { what, error };
     // In this order: when the queue is emptied no program runs any more before the first event is disarmed.
-    let (mut files, mut definitions) = (Vec::new(), Vec::new());
-    take_apart(&mut link, &mut files, &mut definitions);
-    let ids = match files.iter().map(link_id).collect::<io::Result<Vec<u32>>>() {
-        Ok(ids) => ids,
-        Err(error) => {
-            (link.armed, link.definitions) = (files, definitions);
-            return Err(failed("its parts")(error));
-        }
-    };
+    let armed = link.disown();
+    let ids = armed.ids().map_err(failed("its parts"))?;
+    let (mut files, mut definitions) = armed.into_parts();
     files.extend(definitions.iter_mut().filter_map(Definition::take_event));
     let count = files.len();
     let queue = Queue::of(files).map_err(failed("its parts"));
@@ -110,7 +91,7 @@ pub(super) fn hand_out(mut link: Link) -> Result<(NonNull<sys::bpf_link>, Attach
         Ok(carried) => carried,
         Err(error) => {
             // What armed it is closed by now.
-            link.definitions = definitions;
+            drop(Armed::events(definitions));
             return Err(error);
         }
     };
@@ -162,7 +143,7 @@ impl Attached {
     ///
     /// # Errors
     /// If the kernel does not tell which modules are loaded.
-    pub fn gone(&self) -> io::Result<Vec<crate::link::Gone>> {
+    pub fn gone(&self) -> io::Result<Vec<crate::attach::link::Gone>> {
         self.0.link.gone()
     }
 
@@ -171,11 +152,9 @@ impl Attached {
     /// # Errors
     /// If the kernel does not give a counter, or the link is destroyed.
     pub fn missed(&self) -> io::Result<u64> {
-        // SAFETY: plain call.
-        let link = |&id: &u32| opened(unsafe { sys::bpf_link_get_fd_by_id(id) });
-        let links = self.0.ids.iter().map(link).collect::<io::Result<Vec<OwnedFd>>>()?;
+        let links = self.0.ids.iter().map(|&id| open_link(id)).collect::<io::Result<Vec<OwnedFd>>>()?;
         let definitions = self.0.definitions.lock().unwrap_or_else(PoisonError::into_inner);
-        let by_links = crate::link::missed_by(&links, &*definitions)?;
+        let by_links = missed_by(&links, &*definitions)?;
         Ok(self.0.link.missed()? + by_links)
     }
 

@@ -7,15 +7,18 @@
 use super::decide::{self, Decided, Load};
 use super::func::{self, Func};
 use super::pairs::{self, End};
-use super::programs::{self, Loading, Passed};
-use super::{RegisterError, handed, options, passed, shared, warn};
+use super::programs::{self, Known};
+use super::{RegisterError, handed, options, shared, warn};
 use crate::attach::{Attach, AttachError};
-use crate::error::Error;
-use crate::log::{Level, say, set_last_error};
-use crate::object::{Loaded, Program, btf_data_of, check, info_by_fd, program_info};
+use crate::bpf::btf::btf_data_of;
+use crate::bpf::call::check;
+use crate::bpf::objects::{info_by_fd, program_info};
 use crate::plan::Policy;
+use crate::program::object::{Loaded, Program};
+use crate::program::passed::{self, Loading};
+use crate::program::section::{Form, Kind, SECTIONS, Told, guarded, unguarded};
 use crate::program::{FuncInfo, LineInfo};
-use crate::section::{Form, Kind, SECTIONS, Told, guarded, unguarded};
+use crate::register::log::{LogLevel, say, set_last_error};
 use libbpf_sys as sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_long};
@@ -109,7 +112,7 @@ pub(super) unsafe extern "C" fn prepare_load(
         Err(error) => {
             // SAFETY: the program is live through the call.
             let name = unsafe { Program::from_raw(program) }.name();
-            say(Level::Warn, format_args!("prog '{name}': {}", error.why));
+            say(LogLevel::Warn, format_args!("prog '{name}': {}", error.why));
             set_last_error(format!("prog '{name}': {}", error.why));
             -error.errno
         }
@@ -148,17 +151,19 @@ unsafe fn prepare(
     let program = unsafe { Program::from_raw(raw) };
     // SAFETY: the member has always been there.
     let btf_fd = unsafe { (*opts).prog_btf_fd };
-    let object_btf = (btf_fd != 0).then(|| btf_data_of(btf_fd as RawFd)).and_then(Result::ok).map(programs::kept);
-    let known = programs::change(raw, |passed| {
+    let object_btf = (btf_fd != 0).then(|| btf_data_of(btf_fd as RawFd)).and_then(Result::ok).map(passed::kept);
+    let has_passed = passed::change(raw, |passed| {
         passed.told = told;
         passed.btf = object_btf.clone();
         passed.func_info = Arc::clone(&func_info);
         passed.line_info = Arc::clone(&line_info);
-        passed.report = None;
-        passed.end = None;
-        passed.own = None;
     });
-    if !known {
+    let is_known = programs::change(raw, |known| {
+        known.report = None;
+        known.end = None;
+        known.own = None;
+    });
+    if !(has_passed && is_known) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL).into());
     }
     // SAFETY: as above.
@@ -179,17 +184,17 @@ unsafe fn prepare(
         };
         let Decided { load, reached } = decide::load(program, &loaded, btf, by_itself);
         let end = btf.and_then(|btf| End::of(program, &loaded, btf, reached)).map(Arc::new);
-        programs::change(raw, |passed| passed.end = end);
+        programs::change(raw, |known| known.end = end);
         let (loading, func, report) = match load {
             Load::Plain(func, report) => (Loading::Plain, func, Some(Arc::new(report))),
             Load::Own(func) => (Loading::Own, func, None),
             Load::Guarded => return Ok(guard(raw, opts, kind, &line_info)?),
             Load::Refused(errno, why) => return Err(Failed { why: why.to_string(), ..errno.into() }),
         };
-        programs::change(raw, |passed| {
-            passed.loading = loading;
-            passed.own = Some(func.own.clone());
-            passed.report = report;
+        passed::change(raw, |passed| passed.loading = loading);
+        programs::change(raw, |known| {
+            known.own = Some(func.own.clone());
+            known.report = report;
         });
         // SAFETY: the caller's promise.
         unsafe { load_for(opts, func, loaded.form.sleepable) };
@@ -223,7 +228,7 @@ fn guard(
 ) -> io::Result<()> {
     // SAFETY: libbpf passes its own options and a live program to the handler, which calls this.
     unsafe { put_behind_guard(raw, opts, kind, line_info) }?;
-    programs::change(raw, |passed| passed.loading = Loading::Guarded);
+    passed::change(raw, |passed| passed.loading = Loading::Guarded);
     Ok(())
 }
 
@@ -254,7 +259,7 @@ unsafe fn put_behind_guard(
         lines.clear();
         lines.extend(line_info.iter().enumerate().map(|(index, line)| {
             // The first one stays at the first instruction: every (sub)program must begin with one.
-            let moved = if index == 0 { 0 } else { line.insn_off + crate::section::GUARD as u32 };
+            let moved = if index == 0 { 0 } else { line.insn_off + crate::program::section::GUARD as u32 };
             LineInfo { insn_off: moved, ..*line }
         }));
         if lines.is_empty() { ptr::null() } else { lines.as_ptr() }
@@ -302,7 +307,7 @@ pub(super) unsafe extern "C" fn attach(
 /// Attaches a program of a section, and gives the link and what libbpf is told.
 fn attach_as(program: Program<'_>, form: Form, link: &mut *mut sys::bpf_link) -> c_int {
     let bare = program.wanted().is_ok_and(|wanted| wanted.function.is_none());
-    let nothing_given = passed(program.raw()).is_none_or(|passed| passed.options.names_nothing());
+    let nothing_given = programs::known(program.raw()).is_none_or(|known| known.options.names_nothing());
     // As libbpf has it for SEC("kprobe"): what says nothing of its target is passed over.
     if form.kind == Kind::KprobeMaybeInline && bare && nothing_given {
         return 0;
@@ -314,7 +319,7 @@ fn attach_as(program: Program<'_>, form: Form, link: &mut *mut sys::bpf_link) ->
         }
         Err(error) => {
             let name = program.name();
-            say(Level::Warn, format_args!("prog '{name}': failed to attach: {error}"));
+            say(LogLevel::Warn, format_args!("prog '{name}': failed to attach: {error}"));
             set_last_error(error.to_string());
             -error.errno()
         }
@@ -336,25 +341,29 @@ fn attach_plain(program: Program<'_>, cookie: u64) -> io::Result<NonNull<sys::bp
 }
 
 /// What libbpf's own call does with a program.
-fn attach_program(program: Program<'_>) -> Result<NonNull<sys::bpf_link>, Error> {
+fn attach_program(program: Program<'_>) -> Result<NonNull<sys::bpf_link>, RegisterError> {
     handed::sweep();
-    let passed = passed(program.raw()).unwrap_or_default();
-    let cookie = passed.options.given_cookie();
-    if passed.loading == Loading::Plain {
+    let known = programs::known(program.raw()).unwrap_or_default();
+    let loading = passed::passed(program.raw()).unwrap_or_default().loading;
+    let cookie = known.options.given_cookie();
+    if loading == Loading::Plain {
         match attach_plain(program, cookie) {
             Ok(link) => return Ok(link),
             // What the kernel refuses there may go otherwise.
-            Err(error) => say(Level::Debug, format_args!("prog '{}': libbpf: {error}", program.name())),
+            Err(error) => say(LogLevel::Debug, format_args!("prog '{}': libbpf: {error}", program.name())),
         }
     }
-    let policy = passed.options.given_policy().or(options().policy);
+    let policy = known.options.given_policy().or(options().policy);
     let policy = policy.unwrap_or_else(|| Policy::by_libbpf(program.form().unwrap_or_default().kind));
-    let error = match attach_everywhere(program, &passed, policy) {
+    let error = match attach_everywhere(program, &known, policy) {
         Ok(link) => return Ok(link),
         Err(error) => error,
     };
-    let is_loaded = matches!(passed.loading, Loading::Own | Loading::Plain);
-    if policy != Policy::AtLeastLibbpf || !is_loaded || matches!(&error, Error::Attach(AttachError::Twice { .. })) {
+    let is_loaded = matches!(loading, Loading::Own | Loading::Plain);
+    if policy != Policy::AtLeastLibbpf
+        || !is_loaded
+        || matches!(&error, RegisterError::Attach(AttachError::Twice { .. }))
+    {
         return Err(error);
     }
     let link = attach_plain(program, cookie)
@@ -364,21 +373,25 @@ fn attach_program(program: Program<'_>) -> Result<NonNull<sys::bpf_link>, Error>
 }
 
 /// Attaches a program by siteseer, and hands a link out.
-fn attach_everywhere(program: Program<'_>, passed: &Passed, policy: Policy) -> Result<NonNull<sys::bpf_link>, Error> {
+fn attach_everywhere(
+    program: Program<'_>,
+    known: &Known,
+    policy: Policy,
+) -> Result<NonNull<sys::bpf_link>, RegisterError> {
     let target = shared::target()?;
-    let options = options().complete(passed.options.clone().or_policy(Some(policy)));
-    let pair = passed.end.as_deref().and_then(pairs::other_end).map(Arc::new);
-    let kept = policy == Policy::AtLeastLibbpf && passed.end.as_deref().is_some_and(End::is_kept);
-    let together = passed.options.paired.unwrap_or(kept);
-    let attach = Attach::with(&target, options).with_own(passed.own.clone());
+    let options = options().complete(known.options.clone().or_policy(Some(policy)));
+    let pair = known.end.as_deref().and_then(pairs::other_end).map(Arc::new);
+    let kept = policy == Policy::AtLeastLibbpf && known.end.as_deref().is_some_and(End::is_kept);
+    let together = known.options.paired.unwrap_or(kept);
+    let attach = Attach::with(&target, options).with_own(known.own.clone());
     let mut link = attach.with_pair(pair.clone().filter(|_| together)).attach(program)?;
     if let Some(note) = pair.filter(|_| !together).and_then(|pair| pairs::note(&pair, link.report())) {
-        link.report.notes.push(note);
+        link.note(note);
     }
     let (link, attached) = handed::hand_out(link)?;
     let report = attached.report();
     warn::of_what_is_missed(&program.name(), report);
-    programs::change(program.raw(), |passed| passed.report = Some(Arc::new(report.clone())));
+    programs::change(program.raw(), |known| known.report = Some(Arc::new(report.clone())));
     Ok(link)
 }
 
@@ -389,7 +402,7 @@ mod tests {
     #[test]
     fn panics_do_not_reach_libbpf() {
         assert_eq!(answer(|| panic!("a fault")), -libc::ENOTRECOVERABLE);
-        assert!(crate::log::last_error().is_some_and(|error| error.contains("internal error")));
+        assert!(crate::register::log::last_error().is_some_and(|error| error.contains("internal error")));
         assert_eq!(answer(|| 7), 7);
     }
 }

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Programs at both ends of the same calls: `fentry` and `fexit` programs of one object on one function.
 //!
-//! They work together: what the one keeps at the entry the other looks for at the return. An inlined copy has an entry and no return. A program
-//! that is at its entry would keep what nobody takes, so such programs are kept to the calls that both reach.
+//! They work together: what the one keeps at the entry the other looks for at the return. An inlined copy has an
+//! entry and no return. A program that is at its entry would keep what nobody takes, so such programs are kept to the
+//! calls that both reach.
 //!
 //! Programs of one object are known by the object's BTF, whose id the kernel gives to no other.
 
 use super::decide::asks_siteseer;
-use crate::mechanism::Pair;
-use crate::object::{Loaded, Program, info_by_fd};
-use crate::report::Report;
-use crate::section::{Kind, Told, Wanted};
+use crate::bpf::objects::info_by_fd;
+use crate::plan::mechanism::Pair;
+use crate::plan::report::Report;
+use crate::program::object::{Loaded, Program};
+use crate::program::section::{Kind, Told, Wanted};
 use libbpf_sys as sys;
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// A program at one end of a function's calls.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(super) struct End {
     /// The id of its object's BTF.
     object: u32,
     name: String,

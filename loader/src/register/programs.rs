@@ -1,73 +1,34 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What is kept of each program that went through the handlers, by its address.
+//! What is kept of each program that went through the handlers: how it is to be attached, and what was planned or done. What libbpf
+//! told when it loaded the program is kept by [`crate::program::passed`].
 //!
-//! libbpf says when a program comes to be, and not when it goes. So an address is a name that is given again: what an earlier program
-//! left there is dropped when libbpf opens the next one. A program's records are a few kilobytes, which stay as long.
+//! A program is known by its address, as there. Its records are a few kilobytes, which stay until another program has the address.
 
 use super::pairs::End;
 use crate::attach::{AttachOptions, OwnFunction};
-use crate::program::{FuncInfo, LineInfo};
-use crate::report::Report;
-use crate::section::Told;
+use crate::plan::report::Report;
+use crate::program::passed;
 use libbpf_sys as sys;
 use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How a program was loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Loading {
-    /// It was not, or its load failed before the kernel saw it.
-    #[default]
-    Not,
-    /// Behind the guard.
-    Guarded,
-    /// As libbpf would have, for its own function. siteseer attaches it there, and what it reaches besides.
-    Own,
-    /// As libbpf would have, which also attaches it: siteseer has nothing to add.
-    Plain,
-}
-
 /// A program that went through the handlers.
-#[derive(Debug, Clone)]
-pub(crate) struct Passed {
+#[derive(Debug, Clone, Default)]
+pub(super) struct Known {
     /// How libbpf's own calls attach it.
-    pub(crate) options: AttachOptions,
-    pub(crate) loading: Loading,
-    /// What `bpf_program__set_attach_target()` was told.
-    pub(crate) told: Told,
+    pub(super) options: AttachOptions,
     /// Which object it is of, and which calls of which function it is at, if it was planned to be loaded.
-    pub(crate) end: Option<Arc<End>>,
+    pub(super) end: Option<Arc<End>>,
     /// The function that it was loaded for, if it was for its own.
-    pub(crate) own: Option<OwnFunction>,
-    /// Offsets are relative to the program without the guard.
-    pub(crate) func_info: Arc<[FuncInfo]>,
-    pub(crate) line_info: Arc<[LineInfo]>,
-    /// The object's BTF. The kernel gives it by descriptor, which libbpf has while it loads; by id it takes CAP_SYS_ADMIN.
-    pub(crate) btf: Option<Arc<[u8]>>,
+    pub(super) own: Option<OwnFunction>,
     /// What was planned or done last.
-    pub(crate) report: Option<Arc<Report>>,
+    pub(super) report: Option<Arc<Report>>,
 }
 
-impl Default for Passed {
-    fn default() -> Passed {
-        Passed {
-            options: AttachOptions::default(),
-            loading: Loading::Not,
-            told: Told::Nothing,
-            end: None,
-            own: None,
-            func_info: Arc::from([]),
-            line_info: Arc::from([]),
-            btf: None,
-            report: None,
-        }
-    }
-}
+static PROGRAMS: Mutex<Option<HashMap<usize, Known>>> = Mutex::new(None);
 
-static PROGRAMS: Mutex<Option<HashMap<usize, Passed>>> = Mutex::new(None);
-
-fn programs() -> MutexGuard<'static, Option<HashMap<usize, Passed>>> {
+fn programs() -> MutexGuard<'static, Option<HashMap<usize, Known>>> {
     PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -77,32 +38,28 @@ fn key(program: NonNull<sys::bpf_program>) -> usize {
 
 /// Notes a program that has come to be.
 pub(super) fn born(program: NonNull<sys::bpf_program>) {
-    let _former = programs().get_or_insert_default().insert(key(program), Passed::default());
-}
-
-/// BTF to keep: programs of one object share it.
-pub(super) fn kept(btf: Vec<u8>) -> Arc<[u8]> {
-    let same = |passed: &Passed| passed.btf.as_ref().filter(|known| ***known == *btf).map(Arc::clone);
-    programs().as_ref().and_then(|programs| programs.values().find_map(same)).unwrap_or_else(|| Arc::from(btf))
+    passed::born(program);
+    let _former = programs().get_or_insert_default().insert(key(program), Known::default());
 }
 
 /// What is kept of a program.
-pub(crate) fn passed(program: NonNull<sys::bpf_program>) -> Option<Passed> {
+pub(super) fn known(program: NonNull<sys::bpf_program>) -> Option<Known> {
     programs().as_ref()?.get(&key(program)).cloned()
 }
 
-/// What is kept of all programs.
+/// Which ends of calls all programs are at.
 pub(super) fn ends() -> Vec<Arc<End>> {
     let programs = programs();
-    programs.iter().flat_map(HashMap::values).filter_map(|passed| passed.end.clone()).collect()
+    programs.iter().flat_map(HashMap::values).filter_map(|known| known.end.clone()).collect()
 }
 
 /// Changes what is kept of a program. Whether there is something.
-pub(super) fn change(program: NonNull<sys::bpf_program>, with: impl FnOnce(&mut Passed)) -> bool {
+pub(super) fn change(program: NonNull<sys::bpf_program>, with: impl FnOnce(&mut Known)) -> bool {
     programs().as_mut().and_then(|programs| programs.get_mut(&key(program))).map(with).is_some()
 }
 
 /// Forgets all.
 pub(super) fn forget() {
     let _all = programs().take();
+    passed::forget();
 }

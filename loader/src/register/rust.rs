@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Links of libbpf-rs: from those that a skeleton's `attach()` gives to what stands behind them, and from ours to such.
 
-use super::{Attached, attached};
-use crate::error::Error;
-use crate::link::Link;
+use super::{Attached, RegisterError};
+use crate::attach::link::Link;
 use libbpf_rs::AsRawLibbpf;
 
 impl Attached {
     /// What stands behind a link of libbpf-rs; `None` if it is libbpf's own.
     pub fn of(link: &libbpf_rs::Link) -> Option<Attached> {
         // SAFETY: what is borrowed owns a live `struct bpf_link`.
-        unsafe { attached(link.as_libbpf_object()) }
+        unsafe { Attached::from_raw(link.as_libbpf_object()) }
     }
 }
 
@@ -19,7 +18,7 @@ impl Link {
     ///
     /// # Errors
     /// [`RegisterError::Link`](super::RegisterError::Link); then everything is detached.
-    pub fn into_libbpf_rs(self) -> Result<libbpf_rs::Link, Error> {
+    pub fn into_libbpf_rs(self) -> Result<libbpf_rs::Link, RegisterError> {
         let raw = self.into_libbpf()?;
         // SAFETY: it was made just now, and nobody else has it.
         Ok(unsafe { libbpf_rs::Link::from_ptr(raw) })

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The target of all programs that libbpf's own calls load and attach: read once, and again when modules or live patches come and go.
+//! The target of all programs that libbpf's own calls load and attach: read once, and again when modules or live
+//! patches come and go.
 //!
-//! A failure is kept for the process, until [`super::register_with`] sets where site data are: to find out that there are none takes as long as to find
-//! some.
+//! A failure is kept for the process, until [`super::register_with`] sets where site data are: to find out that there
+//! are none takes as long as to find some.
 
-use super::{options, warn};
-use crate::error::Error;
-use crate::symbols::SymbolsError;
-use crate::target::Target;
+use super::{RegisterError, options, warn};
+use crate::kernel::symbols::SymbolsError;
+use crate::target::{Target, TargetError};
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 enum Shared {
     Read { of: Vec<u8>, target: Arc<Target> },
-    Failed(Arc<Error>),
+    Failed(Arc<TargetError>),
 }
 
 static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
@@ -45,11 +45,11 @@ fn fingerprint() -> Vec<u8> {
 }
 
 /// The running kernel, as it is now.
-pub(super) fn target() -> Result<Arc<Target>, Error> {
+pub(super) fn target() -> Result<Arc<Target>, RegisterError> {
     let options = options();
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(Shared::Failed(error)) = shared.as_ref() {
-        return Err(Error::Earlier(Arc::clone(error)));
+        return Err(RegisterError::Earlier(Arc::clone(error)));
     }
     let of = fingerprint();
     if let Some(Shared::Read { of: before, target }) = shared.as_ref()
@@ -64,11 +64,11 @@ pub(super) fn target() -> Result<Arc<Target>, Error> {
             Ok(target)
         }
         // Another moment may be a better one.
-        Err(error @ Error::Symbols(SymbolsError::Restless)) => Err(error),
+        Err(error @ TargetError::Symbols(SymbolsError::Restless)) => Err(error.into()),
         Err(error) => {
             let error = Arc::new(error);
             *shared = Some(Shared::Failed(Arc::clone(&error)));
-            Err(Error::Earlier(error))
+            Err(RegisterError::Earlier(error))
         }
     }
 }

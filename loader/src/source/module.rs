@@ -2,8 +2,8 @@
 //! Site data of modules.
 //!
 //! In order: the files that the caller names, if one has the module's build id; a site file in a cache folder, by that build id;
-//! what the kernel itself has of it; the module's file with debug information in the usual places: by its build id, and by the path that `modules.dep` has for
-//! its name. Of DWARF only the functions asked for are encoded.
+//! what the kernel itself has of it; the module's file with debug information in the usual places: by its build id,
+//! and by the path that `modules.dep` has for its name. Of DWARF only the functions asked for are encoded.
 //!
 //! A module's types continue its kernel's. A site file says which kernel that is, and is of no use with another. That
 //! the types are those that the running kernel knows the module by is checked against `/sys/kernel/btf/MODULE`, byte by byte.
@@ -15,7 +15,7 @@ use super::{
     read_error, reason,
 };
 use crate::kernel::{BuildId, Kernel, build_id};
-use crate::modules::{Loaded, kernel_name, known};
+use crate::source::modules::{Loaded, kernel_name, known};
 use object::{Object, ObjectSection};
 use siteseer_sites::btf::{Btf, MAGIC};
 use siteseer_sites::file::{FileError, SiteFile, module_kernel};

@@ -13,7 +13,7 @@
 
 use super::{Bytes, Elf, Origin, SiteData, SourceError, read_error};
 use crate::kernel::Kernel;
-use crate::modules::Loaded;
+use crate::source::modules::Loaded;
 use object::Object;
 use siteseer_sites::btf::Btf;
 use siteseer_sites::file::{Image, SiteFile, has_sites};

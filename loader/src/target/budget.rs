@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How much memory what is read of a site file may take.
 //!
-//! A site file is compact: many sites share a name, a prototype, a tuple of locations. What is made of it for the sites of one function
-//! shares little, so that a small file, made for it, could ask for any amount. What is read is therefore counted, and bounded by
-//! what the file's size can justify. Of the largest kernels, functions with ten thousand sites take a tenth of it.
+//! A site file is compact: many sites share a name, a prototype, a tuple of locations. What is made of it for the
+//! sites of one function shares little, so that a small file, made for it, could ask for any amount. What is read is
+//! therefore counted, and bounded by what the file's size can justify. Of the largest kernels, functions with ten
+//! thousand sites take a tenth of it.
 
-use crate::function::DataSite;
+use crate::target::function::DataSite;
 use siteseer_sites::file::{FileError, Sizes};
 use siteseer_sites::location::{Argument, Location};
 
@@ -56,7 +57,7 @@ fn size(argument: &Argument) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::function::Holder;
+    use crate::target::function::Holder;
     use siteseer_sites::location::Missing;
     use siteseer_sites::site::{Marks, SiteKind};
 

@@ -1,12 +1,27 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Why a function cannot be looked up.
+//! Why there is no target, or a function cannot be looked up in it.
 
-use crate::source::Origin;
+use crate::kernel::KernelError;
+use crate::kernel::symbols::SymbolsError;
+use crate::source::{Origin, SourceError};
 use siteseer_sites::file::FileError;
 
-/// Why a function cannot be looked up.
+/// Why there is no target, or a function cannot be looked up in it.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TargetError {
+    /// The running kernel cannot be used.
+    #[doc(hidden)]
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// Its symbols cannot be read.
+    #[doc(hidden)]
+    #[error(transparent)]
+    Symbols(#[from] SymbolsError),
+    /// There are no site data for it.
+    #[doc(hidden)]
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// There is no function of that name.
     #[error("there is no function {name} in this kernel{}", nearest_text(nearest))]
     Unknown {
@@ -57,6 +72,7 @@ pub enum TargetError {
         by_stext: u64,
     },
     /// The site data are damaged.
+    #[doc(hidden)]
     #[error("{origin}: {error}")]
     Damaged {
         /// Where they are from.
@@ -64,6 +80,22 @@ pub enum TargetError {
         /// What is wrong.
         error: FileError,
     },
+}
+
+impl TargetError {
+    /// The number that stands for it where only a number can be given: positive, as in errno.h.
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            TargetError::Kernel(error) => error.errno(),
+            TargetError::Symbols(error) => error.errno(),
+            TargetError::Source(error) => error.errno(),
+            TargetError::Unknown { .. } | TargetError::UnknownInModule { .. } | TargetError::NotLoaded { .. } => {
+                libc::ENOENT
+            }
+            TargetError::NoModuleData { .. } => libc::ENODATA,
+            TargetError::NoBase(_) | TargetError::Displacement { .. } | TargetError::Damaged { .. } => libc::EINVAL,
+        }
+    }
 }
 
 fn nearest_text(nearest: &[String]) -> String {

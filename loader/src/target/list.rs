@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The functions that a pattern stands for, and how many sites each has.
 //!
-//! All of it is read from the site data: not from the kernel's symbols, which take root and a second to read. A function is listed if
-//! [`Target::functions`] finds sites of it, with the numbers that it finds.
+//! All of it is read from the site data: not from the kernel's symbols, which take root and a second to read. A
+//! function is listed if [`Target::functions`] finds sites of it, with the numbers that it finds.
 
-use super::{IMAGE, Target};
-use crate::error::Error;
-use crate::function::is_fragment;
+use super::{IMAGE, Target, TargetError};
 use crate::kernel::Kernel;
-use crate::modules::{Modules, sysfs};
-use crate::pattern::Pattern;
+use crate::kernel::symbols::SymbolsError;
+use crate::kernel::sysfs;
+use crate::source::modules::Modules;
 use crate::source::{RunTime, SiteData, SourceOptions};
-use crate::symbols::SymbolsError;
+use crate::target::function::is_fragment;
+use crate::target::pattern::Pattern;
 use siteseer_sites::file::{FileError, FunctionRef, SiteFile, SiteRef};
 use siteseer_sites::site::SiteKind;
 use std::collections::{BTreeMap, HashSet};
@@ -55,26 +55,28 @@ impl Listed {
 }
 
 impl Target {
-    /// The running kernel as far as its site data and those of its modules describe it. Reads neither its symbols nor what it can do, so
-    /// that it needs no privileges. Nothing can be attached to it.
+    /// The running kernel as far as its site data and those of its modules describe it. Reads neither its symbols nor
+    /// what it can do, so that it needs no privileges. Nothing can be attached to it.
     ///
     /// # Errors
-    /// [`Error::Kernel`], [`Error::Source`], or [`Error::Symbols`] if the loaded modules cannot be listed.
-    pub fn described(options: &SourceOptions) -> Result<Target, Error> {
+    /// [`TargetError::Kernel`], [`TargetError::Source`], or [`TargetError::Symbols`] if the loaded modules cannot be listed.
+    #[doc(hidden)]
+    pub fn described(options: &SourceOptions) -> Result<Target, TargetError> {
         let kernel = Kernel::identity()?;
         let data = SiteData::find(options, &kernel, RunTime { text: 0, stext: 0, init: None })?;
         let loaded = sysfs::all().map_err(|error| SymbolsError::Read { path: sysfs::SYSFS.into(), error })?;
-        let target = Target::new(crate::symbols::Symbols::default(), kernel, data);
+        let target = Target::new(crate::kernel::symbols::Symbols::default(), kernel, data);
         let modules = Modules::running(&loaded, &Modules::default());
         Ok(Target { own_symbols: true, modules, options: options.clone(), ..target })
     }
 
-    /// The functions that each pattern stands for: those of the image, then those of each module, by name. None if there are none. A
-    /// module without site data is passed over ([`Modules::without_data`]).
+    /// The functions that each pattern stands for: those of the image, then those of each module, by name. None if
+    /// there are none. A module without site data is passed over ([`Modules::without_data`]).
     ///
     /// # Errors
-    /// [`Error::Source`] if the site data of the image cannot be read.
-    pub fn list(&self, patterns: &[Pattern]) -> Result<Vec<Vec<Listed>>, Error> {
+    /// [`TargetError::Source`] if the site data of the image cannot be read.
+    #[doc(hidden)]
+    pub fn list(&self, patterns: &[Pattern]) -> Result<Vec<Vec<Listed>>, TargetError> {
         let literal = patterns.iter().all(Pattern::is_name);
         let names: Vec<String> = patterns.iter().map(|pattern| pattern.function().to_string()).collect();
         let names: Vec<&str> = if literal { names.iter().map(String::as_str).collect() } else { Vec::new() };
@@ -99,7 +101,7 @@ impl Target {
             }
             Ok(listed)
         })?;
-        Ok(listed.map_err(|error| self.damaged(error))?)
+        listed.map_err(|error| self.damaged(error))
     }
 }
 

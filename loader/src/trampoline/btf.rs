@@ -5,7 +5,7 @@
 //! for its source lines. Types are only walked over, never interpreted, so this needs the sizes of the kinds and no
 //! more (Documentation/bpf/btf.rst).
 
-use crate::refusal::Refusal;
+use crate::site::refusal::Refusal;
 
 /// What was amended.
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use super::Spec;
 use super::gather::Gather;
 use super::layout::{Item, Layout};
 use super::{Probe, gather};
-use crate::helper;
-use crate::insn::{Alu, Cond, Insn};
-use crate::refusal::Refusal;
+use crate::bpf::helper;
+use crate::bpf::insn::{Alu, Cond, Insn};
+use crate::site::refusal::Refusal;
 use siteseer_sites::location::Location;
 
 impl Layout {

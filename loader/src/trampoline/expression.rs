@@ -7,8 +7,8 @@
 
 use super::gather::{FRAME, Gather, fits, near};
 use super::layout::Item;
-use crate::insn::{Alu, Cond, Insn, Width};
-use crate::refusal::Refusal;
+use crate::bpf::insn::{Alu, Cond, Insn, Width};
+use crate::site::refusal::Refusal;
 use siteseer_sites::evaluate::{binary, extend};
 use siteseer_sites::location::Op;
 

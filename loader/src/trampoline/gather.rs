@@ -7,10 +7,10 @@
 use super::Probe;
 use super::expression::significant_bits;
 use super::layout::{Item, Layout};
-use crate::arch::Arch;
-use crate::helper;
-use crate::insn::{Alu, Cond, Insn, Width, class, pseudo};
-use crate::refusal::Refusal;
+use crate::bpf::helper;
+use crate::bpf::insn::{Alu, Cond, Insn, Width, class, pseudo};
+use crate::site::refusal::Refusal;
+use crate::trampoline::arch::Arch;
 use siteseer_sites::evaluate::extend;
 use siteseer_sites::location::Location;
 use siteseer_sites::machine::Register;

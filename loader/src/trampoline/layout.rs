@@ -8,7 +8,7 @@
 use super::gather::slot_bits;
 use super::{Kfunc, Parameter, Probe, Spec};
 use crate::program::Uses;
-use crate::refusal::Refusal;
+use crate::site::refusal::Refusal;
 use siteseer_sites::location::{Located, Location, Op};
 use siteseer_sites::machine::Machine;
 

@@ -69,7 +69,7 @@
 //! argument, and there the array would be a kprobe's context.
 //!
 //! # Where the probe is
-//! `ctx[-2]` is the address of the probe, which [`crate::arch`] tells how to know. `siteseer_site` looks it up in a
+//! `ctx[-2]` is the address of the probe, which [`crate::trampoline::arch`] tells how to know. `siteseer_site` looks it up in a
 //! hash map from address to [`SiteRecord`].
 //!
 //! # Which helpers
@@ -89,6 +89,7 @@
 //! Values are little-endian. Real fentry and fexit need no trampoline; only the accessor calls are replaced, which
 //! extend a narrow argument there too: the kernel's array has the register as it was.
 
+pub mod arch;
 mod btf;
 mod dispatch;
 mod expression;
@@ -97,10 +98,10 @@ mod layout;
 mod rewrite;
 mod session;
 
-use crate::insn::{self, Insn};
+use crate::bpf::insn::{self, Insn};
 use crate::program::{FuncInfo, LineInfo, UserProgram, Uses};
-use crate::refusal::Refusal;
-use crate::unavailable::Unavailable;
+use crate::site::refusal::Refusal;
+use crate::site::unavailable::Unavailable;
 use layout::Layout;
 use siteseer_sites::location::Located;
 use siteseer_sites::machine::Machine;

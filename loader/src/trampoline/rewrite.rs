@@ -8,10 +8,10 @@
 
 use super::Probe;
 use super::layout::{Access, Layout};
-use crate::helper::{self, Treatment};
-use crate::insn::{Alu, Cond, Insn, Width, pseudo};
+use crate::bpf::helper::{self, Treatment};
+use crate::bpf::insn::{Alu, Cond, Insn, Width, pseudo};
 use crate::program::{FuncInfo, LineInfo, UserProgram, Uses};
-use crate::refusal::Refusal;
+use crate::site::refusal::Refusal;
 use std::collections::BTreeSet;
 
 const ENOENT: i32 = 2;

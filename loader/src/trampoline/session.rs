@@ -28,9 +28,9 @@
 use super::gather::{CONTEXT, FRAME, Gather, near};
 use super::layout::{Item, Layout, Saving, Session};
 use super::{Kfunc, SavedMap};
-use crate::helper;
-use crate::insn::{Alu, Cond, Insn, Width};
-use crate::refusal::Refusal;
+use crate::bpf::helper;
+use crate::bpf::insn::{Alu, Cond, Insn, Width};
+use crate::site::refusal::Refusal;
 
 /// Calls in flight that are provided for: elements are allocated when they are needed, so that a large number costs
 /// no more than the table of buckets (16 bytes for each).

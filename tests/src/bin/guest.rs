@@ -43,7 +43,7 @@ fn run() -> Result<(), case::Failure> {
             examples::run(&names, &mut results)
         }
         Some("reach") => {
-            siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
+            siteseer::register_with(siteseer::RegisterOptions::default().plan_at_load(false))?;
             let target = siteseer::Target::running(&siteseer::SourceOptions::default())?;
             write!(results, "{}", reach::print(&reach::measure(&target, reach::Extent::All)?))?;
             Ok(())

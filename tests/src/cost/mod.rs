@@ -63,7 +63,7 @@ pub(crate) fn settle() {
 /// # Errors
 /// If the kernel cannot be used at all.
 pub fn run(what: &[String], out: &mut dyn Write) -> Result<(), Failure> {
-    siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
+    siteseer::register_with(siteseer::RegisterOptions::default().plan_at_load(false))?;
     let mut bench = Bench { target: Target::running(&SourceOptions::default())?, out };
     let wanted = |name: &str| what.is_empty() || what.iter().any(|word| word == name);
     if wanted("hits") {

@@ -11,7 +11,7 @@ use super::evidence::{Evidence, Instance, Point, Truth, Variable};
 use super::perf::{Answer, Line, PerfLocation};
 use super::perf_rules::PerfReading;
 use super::trial;
-use siteseer::function::{Candidate, Function};
+use siteseer::internals::function::{Candidate, Function};
 use siteseer_encoder::image::Image;
 use siteseer_encoder::text::{FunctionText, Known};
 use siteseer_sites::location::{Argument, Located};

@@ -13,9 +13,7 @@ use crate::shape::{Place, Shape, site};
 use crate::typed::{address_of, chroot, expect, program_of, record, site_of};
 use functions::{BODIES, CAP_SYS_CHROOT, CLONES, Cloned, LOST, PARTLY, Partly, Returning, SLEEPABLE, fcntl, getpgid};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramType};
-use siteseer::mechanism::Mechanism;
-use siteseer::report::Outcome;
-use siteseer::{Attach, Link, Policy, Report, Target};
+use siteseer::{Attach, AttachError, Link, Mechanism, Outcome, Policy, Report, Target};
 use siteseer_bpf_progs::truth::Record;
 use siteseer_bpf_progs::{FENTRY, set_constant};
 use siteseer_sites::SiteKind::{Body, Clone, Inline};
@@ -91,7 +89,7 @@ fn attached_by(report: &Report, mechanism: Mechanism) -> usize {
 }
 
 /// The refusal's text, if it has all of the words.
-fn refused(result: Result<Link, siteseer::Error>, words: &[&str]) -> Result<String, Failure> {
+fn refused(result: Result<Link, AttachError>, words: &[&str]) -> Result<String, Failure> {
     let text = match result {
         Ok(link) => return Err(format!("attached:\n{}", link.report().long()).into()),
         Err(error) => error.to_string(),

@@ -6,8 +6,7 @@ use crate::case::Failure;
 use libbpf_rs::{
     AsRawLibbpf, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramMut, libbpf_sys as sys,
 };
-use siteseer::register::{self, Attached};
-use siteseer::{AttachOptions, Policy};
+use siteseer::{AttachOptions, Attached, Policy, Program};
 use siteseer_bpf_progs::{REGISTERED, set_constant};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs;
@@ -28,10 +27,10 @@ pub(super) fn open(programs: &[&str]) -> Result<OpenObject, Failure> {
         let wanted = programs.iter().any(|name| program.name() == *name);
         program.set_autoload(wanted);
         if program.name() == "entry" {
-            register::set_attach_options(&program, AttachOptions::default().policy(Policy::BestEffort))?;
+            siteseer::set_attach_options(&program, AttachOptions::default().policy(Policy::BestEffort))?;
         }
         if program.name() == "exits" {
-            register::set_attach_options(&program, AttachOptions::default().policy(Policy::Complete))?;
+            siteseer::set_attach_options(&program, AttachOptions::default().policy(Policy::Complete))?;
         }
     }
     Ok(open)
@@ -65,7 +64,7 @@ pub(super) fn semget(times: u64) -> Result<u64, Failure> {
 
 pub(super) fn behind(link: &Link) -> Option<Attached> {
     // SAFETY: the link is alive.
-    unsafe { register::attached(link.as_libbpf_object()) }
+    unsafe { Attached::from_raw(link.as_libbpf_object()) }
 }
 
 pub(super) fn files() -> io::Result<usize> {
@@ -110,7 +109,11 @@ pub(super) fn a_link_stands_for_all_sites() -> Result<String, Failure> {
         let added = semget(7)?;
         same(name, seen(&object, which)?, (calls + 7, sum + added))?;
         let report = attached.report().to_string();
-        same("the program's report", register::report(&own).map(|report| report.to_string()), Some(report.clone()))?;
+        same(
+            "the program's report",
+            Program::from(&own).report().map(|report| report.to_string()),
+            Some(report.clone()),
+        )?;
         let inline = attached.report().attached().filter(|site| site.kind.word() == "inline").count();
         if inline == 0 {
             return Err(format!("no inlined copy: {report}").into());
@@ -150,7 +153,7 @@ pub(super) fn what_siteseer_adds_nothing_to_is_libbpfs() -> Result<String, Failu
     let link = plain.attach()?;
     same("the kernel's link", link_type(&link), Some(sys::BPF_LINK_TYPE_TRACING))?;
     same("behind it", behind(&link).is_none(), true)?;
-    let report = register::report(&plain).ok_or("it was not planned")?;
+    let report = Program::from(&plain).report().ok_or("it was not planned")?;
     same("its sites", report.attached().count(), 1)?;
     // It asks what siteseer alone can answer.
     let asking = asks.attach()?;
@@ -180,12 +183,12 @@ pub(super) fn what_siteseer_adds_nothing_to_is_libbpfs() -> Result<String, Failu
 
 pub(super) fn what_cannot_be_attached_is_an_error() -> Result<String, Failure> {
     siteseer::register()?;
-    siteseer::log::set(None);
+    siteseer::set_log(None);
     let object = open(&["exits", "bare", "maybe"])?.load()?;
     let exits = program(&object, "exits")?;
     let before = files()?;
     let error = exits.attach().err().ok_or("an fexit program is attached to an inlined copy")?;
-    let said = siteseer::log::last_error().unwrap_or_default();
+    let said = siteseer::internals::log::last_error().unwrap_or_default();
     if !said.contains("ksys_semget") || !said.contains("an inlined copy has no return") {
         return Err(format!("{error}: {said}").into());
     }
@@ -195,9 +198,9 @@ pub(super) fn what_cannot_be_attached_is_an_error() -> Result<String, Failure> {
     // A program that was not opened here is not known.
     let unknown = open(&["other"])?;
     let other = unknown.progs().find(|program| program.name() == "other").ok_or("no program")?;
-    same("options of another section", register::set_attach_options(&other, AttachOptions::default()).is_err(), true)?;
+    same("options of another section", siteseer::set_attach_options(&other, AttachOptions::default()).is_err(), true)?;
     drop(unknown);
-    register::unregister();
+    siteseer::unregister();
     same("a section that is libbpf's again", open_is_unknown(), true)?;
     Ok(said)
 }
@@ -222,7 +225,7 @@ pub(super) fn links_outlive_their_object() -> Result<String, Failure> {
         Ok(u64::from_ne_bytes(bytes.get(..8).ok_or("a short .bss")?.try_into()?))
     };
     drop(object);
-    register::unregister();
+    siteseer::unregister();
     semget(3)?;
     same("calls", calls(&bss)?, 3)?;
     same("attached", attached.is_attached(), true)?;
@@ -239,7 +242,7 @@ pub(super) fn definitions_go_when_the_link_is_gone() -> Result<String, Failure> 
     let open = open(&["maybe"])?;
     {
         let maybe = open.progs().find(|program| program.name() == "maybe").ok_or("no program")?;
-        register::set_attach_options(&maybe, AttachOptions::default().bulk_from(1).cookie(5))?;
+        siteseer::set_attach_options(&maybe, AttachOptions::default().bulk_from(1).cookie(5))?;
     }
     let object = open.load()?;
     let link = program(&object, "maybe")?.attach()?;

@@ -7,7 +7,7 @@
 use super::attached::{MAYBE, definitions, files, no_definitions, open, program, same, seen, semget};
 use crate::case::Failure;
 use libbpf_rs::{AsRawLibbpf, Object, libbpf_sys as sys};
-use siteseer::{AttachOptions, register};
+use siteseer::AttachOptions;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -136,7 +136,7 @@ fn each_step(options: AttachOptions) -> Result<String, Failure> {
     let open = open(&["maybe"])?;
     {
         let maybe = open.progs().find(|program| program.name() == "maybe").ok_or("no program")?;
-        register::set_attach_options(&maybe, options)?;
+        siteseer::set_attach_options(&maybe, options)?;
     }
     let object = open.load()?;
     // What all attachments have in common is made, and the calls are counted.
@@ -192,13 +192,13 @@ fn each_step(options: AttachOptions) -> Result<String, Failure> {
 
 pub(super) fn nothing_stays_when_a_system_call_fails() -> Result<String, Failure> {
     siteseer::register()?;
-    siteseer::log::set(None);
+    siteseer::set_log(None);
     // SAFETY: no other thread uses libbpf.
     unsafe { sys::libbpf_set_print(None) };
     let singly = each_step(AttachOptions::default().bulk(false))?;
     let together = each_step(AttachOptions::default().bulk_from(1))?;
     siteseer::clean()?;
-    register::unregister();
+    siteseer::unregister();
     no_definitions()?;
     same("definitions", definitions()?, 0)?;
     Ok(format!("singly: {singly}; together: {together}"))

@@ -8,8 +8,8 @@ use crate::calls::syscall;
 use crate::case::Failure;
 use crate::modules::{Hidden, Loaded};
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, libbpf_sys as sys};
-use siteseer::register::{self, Options};
-use siteseer::{AttachOptions, Policy, SourceOptions, log};
+use siteseer::internals::log;
+use siteseer::{AttachOptions, LogLevel, Policy, RegisterOptions, SourceOptions};
 use siteseer_bpf_progs::{WAYS, set_constant};
 use std::ffi::CString;
 use std::fs;
@@ -180,8 +180,8 @@ fn func_of(object: &Object, name: &str) -> Result<u32, Failure> {
 fn listen() -> Arc<Mutex<Vec<String>>> {
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let sink = Arc::clone(&heard);
-    log::set(Some(Arc::new(move |level, message: &str| {
-        if level == log::Level::Warn
+    siteseer::set_log(Some(Arc::new(move |level, message: &str| {
+        if level == LogLevel::Warn
             && let Ok(mut heard) = sink.lock()
         {
             heard.push(message.to_owned());
@@ -196,7 +196,7 @@ fn warnings(heard: &Arc<Mutex<Vec<String>>>) -> Vec<String> {
 
 /// Attaches a program by each way, and holds it against what plain libbpf sees.
 pub(super) fn every_way_sees_what_libbpf_sees() -> Result<String, Failure> {
-    register::register()?;
+    siteseer::register()?;
     let object = open(&["enters", "leaves"])?.load()?;
     // SAFETY: plain call.
     let func = unsafe { sys::libbpf_find_vmlinux_btf_id(c"do_getpgid".as_ptr(), sys::BPF_TRACE_FENTRY) };
@@ -228,7 +228,7 @@ pub(super) fn every_way_sees_what_libbpf_sees() -> Result<String, Failure> {
 
 /// What plain libbpf could not load is attached by siteseer, or not at all.
 pub(super) fn what_is_guarded_is_refused_by_others() -> Result<String, Failure> {
-    register::register()?;
+    siteseer::register()?;
     let object = open(&["asks", "maybe"])?.load()?;
     let mut refusals = Vec::new();
     for way in WAYS_PAST {
@@ -267,7 +267,7 @@ pub(super) fn a_function_that_is_not_there_fails_at_load() -> Result<String, Fai
     };
     let plain = errno()?;
     let heard = listen();
-    register::register()?;
+    siteseer::register()?;
     same("plain libbpf's", plain.contains("No such process"), true)?;
     same("the error", errno()?, plain)?;
     same("the reason", log::last_error().unwrap_or_default().contains("there is no function"), true)?;
@@ -280,16 +280,16 @@ pub(super) fn a_function_that_is_not_there_fails_at_load() -> Result<String, Fai
 pub(super) fn what_cannot_be_planned_is_libbpfs() -> Result<String, Failure> {
     const RESTRICT: &str = "/proc/sys/kernel/kptr_restrict";
     let heard = listen();
-    let without = SourceOptions { file: Some("/nowhere.sites".into()), ..SourceOptions::default() };
+    let without = SourceOptions::default().file("/nowhere.sites");
     let before = fs::read_to_string(RESTRICT)?;
     let mut said = Vec::new();
     for (source, restrict) in [(without, before.trim()), (SourceOptions::default(), "2")] {
         fs::write(RESTRICT, restrict)?;
-        register::register_with(Options::default().source(source))?;
+        siteseer::register_with(RegisterOptions::default().source(source))?;
         let result = attached_as_libbpf(&heard);
         fs::write(RESTRICT, before.trim())?;
         said.push(result?);
-        register::unregister();
+        siteseer::unregister();
     }
     Ok(said.join("\n"))
 }
@@ -314,7 +314,7 @@ pub(super) fn a_module_without_site_data_is_libbpfs() -> Result<String, Failure>
     let module = Loaded::load()?;
     let hidden = Hidden::of_module()?;
     let heard = listen();
-    register::register()?;
+    siteseer::register()?;
     let object = open(&["in_module"])?.load()?;
     let link = program(&object, "in_module")?.attach()?;
     module.run(3)?;
@@ -329,7 +329,7 @@ pub(super) fn a_module_without_site_data_is_libbpfs() -> Result<String, Failure>
 
 /// A return of an inlined copy is not to be had: by default the body's are, with a warning, and under `complete` it is an error.
 pub(super) fn the_default_is_at_least_what_libbpf_does() -> Result<String, Failure> {
-    register::register()?;
+    siteseer::register()?;
     let heard = listen();
     let object = open(&["leaves"])?.load()?;
     let leaves = program(&object, "leaves")?;
@@ -344,7 +344,7 @@ pub(super) fn the_default_is_at_least_what_libbpf_does() -> Result<String, Failu
     drop(link);
     let open = open(&["leaves"])?;
     for program in open.progs().filter(|program| program.name() == "leaves") {
-        register::set_attach_options(&program, AttachOptions::default().policy(Policy::Complete))?;
+        siteseer::set_attach_options(&program, AttachOptions::default().policy(Policy::Complete))?;
     }
     let object = open.load()?;
     same("complete", program(&object, "leaves")?.attach().is_err(), true)?;
@@ -354,7 +354,7 @@ pub(super) fn the_default_is_at_least_what_libbpf_does() -> Result<String, Failu
 
 /// Programs at both ends of the same calls are at the same calls, unless they are to be apart; then the report says so.
 pub(super) fn both_ends_are_at_the_same_calls() -> Result<String, Failure> {
-    register::register()?;
+    siteseer::register()?;
     let heard = listen();
     let mut said = String::new();
     for (paired, entered) in [(None, BODY), (Some(true), BODY), (Some(false), BODY + COPY)] {
@@ -362,7 +362,7 @@ pub(super) fn both_ends_are_at_the_same_calls() -> Result<String, Failure> {
         for program in open.progs().filter(|program| program.name() == "enters") {
             let options = AttachOptions::default();
             let options = paired.map_or_else(|| options.clone(), |paired| options.clone().paired(paired));
-            register::set_attach_options(&program, options)?;
+            siteseer::set_attach_options(&program, options)?;
         }
         let object = open.load()?;
         let links = [program(&object, "enters")?.attach()?, program(&object, "leaves")?.attach()?];

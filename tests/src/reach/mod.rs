@@ -20,13 +20,14 @@ mod table;
 
 use crate::case::{Case, Failure};
 use libbpf_rs::ObjectBuilder;
-use siteseer::function::Function;
-use siteseer::insn::Insn;
-use siteseer::plan::{InTheWay, PlanError, PlanOptions, plan};
-use siteseer::program::{UserProgram, Uses, analyse};
-use siteseer::report::{FunctionReport, Outcome, Report};
-use siteseer::section::{Form, Kind as Section, Wanted};
-use siteseer::{Attach, Link, Policy, Reason, Target};
+use siteseer::internals::function::Function;
+use siteseer::internals::insn::Insn;
+use siteseer::internals::plan::{PlanOptions, plan};
+use siteseer::internals::program::{UserProgram, Uses, analyse};
+use siteseer::internals::section::{Form, Kind as Section, Wanted};
+use siteseer::{
+    Attach, AttachError, FunctionReport, InTheWay, Link, Outcome, PlanError, Policy, Reason, Report, Target,
+};
 use siteseer_bpf_progs::REACH;
 use siteseer_sites::btf::{Btf, Kind, TypeId};
 use siteseer_sites::site::SiteKind;
@@ -296,7 +297,7 @@ fn look_up<'n>(target: &Target, names: &[&'n str]) -> Result<(Vec<Function>, Vec
     let (known, unknown): (Vec<&str>, Vec<&str>) = names.iter().copied().partition(|name| {
         described.contains(*name)
             || symbols.named(name).any(|symbol| !symbol.is_generated())
-            || symbols.suffixed(name).any(|symbol| !siteseer::function::is_fragment(symbol.name))
+            || symbols.suffixed(name).any(|symbol| !siteseer::internals::function::is_fragment(symbol.name))
     });
     let wanted = |name: &&str| Wanted { module: None, function: Some((*name).to_owned()) };
     let functions = target.functions(&known.iter().map(wanted).collect::<Vec<Wanted>>())?;
@@ -337,7 +338,7 @@ fn is_traced_in_part(function: &Function) -> bool {
 
 /// A program that is planned with and never run: it reads no argument, or, by a number that is not a constant, all.
 fn hypothetical(everything: bool) -> Result<(UserProgram, Uses), Failure> {
-    const GET_FUNC_ARG: i32 = siteseer::helper::GET_FUNC_ARG as i32;
+    const GET_FUNC_ARG: i32 = siteseer::internals::helper::GET_FUNC_ARG as i32;
     let insn = |code: u8, dst: u8, src: u8, off: i16, imm: i32| Insn { code, dst_src: dst | src << 4, off, imm };
     let exit = [insn(0xb7, 0, 0, 0, 0), insn(0x95, 0, 0, 0, 0)];
     let mut insns = Vec::new();
@@ -386,7 +387,7 @@ fn fate(function: &FunctionReport) -> Fate {
     });
     match foremost(reasons) {
         None => Fate::Complete,
-        Some(why) if function.sites.iter().any(siteseer::report::SiteReport::is_attached) => Fate::Partly(why),
+        Some(why) if function.sites.iter().any(siteseer::SiteReport::is_attached) => Fate::Partly(why),
         Some(why) => Fate::Not(why),
     }
 }
@@ -409,6 +410,7 @@ fn why_not(error: &PlanError) -> Why {
         PlanError::Ambiguous { .. } => "ambiguous",
         PlanError::Program { .. } => "program",
         PlanError::Prototype { .. } => "prototype",
+        _ => "plan",
     };
     Why { key, sentence: error.to_string().lines().next().unwrap_or_default().to_owned() }
 }
@@ -447,7 +449,7 @@ fn attach_all(target: &Target, program: &libbpf_rs::Program<'_>, fates: &mut Fat
                             note(link.report(), fates);
                             links.push(link);
                         }
-                        Err(siteseer::Error::Plan(error)) => {
+                        Err(AttachError::Plan(error)) => {
                             fates.0.insert(name.clone(), Fate::Not(why_not(&error)));
                         }
                         Err(error) => {

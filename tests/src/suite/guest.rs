@@ -9,8 +9,7 @@ use crate::calls::syscall;
 use crate::case::Failure;
 use crate::removal;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
-use siteseer::report::{Outcome, Report, SiteReport};
-use siteseer::{Attach, Link, Policy, SourceOptions, Target};
+use siteseer::{Attach, Link, Outcome, Policy, Report, SiteReport, SourceOptions, Target};
 use siteseer_bpf_progs::set_constant;
 use siteseer_sites::Machine;
 use siteseer_sites::location::{Argument, LocationKind};
@@ -38,7 +37,7 @@ pub fn run(results: &mut impl Write) -> Result<(), Failure> {
     let Ok(entries) = fs::read_dir(FOLDER) else { return Ok(()) };
     let mut folders: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
     folders.sort();
-    siteseer::register_with(siteseer::register::Options::default().plan_at_load(false))?;
+    siteseer::register_with(siteseer::RegisterOptions::default().plan_at_load(false))?;
     for folder in folders {
         let job: Job = serde_json::from_slice(&fs::read(folder.join(JOB))?)?;
         let begin = Instant::now();

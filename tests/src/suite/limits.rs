@@ -5,13 +5,7 @@
 //! so; what is not in the table is ours, and a failure.
 
 use serde::{Deserialize, Serialize};
-use siteseer::AttachError;
-use siteseer::Unavailable;
-use siteseer::error::Error;
-use siteseer::plan::{InTheWay, PlanError};
-use siteseer::reason::Reason;
-use siteseer::refusal::Refusal;
-use siteseer::target::TargetError;
+use siteseer::{AttachError, InTheWay, PlanError, Reason, Refusal, TargetError, Unavailable};
 use siteseer_sites::location::Missing;
 use std::fmt;
 
@@ -178,18 +172,18 @@ fn of_site(site: &InTheWay) -> InWay {
 
 /// What is in the way, of an attempt to attach that failed. None if it did not fail because something is in the way: that is
 /// no answer to a program, but an error.
-pub fn of_error(error: &Error) -> Option<Vec<InWay>> {
+pub fn of_error(error: &AttachError) -> Option<Vec<InWay>> {
     let whole = |key: String| Some(vec![InWay { key, is_limit: false, text: error.to_string() }]);
     match error {
-        Error::Plan(PlanError::Nothing { sites, .. } | PlanError::Incomplete { sites, .. }) => {
+        AttachError::Plan(PlanError::Nothing { sites, .. } | PlanError::Incomplete { sites, .. }) => {
             Some(sites.iter().map(of_site).collect())
         }
-        Error::Plan(PlanError::Ambiguous { .. }) => whole("ambiguous".to_owned()),
-        Error::Plan(PlanError::Program { refusal, .. }) => whole(format!("program.{}", name_of(refusal))),
-        Error::Plan(PlanError::Prototype { refusal, .. }) => whole(format!("prototype.{}", name_of(refusal))),
-        Error::Select(_) => whole("not_selected".to_owned()),
-        Error::Attach(AttachError::Verifier { .. }) => whole("verifier".to_owned()),
-        Error::Target(TargetError::Unknown { .. } | TargetError::UnknownInModule { .. }) => {
+        AttachError::Plan(PlanError::Ambiguous { .. }) => whole("ambiguous".to_owned()),
+        AttachError::Plan(PlanError::Program { refusal, .. }) => whole(format!("program.{}", name_of(refusal))),
+        AttachError::Plan(PlanError::Prototype { refusal, .. }) => whole(format!("prototype.{}", name_of(refusal))),
+        AttachError::Select(_) => whole("not_selected".to_owned()),
+        AttachError::Verifier { .. } => whole("verifier".to_owned()),
+        AttachError::Target(TargetError::Unknown { .. } | TargetError::UnknownInModule { .. }) => {
             whole("unknown_function".to_owned())
         }
         _ => None,
@@ -199,7 +193,7 @@ pub fn of_error(error: &Error) -> Option<Vec<InWay>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use siteseer::reason::MissingArgument;
+    use siteseer::MissingArgument;
 
     fn missing(why: Missing) -> Reason {
         Reason::MissingArguments(vec![

@@ -11,7 +11,7 @@ use super::job::{Attempt, FOLDER, JOB, Job, MODULE, OBJECT, Observation};
 use super::judge::{self, Status, Verdict};
 use super::known;
 use super::snapshot;
-use siteseer::source::BaseTypes;
+use siteseer::internals::source::BaseTypes;
 use siteseer_bpf_progs::{LIBBPF_INCLUDE, compile};
 use siteseer_encoder::{BaseKernel, Options};
 use siteseer_sites::file;

@@ -7,7 +7,7 @@ use super::prepare::Prepared;
 use super::results::{KernelRun, Results, Row};
 use crate::case::{self, Ending};
 use siteseer::Target;
-use siteseer::source::SiteData;
+use siteseer::internals::source::SiteData;
 use siteseer_sites::file;
 use siteseer_vmtest::kernels::{self, KernelPaths};
 use siteseer_vmtest::{Outcome, Vm, VmError, build_guest_for};

@@ -23,8 +23,7 @@ mod tasks;
 use crate::calls::syscall;
 use crate::case::{Case, Failure, Shown};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
-use siteseer::plan::PlanError;
-use siteseer::{Attach, Error, Link, Policy, Reason, Target};
+use siteseer::{Attach, AttachError, Link, PlanError, Policy, Reason, Target};
 use siteseer_bpf_progs::set_constant;
 use siteseer_bpf_progs::tools::{Count, MAX};
 use siteseer_sites::SiteKind;
@@ -191,8 +190,8 @@ fn compare(group: &Group, target: &Target) -> Result<String, Failure> {
 }
 
 /// Whether `complete` is refused because calls may be missed, and for nothing else.
-fn says_that_it_may_miss(error: &Error) -> bool {
-    matches!(error, Error::Plan(PlanError::Incomplete { sites, .. })
+fn says_that_it_may_miss(error: &AttachError) -> bool {
+    matches!(error, AttachError::Plan(PlanError::Incomplete { sites, .. })
         if sites.iter().all(|site| matches!(site.reason, Reason::MayMiss)))
 }
 

@@ -7,9 +7,8 @@
 use super::{Expected, Truth, Value};
 use crate::case::{Failure, Lack, Shown};
 use crate::shape::{self, Place, Shape, callers_of};
-use siteseer::report::{Outcome, Report, SiteReport};
-use siteseer::unavailable::available;
-use siteseer::{Reason, Target};
+use siteseer::internals::unavailable::available;
+use siteseer::{Outcome, Reason, Report, SiteReport, Target};
 use siteseer_bpf_progs::trace::Record;
 use siteseer_sites::SiteKind;
 use std::collections::{BTreeMap, BTreeSet};

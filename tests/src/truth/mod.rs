@@ -29,9 +29,7 @@ mod compare;
 use crate::case::{Capability, Case, Failure, Lack, Shown, need};
 use crate::watch::Watch;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramType};
-use siteseer::plan::{InTheWay, PlanError};
-use siteseer::report::{Report, SiteReport};
-use siteseer::{Attach, Error, Policy, Reason, Target};
+use siteseer::{Attach, AttachError, InTheWay, PlanError, Policy, Reason, Report, SiteReport, Target};
 use siteseer_bpf_progs::oracle::Oracle;
 use siteseer_bpf_progs::{ORACLE, set_constant};
 use siteseer_sites::SiteKind;
@@ -245,7 +243,7 @@ fn refused_by_complete(
         |site: &InTheWay| (&site.symbol, &site.offset) == (symbol, offset) && matches!(site.reason, Reason::MayMiss);
     let missed = format!("calls were missed at {symbol}+{offset:#x}");
     match attach.plan(program) {
-        Err(Error::Plan(PlanError::Incomplete { sites, .. } | PlanError::Nothing { sites, .. }))
+        Err(AttachError::Plan(PlanError::Incomplete { sites, .. } | PlanError::Nothing { sites, .. }))
             if sites.iter().any(is_it) => {}
         Err(error) => return Err(format!("{missed}, and complete is refused for other sites: {error}").into()),
         Ok(_) => return Err(format!("{missed}, and complete is not refused").into()),

@@ -118,7 +118,7 @@ fn every_message_is_explained() {
     let page = plain(&read(&root().join("docs/troubleshooting.md")));
     let mut messages = errors();
     assert!(messages.len() > 60, "only {} messages were found", messages.len());
-    messages.extend(sentences("loader/src/reason.rs", "Reason"));
+    messages.extend(sentences("loader/src/site/reason.rs", "Reason"));
     messages.extend(sentences("sites/src/location.rs", "Missing"));
     messages.extend(sentences("sites/src/doubt.rs", "Doubt"));
     messages.extend(sentences("sites/src/site.rs", "Unprobeable"));
@@ -143,7 +143,7 @@ fn keys(file: &str) -> BTreeSet<String> {
 #[test]
 fn every_reason_is_in_the_table() {
     let page = read(&root().join("docs/troubleshooting.md"));
-    for file in ["loader/src/reason.rs", "sites/src/site.rs"] {
+    for file in ["loader/src/site/reason.rs", "sites/src/site.rs"] {
         let keys = keys(file);
         assert!(keys.len() > 8, "{file}: {keys:?}");
         let missing: Vec<&String> = keys.iter().filter(|key| !page.contains(&format!("`{key}`"))).collect();

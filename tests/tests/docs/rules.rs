@@ -19,7 +19,7 @@ enum Proof {
 }
 use Proof::{Case, None, Suite, Unit};
 
-const PLAN: &str = "loader/src/plan/tests.rs";
+const PLAN: &str = "loader/src/plan/tests/mod.rs";
 const DOUBT: &str = "loader/src/plan/tests/doubt.rs";
 const FENTRY: &str = "loader/src/plan/tests/fentry.rs";
 const LIBBPF: &str = "loader/src/plan/tests/libbpf.rs";
@@ -29,12 +29,12 @@ const PROGRAM: &str = "loader/src/program/tests.rs";
 const EXECUTION: &str = "loader/src/trampoline/tests/execution.rs";
 const EXITS: &str = "loader/src/trampoline/tests/exits.rs";
 const LISTINGS: &str = "loader/src/trampoline/tests/listings.rs";
-const SELECT: &str = "loader/src/function/select/tests.rs";
-const DECLARED: &str = "loader/src/declared/tests.rs";
-const SECTION: &str = "loader/src/section.rs";
-const SYMBOLS: &str = "loader/src/symbols.rs";
-const SOURCE: &str = "loader/src/source.rs";
-const BPF_TARGET: &str = "loader/src/bpf_target.rs";
+const SELECT: &str = "loader/src/target/function/select/tests.rs";
+const DECLARED: &str = "loader/src/program/declared/tests.rs";
+const SECTION: &str = "loader/src/program/section.rs";
+const SYMBOLS: &str = "loader/src/kernel/symbols/mod.rs";
+const SOURCE: &str = "loader/src/source/mod.rs";
+const BPF_TARGET: &str = "loader/src/explain/bpf_programs.rs";
 const COMPILED: &str = "encoder/tests/compiled/main.rs";
 const SIGNATURES: &str = "encoder/tests/compiled/signatures.rs";
 const PROVOKED: &str = "tests/tests/refusals/provoked.rs";
@@ -154,7 +154,7 @@ const RULES: &[(&str, Proof)] = &[
     ("S13.20", Case("modules::unloaded_while_attached")),
     ("S13.21", Case("modules::a_body_keeps_its_module")),
     ("S15.1", Case("tools::files")),
-    ("S15.2", Unit("loader/src/register.rs", "registering_twice_is_once_and_unregistering_restores_libbpf")),
+    ("S15.2", Unit("loader/src/register/mod.rs", "registering_twice_is_once_and_unregistering_restores_libbpf")),
     ("S15.3", Case("fentry::libbpf_attaches_it_too")),
     ("S15.4", Case("fentry::target_set_through_libbpf")),
     ("S15.5", Unit(FENTRY, "fentry_is_for_one_name_one_function")),
@@ -182,7 +182,7 @@ const RULES: &[(&str, Proof)] = &[
     ("S21.2", Unit(LIVEPATCH, "calls_are_seen_at_the_entry_and_not_behind_it")),
     ("S21.3", Unit(LIVEPATCH, "an_old_body_is_not_in_the_way")),
     ("S21.4", None("a live patch's module is a module: what S1.7 and S2.11 say of it is tested there")),
-    ("S21.5", Unit("loader/src/livepatch.rs", "entries_are_seen_and_old_bodies_are_dead")),
+    ("S21.5", Unit("loader/src/target/livepatch.rs", "entries_are_seen_and_old_bodies_are_dead")),
     ("S22.1", Case("explain::file_and_loaded_program_agree")),
     ("S22.2", Unit("cli/tests/pages.rs", "the_pages_are_what_is_printed")),
     ("S22.3", Case("explain::file_and_loaded_program_agree")),
@@ -195,7 +195,7 @@ const RULES: &[(&str, Proof)] = &[
     ("S23.7", Case("libbpf::what_cannot_be_attached_is_an_error")),
     ("S23.8", Case("libbpf::a_skeleton_in_c")),
     ("S23.9", Case("libbpf::what_siteseer_adds_nothing_to_is_libbpfs")),
-    ("S23.10", Unit("loader/src/register.rs", "registering_twice_is_once_and_unregistering_restores_libbpf")),
+    ("S23.10", Unit("loader/src/register/mod.rs", "registering_twice_is_once_and_unregistering_restores_libbpf")),
     ("S23.11", None("a promise of the caller's: what happens without it is undefined")),
     ("S23.12", None("that modules come and go between two objects is in no case yet")),
     ("S23.14", Case("libbpf::what_is_guarded_is_refused_by_others")),

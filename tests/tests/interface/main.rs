@@ -212,7 +212,87 @@ fn exports_are_those_that_were_accepted() {
 
 #[test]
 fn the_rust_interface_is_what_was_accepted() {
-    accepted("rust-api.txt", &api::listing(&root().join("loader/src")).expect("it is parsed"));
+    let lines = rust_interface().lines;
+    accepted("rust-api.txt", &lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+}
+
+fn rust_interface() -> api::Interface {
+    api::interface(&root().join("loader/src")).expect("it is parsed")
+}
+
+/// More than a page of names is an interface that nobody overlooks.
+#[test]
+fn the_rust_interface_has_few_names() {
+    let names = rust_interface().names;
+    assert!(names.len() <= 40, "{} names are public: {names:?}", names.len());
+    assert!(names.contains("Attach") && names.contains("Link") && names.contains("register"), "{names:?}");
+}
+
+/// Whoever has a value can name its type: those of signatures and members are public too, or of a crate that is re-exported.
+#[test]
+fn the_rust_interface_names_its_types() {
+    // Of the standard library and of libbpf-rs; `Self` and parameters; what `sites` and `libbpf_sys` have.
+    const OTHERS: [&str; 40] = [
+        "Arc",
+        "Argument",
+        "AsRawLibbpf",
+        "BTreeMap",
+        "Box",
+        "Clone",
+        "Copy",
+        "Debug",
+        "Default",
+        "Display",
+        "Doubt",
+        "Drop",
+        "Duration",
+        "Eq",
+        "Error",
+        "Fn",
+        "FromIterator",
+        "From",
+        "Formatter",
+        "Hash",
+        "Into",
+        "IntoIterator",
+        "Item",
+        "Iterator",
+        "LibbpfType",
+        "Machine",
+        "Missing",
+        "NonNull",
+        "Option",
+        "Ord",
+        "PartialEq",
+        "PartialOrd",
+        "PathBuf",
+        "Result",
+        "Self",
+        "Send",
+        "SiteKind",
+        "String",
+        "Sync",
+        "Unprobeable",
+    ];
+    let interface = rust_interface();
+    let mut unknown = BTreeSet::new();
+    for line in &interface.lines {
+        // Names of variants stand after the last `::` of the head.
+        let types = line.split_once(": ").map_or(line.as_str(), |(_, text)| text);
+        let types = types
+            .strip_prefix("enum ")
+            .map_or(types, |variant| variant.split_once(['(', '{']).map_or("", |(_, fields)| fields));
+        let words = types.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let of_types = words.filter(|word| word.starts_with(|c: char| c.is_ascii_uppercase()) && word.len() > 1);
+        let is_known = |word: &str| {
+            interface.names.contains(word)
+                || OTHERS.contains(&word)
+                || word == "Vec"
+                || word.chars().all(|c| c.is_ascii_uppercase() || c == '_')
+        };
+        unknown.extend(of_types.filter(|word| !is_known(word)).map(|word| format!("{word} in {line}")));
+    }
+    assert!(unknown.is_empty(), "types that cannot be named:\n{}", unknown.into_iter().collect::<Vec<_>>().join("\n"));
 }
 
 /// libbpf's headers, where the build put them.
@@ -229,7 +309,7 @@ fn libbpf_headers(folder: &Path) -> PathBuf {
 #[test]
 fn the_bpf_header_is_for_both_compilers() {
     use object::{Object, ObjectSection};
-    use siteseer::declared::Declared;
+    use siteseer::internals::declared::Declared;
     let folder = scratch("bpf-header");
     let include = libbpf_headers(&folder);
     // Each has its own word for the same type.

@@ -2,20 +2,19 @@
 //! Refusals that take no kernel, provoked through what the library offers to everybody.
 
 use libbpf_rs::ObjectBuilder;
-use siteseer::function::{Function, Sources};
-use siteseer::insn::{Insn, Width};
-use siteseer::kernel::BuildId;
-use siteseer::object::ObjectError;
-use siteseer::placement::Placement;
-use siteseer::plan::{Decision, PlanError, PlanOptions, plan};
-use siteseer::program::{FuncInfo, LineInfo, UserProgram, analyse};
-use siteseer::refusal::Refusal;
-use siteseer::source::{SiteData, SourceError};
-use siteseer::symbols::Symbols;
-use siteseer::target::TargetError;
-use siteseer::trampoline::{self, KernelIds, Probe, Spec};
-use siteseer::{Attach, Error, Kernel, Machine, Target};
+use siteseer::internals::function::{Function, Sources};
+use siteseer::internals::insn::{Insn, Width};
+use siteseer::internals::kernel::{BuildId, Kernel};
+use siteseer::internals::object::ObjectError;
+use siteseer::internals::placement::Placement;
+use siteseer::internals::plan::{Decision, PlanOptions, plan};
+use siteseer::internals::program::{FuncInfo, LineInfo, UserProgram, analyse};
+use siteseer::internals::source::{SiteData, SourceError};
+use siteseer::internals::symbols::Symbols;
+use siteseer::internals::trampoline::{self, KernelIds, Probe, Spec};
+use siteseer::{Attach, AttachError, PlanError, Refusal, Target, TargetError};
 use siteseer_bpf_progs::TRUTH;
+use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, IntEncoding, Linkage, SplitBtf, TypeId};
 use siteseer_sites::file::{self, SiteFile};
 use siteseer_sites::set::{Container, Function as SiteFunction, Section};
@@ -114,7 +113,7 @@ fn kernel() -> Kernel {
 }
 
 /// What the site data say of a kernel with these symbols.
-fn look_up(data: &[u8], symbols: &str, name: &str) -> Result<Function, Error> {
+fn look_up(data: &[u8], symbols: &str, name: &str) -> Result<Function, TargetError> {
     let scratch = Scratch::new(name, data);
     let data = SiteData::open(&scratch.0, Some(&kernel()), false)?;
     Target::new(Symbols::parse(symbols), kernel(), data).function("foo")
@@ -205,7 +204,7 @@ fn generated(program: &UserProgram) -> Refusal {
 
 #[test]
 fn a_site_is_asked_for_without_a_map() {
-    let insns = vec![Insn::call(siteseer::helper::SITESEER_SITE), Insn::mov_imm(0, 0), Insn::exit()];
+    let insns = vec![Insn::call(siteseer::internals::helper::SITESEER_SITE), Insn::mov_imm(0, 0), Insn::exit()];
     let program = UserProgram { name: "asks".to_owned(), insns, ..UserProgram::default() };
     assert_eq!(generated(&program), Refusal::NoSiteMap);
 }
@@ -226,14 +225,14 @@ fn the_objects_btf_is_damaged() {
 #[test]
 fn symbols_without_the_images_place() {
     let error = look_up(&site_data(0), "ffffffff91001100 t caller\n", "base").expect_err("no _text");
-    assert!(matches!(error, Error::Target(TargetError::NoBase("_text"))), "{error}");
+    assert!(matches!(error, TargetError::NoBase("_text")), "{error}");
 }
 
 #[test]
 fn symbols_that_disagree_about_the_images_place() {
     let symbols = SYMBOLS.replace("ffffffff91001000 T _stext", "ffffffff91001040 T _stext");
     let error = look_up(&site_data(0), &symbols, "displaced").expect_err("_stext is elsewhere");
-    assert!(matches!(error, Error::Target(TargetError::Displacement { .. })), "{error}");
+    assert!(matches!(error, TargetError::Displacement { .. }), "{error}");
 }
 
 #[test]
@@ -249,7 +248,7 @@ fn site_data_that_are_damaged_inside() {
             continue;
         }
         if let Err(error) = look_up(&data, SYMBOLS, "damaged") {
-            assert!(matches!(error, Error::Source(SourceError::Malformed { .. })), "{at}: {error}");
+            assert!(matches!(error, TargetError::Source(SourceError::Malformed { .. })), "{at}: {error}");
             assert!(error.to_string().contains("siteseer-refusals-"), "it does not name the file: {error}");
             noticed += 1;
         }
@@ -289,7 +288,7 @@ fn a_program_that_is_not_loaded() {
     let data = SiteData::open(&scratch.0, Some(&kernel()), false).expect("well-formed");
     let target = Target::new(Symbols::parse(SYMBOLS), kernel(), data);
     let error = Attach::new(&target).function("foo").plan(&program).expect_err("it is not loaded");
-    assert!(matches!(error, Error::Object(ObjectError::NotLoaded { .. })), "{error}");
+    assert!(matches!(error, AttachError::Object(ObjectError::NotLoaded { .. })), "{error}");
 }
 
 /// Text that is dropped when a driver is built in is in the real image only; where one is at hand, its sites say so.

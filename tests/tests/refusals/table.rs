@@ -51,7 +51,7 @@ const fn never(variant: &'static str, why: &'static str) -> Line {
     Line { variant, proof: Proof::Never(why) }
 }
 
-const PLAN: &str = "loader/src/plan/tests.rs";
+const PLAN: &str = "loader/src/plan/tests/mod.rs";
 const FENTRY: &str = "loader/src/plan/tests/fentry.rs";
 const LIBBPF: &str = "loader/src/plan/tests/libbpf.rs";
 const ANALYSIS: &str = "loader/src/program/tests.rs";
@@ -59,9 +59,9 @@ const LISTINGS: &str = "loader/src/trampoline/tests/listings.rs";
 const EXITS: &str = "loader/src/trampoline/tests/exits.rs";
 const ROBUSTNESS: &str = "loader/src/trampoline/tests/robustness.rs";
 const PROBEABLE: &str = "encoder/src/probeable.rs";
-const SELECT: &str = "loader/src/function/select/tests.rs";
-const DECLARED: &str = "loader/src/declared/tests.rs";
-const BPF_TARGET: &str = "loader/src/bpf_target.rs";
+const SELECT: &str = "loader/src/target/function/select/tests.rs";
+const DECLARED: &str = "loader/src/program/declared/tests.rs";
+const BPF_TARGET: &str = "loader/src/explain/bpf_programs.rs";
 const LIVEPATCH: &str = "loader/src/plan/tests/livepatch.rs";
 const HERE: &str = "tests/tests/refusals/provoked.rs";
 const DOUBT: &str = "loader/src/plan/tests/doubt.rs";
@@ -73,7 +73,7 @@ const BAD_PROGRAMS: &str = "refusals::programs_that_cannot_be_attached";
 pub(crate) const TABLE: &[Enumeration] = &[
     Enumeration {
         name: "Reason",
-        file: "loader/src/reason.rs",
+        file: "loader/src/site/reason.rs",
         lines: &[
             unit("Unprobeable", PLAN, "every_sort_of_site", "it no longer runs"),
             unit("Blacklisted", PLAN, "every_sort_of_site", "on the running kernel's kprobe blacklist"),
@@ -115,7 +115,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "Unavailable",
-        file: "loader/src/unavailable.rs",
+        file: "loader/src/site/unavailable.rs",
         lines: &[
             unit("Missing", PLAN, "every_sort_of_site", "cap: optimised out"),
             unit("Doubtful", DOUBT, "a_doubtful_argument_counts_as_missing", "Unavailable::Doubtful"),
@@ -147,7 +147,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "Refusal",
-        file: "loader/src/refusal.rs",
+        file: "loader/src/site/refusal.rs",
         lines: &[
             unit("HelperNotAllowed", ANALYSIS, "refusals", "HelperNotAllowed"),
             unit("TailCall", EXITS, "helpers_are_refused_where_they_cannot_work", "TailCall"),
@@ -183,7 +183,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "PlanError",
-        file: "loader/src/plan.rs",
+        file: "loader/src/plan/mod.rs",
         lines: &[
             case("Program", BAD_PROGRAMS),
             unit("Prototype", PLAN, "a_slot_that_the_function_does_not_have", "PlanError::Prototype"),
@@ -210,7 +210,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "DeclaredError",
-        file: "loader/src/declared.rs",
+        file: "loader/src/program/declared/mod.rs",
         lines: &[
             unit("Btf", DECLARED, "what_a_program_states_is_found_by_its_name", "DeclaredError::Btf"),
             unit("NotAPrototype", DECLARED, "what_a_program_states_is_found_by_its_name", "NotAPrototype"),
@@ -218,7 +218,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "SelectError",
-        file: "loader/src/function/select.rs",
+        file: "loader/src/target/function/select/mod.rs",
         lines: &[
             unit("Prototype", SELECT, "a_statement_that_fits_none_is_refused_with_the_list", "is of another type"),
             unit("File", SELECT, "a_file_chooses_by_the_end_of_its_path", "declared in drivers/a/core.c"),
@@ -227,7 +227,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "BpfTargetError",
-        file: "loader/src/bpf_target.rs",
+        file: "loader/src/target/bpf_program/mod.rs",
         lines: &[
             case("Info", "bpf_target::what_is_not_there"),
             never("NoBtf", "no test of its own yet: a program that was loaded without BTF"),
@@ -240,19 +240,19 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "ObjectFileError",
-        file: "loader/src/object_file.rs",
+        file: "loader/src/program/object_file.rs",
         lines: &[
-            unit("Elf", "loader/src/object_file.rs", "what_is_no_object", "ObjectFileError::Elf"),
-            unit("NotBpf", "loader/src/object_file.rs", "what_is_no_object", "ObjectFileError::NotBpf"),
+            unit("Elf", "loader/src/program/object_file.rs", "what_is_no_object", "ObjectFileError::Elf"),
+            unit("NotBpf", "loader/src/program/object_file.rs", "what_is_no_object", "ObjectFileError::NotBpf"),
             unit(
                 "NoPrograms",
-                "loader/src/object_file.rs",
+                "loader/src/program/object_file.rs",
                 "sections_of_others_and_bad_names",
                 "ObjectFileError::NoPrograms",
             ),
             unit(
                 "Section",
-                "loader/src/object_file.rs",
+                "loader/src/program/object_file.rs",
                 "sections_of_others_and_bad_names",
                 "ObjectFileError::Section",
             ),
@@ -261,24 +261,24 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "PatternError",
-        file: "loader/src/pattern.rs",
+        file: "loader/src/target/pattern.rs",
         lines: &[
-            unit("Empty", "loader/src/pattern.rs", "no_patterns", "PatternError::Empty"),
-            unit("Class", "loader/src/pattern.rs", "no_patterns", "PatternError::Class"),
-            unit("Character", "loader/src/pattern.rs", "no_patterns", "PatternError::Character"),
+            unit("Empty", "loader/src/target/pattern.rs", "no_patterns", "PatternError::Empty"),
+            unit("Class", "loader/src/target/pattern.rs", "no_patterns", "PatternError::Class"),
+            unit("Character", "loader/src/target/pattern.rs", "no_patterns", "PatternError::Character"),
         ],
     },
     Enumeration {
         name: "SectionError",
-        file: "loader/src/section.rs",
+        file: "loader/src/program/section.rs",
         lines: &[
-            unit("Foreign", "loader/src/section.rs", "section_names", "SectionError::Foreign"),
-            unit("Malformed", "loader/src/section.rs", "section_names", "SectionError::Malformed"),
+            unit("Foreign", "loader/src/program/section.rs", "section_names", "SectionError::Foreign"),
+            unit("Malformed", "loader/src/program/section.rs", "section_names", "SectionError::Malformed"),
         ],
     },
     Enumeration {
         name: "ObjectError",
-        file: "loader/src/object.rs",
+        file: "loader/src/program/object.rs",
         lines: &[
             unit("NotLoaded", HERE, "a_program_that_is_not_loaded", "ObjectError::NotLoaded"),
             case("NotGuarded", "denied::program_that_siteseer_did_not_load"),
@@ -288,7 +288,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "RegisterError",
-        file: "loader/src/register.rs",
+        file: "loader/src/register/error.rs",
         lines: &[
             never("Handler", "libbpf refuses a handler for want of memory only"),
             case("Unknown", "libbpf::what_cannot_be_attached_is_an_error"),
@@ -328,11 +328,11 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "SourceError",
-        file: "loader/src/source.rs",
+        file: "loader/src/source/mod.rs",
         lines: &[
-            unit("NotFound", "loader/src/source.rs", "a_search_in_vain_lists_every_place", "not there"),
-            unit("Read", "loader/src/source.rs", "files_that_are_not_site_data", "SourceError::Read"),
-            unit("Foreign", "loader/src/source.rs", "files_that_are_not_site_data", "SourceError::Foreign"),
+            unit("NotFound", "loader/src/source/mod.rs", "a_search_in_vain_lists_every_place", "not there"),
+            unit("Read", "loader/src/source/mod.rs", "files_that_are_not_site_data", "SourceError::Read"),
+            unit("Foreign", "loader/src/source/mod.rs", "files_that_are_not_site_data", "SourceError::Foreign"),
             unit("OtherTypes", HERE, "site_data_with_other_types", "SourceError::OtherTypes"),
             unit("NotInKernel", "loader/src/source/own.rs", "the_images_own", "SourceError::NotInKernel"),
             unit("NoSites", HERE, "a_program_is_not_site_data", "SourceError::NoSites"),
@@ -355,7 +355,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "SymbolsError",
-        file: "loader/src/symbols.rs",
+        file: "loader/src/kernel/symbols/mod.rs",
         lines: &[
             case("Read", "denied::kernel_that_shows_nothing"),
             case("Restricted", "refusals::hidden_symbols"),
@@ -365,7 +365,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "KernelError",
-        file: "loader/src/kernel.rs",
+        file: "loader/src/kernel/mod.rs",
         lines: &[
             case("Machine", "denied::kernel_that_shows_nothing"),
             never("Uname", "uname() fails only for a pointer that is not valid (kernel/sys.c)"),

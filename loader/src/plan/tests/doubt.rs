@@ -2,8 +2,8 @@
 //! Plans of programs that read doubtful arguments.
 
 use super::*;
-use crate::mechanism::Mechanism;
-use crate::unavailable::Unavailable;
+use crate::plan::mechanism::Mechanism;
+use crate::site::unavailable::Unavailable;
 use siteseer_sites::Doubt;
 
 const WHY: Doubt = Doubt::Assigned;
@@ -111,7 +111,7 @@ fn real_fentry_answers_for_no_doubtful_argument() {
     let kernel = Kernel { fentry: true, ..kernel() };
     let mechanism = |program: &UserProgram, accept_doubt| {
         let uses = crate::program::analyse(program).unwrap();
-        let form = Form { kind: crate::section::Kind::Fentry, sleepable: false };
+        let form = Form { kind: crate::program::section::Kind::Fentry, sleepable: false };
         let options = PlanOptions { form, accept_doubt, policy: Some(Policy::BestEffort), ..PlanOptions::default() };
         let plan = plan(std::slice::from_ref(&function), program, &uses, &kernel, options);
         plan.ok().and_then(|plan| match plan.sites[0].decision {

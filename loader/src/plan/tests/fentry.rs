@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::kernel::Session;
-use crate::section::Kind;
+use crate::program::section::Kind;
 use crate::trampoline::Kfunc;
 
 /// A kernel that has everything.

@@ -3,8 +3,8 @@
 
 use super::fentry::{form, modern, plan_all};
 use super::*;
-use crate::mechanism::Pair;
-use crate::section::Kind;
+use crate::plan::mechanism::Pair;
+use crate::program::section::Kind;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //! Live patches: what they put out of use is not in the way, what they redirect is.
 
 use super::*;
-use crate::livepatch::{LivePatches, Patched};
+use crate::target::livepatch::{LivePatches, Patched};
 
 fn patches(functions: &[(&str, u32)], transition: bool) -> LivePatches {
     let patched = |&(function, position): &(&str, u32)| Patched {

@@ -2,8 +2,8 @@
 //! Plans of functions that the kernel's image and a module have: whose FUNC, whose addresses, whose types.
 
 use super::*;
-use crate::placement::Placed;
-use crate::section::Kind as SectionKind;
+use crate::program::section::Kind as SectionKind;
+use crate::source::placement::Placed;
 use std::sync::Arc;
 
 const IMAGE_FOO: u64 = 0xffff_ffff_8100_0000;

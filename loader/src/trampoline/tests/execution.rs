@@ -3,9 +3,9 @@
 
 use super::vm::{Memory, pt_regs, run, stale_register};
 use super::*;
-use crate::helper;
-use crate::insn::Alu;
-use crate::unavailable::available;
+use crate::bpf::helper;
+use crate::bpf::insn::Alu;
+use crate::site::unavailable::available;
 use proptest::prelude::*;
 use siteseer_sites::Doubt;
 use siteseer_sites::evaluate::evaluate;

@@ -5,8 +5,8 @@
 use super::execution::{Case, case, word};
 use super::vm::{Kernel, Memory, Trace, pt_regs, run_in, stale_register};
 use super::*;
-use crate::helper;
-use crate::insn::Alu;
+use crate::bpf::helper;
+use crate::bpf::insn::Alu;
 use proptest::prelude::*;
 use siteseer_sites::evaluate::extend;
 

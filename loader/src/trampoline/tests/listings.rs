@@ -2,8 +2,8 @@
 //! Snapshots of generated code.
 
 use super::*;
-use crate::helper;
-use crate::insn::{Alu, pseudo};
+use crate::bpf::helper;
+use crate::bpf::insn::{Alu, pseudo};
 
 fn listing(program: &UserProgram, spec: &Spec<'_>) -> String {
     match generated(program, spec) {

@@ -2,7 +2,7 @@
 //! No input makes the generator panic, and what it gives is well formed.
 
 use super::*;
-use crate::helper;
+use crate::bpf::helper;
 use proptest::prelude::*;
 
 fn instruction() -> impl Strategy<Value = Insn> {
@@ -28,7 +28,7 @@ fn instruction() -> impl Strategy<Value = Insn> {
         2 => (0u8..10, -3i32..9).prop_map(|(a, i)| Insn::mov_imm(a, i)),
         3 => (0u8..10, 0u8..=10, -4i16..9).prop_map(|(a, b, o)| Insn::load(Width::D, a, b, 8 * o)),
         2 => (0u8..10, -9i16..0).prop_map(|(a, o)| Insn::store(Width::D, 10, 8 * o, a)),
-        2 => (0u8..10, -20i16..20).prop_map(|(a, o)| Insn::jump_if_imm(crate::insn::Cond::Eq, a, 0, o)),
+        2 => (0u8..10, -20i16..20).prop_map(|(a, o)| Insn::jump_if_imm(crate::bpf::insn::Cond::Eq, a, 0, o)),
         4 => helpers.prop_map(Insn::call),
         1 => (-20i32..20).prop_map(Insn::call_subprogram),
         1 => any::<[u8; 8]>().prop_map(Insn::from_bytes),
@@ -219,7 +219,7 @@ fn a_jump_that_no_longer_fits_is_refused() {
     insns.extend((0..16_500).flat_map(|_| [Insn::mov(1, 6), Insn::call(174)]));
     insns[0].off = 32_760;
     insns.extend([Insn::mov_imm(0, 0), Insn::exit()]);
-    insns.splice(0..0, [Insn::mov(6, 1), Insn::jump_if_imm(crate::insn::Cond::Eq, 6, 0, 1)]);
+    insns.splice(0..0, [Insn::mov(6, 1), Insn::jump_if_imm(crate::bpf::insn::Cond::Eq, 6, 0, 1)]);
     insns.insert(2, Insn::mov_imm(0, 0));
     assert_eq!(generated(&user(insns), &spec(&[])).expect_err("refused"), Refusal::JumpTooFar { insn: 3 });
 }

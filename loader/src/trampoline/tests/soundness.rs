@@ -4,7 +4,7 @@
 use super::super::rewrite::{Edit, edit};
 use super::vm::{Memory, Trace, run};
 use super::*;
-use crate::insn::{Alu, Cond};
+use crate::bpf::insn::{Alu, Cond};
 use proptest::prelude::*;
 
 const SLOTS: usize = 8;

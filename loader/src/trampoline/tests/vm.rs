@@ -8,8 +8,8 @@
 //! ([`stale_register`]).
 
 use super::super::*;
-use crate::helper;
-use crate::insn::{Alu, Width, class, mode};
+use crate::bpf::helper;
+use crate::bpf::insn::{Alu, Width, class, mode};
 use siteseer_sites::machine::Register;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -291,7 +291,7 @@ fn stand_in(insn: Insn) -> Insn {
 /// `struct pt_regs` of x86-64 with these registers (by DWARF number), hit by a kprobe at register 16's address.
 pub(super) fn pt_regs(registers: &dyn Fn(Register) -> u64) -> Vec<u8> {
     let mut bytes = vec![0xa5; 168];
-    let arch = crate::arch::Arch::of(Machine::X86_64);
+    let arch = crate::trampoline::arch::Arch::of(Machine::X86_64);
     for register in 0..17 {
         let at = arch.register_offset(register).expect("a register") as usize;
         let bias = if register == 16 { 1 } else { 0 };

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Attaching a program: planning, and carrying the plan out (`carry_out`), as often as it takes.
+//!
+//! The maps that trampolines refer to are made, the trampolines loaded, the sites armed, the best mechanism first. Every
+//! call may fail. What the kernel refuses at one site by one mechanism is noted, and all is planned again without that: the
+//! next mechanism has the site, or the refusal is its reason. What the kernel refuses altogether (privileges,
+//! memory, a program that does not verify) ends the attempt. Whatever has been armed by then is owned by what is
+//! being dropped ([`armed::Armed`]), so that an error leaves nothing behind. What is refused by the last mechanism
+//! needs no new plan: when all sites have been tried the policy is applied once more, now with the kernel's refusals.
+
+mod arm;
+pub(crate) mod armed;
+mod background;
+mod carry_out;
+mod error;
+mod kprobes;
+mod limits;
+pub mod link;
+mod load_as;
+mod options;
+mod own;
+mod owner;
+mod profile;
+mod reap;
+mod refresh;
+mod site_map;
+mod switches;
+mod tracefs;
+mod trampoline;
+mod user;
+mod wait;
+
+pub use error::AttachError;
+pub use options::{AttachOptions, MAX_SITES};
+pub(crate) use own::OwnFunction;
+pub use reap::clean;
+pub(crate) use tracefs::{Definition, remove_all};
+
+use crate::attach::link::Link;
+use crate::plan::mechanism::{Barred, Pair};
+use crate::plan::{self, Plan, PlanError, PlanOptions, Policy};
+use crate::program::declared::Declared;
+use crate::program::object::{Loaded, Program};
+use crate::program::section::{SectionError, Wanted};
+use crate::program::{self, UserProgram, Uses};
+use crate::target::Target;
+use crate::target::function::{Function, Selection};
+use carry_out::{Carried, CarryOut};
+use own::Own;
+use std::sync::Arc;
+use switches::Switches;
+
+/// Attaches programs to a target.
+#[derive(Debug, Clone)]
+pub struct Attach<'t> {
+    target: &'t Target,
+    options: AttachOptions,
+    /// The function that libbpf loaded the program for, if its program is to serve there.
+    own: Option<OwnFunction>,
+    /// The program that it is kept to.
+    pair: Option<Arc<Pair>>,
+}
+
+impl<'t> Attach<'t> {
+    /// To the function that the program's section names, under the section's policy ([`Policy::of`]).
+    pub fn new(target: &'t Target) -> Attach<'t> {
+        Attach::with(target, AttachOptions::default())
+    }
+
+    /// As the options say.
+    pub fn with(target: &'t Target, options: AttachOptions) -> Attach<'t> {
+        Attach { target, options, own: None, pair: None }
+    }
+
+    /// Takes the program that libbpf loaded for its own function into service there.
+    pub(crate) fn with_own(self, own: Option<OwnFunction>) -> Attach<'t> {
+        Attach { own, ..self }
+    }
+
+    /// Keeps it to the sites that another program reaches.
+    pub(crate) fn with_pair(self, pair: Option<Arc<Pair>>) -> Attach<'t> {
+        Attach { pair, ..self }
+    }
+
+    fn set(self, set: impl FnOnce(AttachOptions) -> AttachOptions) -> Attach<'t> {
+        Attach { options: set(self.options), ..self }
+    }
+
+    /// [`AttachOptions::policy`].
+    #[must_use]
+    pub fn policy(self, policy: Policy) -> Attach<'t> {
+        self.set(|options| options.policy(policy))
+    }
+
+    /// [`AttachOptions::cookie`].
+    #[must_use]
+    pub fn cookie(self, cookie: u64) -> Attach<'t> {
+        self.set(|options| options.cookie(cookie))
+    }
+
+    /// [`AttachOptions::function`].
+    #[must_use]
+    pub fn function(self, name: impl Into<String>) -> Attach<'t> {
+        self.set(|options| options.function(name))
+    }
+
+    /// [`AttachOptions::bpf_program`].
+    #[must_use]
+    pub fn bpf_program(self, id: u32) -> Attach<'t> {
+        self.set(|options| options.bpf_program(id))
+    }
+
+    /// [`AttachOptions::file`].
+    #[must_use]
+    pub fn file(self, path: impl Into<String>) -> Attach<'t> {
+        self.set(|options| options.file(path))
+    }
+
+    /// [`AttachOptions::all_prototypes`].
+    #[must_use]
+    pub fn all_prototypes(self, all: bool) -> Attach<'t> {
+        self.set(|options| options.all_prototypes(all))
+    }
+
+    /// [`AttachOptions::bulk`].
+    #[must_use]
+    pub fn bulk(self, bulk: bool) -> Attach<'t> {
+        self.set(|options| options.bulk(bulk))
+    }
+
+    /// [`AttachOptions::bulk_from`].
+    #[must_use]
+    pub fn bulk_from(self, kprobes: usize) -> Attach<'t> {
+        self.set(|options| options.bulk_from(kprobes))
+    }
+
+    /// [`AttachOptions::max_sites`].
+    #[must_use]
+    pub fn max_sites(self, sites: usize) -> Attach<'t> {
+        self.set(|options| options.max_sites(sites))
+    }
+
+    /// [`AttachOptions::accept_doubt`].
+    #[must_use]
+    pub fn accept_doubt(self, accept: bool) -> Attach<'t> {
+        self.set(|options| options.accept_doubt(accept))
+    }
+
+    /// [`AttachOptions::share_beyond`].
+    #[must_use]
+    pub fn share_beyond(self, prototypes: usize) -> Attach<'t> {
+        self.set(|options| options.share_beyond(prototypes))
+    }
+
+    /// Plans the attachment of a loaded program. Changes nothing.
+    ///
+    /// # Errors
+    /// [`AttachError::Object`] if the program did not come through [`crate::register()`] or is not loaded,
+    /// [`AttachError::Target`] if there is no such function, [`AttachError::Plan`] if the program cannot be attached
+    /// to it.
+    pub fn plan<'p>(&self, program: impl Into<Program<'p>>) -> Result<Plan, AttachError> {
+        let fresh = self.target.reread()?;
+        let target = fresh.as_ref().unwrap_or(self.target);
+        Ok(self.prepare(program.into(), target)?.plan(target, &Barred::default())?)
+    }
+
+    /// Attaches a loaded program. The object it belongs to must stay loaded as long as its maps are wanted; the link
+    /// itself does not need it.
+    ///
+    /// # Errors
+    /// As [`Attach::plan`], and another [`AttachError`] if the plan cannot be carried out. Then nothing is attached.
+    pub fn attach<'p>(&self, program: impl Into<Program<'p>>) -> Result<Link, AttachError> {
+        self.attach_program(program.into()).map_err(|error| match switches::lockdown() {
+            Some(mode) if error.errno() == libc::EPERM => AttachError::LockedDown { mode, error: Box::new(error) },
+            _ => error,
+        })
+    }
+
+    fn attach_program(&self, program: Program<'_>) -> Result<Link, AttachError> {
+        let privileges = self.target.kernel().privileges;
+        if !(privileges.bpf && privileges.perfmon) {
+            return Err(AttachError::Privileges);
+        }
+        // What the target knows of modules may be old, and may grow old while programs are loaded.
+        let mut fresh: Option<Target> = None;
+        for _ in 0..ATTEMPTS {
+            if let Some(newer) = fresh.as_ref().unwrap_or(self.target).reread()? {
+                fresh = Some(newer);
+            }
+            let target = fresh.as_ref().unwrap_or(self.target);
+            let prepared = self.prepare(program, target)?;
+            let own =
+                self.own.as_ref().map(|own| program.descriptor().map(|program| Own { function: own.clone(), program }));
+            let own = own.transpose()?;
+            let mut barred = Barred::kept_to(self.pair.clone());
+            loop {
+                let plan = prepared.plan(target, &barred)?;
+                let mechanisms = || plan.sites.iter().filter_map(|site| site.decision.mechanism());
+                self.options.allow(mechanisms().count())?;
+                let off = Switches::running().in_the_way(mechanisms());
+                if plan.policy == Policy::Complete
+                    && let Some(off) = off.first()
+                {
+                    return Err(AttachError::SwitchedOff(off.clone()));
+                }
+                let work = CarryOut { prepared: &prepared, target, own: own.as_ref(), many: self.options.many() };
+                match work.carry_out(plan, &mut barred)? {
+                    Carried::Out(part, mut report) => {
+                        report.notes = self.notes(target);
+                        report.notes.extend(off);
+                        return Ok(Link::new(*part, *report, target.modules().instances()));
+                    }
+                    // Each attempt that fails has noted something new, of which there is only so much.
+                    Carried::Again => {}
+                    Carried::Stale => break,
+                }
+            }
+        }
+        Err(AttachError::ModulesChange)
+    }
+
+    /// Plans a program that libbpf is about to load. Gives what it uses, too.
+    pub(crate) fn plan_loaded(&self, program: Program<'_>, loaded: Loaded<'_>) -> Result<(Plan, Uses), AttachError> {
+        let prepared = self.prepare_loaded(program, loaded, self.target)?;
+        let plan = prepared.plan(self.target, &Barred::default())?;
+        Ok((plan, prepared.uses))
+    }
+
+    fn prepare(&self, program: Program<'_>, target: &Target) -> Result<Prepared, AttachError> {
+        let loaded = program.read()?;
+        self.prepare_loaded(program, loaded, target)
+    }
+
+    fn prepare_loaded(
+        &self,
+        program: Program<'_>,
+        loaded: Loaded<'_>,
+        target: &Target,
+    ) -> Result<Prepared, AttachError> {
+        let (gpl, form, told) = (loaded.gpl, loaded.form, loaded.told);
+        let kernel = target.kernel();
+        let user = user::user_program(loaded, kernel);
+        let uses =
+            program::analyse(&user).map_err(|refusal| PlanError::Program { program: user.name.clone(), refusal })?;
+        let parse = |name: &String| Wanted::parse(name);
+        let AttachOptions { functions, bpf_program, file, .. } = &self.options;
+        let mut wanted = functions.iter().map(parse).collect::<Result<Vec<_>, SectionError>>()?;
+        let bpf_target = user::bpf_target(*bpf_program, told);
+        if wanted.is_empty() && bpf_target.is_none_or(|target| target.btf_id == 0) {
+            let told = if bpf_target.is_none() { user::told_function(&user.name, told, kernel)? } else { None };
+            let one = told.map_or_else(|| program.wanted(), Ok)?;
+            if one.function.is_none() {
+                return Err(AttachError::NoFunction { program: user.name, section: form.kind.word() });
+            }
+            wanted.push(one);
+        }
+        let functions = match bpf_target {
+            Some(target) => user::bpf_functions(target, &wanted, kernel.machine)?,
+            None => target.functions(&wanted)?,
+        };
+        let stated = user.btf.as_deref().map(|btf| Declared::find(btf, &user.name)).transpose()?.flatten();
+        let selection = Selection { file: file.clone(), prototype: stated };
+        let functions = functions.into_iter().map(|function| function.select(&selection));
+        let functions = functions.collect::<Result<Vec<_>, _>>()?;
+        let options = PlanOptions { own: self.own.is_some(), ..self.options.plan(form) };
+        Ok(Prepared { functions, user, uses, gpl, options })
+    }
+
+    /// What a report should say besides the sites' outcomes.
+    fn notes(&self, target: &Target) -> Vec<String> {
+        let mut notes = target.unavailable().to_vec();
+        notes.extend(target.note_of_data());
+        notes.extend(target.modules().note_of_missing());
+        notes.extend(target.note_of_live_patches());
+        notes
+    }
+}
+
+/// A program, and what it is to be attached to.
+struct Prepared {
+    functions: Vec<Function>,
+    user: UserProgram,
+    uses: Uses,
+    gpl: bool,
+    options: PlanOptions,
+}
+
+impl Prepared {
+    fn plan(&self, target: &Target, barred: &Barred) -> Result<Plan, PlanError> {
+        plan::plan_without(&self.functions, &self.user, &self.uses, target.kernel(), self.options, barred)
+    }
+}
+
+/// How often an attachment is begun anew because modules have come or gone meanwhile.
+const ATTEMPTS: usize = 5;

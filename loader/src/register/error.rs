@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Why siteseer cannot do its part inside of libbpf's calls.
+
+use crate::attach::AttachError;
+use crate::bpf::call::errno;
+use crate::explain::ExplainError;
+use crate::plan::PlanError;
+use crate::program::section::SectionError;
+use crate::target::TargetError;
+use std::io;
+use std::sync::Arc;
+
+/// Why siteseer cannot do its part inside of libbpf's calls.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// A function's name is malformed.
+    #[doc(hidden)]
+    #[error(transparent)]
+    Section(#[from] SectionError),
+    /// There is no target that programs could be attached to.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The same, found out before, and not tried again.
+    #[error(transparent)]
+    Earlier(Arc<TargetError>),
+    /// A function cannot be looked up.
+    #[doc(hidden)]
+    #[error(transparent)]
+    Explain(#[from] ExplainError),
+    /// A program cannot be attached to the function.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A program was not attached.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// libbpf refused a handler.
+    #[error("libbpf does not take a handler for SEC(\"{section}\"): {error}")]
+    Handler {
+        /// The section.
+        section: &'static str,
+        /// What libbpf said.
+        error: io::Error,
+    },
+    /// The program was opened before the sections were registered, or is in another section.
+    #[error("program {program} was not opened after siteseer::register(), in a section of siteseer's")]
+    Unknown {
+        /// The program's name.
+        program: String,
+    },
+    /// Neither siteseer nor libbpf can attach it.
+    #[error("plain libbpf: {by_libbpf}; siteseer: {otherwise}")]
+    Libbpf {
+        /// What libbpf said.
+        by_libbpf: io::Error,
+        /// What siteseer has to say.
+        otherwise: String,
+    },
+    /// A link for libbpf could not be made.
+    #[error("a struct bpf_link for {what}: {error}")]
+    Link {
+        /// What failed.
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl RegisterError {
+    /// The number that stands for it where only a number can be given: positive, as in errno.h.
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            RegisterError::Section(_) | RegisterError::Unknown { .. } => libc::EINVAL,
+            RegisterError::Target(error) => error.errno(),
+            RegisterError::Earlier(error) => error.errno(),
+            RegisterError::Explain(error) => error.errno(),
+            RegisterError::Plan(error) => error.errno(),
+            RegisterError::Attach(error) => error.errno(),
+            RegisterError::Handler { error, .. }
+            | RegisterError::Link { error, .. }
+            | RegisterError::Libbpf { by_libbpf: error, .. } => errno(error),
+        }
+    }
+}
