@@ -15,6 +15,7 @@
 mod budget;
 mod error;
 mod list;
+mod opened;
 
 use crate::error::Error;
 use crate::function::{DataSite, Function, Holder, Place, Sources, is_fragment};
@@ -36,6 +37,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use error::TargetError;
 pub use list::Listed;
+pub use opened::Opened;
 
 /// The types that prototypes are numbers of.
 #[derive(Debug, Clone)]

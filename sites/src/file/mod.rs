@@ -55,6 +55,7 @@
 //! checked when it is reached, and gives a [`FileError`]. What is read is checked by its checksum when it is read (the
 //! source of `sums.rs` says how), so that damage is an error and never another answer.
 
+mod by_address;
 mod by_file;
 mod by_name;
 mod companion;

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The site data of a kernel's image and of its modules, all open at once: for whoever has addresses, and not names of functions.
+
+use super::Target;
+use crate::error::Error;
+use crate::placement::Placement;
+use siteseer_sites::file::SiteFile;
+use std::sync::Arc;
+
+/// Site data that are open, and where what they are about lies.
+#[derive(Debug, Clone)]
+pub struct Opened<'f> {
+    /// The module; `None` for the kernel's image.
+    pub module: Option<Arc<str>>,
+    /// The site data.
+    pub file: &'f SiteFile<'f>,
+    /// Where the image or module lies.
+    pub placement: Placement,
+}
+
+impl Target {
+    /// Opens the site data of the image and of modules. The image comes first; a module whose site data are not to be had is left out
+    /// ([`Modules::without_data`](crate::modules::Modules::without_data)).
+    ///
+    /// # Errors
+    /// [`Error::Source`] if the image's site data cannot be read, [`Error::Target`] if where it lies is not known.
+    pub fn opened<R>(
+        &self,
+        modules: impl IntoIterator<Item = Arc<str>>,
+        with: impl FnOnce(&[Opened<'_>]) -> R,
+    ) -> Result<R, Error> {
+        let modules: Vec<Arc<str>> = modules.into_iter().collect();
+        let mut with = Some(with);
+        let mut result = None;
+        self.data.read(&[], |file| -> Result<(), Error> {
+            let displacement = if self.own_symbols { 0 } else { self.displacement(file)? };
+            let image = Opened { module: None, file, placement: Placement::Whole(displacement) };
+            self.open_rest(&modules, file, &[image], &mut |opened| {
+                if let Some(with) = with.take() {
+                    result = Some(with(opened));
+                }
+            });
+            Ok(())
+        })??;
+        // It is called once, by the last of them.
+        result.ok_or_else(|| crate::source::SourceError::KernelBtf(siteseer_sites::btf::BtfError::TooDeep).into())
+    }
+
+    /// Opens one module after the other: each stays open as long as the next ones are.
+    fn open_rest(
+        &self,
+        modules: &[Arc<str>],
+        image: &SiteFile<'_>,
+        opened: &[Opened<'_>],
+        with: &mut dyn FnMut(&[Opened<'_>]),
+    ) {
+        let Some((module, rest)) = modules.split_first() else { return with(opened) };
+        let found = self.with_module(module, &[], image, |file, data| {
+            let mut all: Vec<Opened<'_>> = opened.to_vec();
+            all.push(Opened { module: Some(Arc::clone(module)), file, placement: data.placement(file) });
+            self.open_rest(rest, image, &all, with);
+        });
+        if let Err(why) = found {
+            self.modules.note(module, &why);
+            self.open_rest(rest, image, opened, with);
+        }
+    }
+}
