@@ -309,7 +309,7 @@ fn compare(
     let inlined = ours.iter().filter(|chain| chain.len() > 1).count();
     let deepest = ours.iter().map(Vec::len).max().unwrap_or(0);
     let all = addresses.len();
-    println!("{tool}: {equal} of {all} chains are equal ({:.2}%)", 100.0 * equal as f64 / all as f64);
+    println!("{tool}: {equal} of {all} chains are equal ({:.2}%)", 100.0 * f64::from(equal) / all as f64);
     println!(
         "  of those in functions {equal_within} of {} are; {inlined} are in inlined copies, up to {deepest} functions deep",
         all - without

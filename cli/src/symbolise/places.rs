@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! From a place as it is given to the image or module that it is in, and the address there.
 //!
-//! Site data have link-time addresses. A symbol with an offset leads to one by the symbols of the site data, whatever the kernel made of the
-//! addresses. An address of the running kernel is displaced; how far is known of the running kernel, and of another one as soon as a
-//! stack has an address together with a symbol that only one function bears.
+//! Site data have link-time addresses. A symbol with an offset leads to one by the symbols of the site data, whatever the
+//! kernel made of the addresses. An address of the running kernel is displaced; how far is known of the running kernel, and of
+//! another one as soon as a stack has an address together with a symbol that only one function bears.
 
 use super::query::{At, Query};
 use crate::Failure;

@@ -144,8 +144,8 @@ fn place(line: Option<Source<'_>>) -> String {
     }
 }
 
-/// Writes a frame of a stack with what is known of it: first the inlined copies, a line for each, and then the line itself, with its
-/// place in the source at the end. Says whether anything is known; else nothing is written.
+/// Writes a frame of a stack with what is known of it: first the inlined copies, a line for each, and then the line itself,
+/// with its place in the source at the end. Says whether anything is known; else nothing is written.
 pub(super) fn annotate(
     frame: &StackLine<'_>,
     found: &Found<'_, '_>,

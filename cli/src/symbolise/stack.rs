@@ -23,8 +23,8 @@ pub(super) struct StackLine<'l> {
     /// The address as the line has it.
     pub(super) digits: &'l str,
     pub(super) query: Query,
-    /// Whether the address is known to be that of an instruction, or of the one behind a call. If that is not known, it depends on the
-    /// place in the stack: the first one is an instruction.
+    /// Whether the address is known to be that of an instruction, or of the one behind a call. If that is not known, it depends
+    /// on the place in the stack: the first one is an instruction.
     pub(super) returns: Option<bool>,
 }
 

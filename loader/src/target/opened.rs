@@ -19,8 +19,8 @@ pub struct Opened<'f> {
 }
 
 impl Target {
-    /// Opens the site data of the image and of modules. The image comes first; a module whose site data are not to be had is left out
-    /// ([`Modules::without_data`](crate::modules::Modules::without_data)).
+    /// Opens the site data of the image and of modules. The image comes first; a module whose site data are not to be had is
+    /// left out ([`Modules::without_data`](crate::modules::Modules::without_data)).
     ///
     /// # Errors
     /// [`Error::Source`] if the image's site data cannot be read, [`Error::Target`] if where it lies is not known.
@@ -64,5 +64,42 @@ impl Target {
             self.modules.note(module, &why);
             self.open_rest(rest, image, opened, with);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::SiteData;
+    use siteseer_sites::btf::{Btf, SplitBtf};
+    use siteseer_sites::{Machine, SiteSet};
+
+    #[test]
+    fn the_image_is_open_and_what_is_not_loaded_is_left_out() {
+        let base_btf = SplitBtf::standalone().to_bytes();
+        let base = Btf::parse(&base_btf).unwrap();
+        let set = SiteSet {
+            module: None,
+            machine: Machine::X86_64,
+            build_id: vec![1, 2],
+            base: 0x1000,
+            types: SplitBtf::new(&base),
+            sections: Vec::new(),
+            functions: Vec::new(),
+            prototypes: Vec::new(),
+            containers: Vec::new(),
+            files: Vec::new(),
+            sites: Vec::new(),
+            base_btf: base_btf.clone(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image.sites");
+        std::fs::write(&path, siteseer_sites::file::write(&set).unwrap()).unwrap();
+        let target = Target::image(SiteData::open(&path, None, false).unwrap()).unwrap();
+        let opened = target.opened([Arc::from("absent")], |opened| {
+            let of = |one: &Opened<'_>| (one.module.clone(), one.placement.run_time(0x1000), one.file.base_address());
+            opened.iter().map(of).collect::<Vec<_>>()
+        });
+        assert_eq!(opened.unwrap(), [(None, Some(0x1000), 0x1000)]);
     }
 }

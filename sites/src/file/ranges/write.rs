@@ -226,3 +226,27 @@ pub(in super::super) fn section(
     out.extend_from_slice(sums.as_bytes());
     Ok(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranges::{Copy, Named, Run};
+
+    #[test]
+    fn the_example_of_the_page() {
+        let named = |line| Named { name: format!("f{line}"), declared: SourceLine { file: 0, line } };
+        let run = |size, copy| Run { size, copy, line: SourceLine::UNKNOWN };
+        let ranges = Ranges {
+            functions: vec![named(20), named(4)],
+            files: vec!["a.c".to_owned()],
+            trees: vec![Tree { function: Some(0), copies: 0..1 }],
+            copies: vec![Copy { function: 1, parent: 0, call: SourceLine { file: 0, line: 23 } }],
+            pieces: vec![Piece { address: 0x1000, tree: 0, runs: 0..2 }],
+            runs: vec![run(10, 0), run(8, 1)],
+            has_lines: false,
+        };
+        // docs/format.md, F8.11.
+        let example = [0x00, 0x01, 0x01, 0x00, 0x01, 0x06, 0x02, 0x0a, 0x00, 0x08, 0x02];
+        assert_eq!(Encoded::of(&ranges).unwrap().data, example);
+    }
+}
