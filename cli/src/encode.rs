@@ -6,7 +6,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use memmap2::Mmap;
 use siteseer::internals::source::{BaseTypes, user_cache};
-use siteseer_encoder::{BaseKernel, Census, Options};
+use siteseer_encoder::{BaseKernel, Census, Detail, Encoded, Options};
 use siteseer_sites::{Doubt, Missing, SiteSet, file};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -33,6 +33,12 @@ pub(crate) struct Arguments {
     /// Write the split BTF alone, as /sys/kernel/btf/vmlinux.inline has it
     #[arg(long, requires = "output")]
     raw: bool,
+    /// Store also which inlined copy each instruction belongs to, for `siteseer where`
+    #[arg(long, conflicts_with = "raw")]
+    ranges: bool,
+    /// Store also which source line each instruction belongs to; implies --ranges
+    #[arg(long, conflicts_with = "raw")]
+    lines: bool,
     /// Print a census of sites and arguments; without --output nothing is written
     #[arg(long)]
     stats: bool,
@@ -115,10 +121,16 @@ fn encode(arguments: &Arguments, path: &Path, base: &mut Option<BaseTypes>, seve
         bar.set_position(done);
     };
     let kernel = base.as_ref().map(|base| BaseKernel { btf: &base.btf, build_id: &base.build_id.0 });
-    let options = Options { progress: Some(&progress), kernel, ..Options::default() };
-    let encoded = siteseer_encoder::encode(&image, &options);
+    let ranges = match arguments {
+        Arguments { lines: true, .. } => Detail::Lines,
+        Arguments { ranges: true, .. } => Detail::Copies,
+        _ => Detail::Nothing,
+    };
+    let options = Options { progress: Some(&progress), kernel, ranges, ..Options::default() };
+    let encoded = siteseer_encoder::encode_with_ranges(&image, &options);
     bar.finish_and_clear();
-    let (set, census) = encoded.map_err(|error| format!("{}: {}", path.display(), output::chain(&error)))?;
+    let Encoded { set, census, ranges } =
+        encoded.map_err(|error| format!("{}: {}", path.display(), output::chain(&error)))?;
     // The set has all that is written; without the image's pages there is room for it.
     let unmapping = thread::spawn(|| drop(image));
 
@@ -127,7 +139,7 @@ fn encode(arguments: &Arguments, path: &Path, base: &mut Option<BaseTypes>, seve
             if arguments.raw {
                 return Ok(out.write_all(&file::write_raw(&set)?)?);
             }
-            Ok(file::write_to(&set, out)?)
+            Ok(file::write_with(&set, ranges.as_ref(), out)?)
         })?;
         if !arguments.json && !arguments.stats {
             writeln!(io::stdout().lock(), "{}", output.display())?;
@@ -137,7 +149,7 @@ fn encode(arguments: &Arguments, path: &Path, base: &mut Option<BaseTypes>, seve
     let _ = unmapping.join();
     if !several {
         // The process ends soon: the system takes a million small allocations back at once.
-        std::mem::forget(set);
+        std::mem::forget((set, ranges));
     }
     Ok(census)
 }

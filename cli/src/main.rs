@@ -14,6 +14,7 @@ mod list;
 mod output;
 mod plan;
 mod sites;
+mod symbolise;
 mod target;
 mod trace;
 
@@ -39,6 +40,7 @@ enum Command {
     Encode(encode::Arguments),
     List(list::Arguments),
     Sites(sites::Arguments),
+    Where(symbolise::Arguments),
     Explain(explain::Arguments),
     Check(check::Arguments),
     Plan(plan::Arguments),
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Encode(arguments) => done(encode::run(arguments)),
         Command::List(arguments) => done(list::run(arguments)),
         Command::Sites(arguments) => done(sites::run(arguments)),
+        Command::Where(arguments) => done(symbolise::run(arguments)),
         Command::Explain(arguments) => done(explain::run(arguments)),
         Command::Check(arguments) => check::run(arguments),
         Command::Plan(arguments) => done(plan::run(arguments)),

@@ -60,15 +60,8 @@ fn line(function: &Function, site: &Candidate, machine: Machine) -> String {
     let prototype = &function.prototypes[site.prototype];
     let mut parameters: Vec<String> = Vec::new();
     for (nth, parameter) in prototype.parameters.iter().enumerate() {
-        let location = match site.arguments.get(nth) {
-            Some(Ok(located)) => match located.doubt {
-                None => located.display(machine).to_string(),
-                Some(doubt) => format!("doubtful: {}: {doubt}", located.display(machine)),
-            },
-            Some(Err(missing)) => format!("none: {missing}"),
-            None => "none".to_owned(),
-        };
-        parameters.push(format!("{} [{location}]", declaration(&parameter.type_name, &parameter.name)));
+        let declared = declaration(&parameter.type_name, &parameter.name);
+        parameters.push(format!("{declared} [{}]", location(site.arguments.get(nth), machine)));
     }
     if prototype.variadic {
         parameters.push("...".to_owned());
@@ -90,6 +83,18 @@ fn line(function: &Function, site: &Candidate, machine: Machine) -> String {
         text.push_str(&format!("; {note}"));
     }
     text
+}
+
+/// Where an argument is, or why that is not known.
+pub(crate) fn location(argument: Option<&Argument>, machine: Machine) -> String {
+    match argument {
+        Some(Ok(located)) => match located.doubt {
+            None => located.display(machine).to_string(),
+            Some(doubt) => format!("doubtful: {}: {doubt}", located.display(machine)),
+        },
+        Some(Err(missing)) => format!("none: {missing}"),
+        None => "none".to_owned(),
+    }
 }
 
 /// A type and a name as C has them: `const char *name`, `int cap`.

@@ -10,7 +10,7 @@ use siteseer::internals::source::SiteData;
 use siteseer::internals::target::Listed;
 use siteseer::{Dwarf, Place, SourceOptions, Target};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(crate) struct About {
@@ -55,6 +55,17 @@ impl About {
             true => Ok(Target::described(&self.modules.options(None))?),
             false => self.target(),
         }
+    }
+
+    /// The file that was given, and whether it is an image with debug information; `None`: it is about the running kernel.
+    pub(crate) fn file(&self) -> Option<(&Path, bool)> {
+        let sites = self.sites.as_deref().map(|path| (path, false));
+        sites.or_else(|| self.vmlinux.as_deref().map(|path| (path, true)))
+    }
+
+    /// The files of modules that were given.
+    pub(crate) fn module_files(&self) -> &[PathBuf] {
+        &self.modules.modules
     }
 
     /// The image that was given, or the running kernel.

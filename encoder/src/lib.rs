@@ -38,6 +38,7 @@ mod observe;
 mod origin;
 mod outofline;
 pub mod probeable;
+mod ranges;
 mod relocate;
 mod repeats;
 mod returns;
@@ -57,18 +58,21 @@ mod walk;
 pub use census::Census;
 pub use error::EncodeError;
 pub use observe::{Observed, Observer};
+pub use ranges::Detail;
 
 use crate::dwarf::{DebugInfo, DebugSections};
 use crate::filter::Filter;
 use crate::folded::SharedAddresses;
 use crate::image::Image;
 use crate::origin::Foreign;
+use crate::ranges::UnitRanges;
 use crate::text::DirectEntries;
 use crate::types::BaseIndex;
 use crate::unit::{Shared, UnitEncoder, UnitSites};
 use rayon::prelude::*;
 use siteseer_sites::SiteSet;
 use siteseer_sites::btf::{self, Btf};
+use siteseer_sites::ranges::Ranges;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -85,6 +89,9 @@ pub struct Options<'o> {
     pub kernel: Option<BaseKernel<'o>>,
     /// Called with each site as it is made, with what the debug information has for its arguments.
     pub observer: Option<Observer<'o>>,
+    /// What [`encode_with_ranges`] finds out about the text of copies. Nothing if only some functions are encoded: then most copies
+    /// are not looked at.
+    pub ranges: Detail,
 }
 
 /// The kernel that a module is for.
@@ -103,15 +110,35 @@ pub fn is_module(image: &[u8]) -> bool {
     image.starts_with(b"\x7fELF") && image.get(E_TYPE..E_TYPE + 2) == Some(&ET_REL)
 }
 
+/// What was found in an image.
+#[derive(Debug)]
+pub struct Encoded {
+    /// The sites.
+    pub set: SiteSet,
+    /// What they are, in numbers.
+    pub census: Census,
+    /// Which copy each instruction belongs to, if that was asked for.
+    pub ranges: Option<Ranges>,
+}
+
 /// Finds all sites of an image's functions.
 ///
 /// # Errors
 /// See [`EncodeError`].
 pub fn encode(image: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census), EncodeError> {
+    let options = Options { ranges: Detail::Nothing, ..options.clone() };
+    encode_with_ranges(image, &options).map(|Encoded { set, census, .. }| (set, census))
+}
+
+/// Finds all sites of an image's functions, and which copy each instruction belongs to ([`Options::ranges`]).
+///
+/// # Errors
+/// See [`EncodeError`].
+pub fn encode_with_ranges(image: &[u8], options: &Options<'_>) -> Result<Encoded, EncodeError> {
     threads::run(options.threads, || encode_here(image, options)).map_err(EncodeError::Threads)?
 }
 
-fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census), EncodeError> {
+fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<Encoded, EncodeError> {
     let image = Image::parse(bytes)?;
     let sections = DebugSections::load(&image)?;
     let base_btf = own_btf(&image, options)?;
@@ -138,6 +165,7 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census),
         foreign: Foreign::new(&debug, &base),
         filter: options.functions.as_ref().map(|names| Filter::new(names, &debug)),
         observer: options.observer,
+        ranges: if options.functions.is_none() { options.ranges } else { Detail::Nothing },
     };
     let total: u64 = debug.headers.iter().map(|header| header.length_including_self() as u64).sum();
     let done = AtomicU64::new(0);
@@ -156,7 +184,13 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census),
         },
         || merge::begin(&shared, &btf),
     );
-    Ok(merge::merge(&shared, base_btf, kernel_build_id, beginning, units?))
+    let mut units = units?;
+    let of_units: Vec<UnitRanges<'_>> = units.iter_mut().map(|unit| std::mem::take(&mut unit.ranges)).collect();
+    let ((set, census), ranges) = rayon::join(
+        || merge::merge(&shared, base_btf, kernel_build_id, beginning, units),
+        || ranges::merge(&of_units, shared.ranges),
+    );
+    Ok(Encoded { set, census, ranges })
 }
 
 fn kernel_btf<'a>(options: &Options<'a>) -> Result<Btf<'a>, EncodeError> {

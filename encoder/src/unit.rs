@@ -22,12 +22,14 @@ use crate::markers::Markers;
 use crate::observe::{Observed, Observer};
 use crate::origin::{Foreign, Origin, Origins};
 use crate::probeable::Prober;
+use crate::ranges::{Detail, UnitRanges};
 use crate::returns::{self, Pending};
 use crate::signature::Compiler;
 use crate::text::{DirectEntries, behind_fentry};
 use crate::types::{BaseIndex, NewType, TypeRef};
 use crate::walk::{RawCall, RawFunction, RawParameter, Visitor};
 use hashbrown::{HashMap, HashSet};
+use ranges::Gathering;
 use siteseer_sites::abi::ParamShape;
 use siteseer_sites::btf::{Kind, TypeId};
 use siteseer_sites::location::{Argument, Missing};
@@ -40,6 +42,7 @@ use std::sync::Arc;
 mod bodies;
 mod copies;
 mod folds;
+mod ranges;
 
 /// What all units share.
 pub(crate) struct Shared<'a, 'd> {
@@ -55,6 +58,8 @@ pub(crate) struct Shared<'a, 'd> {
     pub(crate) foreign: Foreign<'a, 'd>,
     pub(crate) filter: Option<Filter>,
     pub(crate) observer: Option<Observer<'d>>,
+    /// What is to be found out about the text of copies.
+    pub(crate) ranges: Detail,
 }
 
 /// A function as one unit declares it.
@@ -119,6 +124,7 @@ pub(crate) struct UnitSites<'a> {
     /// Who made the unit.
     pub(crate) compiler: Compiler,
     pub(crate) tally: Tally,
+    pub(crate) ranges: UnitRanges<'a>,
 }
 
 /// Takes the functions of one unit and makes its sites.
@@ -157,6 +163,7 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     /// The unit's calls, and the sites that they may tell of.
     calls: Vec<RawCall>,
     pending: Vec<Pending>,
+    ranges: Gathering<'a>,
 }
 
 impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
@@ -188,12 +195,14 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             folds: Folds::default(),
             calls: Vec::new(),
             pending: Vec::new(),
+            ranges: Gathering::new(shared.ranges),
         }
     }
 
     /// The unit's sites.
     pub(crate) fn finish(mut self) -> UnitSites<'a> {
         self.folded_sites();
+        self.out.ranges = self.finish_ranges();
         returns::mark(self.shared.image, &mut self.pending, &mut self.calls, &mut self.out.sites);
         let mut files = vec![String::new(); self.file_of.len()];
         for ((unit, file), index) in &self.file_of {
@@ -337,6 +346,7 @@ impl<'a> Visitor<'a> for UnitEncoder<'a, '_, '_> {
     }
 
     fn function(&mut self, function: &mut RawFunction<'a>) {
+        self.gather_ranges(function);
         if function.sites.iter().any(|site| site.wanted) {
             self.is_whole = self.is_whole(function);
             self.inline_sites(function);

@@ -23,6 +23,7 @@ pub mod evaluate;
 pub mod file;
 pub mod location;
 pub mod machine;
+pub mod ranges;
 pub mod rfc;
 pub mod set;
 pub mod site;

@@ -10,6 +10,7 @@ mod entries;
 mod folded;
 mod homes;
 mod image;
+mod ranges;
 mod signatures;
 
 use image::{Build, Record};

@@ -19,6 +19,7 @@ mod error;
 pub mod function;
 mod list;
 pub mod livepatch;
+mod opened;
 pub mod pattern;
 
 use crate::kernel::symbols::{self, Asker, Bases, Confirmed, Symbols, SymbolsError};
@@ -41,6 +42,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use error::TargetError;
 pub use list::Listed;
+pub use opened::Opened;
 
 /// The types that prototypes are numbers of.
 #[derive(Debug, Clone)]

@@ -9,8 +9,8 @@ use std::ffi::CStr;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-/// How many string sections can continue one another: kernel, module, sites, the site file's own.
-const PARTS: usize = 4;
+/// How many string sections can continue one another: kernel, module, sites, and the site file's own two.
+const PARTS: usize = 5;
 
 /// String sections that continue one another. A small copyable view.
 #[derive(Debug, Clone, Copy, Default)]

@@ -34,7 +34,16 @@ impl<T: Hash + Eq + Copy> Distinct<T> {
     }
 }
 
-/// The companion section.
+/// The companion section, and what comes after it needs.
+pub(super) struct Companion {
+    pub(super) bytes: Vec<u8>,
+    /// Its strings, and those before them.
+    pub(super) strings: StringTable,
+    /// Its first checksum.
+    pub(super) root: u32,
+}
+
+/// Makes the companion section.
 pub(super) fn companion(
     set: &SiteSet,
     base: &Outline,
@@ -42,7 +51,7 @@ pub(super) fn companion(
     orders: &Orders<'_>,
     named: Named,
     around: &Around<'_>,
-) -> Result<Vec<u8>, WriteError> {
+) -> Result<Companion, WriteError> {
     let (records, by_function) = both(|| Records::of(set, upstream, orders), || ByFunction::of(set, upstream, orders));
     let Named { mut strings, containers, loaded, module, files, functions: names } = named;
     let sections = section_table(set, upstream, &mut |name| strings.add(name));
@@ -89,7 +98,8 @@ pub(super) fn companion(
     {
         return Err(WriteError::TooMany { what: "bytes in .BTF.inline.ext", count: total });
     }
-    Ok(assemble(set.base, base.count, split_count, &tables, around))
+    let (bytes, root) = assemble(set.base, base.count, split_count, &tables, around);
+    Ok(Companion { bytes, strings, root })
 }
 
 /// What has names, and the strings that those are.

@@ -15,6 +15,7 @@ use std::io;
 pub(super) const BTF: &str = ".BTF";
 pub(super) const INLINE: &str = ".BTF.inline";
 pub(super) const EXT: &str = ".BTF.inline.ext";
+pub(super) const RANGES: &str = ".BTF.inline.ranges";
 
 /// What an ELF file has for us.
 pub(super) struct Sections<'a> {
@@ -24,6 +25,7 @@ pub(super) struct Sections<'a> {
     pub(super) btf: &'a [u8],
     pub(super) inline: Option<&'a [u8]>,
     pub(super) ext: Option<&'a [u8]>,
+    pub(super) ranges: Option<&'a [u8]>,
 }
 
 impl<'a> Sections<'a> {
@@ -40,8 +42,9 @@ impl<'a> Sections<'a> {
         let btf = section(BTF)?.ok_or(FileError::NoSection(BTF))?;
         let inline = section(INLINE)?;
         let ext = section(EXT)?;
+        let ranges = section(RANGES)?;
         let build_id = file.build_id().map_err(FileError::Elf)?.unwrap_or_default();
-        Ok(Sections { file, machine, build_id, btf, inline, ext })
+        Ok(Sections { file, machine, build_id, btf, inline, ext, ranges })
     }
 
     /// The executable sections of the ELF file itself, for a file whose sites come without ours.
@@ -64,21 +67,23 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// Writes an ELF file of the sections.
+/// Writes an ELF file of the sections; those that are empty are left out.
 pub(super) fn assemble(
     machine: Machine,
     build_id: &[u8],
     btf: &[u8],
     inline: &[u8],
     ext: &[u8],
+    ranges: &[u8],
     out: &mut dyn io::Write,
 ) -> Result<(), WriteError> {
     let note = build_id_note(build_id);
-    let contents: [(&'static str, elf::SectionType, &[u8]); 4] = [
+    let contents: [(&'static str, elf::SectionType, &[u8]); 5] = [
         (".note.gnu.build-id", elf::SHT_NOTE, &note),
         (BTF, elf::SHT_PROGBITS, btf),
         (INLINE, elf::SHT_PROGBITS, inline),
         (EXT, elf::SHT_PROGBITS, ext),
+        (RANGES, elf::SHT_PROGBITS, ranges),
     ];
     let mut out = StreamingBuffer::new(out);
     let mut writer = Writer::new(Endianness::Little, true, &mut out);

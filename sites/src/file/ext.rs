@@ -216,6 +216,11 @@ impl<'a> Ext<'a> {
         })
     }
 
+    /// The first checksum, which stands for all of the file that has checksums.
+    pub(super) fn root(&self) -> u32 {
+        self.sums.first().map_or(0, |root| root.get())
+    }
+
     /// The checksums, their own having been checked.
     pub(super) fn sums(&self, around: &Around<'a>) -> Result<Sums<'a>, FileError> {
         let malformed = || FileError::Table(Table::Sums.name());
@@ -253,14 +258,14 @@ impl Around<'_> {
 }
 
 /// The companion section: a header, the tables, and behind them the checksums. `base_address` is the image's, and the
-/// tables are in the order of the header, without that of the checksums.
+/// tables are in the order of the header, without that of the checksums. Returns the first checksum, too.
 pub(super) fn assemble(
     base_address: u64,
     base_types: u32,
     split_types: u32,
     tables: &[&[u8]; Table::COUNT - 1],
     around: &Around<'_>,
-) -> Vec<u8> {
+) -> (Vec<u8>, u32) {
     let header_len = size_of::<RawHeader>() + Table::COUNT * size_of::<RawTable>();
     let body: usize = tables.iter().map(|t| t.len().next_multiple_of(4)).sum();
     let blocks = [around.btf.len(), around.inline.len(), body].map(|len| len.div_ceil(BLOCK)).iter().sum::<usize>();
@@ -296,5 +301,5 @@ pub(super) fn assemble(
     let root = around.root(&out[..header_len], sums.as_bytes());
     out.extend_from_slice(&root.to_le_bytes());
     out.extend_from_slice(sums.as_bytes());
-    out
+    (out, root)
 }

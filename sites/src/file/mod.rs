@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The site file: all sites of a kernel image, in a form that is searched where it lies.
 //!
-//! It is an ELF file (ELF64, little-endian, relocatable, of the image's machine) with four sections:
+//! It is an ELF file (ELF64, little-endian, relocatable, of the image's machine) with four sections, or five:
 //!
 //! | section | holds |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | `.BTF` | a copy of the image's BTF, so that the file explains itself and stock tools can dump its types |
 //! | `.BTF.inline` | split BTF over it in upstream's kinds: FUNCs, LOC_PARAMs, LOC_PROTOs, a LOCSEC per text section |
 //! | `.BTF.inline.ext` | what these kinds cannot carry |
+//! | `.BTF.inline.ranges` | which copy each instruction belongs to, if that was asked for (see `ranges.rs`) |
 //!
 //! A reader that knows upstream's kinds alone reads the first three and loses nothing that these kinds can say; one that
 //! does not know them steps over them by the layout section.
@@ -54,22 +55,26 @@
 //! checked when it is reached, and gives a [`FileError`]. What is read is checked by its checksum when it is read (the
 //! source of `sums.rs` says how), so that damage is an error and never another answer.
 
+mod by_address;
 mod by_file;
 mod by_name;
 mod companion;
 mod elf;
 mod ext;
 mod function;
+mod leb;
 mod nearest;
 mod program;
+mod ranges;
 mod read;
 mod site;
 mod write;
 
 pub use function::{FunctionRef, Prototype};
 pub use nearest::nearest;
+pub use ranges::{Chain, ChainIndex, Chains, Frame, IndexedFrame, IndexedFrames, RangesError};
 pub use read::{
     FileError, Image, LoadedSection, ModuleRef, SiteFile, Sizes, TextSection, has_sites, module_kernel, section_names,
 };
 pub use site::{ContainerRef, PrototypeKey, SiteRef, Source};
-pub use write::{WriteError, write, write_raw, write_to};
+pub use write::{WriteError, write, write_raw, write_to, write_with};

@@ -18,6 +18,7 @@
 //! 2 (address, relative) an SLEB, for 3 (register) a ULEB, for 4 (load), 5 (zero-extend) and 6 (sign-extend) a
 //! byte; the others from 7 on are in the order of [`PLAIN`].
 
+use super::leb::{Input, sleb, uleb};
 use crate::doubt::Doubt;
 use crate::location::{Computed, Located, Location, Op};
 use crate::machine::{Machine, Register};
@@ -156,48 +157,7 @@ pub(super) fn decode(bytes: &[u8], base: u64, machine: Machine) -> Option<(Locat
     is_well_formed(&located, machine).then_some((located, bytes.len() - input.0.len()))
 }
 
-struct Input<'a>(&'a [u8]);
-
 impl Input<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (array, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*array)
-    }
-
-    fn uleb(&mut self) -> Option<u64> {
-        let mut value = 0u64;
-        for shift in (0..70).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
-                return None;
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    fn sleb(&mut self) -> Option<i64> {
-        let mut value = 0i64;
-        for shift in (0..70).step_by(7) {
-            let byte = self.byte()?;
-            value |= i64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                let unused = 64u32.saturating_sub(shift + 7);
-                return Some(value << unused >> unused);
-            }
-        }
-        None
-    }
-
     fn register(&mut self) -> Option<Register> {
         Register::try_from(self.uleb()?).ok()
     }
@@ -220,25 +180,6 @@ impl Input<'_> {
             6 => Op::SignExtend(self.byte()?),
             plain => *PLAIN.get(usize::from(plain.checked_sub(FIRST_PLAIN)?))?,
         })
-    }
-}
-
-fn uleb(out: &mut Vec<u8>, mut value: u64) {
-    while value > 0x7f {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn sleb(out: &mut Vec<u8>, mut value: i64) {
-    loop {
-        let byte = value as u8 & 0x7f;
-        value >>= 7;
-        if matches!((value, byte & 0x40), (0, 0) | (-1, 0x40)) {
-            return out.push(byte);
-        }
-        out.push(byte | 0x80);
     }
 }
 

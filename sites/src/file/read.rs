@@ -4,6 +4,7 @@
 use super::elf::Sections;
 use super::ext::{Around, Ext, RawFunction, RawRun, wide};
 use super::function::FunctionRef;
+use super::ranges::RangesError;
 use super::site::{ContainerRef, SiteRef};
 use crate::btf::{Btf, BtfError, CHECKPOINT_STRIDE, Kind, LocsecEntry, Stored, Strings, TypeId};
 use crate::machine::Machine;
@@ -61,6 +62,9 @@ pub enum FileError {
         /// Where in it the damaged block begins; in the companion section counted from its header's end.
         offset: usize,
     },
+    /// The section that tells which copies addresses are in cannot be used.
+    #[error(".BTF.inline.ranges: {0}")]
+    Ranges(RangesError),
     /// What the sites of a function have would take more memory than a file of this size justifies.
     #[error("the sites of the function take more memory than a file of this size can need")]
     TooLarge,
@@ -138,6 +142,8 @@ pub struct Sizes {
     pub inline: usize,
     /// The companion section.
     pub ext: usize,
+    /// Which copies addresses are in; 0 if the file does not have it.
+    pub ranges: usize,
 }
 
 /// Where the functions and their sites are.
@@ -172,6 +178,7 @@ pub struct SiteFile<'a> {
     site_count: u32,
     index: Index<'a>,
     pub(super) ext: Option<Ext<'a>>,
+    pub(super) ranges: Option<&'a [u8]>,
     sums: Option<Arc<Sums<'a>>>,
     sizes: Sizes,
     base_bytes: Option<&'a [u8]>,
@@ -319,8 +326,14 @@ impl<'a> SiteFile<'a> {
             site_count: next,
             index: Index::Stored { functions: ext.functions, runs: ext.runs },
             ext: Some(ext),
+            ranges: sections.ranges,
             sums: Some(sums),
-            sizes: Sizes { btf: sections.btf.len(), inline: inline.len(), ext: ext_data.len() },
+            sizes: Sizes {
+                btf: sections.btf.len(),
+                inline: inline.len(),
+                ext: ext_data.len(),
+                ranges: sections.ranges.map_or(0, <[u8]>::len),
+            },
             base_bytes: Some(sections.btf),
         };
         file.whole()?;
@@ -407,8 +420,9 @@ impl<'a> SiteFile<'a> {
             site_count,
             index,
             ext: None,
+            ranges: None,
             sums: None,
-            sizes: Sizes { btf: 0, inline: inline_len, ext: 0 },
+            sizes: Sizes { btf: 0, inline: inline_len, ext: 0, ranges: 0 },
             base_bytes: None,
         })
     }
@@ -505,6 +519,13 @@ impl<'a> SiteFile<'a> {
     /// A string by its offset, checked by its checksum.
     pub(super) fn string(&self, offset: u32) -> Option<&'a str> {
         string(self.strings, self.sums.as_deref(), offset)
+    }
+
+    /// Notes that a string is read.
+    pub(super) fn touch_string(&self, string: &[u8]) {
+        if let Some(sums) = &self.sums {
+            sums.touch_string(string);
+        }
     }
 
     /// Notes that the bytes are read.
@@ -608,7 +629,7 @@ impl<'a> SiteFile<'a> {
 }
 
 /// The string at an offset, checked by its checksum.
-fn string<'a>(strings: Strings<'a>, sums: Option<&Sums<'a>>, offset: u32) -> Option<&'a str> {
+pub(super) fn string<'a>(strings: Strings<'a>, sums: Option<&Sums<'a>>, offset: u32) -> Option<&'a str> {
     let bytes = strings.bytes(offset)?;
     if let Some(sums) = sums {
         sums.touch_string(bytes);

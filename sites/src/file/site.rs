@@ -126,6 +126,11 @@ impl<'f, 'a> SiteRef<'f, 'a> {
         self.index
     }
 
+    /// The site data that it is of.
+    pub fn file(&self) -> &'f SiteFile<'a> {
+        self.file
+    }
+
     /// The FUNC whose body starts here.
     pub fn func(&self) -> TypeId {
         self.func

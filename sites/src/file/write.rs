@@ -7,14 +7,16 @@
 //!
 //! The output depends on the set alone, not on addresses in memory or the order of a hash table.
 
-use super::companion::{Named, Orders, companion};
+use super::companion::{Companion, Named, Orders, companion};
 use super::elf;
 use super::ext::Around;
 use super::program;
+use super::ranges;
 use super::read::locsec_name;
 use crate::both::both;
 use crate::btf::{Btf, BtfError, Kind, LocsecEntry, MAX_VLEN, Outline, SplitBtf, TypeId, loc};
 use crate::location::Argument;
+use crate::ranges::Ranges;
 use crate::set::SiteSet;
 use crate::site::SourceLine;
 use hashbrown::HashMap;
@@ -95,6 +97,14 @@ pub enum WriteError {
         /// Index of the parameter.
         parameter: usize,
     },
+    /// The ranges of copies contradict themselves.
+    #[error("the ranges of copies: {what} {index} contradicts the others")]
+    Ranges {
+        /// What does.
+        what: &'static str,
+        /// Its index.
+        index: usize,
+    },
     /// More of something than the format can number.
     #[error("{count} {what}: more than the format holds")]
     TooMany {
@@ -126,6 +136,14 @@ pub fn write(set: &SiteSet) -> Result<Vec<u8>, WriteError> {
 /// # Errors
 /// As [`write()`], before anything is written, or [`WriteError::Io`].
 pub fn write_to(set: &SiteSet, out: &mut dyn io::Write) -> Result<(), WriteError> {
+    write_with(set, None, out)
+}
+
+/// Writes the sites as a site file, and beside them which copy each instruction belongs to, if that is known.
+///
+/// # Errors
+/// As [`write_to()`]; also if the ranges contradict themselves.
+pub fn write_with(set: &SiteSet, ranges: Option<&Ranges>, out: &mut dyn io::Write) -> Result<(), WriteError> {
     let base = check(set)?;
     let types = named_types(set);
     let strings = types.strings().continued();
@@ -139,8 +157,16 @@ pub fn write_to(set: &SiteSet, out: &mut dyn io::Write) -> Result<(), WriteError
     let upstream = upstream?;
     let inline = upstream.types.to_bytes();
     let around = Around { machine: set.machine, build_id: &set.build_id, btf: &set.base_btf, inline: &inline };
-    let ext = companion(set, &base, &upstream, &orders, named, &around)?;
-    elf::assemble(set.machine, &set.build_id, &set.base_btf, &inline, &ext, out)
+    let (companion, encoded) = both(
+        || companion(set, &base, &upstream, &orders, named, &around),
+        || ranges.map(ranges::Encoded::of).transpose(),
+    );
+    let (Companion { bytes: ext, strings, root }, encoded) = (companion?, encoded?);
+    let ranges = match ranges.zip(encoded) {
+        Some((ranges, encoded)) => ranges::section(ranges, &encoded, strings.continued(), root)?,
+        None => Vec::new(),
+    };
+    elf::assemble(set.machine, &set.build_id, &set.base_btf, &inline, &ext, &ranges, out)
 }
 
 /// The sites as split BTF alone, as `/sys/kernel/btf/vmlinux.inline` has them.

@@ -36,6 +36,28 @@ pub(crate) fn exercise_btf(btf: &Btf<'_>) -> usize {
     sum + usize::from(btf.find(btf::Kind::Struct, "none").is_some())
 }
 
+/// Everything about the chains that addresses are in.
+fn exercise_chains(file: &SiteFile<'_>) -> Result<usize, FileError> {
+    let Some(chains) = file.chains()? else { return Ok(0) };
+    let base = file.base_address();
+    let mut sum = 0usize;
+    let mut failed = None;
+    // One address at a time, also where another one is damaged.
+    for offset in (0..0x4000u64).step_by(37).chain([u64::from(u32::MAX), u64::MAX]) {
+        match chains.at(base.wrapping_add(offset)) {
+            Ok(chain) => sum += chain.map_or(0, |chain| chain.frames.iter().map(|frame| frame.function.len()).sum()),
+            Err(error) => failed = Some(error),
+        }
+    }
+    let index = chains.index()?;
+    sum += index.copies() + index.runs();
+    for offset in (0..0x4000u64).step_by(37) {
+        let frames = index.at(base.wrapping_add(offset));
+        sum += frames.map_or(0, |frames| frames.map(|frame| frame.function.len()).sum());
+    }
+    failed.map_or(Ok(sum), Err)
+}
+
 /// Everything about site data. The result tells whether all of it could be read.
 pub(crate) fn exercise_file(file: &SiteFile<'_>) -> Result<usize, FileError> {
     let mut first_error = None;
@@ -80,6 +102,10 @@ pub(crate) fn exercise_file(file: &SiteFile<'_>) -> Result<usize, FileError> {
     sum += file.nearest_names("bsae1", 3).len() + file.function_names().count();
     sum += file.containers().count() + file.containers_of("base1").map_or(0, |containers| containers.len());
     sum += file.base_functions("base1").map_or(0, |functions| functions.len());
+    match exercise_chains(file) {
+        Ok(frames) => sum += frames,
+        Err(error) => note(error),
+    }
     if let Err(error) = file.whole() {
         note(error);
     }

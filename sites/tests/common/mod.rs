@@ -9,6 +9,7 @@ pub(crate) mod reseal;
 
 use proptest::prelude::*;
 use siteseer_sites::btf::{Btf, IntEncoding, Kind, Linkage, SplitBtf, TypeId};
+use siteseer_sites::ranges::{Copy, Named, Piece, Ranges, Run, Tree};
 use siteseer_sites::set::{Container, Function, Section};
 use siteseer_sites::site::SourceLine;
 use siteseer_sites::*;
@@ -263,5 +264,57 @@ pub(crate) fn site_set() -> impl Strategy<Value = SiteSet> {
             files,
             sites,
         }
+    })
+}
+
+/// Random ranges of copies that do not contradict each other, in the first 0x4000 bytes.
+pub(crate) fn ranges() -> impl Strategy<Value = Ranges> {
+    let place = || (0u32..4, 0u32..3000).prop_map(|(file, line)| (file, line));
+    let named = prop::collection::vec((0u8..8, place()), 1..6);
+    let copies = prop::collection::vec((any::<u32>(), any::<u32>(), place()), 0..12);
+    let trees = prop::collection::vec((prop::option::weighted(0.8, any::<u32>()), copies), 1..6);
+    let runs = prop::collection::vec((0u32..90, any::<u32>(), place()), 1..12);
+    let pieces = prop::collection::vec((0u64..200, any::<u32>(), runs), 0..12);
+    let big = prop_oneof![9 => Just(0u64), 1 => Just(0x12_3456u64)];
+    (named, trees, pieces, any::<bool>(), big).prop_map(|(named, trees, pieces, has_lines, big)| {
+        let files: Vec<String> = ["a.c", "b.c", "kernel/file0.c"].map(str::to_owned).into();
+        let line = |(file, line): (u32, u32)| match file {
+            3 => SourceLine { file: SourceLine::NO_FILE, line },
+            file => SourceLine { file, line },
+        };
+        let functions: Vec<Named> = named
+            .into_iter()
+            .map(|(name, declared)| Named { name: format!("base{name}"), declared: line(declared) })
+            .collect();
+        let count = functions.len() as u32;
+        let mut ranges = Ranges { functions, files, has_lines, ..Ranges::default() };
+        for (function, copies) in trees {
+            let first = ranges.copies.len() as u32;
+            for (before, (function, up, call)) in (0u32..).zip(copies) {
+                // The copy before, or one around it.
+                let around = std::iter::successors(Some(before), |&at| {
+                    Some(ranges.copies[(first + at.checked_sub(1)?) as usize].parent)
+                });
+                let around: Vec<u32> = around.collect();
+                let parent = around[up as usize % around.len()];
+                ranges.copies.push(Copy { function: function % count, parent, call: line(call) });
+            }
+            let copies = first..ranges.copies.len() as u32;
+            ranges.trees.push(Tree { function: function.map(|function| function % count), copies });
+        }
+        let mut here = BASE;
+        for (gap, tree, runs) in pieces {
+            here += gap + big;
+            let tree = tree % ranges.trees.len() as u32;
+            let copies = ranges.trees[tree as usize].copies.len() as u32;
+            let (address, first) = (here, ranges.runs.len() as u32);
+            for (size, copy, at) in runs {
+                here += u64::from(size);
+                let line = if has_lines { line(at) } else { SourceLine::UNKNOWN };
+                ranges.runs.push(Run { size, copy: copy % (copies + 1), line });
+            }
+            ranges.pieces.push(Piece { address, tree, runs: first..ranges.runs.len() as u32 });
+        }
+        ranges
     })
 }

@@ -42,8 +42,24 @@ fn try_reseal(data: &mut [u8]) -> Option<()> {
         root.extend_from_slice(&number.to_le_bytes());
     }
     root.extend_from_slice(&build_id);
+    let ranges = range(".BTF.inline.ranges");
     let words = [crc32fast::hash(&root).to_le_bytes().to_vec(), blocks].concat();
     let len = words.len().min(sums.len());
-    data[sums][..len].copy_from_slice(&words[..len]);
+    data[sums.clone()][..len].copy_from_slice(&words[..len]);
+    let companion = data[sums].first_chunk::<4>().copied().unwrap_or_default();
+    reseal_ranges(data.get_mut(ranges?)?, companion)
+}
+
+/// The same of the section of ranges; `companion` is the first checksum of the companion section.
+fn reseal_ranges(section: &mut [u8], companion: [u8; 4]) -> Option<()> {
+    let header_len = word(section, 4)?;
+    let at = header_len.checked_add(word(section, 16 + 5 * 8)?)?;
+    let blocks: Vec<u8> =
+        section.get(header_len..at)?.chunks(4096).flat_map(|block| crc32fast::hash(block).to_le_bytes()).collect();
+    let root = [section.get(..header_len)?, &blocks, &companion].concat();
+    let words = [crc32fast::hash(&root).to_le_bytes().to_vec(), blocks].concat();
+    let sums = section.get_mut(at..)?;
+    let len = words.len().min(sums.len());
+    sums[..len].copy_from_slice(&words[..len]);
     Some(())
 }
