@@ -61,7 +61,7 @@ mod elf;
 mod ext;
 mod function;
 mod nearest;
-mod program;
+pub(crate) mod program;
 mod read;
 mod site;
 mod write;

@@ -57,7 +57,7 @@ pub(super) fn is_well_formed(located: &Located, machine: Machine) -> bool {
 }
 
 /// The bytes of a location.
-pub(super) fn encode(located: &Located, base: u64) -> Vec<u8> {
+pub(crate) fn encode(located: &Located, base: u64) -> Vec<u8> {
     let mut out = vec![0, u8::from(located.signed), located.doubt.map_or(0, |doubt| doubt as u8)];
     uleb(&mut out, u64::from(located.size));
     out[0] = match &located.at {
@@ -126,7 +126,7 @@ fn encode_op(out: &mut Vec<u8>, op: Op, base: u64) {
 }
 
 /// The location at the start of the bytes, if it is well formed.
-pub(super) fn decode(bytes: &[u8], base: u64, machine: Machine) -> Option<(Located, usize)> {
+pub(crate) fn decode(bytes: &[u8], base: u64, machine: Machine) -> Option<(Located, usize)> {
     let mut input = Input(bytes);
     let (form, flags) = (input.byte()?, input.byte()?);
     let doubt = match input.byte()? {
@@ -156,20 +156,21 @@ pub(super) fn decode(bytes: &[u8], base: u64, machine: Machine) -> Option<(Locat
     is_well_formed(&located, machine).then_some((located, bytes.len() - input.0.len()))
 }
 
-struct Input<'a>(&'a [u8]);
+/// Bytes, taken from their beginning.
+pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl Input<'_> {
-    fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (array, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*array)
     }
 
-    fn uleb(&mut self) -> Option<u64> {
+    pub(crate) fn uleb(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
             let byte = self.byte()?;
@@ -185,7 +186,7 @@ impl Input<'_> {
         None
     }
 
-    fn sleb(&mut self) -> Option<i64> {
+    pub(crate) fn sleb(&mut self) -> Option<i64> {
         let mut value = 0i64;
         for shift in (0..70).step_by(7) {
             let byte = self.byte()?;
@@ -223,7 +224,7 @@ impl Input<'_> {
     }
 }
 
-fn uleb(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn uleb(out: &mut Vec<u8>, mut value: u64) {
     while value > 0x7f {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -231,7 +232,7 @@ fn uleb(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-fn sleb(out: &mut Vec<u8>, mut value: i64) {
+pub(crate) fn sleb(out: &mut Vec<u8>, mut value: i64) {
     loop {
         let byte = value as u8 & 0x7f;
         value >>= 7;
