@@ -14,6 +14,7 @@ mod list;
 mod output;
 mod plan;
 mod sites;
+mod subset;
 mod target;
 mod trace;
 
@@ -43,6 +44,7 @@ enum Command {
     Check(check::Arguments),
     Plan(plan::Arguments),
     Trace(trace::Arguments),
+    Subset(subset::Arguments),
     Clean(clean::Arguments),
     CheckBtf(check_btf::Arguments),
     Generate(generate::Arguments),
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(arguments),
         Command::Plan(arguments) => done(plan::run(arguments)),
         Command::Trace(arguments) => done(trace::run(arguments)),
+        Command::Subset(arguments) => done(subset::run(arguments)),
         Command::Clean(arguments) => done(clean::run(arguments)),
         Command::CheckBtf(arguments) => done(check_btf::run(arguments)),
         Command::Generate(arguments) => done(generate::run(arguments)),
