@@ -7,8 +7,12 @@ mod clean;
 mod complete;
 mod encode;
 mod explain;
+#[cfg(feature = "network")]
+mod fetch;
 mod filter;
 mod generate;
+#[cfg(feature = "network")]
+mod hub;
 mod kernels;
 mod list;
 mod output;
@@ -45,6 +49,10 @@ enum Command {
     Plan(plan::Arguments),
     Trace(trace::Arguments),
     Subset(subset::Arguments),
+    #[cfg(feature = "network")]
+    Fetch(fetch::Arguments),
+    #[cfg(feature = "network")]
+    Hub(hub::Arguments),
     Clean(clean::Arguments),
     CheckBtf(check_btf::Arguments),
     Generate(generate::Arguments),
@@ -67,6 +75,10 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => done(plan::run(arguments)),
         Command::Trace(arguments) => done(trace::run(arguments)),
         Command::Subset(arguments) => done(subset::run(arguments)),
+        #[cfg(feature = "network")]
+        Command::Fetch(arguments) => done(fetch::run(arguments)),
+        #[cfg(feature = "network")]
+        Command::Hub(arguments) => done(hub::run(arguments)),
         Command::Clean(arguments) => done(clean::run(arguments)),
         Command::CheckBtf(arguments) => done(check_btf::run(arguments)),
         Command::Generate(arguments) => done(generate::run(arguments)),
