@@ -39,7 +39,7 @@ impl Modules {
     /// The running kernel's site data, these modules' among them.
     pub(crate) fn options(&self, file: Option<PathBuf>) -> SourceOptions {
         let dwarf = if self.dwarf { Dwarf::Found } else { Dwarf::default() };
-        SourceOptions { file, modules: self.modules.clone(), dwarf }
+        SourceOptions { file, modules: self.modules.clone(), dwarf, embedded: None }
     }
 }
 

@@ -88,6 +88,7 @@ impl Error {
                 SourceError::NotFound { .. }
                 | SourceError::ModuleNotFound { .. }
                 | SourceError::NotInKernel { .. }
+                | SourceError::NotAsked { .. }
                 | SourceError::NoSites { .. } => libc::ENODATA,
                 _ => libc::EINVAL,
             },

@@ -75,6 +75,7 @@ impl Target {
     /// # Errors
     /// [`Error::Source`] if the site data of the image cannot be read.
     pub fn list(&self, patterns: &[Pattern]) -> Result<Vec<Vec<Listed>>, Error> {
+        self.data.check_patterns(patterns)?;
         let literal = patterns.iter().all(Pattern::is_name);
         let names: Vec<String> = patterns.iter().map(|pattern| pattern.function().to_string()).collect();
         let names: Vec<&str> = if literal { names.iter().map(String::as_str).collect() } else { Vec::new() };

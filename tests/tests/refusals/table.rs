@@ -63,6 +63,7 @@ const SELECT: &str = "loader/src/function/select/tests.rs";
 const DECLARED: &str = "loader/src/declared/tests.rs";
 const BPF_TARGET: &str = "loader/src/bpf_target.rs";
 const LIVEPATCH: &str = "loader/src/plan/tests/livepatch.rs";
+const SUBSET: &str = "loader/src/source/subset.rs";
 const HERE: &str = "tests/tests/refusals/provoked.rs";
 const DOUBT: &str = "loader/src/plan/tests/doubt.rs";
 const MODULES: &str = "loader/src/plan/tests/modules.rs";
@@ -350,6 +351,9 @@ pub(crate) const TABLE: &[Enumeration] = &[
                 "an_images_file_is_not_a_modules",
                 "SourceError::NotModule",
             ),
+            unit("Subset", SUBSET, "what_a_subset_cannot_be_used_for", "SourceError::Subset"),
+            unit("NotInSubset", SUBSET, "a_kernel_and_a_module_of_a_subset", "SourceError::NotInSubset"),
+            unit("NotAsked", SUBSET, "a_kernel_and_a_module_of_a_subset", "SourceError::NotAsked"),
             never("OtherKernel", "no test of its own yet: a module's site file over the types of another kernel"),
         ],
     },
