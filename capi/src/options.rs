@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::layout::{Layout, layout};
 use crate::text::optional;
 use siteseer::{AttachOptions, Dwarf, Policy, RegisterOptions, SourceOptions};
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
 /// A structure that begins with its size.
@@ -43,6 +43,8 @@ pub struct SourceOpts {
     file: *const c_char,
     no_dwarf: u8,
     found_dwarf: u8,
+    embedded: *const c_void,
+    embedded_sz: usize,
 }
 
 /// `struct siteseer_register_opts`
@@ -75,7 +77,7 @@ pub struct AttachOpts {
 // SAFETY: numbers and raw pointers only, the size first.
 unsafe impl Versioned for SourceOpts {
     const NAME: &'static str = "struct siteseer_source_opts";
-    const KNOWN: usize = end_of!(SourceOpts, found_dwarf);
+    const KNOWN: usize = end_of!(SourceOpts, embedded_sz);
 }
 // SAFETY: as above.
 unsafe impl Versioned for RegisterOpts {
@@ -88,7 +90,8 @@ unsafe impl Versioned for AttachOpts {
     const KNOWN: usize = end_of!(AttachOpts, max_sites);
 }
 
-pub(crate) const SOURCE_OPTS: Layout = layout!("siteseer_source_opts", SourceOpts { sz, file, no_dwarf, found_dwarf });
+pub(crate) const SOURCE_OPTS: Layout =
+    layout!("siteseer_source_opts", SourceOpts { sz, file, no_dwarf, found_dwarf, embedded, embedded_sz });
 pub(crate) const REGISTER_OPTS: Layout =
     layout!("siteseer_register_opts", RegisterOpts { sz, source, policy, no_plan_at_load, accept_doubt });
 pub(crate) const ATTACH_OPTS: Layout = layout!(
@@ -179,9 +182,20 @@ pub(crate) unsafe fn source(opts: *const SourceOpts) -> Result<SourceOptions, Fa
         (_, 0) => Dwarf::Never,
         _ => return Err(Failure::invalid("DWARF is not to be read, and to be read: no_dwarf and found_dwarf are set")),
     };
+    let embedded = match (opts.embedded.is_null(), opts.embedded_sz) {
+        (true, 0) => None,
+        (true, _) => return Err(Failure::invalid("there is a size of embedded site data, and no site data")),
+        // The caller may free its own: it is copied.
+        // SAFETY: there are as many bytes as the caller says.
+        (false, size) => Some(unsafe { std::slice::from_raw_parts(opts.embedded.cast::<u8>(), size) }.to_vec()),
+    };
     let options = SourceOptions::default().dwarf(dwarf);
-    Ok(match file {
+    let options = match file {
         Some(file) => options.file(file),
+        None => options,
+    };
+    Ok(match embedded {
+        Some(embedded) => options.embedded(embedded),
         None => options,
     })
 }
@@ -282,27 +296,48 @@ mod tests {
     #[repr(C)]
     struct InPadding {
         sz: usize,
-        _file: *const c_char,
-        no_dwarf: u8,
-        _found_dwarf: u8,
+        _source: *const SourceOpts,
+        _policy: c_int,
+        no_plan_at_load: u8,
+        _accept_doubt: u8,
         later: u8,
     }
 
     #[test]
     fn a_later_member_may_lie_in_our_padding() {
-        assert_eq!(size_of::<InPadding>(), size_of::<SourceOpts>());
+        assert_eq!(size_of::<InPadding>(), size_of::<RegisterOpts>());
         let opts = |later| {
             // SAFETY: as in `newer`.
             let mut opts = unsafe { std::mem::zeroed::<InPadding>() };
-            (opts.sz, opts.no_dwarf, opts.later) = (size_of::<InPadding>(), 1, later);
+            (opts.sz, opts.no_plan_at_load, opts.later) = (size_of::<InPadding>(), 1, later);
             opts
         };
         // SAFETY: both have as many bytes as they say.
         unsafe {
             let [unset, set] = [opts(0), opts(1)];
-            assert_eq!(source((&raw const unset).cast()).unwrap().dwarf, Dwarf::Never);
-            let error = source((&raw const set).cast()).unwrap_err();
+            assert!(register((&raw const unset).cast()).is_ok());
+            let error = register((&raw const set).cast()).unwrap_err();
             assert_eq!(crate::error::number::<c_int>(|| Err(error)), -libc::E2BIG);
+        }
+    }
+
+    #[test]
+    fn embedded_site_data_are_copied() {
+        // SAFETY: zeros are a value of it; there are as many bytes as it says.
+        unsafe {
+            let mut opts = std::mem::zeroed::<SourceOpts>();
+            opts.sz = size_of::<SourceOpts>();
+            assert!(source(&opts).unwrap().embedded_bytes().is_none());
+            let mut bytes = *b"SITESUB";
+            (opts.embedded, opts.embedded_sz) = (bytes.as_ptr().cast(), bytes.len());
+            let read = source(&opts).unwrap();
+            bytes.fill(0);
+            assert_eq!(read.embedded_bytes(), Some(&b"SITESUB"[..]));
+            // Of an older caller, whose structure ends before it.
+            opts.sz = std::mem::offset_of!(SourceOpts, embedded);
+            assert!(source(&opts).unwrap().embedded_bytes().is_none());
+            (opts.sz, opts.embedded) = (size_of::<SourceOpts>(), ptr::null());
+            assert!(source(&opts).is_err());
         }
     }
 

@@ -73,6 +73,10 @@ fn pages(command: Command, folder: Option<&Path>) -> Result<(), Failure> {
     if folder.is_some() {
         for command in command.get_subcommands() {
             let mut text = page(command)?;
+            // What a command has of its own commands stands in its page.
+            for command in command.get_subcommands().filter(|command| command.get_name() != "help") {
+                section(command, &mut text)?;
+            }
             writeln!(text, ".SH \"SEE ALSO\"\n\\fB{NAME}\\fR(1)")?;
             write(folder, &format!("{NAME}-{}.1", command.get_name()), &text)?;
         }
@@ -89,8 +93,25 @@ fn page(command: &Command) -> Result<Vec<u8>, Failure> {
     man.render_synopsis_section(&mut text)?;
     man.render_description_section(&mut text)?;
     man.render_options_section(&mut text)?;
-    if command.has_subcommands() {
+    // Those of a command have no pages of their own.
+    if command.get_name() == NAME {
         man.render_subcommands_section(&mut text)?;
     }
     Ok(text)
+}
+
+/// A command of a command, in the page of the latter.
+fn section(command: &Command, text: &mut Vec<u8>) -> Result<(), Failure> {
+    let name = command.get_bin_name().unwrap_or(command.get_name()).to_uppercase();
+    writeln!(text, ".SH \"{name}\"")?;
+    let man = Man::new(command.clone());
+    let mut rest = Vec::new();
+    man.render_synopsis_section(&mut rest)?;
+    man.render_description_section(&mut rest)?;
+    man.render_options_section(&mut rest)?;
+    // Its sections are subsections here.
+    for line in String::from_utf8_lossy(&rest).lines() {
+        writeln!(text, "{}", line.replacen(".SH ", ".SS ", 1))?;
+    }
+    Ok(())
 }

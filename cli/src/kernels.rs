@@ -23,6 +23,11 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
+    /// The files of its modules.
+    pub(crate) fn modules(&self) -> &[PathBuf] {
+        &self.modules
+    }
+
     /// Opens it, for as long as questions about it are asked.
     pub(crate) fn open(&self) -> Result<Target, Failure> {
         let open = |path: &PathBuf| SiteData::open_module(path, None, true);

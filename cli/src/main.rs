@@ -7,13 +7,18 @@ mod clean;
 mod complete;
 mod encode;
 mod explain;
+#[cfg(feature = "network")]
+mod fetch;
 mod filter;
 mod generate;
+#[cfg(feature = "network")]
+mod hub;
 mod kernels;
 mod list;
 mod output;
 mod plan;
 mod sites;
+mod subset;
 mod symbolise;
 mod target;
 mod trace;
@@ -45,6 +50,11 @@ enum Command {
     Check(check::Arguments),
     Plan(plan::Arguments),
     Trace(trace::Arguments),
+    Subset(subset::Arguments),
+    #[cfg(feature = "network")]
+    Fetch(fetch::Arguments),
+    #[cfg(feature = "network")]
+    Hub(hub::Arguments),
     Clean(clean::Arguments),
     CheckBtf(check_btf::Arguments),
     Generate(generate::Arguments),
@@ -67,6 +77,11 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(arguments),
         Command::Plan(arguments) => done(plan::run(arguments)),
         Command::Trace(arguments) => done(trace::run(arguments)),
+        Command::Subset(arguments) => done(subset::run(arguments)),
+        #[cfg(feature = "network")]
+        Command::Fetch(arguments) => done(fetch::run(arguments)),
+        #[cfg(feature = "network")]
+        Command::Hub(arguments) => done(hub::run(arguments)),
         Command::Clean(arguments) => done(clean::run(arguments)),
         Command::CheckBtf(arguments) => done(check_btf::run(arguments)),
         Command::Generate(arguments) => done(generate::run(arguments)),

@@ -137,7 +137,7 @@ fn encoded(path: &Path, image: &[u8], kernel: Option<BaseKernel<'_>>) -> Result<
 fn in_running(
     target: &Target,
     queries: &[(String, Query)],
-    work: impl FnOnce(&[Place<'_>]) -> Result<(), Failure>,
+    work: impl FnMut(&[Place<'_>]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let in_image = |places: &[Place<'_>]| {
         let is_found = |query: &Query| find(places, query, None).is_ok();
@@ -151,7 +151,7 @@ fn in_running(
 fn opened<R>(
     target: &Target,
     modules: Vec<Arc<str>>,
-    work: impl FnOnce(&[Place<'_>]) -> Result<R, Failure>,
+    mut work: impl FnMut(&[Place<'_>]) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     target.opened(modules, |opened| {
         let mut places = Vec::with_capacity(opened.len());

@@ -149,9 +149,16 @@ struct siteseer_source_opts {
 	 * capabilities) reads DWARF only from the file that is named.
 	 */
 	bool found_dwarf;
+	/*
+	 * Site data that the application brings along, made by `siteseer subset`, and its size in bytes; NULL and 0 for
+	 * none. It is tried before the usual places, and copied. If it has the running kernel, only the functions that it
+	 * was made for can be attached to.
+	 */
+	const void *embedded;
+	size_t embedded_sz;
 	size_t :0;
 };
-#define siteseer_source_opts__last_field found_dwarf
+#define siteseer_source_opts__last_field embedded_sz
 
 struct siteseer_register_opts {
 	size_t sz;

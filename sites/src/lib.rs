@@ -12,6 +12,8 @@
 //! those kinds cannot carry in a companion section (`.BTF.inline.ext`). [`file::SiteFile`] reads it back, without
 //! copying and without parsing what is not asked for. The encoder and the loader meet only here.
 //!
+//! A [`subset`] has the sites of a few functions on many kernels, for an application that embeds it.
+//!
 //! Nothing in this crate does I/O: bytes in, bytes out.
 
 pub mod abi;
@@ -27,6 +29,7 @@ pub mod ranges;
 pub mod rfc;
 pub mod set;
 pub mod site;
+pub mod subset;
 mod sums;
 
 pub use doubt::Doubt;

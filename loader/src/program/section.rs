@@ -258,6 +258,11 @@ pub(crate) fn unguarded(kind: Kind, insns: &[sys::bpf_insn]) -> Option<&[sys::bp
     head.iter().zip(&guard(kind)).all(|(a, b)| bytes(a) == bytes(b)).then_some(rest)
 }
 
+/// Module names as the kernel has them: files may have dashes.
+pub(crate) fn kernel_name(name: &str) -> String {
+    name.replace('-', "_")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

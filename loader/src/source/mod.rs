@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Where site data come from.
 //!
-//! In order: the file that the caller names; a site file in a cache folder, by the kernel's build id, which says more than the
+//! In order: the file that the caller names; what the application brings along (`subset.rs`); a site file in a cache folder, by the kernel's build id, which says more than the
 //! kernel's own data do; those, `/sys/kernel/btf/vmlinux.inline`; a debug vmlinux in the usual places, first its encoded sites,
 //! then (feature `dwarf`) its DWARF, of which only the functions asked for are encoded.
 //!
@@ -17,6 +17,7 @@ mod module;
 pub mod modules;
 mod own;
 pub mod placement;
+mod subset;
 mod trust;
 
 use crate::bpf::call::errno;
@@ -25,6 +26,7 @@ use object::{Object, ObjectSection};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, BtfError};
 use siteseer_sites::file::{FileError, Image, SiteFile, has_sites};
+use siteseer_sites::subset::SubsetError;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::env;
@@ -38,6 +40,8 @@ pub(crate) use module::Over;
 pub use module::{BaseTypes, ModuleFinder};
 use own::KERNEL_INLINE;
 pub use own::RunTime;
+use subset::Asked;
+use subset::Embedded;
 pub use trust::is_privileged;
 use trust::{Chosen, Contents};
 
@@ -53,6 +57,7 @@ pub struct SourceOptions {
     /// Site files of modules, or modules with debug information, to be tried before the usual places. Each is used for the module
     /// that has its build id.
     pub modules: Vec<PathBuf>,
+    pub(crate) embedded: Option<Embedded>,
 }
 
 impl SourceOptions {
@@ -66,6 +71,25 @@ impl SourceOptions {
     #[must_use]
     pub fn dwarf(self, dwarf: Dwarf) -> SourceOptions {
         SourceOptions { dwarf, ..self }
+    }
+
+    /// Uses a subset of site data that the application brings along (`siteseer subset`), of kernels and of modules:
+    ///
+    /// ```ignore
+    /// SourceOptions::default().embedded(include_bytes!("app.sites"))
+    /// ```
+    ///
+    /// It is tried before the usual places. If it has the running kernel, only functions that its maker asked for can be
+    /// looked up.
+    #[must_use]
+    pub fn embedded(self, subset: impl Into<Cow<'static, [u8]>>) -> SourceOptions {
+        SourceOptions { embedded: Some(Embedded::from(subset)), ..self }
+    }
+
+    /// The subset that the application brings along.
+    #[doc(hidden)]
+    pub fn embedded_bytes(&self) -> Option<&[u8]> {
+        self.embedded.as_deref()
     }
 
     /// Sets [`SourceOptions::modules`].
@@ -115,6 +139,8 @@ pub enum Origin {
     Encoded(PathBuf),
     /// The DWARF of a debug vmlinux.
     Dwarf(PathBuf),
+    /// What the application brings along.
+    Embedded,
     /// Nowhere: there are none.
     Nothing,
 }
@@ -124,6 +150,7 @@ impl fmt::Display for Origin {
         match self {
             Origin::Kernel => f.write_str(KERNEL_INLINE),
             Origin::Nothing => f.write_str("no site data"),
+            Origin::Embedded => f.write_str(EMBEDDED),
             Origin::KernelModule(path) | Origin::Encoded(path) => path.display().fmt(f),
             Origin::Dwarf(path) => write!(f, "DWARF of {}", path.display()),
         }
@@ -240,6 +267,21 @@ pub enum SourceError {
     /// The kernel's BTF cannot be read, and its own site data need it.
     #[error("/sys/kernel/btf/vmlinux: {0}")]
     KernelBtf(BtfError),
+    /// What the application brings along cannot be used.
+    #[error("the site data that the application brings along: {0}")]
+    Subset(#[from] SubsetError),
+    /// What the application brings along is not about this kernel.
+    #[error("none for this kernel among those of {images} images")]
+    NotInSubset {
+        /// How many images and modules it is about.
+        images: usize,
+    },
+    /// What the application brings along is about other functions.
+    #[error("the site data that the application brings along are not about {function}: name it to siteseer subset")]
+    NotAsked {
+        /// The function, or the pattern.
+        function: String,
+    },
     /// DWARF could not be encoded.
     #[error("{}: {message}", path.display())]
     Encode {
@@ -250,6 +292,9 @@ pub enum SourceError {
     },
 }
 
+/// What stands for the application's own site data where there is a path else.
+const EMBEDDED: &str = "the application's own";
+
 impl SourceError {
     /// The number that stands for it where only a number can be given: positive, as in errno.h.
     pub(crate) fn errno(&self) -> i32 {
@@ -258,6 +303,7 @@ impl SourceError {
             SourceError::NotFound { .. }
             | SourceError::ModuleNotFound { .. }
             | SourceError::NotInKernel { .. }
+            | SourceError::NotAsked { .. }
             | SourceError::NoSites { .. } => libc::ENODATA,
             _ => libc::EINVAL,
         }
@@ -275,6 +321,8 @@ pub struct SiteData {
     bytes: Bytes,
     /// What was encoded last.
     encoded: Mutex<Option<Encoded>>,
+    /// The functions that they are about, if these are not all.
+    asked: Option<Asked>,
 }
 
 /// Functions that were encoded from DWARF.
@@ -326,7 +374,7 @@ fn elf_build_id(elf: &Elf<'_>) -> BuildId {
 
 impl SiteData {
     fn new(origin: Origin, bytes: Bytes) -> SiteData {
-        SiteData { origin, bytes, encoded: Mutex::new(None) }
+        SiteData { origin, bytes, encoded: Mutex::new(None), asked: None }
     }
 
     /// Opens a file that may hold site data or DWARF. `kernel` is what it has to fit, if it is for a running kernel.
@@ -393,6 +441,14 @@ impl SiteData {
             return SiteData::open(path, Some(kernel), options.dwarf.reads(Chosen::ByCaller));
         }
         let mut tried = Vec::new();
+        if let Some(embedded) = &options.embedded {
+            match Self::of_subset(embedded, kernel) {
+                Err(error @ SourceError::NotInSubset { .. }) => {
+                    tried.push(Tried { path: EMBEDDED.into(), why: reason(&error) });
+                }
+                found => return found,
+            }
+        }
         let own = [PathBuf::from(KERNEL_INLINE)];
         for path in caches(&kernel.build_id).into_iter().chain(own).chain(debug_images(kernel)) {
             let found = if path == Path::new(KERNEL_INLINE) {

@@ -11,11 +11,12 @@
 use super::own::SYSFS;
 use super::trust::Chosen;
 use super::{
-    Bytes, Elf, Origin, SiteData, SourceError, SourceOptions, Tried, caches, contents, elf_build_id, of_kinds,
-    read_error, reason,
+    Bytes, EMBEDDED, Elf, Origin, SiteData, SourceError, SourceOptions, Tried, caches, contents, elf_build_id,
+    of_kinds, read_error, reason,
 };
 use crate::kernel::{BuildId, Kernel, build_id};
-use crate::source::modules::{Loaded, kernel_name, known};
+use crate::program::section::kernel_name;
+use crate::source::modules::{Loaded, known};
 use object::{Object, ObjectSection};
 use siteseer_sites::btf::{Btf, MAGIC};
 use siteseer_sites::file::{FileError, SiteFile, module_kernel};
@@ -87,6 +88,12 @@ impl ModuleFinder<'_> {
             return Err(SourceError::NoModuleBuildId { module: module.name.clone() });
         };
         let mut tried = Vec::new();
+        if let Some(embedded) = &self.options.embedded {
+            match SiteData::of_subset_module(embedded, self.kernel, module) {
+                Ok(data) => return Ok(data),
+                Err(error) => tried.push(Tried { path: EMBEDDED.into(), why: reason(&error) }),
+            }
+        }
         let named = self.options.modules.iter().map(|path| (path.clone(), Chosen::ByCaller));
         for (path, chosen) in named.chain(caches(id).into_iter().map(|path| (path, Chosen::BySearch))) {
             match self.open(&path, id, chosen) {
@@ -179,7 +186,7 @@ impl SiteData {
         let stem = || match &self.origin {
             Origin::Encoded(path) | Origin::Dwarf(path) => path.file_name()?.to_str()?.split('.').next(),
             Origin::KernelModule(path) => path.file_stem()?.to_str(),
-            Origin::Kernel | Origin::Nothing => None,
+            Origin::Kernel | Origin::Embedded | Origin::Nothing => None,
         };
         let name = named.filter(|name| !name.is_empty());
         Ok(kernel_name(&name.or_else(|| stem().map(str::to_owned)).unwrap_or_default()))

@@ -211,11 +211,6 @@ impl Modules {
     }
 }
 
-/// Module names as the kernel has them: files may have dashes.
-pub(crate) fn kernel_name(name: &str) -> String {
-    name.replace('-', "_")
-}
-
 /// The build id, if it is one.
 pub(crate) fn known(build_id: &BuildId) -> Option<&BuildId> {
     (!build_id.0.is_empty()).then_some(build_id)

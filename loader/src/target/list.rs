@@ -8,10 +8,10 @@ use super::{IMAGE, Target, TargetError};
 use crate::kernel::Kernel;
 use crate::kernel::symbols::SymbolsError;
 use crate::kernel::sysfs;
+use crate::program::pattern::Pattern;
 use crate::source::modules::Modules;
 use crate::source::{RunTime, SiteData, SourceOptions};
 use crate::target::function::is_fragment;
-use crate::target::pattern::Pattern;
 use siteseer_sites::file::{FileError, FunctionRef, SiteFile, SiteRef};
 use siteseer_sites::site::SiteKind;
 use std::collections::{BTreeMap, HashSet};
@@ -77,6 +77,7 @@ impl Target {
     /// [`TargetError::Source`] if the site data of the image cannot be read.
     #[doc(hidden)]
     pub fn list(&self, patterns: &[Pattern]) -> Result<Vec<Vec<Listed>>, TargetError> {
+        self.data.check_patterns(patterns)?;
         let literal = patterns.iter().all(Pattern::is_name);
         let names: Vec<String> = patterns.iter().map(|pattern| pattern.function().to_string()).collect();
         let names: Vec<&str> = if literal { names.iter().map(String::as_str).collect() } else { Vec::new() };

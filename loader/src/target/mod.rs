@@ -20,14 +20,13 @@ pub mod function;
 mod list;
 pub mod livepatch;
 mod opened;
-pub mod pattern;
 
 use crate::kernel::symbols::{self, Asker, Bases, Confirmed, Symbols, SymbolsError};
 use crate::kernel::sysfs;
 use crate::kernel::{BuildId, Kernel};
-use crate::program::section::Wanted;
+use crate::program::section::{Wanted, kernel_name};
 use crate::site::reason::Reason;
-use crate::source::modules::{Known, ModuleData, Modules, kernel_name};
+use crate::source::modules::{Known, ModuleData, Modules};
 use crate::source::placement::Placement;
 use crate::source::{self, BaseTypes, ModuleFinder, Over, RunTime, SiteData, SourceError, SourceOptions};
 use crate::target::function::{DataSite, Function, Holder, Place, Sources, is_fragment};
@@ -224,8 +223,8 @@ impl Target {
     /// The symbols of the image that bear some names, and `_stext`, by the site data; `None` if all symbols have been
     /// read, or have to be. What they say is how many addresses a name stands for.
     pub(crate) fn bearing(&self, names: &BTreeSet<&str>) -> Option<Symbols> {
-        // To ask debug information for other names is to encode them.
-        if self.has_read_symbols() || self.own_symbols || self.data.reads_dwarf() {
+        // To ask debug information for other names is to encode them, and a subset does not know them.
+        if self.has_read_symbols() || self.own_symbols || self.data.reads_dwarf() || self.data.is_subset() {
             return None;
         }
         let stext = self.bases?.stext?;
@@ -293,6 +292,7 @@ impl Target {
     #[doc(hidden)]
     pub fn functions(&self, wanted: &[Wanted]) -> Result<Vec<Function>, TargetError> {
         let names: Vec<&str> = wanted.iter().map(|wanted| wanted.function.as_deref().unwrap_or_default()).collect();
+        self.data.check_asked(wanted)?;
         let found = self.data.read(&names, |file| self.look_up(file, wanted))?;
         let found = found.or_else(|error| match error {
             // What was read of debug information is the functions asked for; other names take reading all.
@@ -515,6 +515,8 @@ impl Target {
         let data = self.modules.get(module, &finder).unwrap_or(Err("it is not loaded"))?;
         let types = self.base_types().ok_or("the kernel has no BTF, which the module's types refer to")?;
         let over = Over { btf: image.base_btf(), types };
+        let here = |&name: &&str| Wanted { module: Some(module.to_owned()), function: Some(name.to_owned()) };
+        data.data.check_asked(&names.iter().map(here).collect::<Vec<_>>()).map_err(|error| error.to_string())?;
         data.data.read_over(over, names, |file| with(file, data)).map_err(|error| error.to_string())
     }
 

@@ -18,51 +18,43 @@ pub struct Opened<'f> {
 }
 
 impl Target {
-    /// Opens the site data of the image and of modules. The image comes first; a module whose site data are not to be had is
-    /// left out ([`Modules::without_data`](crate::source::modules::Modules::without_data)).
+    /// Opens the site data of the image and of modules, and calls `with` once. The image comes first; a module whose site data
+    /// cannot be opened is left out ([`Modules::without_data`](crate::source::modules::Modules::without_data)).
     ///
     /// # Errors
     /// If the image's site data cannot be read, or it is not known where the image lies.
+    #[doc(hidden)]
     pub fn opened<R>(
         &self,
         modules: impl IntoIterator<Item = Arc<str>>,
-        with: impl FnOnce(&[Opened<'_>]) -> R,
+        mut with: impl FnMut(&[Opened<'_>]) -> R,
     ) -> Result<R, TargetError> {
         let modules: Vec<Arc<str>> = modules.into_iter().collect();
-        let mut with = Some(with);
-        let mut result = None;
-        self.data.read(&[], |file| -> Result<(), TargetError> {
+        self.data.read(&[], |file| -> Result<R, TargetError> {
             let displacement = if self.own_symbols { 0 } else { self.displacement(file)? };
             let image = Opened { module: None, file, placement: Placement::Whole(displacement) };
-            self.open_rest(&modules, file, &[image], &mut |opened| {
-                if let Some(with) = with.take() {
-                    result = Some(with(opened));
-                }
-            });
-            Ok(())
-        })??;
-        // It is called once, by the last of them.
-        result.ok_or_else(|| crate::source::SourceError::KernelBtf(siteseer_sites::btf::BtfError::TooDeep).into())
+            Ok(self.open_rest(&modules, file, &[image], &mut with))
+        })?
     }
 
     /// Opens one module after the other: each stays open as long as the next ones are.
-    fn open_rest(
+    fn open_rest<R>(
         &self,
         modules: &[Arc<str>],
         image: &SiteFile<'_>,
         opened: &[Opened<'_>],
-        with: &mut dyn FnMut(&[Opened<'_>]),
-    ) {
+        with: &mut dyn FnMut(&[Opened<'_>]) -> R,
+    ) -> R {
         let Some((module, rest)) = modules.split_first() else { return with(opened) };
         let found = self.with_module(module, &[], image, |file, data| {
             let mut all: Vec<Opened<'_>> = opened.to_vec();
             all.push(Opened { module: Some(Arc::clone(module)), file, placement: data.placement(file) });
-            self.open_rest(rest, image, &all, with);
+            self.open_rest(rest, image, &all, with)
         });
-        if let Err(why) = found {
+        found.unwrap_or_else(|why| {
             self.modules.note(module, &why);
-            self.open_rest(rest, image, opened, with);
-        }
+            self.open_rest(rest, image, opened, with)
+        })
     }
 }
 

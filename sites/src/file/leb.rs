@@ -2,20 +2,20 @@
 //! Numbers of variable length, as DWARF has them (LEB128).
 
 /// Bytes that are read from their beginning on. What cannot be read is `None`.
-pub(super) struct Input<'a>(pub(super) &'a [u8]);
+pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl Input<'_> {
-    pub(super) fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (array, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*array)
     }
 
-    pub(super) fn uleb(&mut self) -> Option<u64> {
+    pub(crate) fn uleb(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
             let byte = self.byte()?;
@@ -31,7 +31,7 @@ impl Input<'_> {
         None
     }
 
-    pub(super) fn sleb(&mut self) -> Option<i64> {
+    pub(crate) fn sleb(&mut self) -> Option<i64> {
         let mut value = 0i64;
         for shift in (0..70).step_by(7) {
             let byte = self.byte()?;
@@ -46,7 +46,7 @@ impl Input<'_> {
 }
 
 /// Writes an unsigned number.
-pub(super) fn uleb(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn uleb(out: &mut Vec<u8>, mut value: u64) {
     while value > 0x7f {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -55,7 +55,7 @@ pub(super) fn uleb(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Writes a signed number.
-pub(super) fn sleb(out: &mut Vec<u8>, mut value: i64) {
+pub(crate) fn sleb(out: &mut Vec<u8>, mut value: i64) {
     loop {
         let byte = value as u8 & 0x7f;
         value >>= 7;

@@ -58,7 +58,7 @@ pub(super) fn is_well_formed(located: &Located, machine: Machine) -> bool {
 }
 
 /// The bytes of a location.
-pub(super) fn encode(located: &Located, base: u64) -> Vec<u8> {
+pub(crate) fn encode(located: &Located, base: u64) -> Vec<u8> {
     let mut out = vec![0, u8::from(located.signed), located.doubt.map_or(0, |doubt| doubt as u8)];
     uleb(&mut out, u64::from(located.size));
     out[0] = match &located.at {
@@ -127,7 +127,7 @@ fn encode_op(out: &mut Vec<u8>, op: Op, base: u64) {
 }
 
 /// The location at the start of the bytes, if it is well formed.
-pub(super) fn decode(bytes: &[u8], base: u64, machine: Machine) -> Option<(Located, usize)> {
+pub(crate) fn decode(bytes: &[u8], base: u64, machine: Machine) -> Option<(Located, usize)> {
     let mut input = Input(bytes);
     let (form, flags) = (input.byte()?, input.byte()?);
     let doubt = match input.byte()? {

@@ -63,6 +63,7 @@ const SELECT: &str = "loader/src/target/function/select/tests.rs";
 const DECLARED: &str = "loader/src/program/declared/tests.rs";
 const BPF_TARGET: &str = "loader/src/explain/bpf_programs.rs";
 const LIVEPATCH: &str = "loader/src/plan/tests/livepatch.rs";
+const SUBSET: &str = "loader/src/source/subset.rs";
 const HERE: &str = "tests/tests/refusals/provoked.rs";
 const DOUBT: &str = "loader/src/plan/tests/doubt.rs";
 const MODULES: &str = "loader/src/plan/tests/modules.rs";
@@ -261,11 +262,11 @@ pub(crate) const TABLE: &[Enumeration] = &[
     },
     Enumeration {
         name: "PatternError",
-        file: "loader/src/target/pattern.rs",
+        file: "loader/src/program/pattern.rs",
         lines: &[
-            unit("Empty", "loader/src/target/pattern.rs", "no_patterns", "PatternError::Empty"),
-            unit("Class", "loader/src/target/pattern.rs", "no_patterns", "PatternError::Class"),
-            unit("Character", "loader/src/target/pattern.rs", "no_patterns", "PatternError::Character"),
+            unit("Empty", "loader/src/program/pattern.rs", "no_patterns", "PatternError::Empty"),
+            unit("Class", "loader/src/program/pattern.rs", "no_patterns", "PatternError::Class"),
+            unit("Character", "loader/src/program/pattern.rs", "no_patterns", "PatternError::Character"),
         ],
     },
     Enumeration {
@@ -350,6 +351,9 @@ pub(crate) const TABLE: &[Enumeration] = &[
                 "an_images_file_is_not_a_modules",
                 "SourceError::NotModule",
             ),
+            unit("Subset", SUBSET, "what_a_subset_cannot_be_used_for", "SourceError::Subset"),
+            unit("NotInSubset", SUBSET, "a_kernel_and_a_module_of_a_subset", "SourceError::NotInSubset"),
+            unit("NotAsked", SUBSET, "a_kernel_and_a_module_of_a_subset", "SourceError::NotAsked"),
             never("OtherKernel", "no test of its own yet: a module's site file over the types of another kernel"),
         ],
     },

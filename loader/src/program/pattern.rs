@@ -5,7 +5,7 @@
 //! `?` any character, `[a-z]` one of some and `[!a-z]` one of the others. A module without a function, `ext4:`, is all of the
 //! module's. FILE is the end of a source file's path, component by component, each of them a glob: `@file.c`, `@fs/*.c`.
 
-use crate::source::modules::kernel_name;
+use crate::program::section::kernel_name;
 use std::fmt;
 use std::str::FromStr;
 

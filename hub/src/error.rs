@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What can go wrong between a hub and the folder where the loader looks.
+
+use siteseer::internals::kernel::BuildId;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why site data could not be fetched, or a hub not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HubError {
+    /// The server does not have it.
+    #[error("{url}: not there")]
+    NotThere {
+        /// What was asked for.
+        url: String,
+    },
+    /// The server cannot be reached, or the connection broke.
+    #[error("{url}: {why}")]
+    Http {
+        /// What was asked for.
+        url: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// Something else than what was asked for.
+    #[error("{url}: the server sent {what} in place of a file")]
+    NotAFile {
+        /// What was asked for.
+        url: String,
+        /// What came.
+        what: String,
+    },
+    /// More than there can be.
+    #[error("{what} is larger than {limit} bytes")]
+    TooLarge {
+        /// What is.
+        what: String,
+        /// How much is accepted.
+        limit: u64,
+    },
+    /// It cannot be decompressed.
+    #[error("{what}: it cannot be decompressed: {error}")]
+    Packed {
+        /// What cannot.
+        what: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// There is no signature, or no key.
+    #[error("{what}: {why}: it is not used unless unsigned data is allowed (--allow-unsigned)")]
+    Unsigned {
+        /// What is not signed.
+        what: String,
+        /// Why it does not count as signed.
+        why: String,
+    },
+    /// The signature is not by a key that is known, or of something else.
+    #[error("{what}: {why}")]
+    Signature {
+        /// What was signed.
+        what: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Another build's.
+    #[error("{what}: of another build: its build id is {theirs}, not {ours}")]
+    Foreign {
+        /// What is.
+        what: String,
+        /// Its build id.
+        theirs: BuildId,
+        /// The one that was asked for.
+        ours: BuildId,
+    },
+    /// The build id is right, and the types are not.
+    #[error("{what}: its .BTF is not the running kernel's, though the build id is")]
+    OtherTypes {
+        /// What is.
+        what: String,
+    },
+    /// No site data.
+    #[error("{what}: {why}")]
+    Malformed {
+        /// What was read.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// Its path.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A folder that the loader would not believe.
+    #[error("{}: {why}", path.display())]
+    Place {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A key.
+    #[error("{what}: {why}")]
+    Key {
+        /// Where it is from.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A configuration file.
+    #[error("{}: {why}", path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// None of the places has it.
+    #[error("{what}: no site data; tried:{}", list(tried))]
+    NotFound {
+        /// Which kernel.
+        what: String,
+        /// Each place, and why it did not serve.
+        tried: Vec<(String, String)>,
+    },
+    /// A program of the system.
+    #[error("{program}: {why}")]
+    Program {
+        /// Its name.
+        program: &'static str,
+        /// What it said, or why it could not be run.
+        why: String,
+    },
+    /// It cannot be served.
+    #[error("cannot serve on {address}: {error}")]
+    Serve {
+        /// The address.
+        address: String,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+fn list(tried: &[(String, String)]) -> String {
+    if tried.is_empty() {
+        return "\n  nothing: name a place in SITESEER_URLS or a configuration file".to_owned();
+    }
+    tried.iter().map(|(place, why)| format!("\n  {place}: {why}")).collect()
+}
+
+/// What the system says of a file.
+pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> HubError + '_ {
+    move |error| HubError::Io { path: path.to_owned(), error }
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Making and keeping a hub.
+//!
+//! Images are encoded one after the other: an image takes all processors by itself, and about 0.8 GB. What is there already,
+//! of the same siteseer, is left as it is.
+
+use crate::error::{HubError, io};
+use crate::layout::{self, Census, INDEX, Index, Kernel, MODULES, PAGE, SIGNATURE, SITES, Sizes, VERSION};
+use crate::local::{Local, look};
+use crate::place::{Lock, install};
+use crate::sign::Signer;
+use crate::{http::Progress, pack};
+use siteseer::internals::kernel::BuildId;
+use siteseer_encoder::BaseKernel;
+use siteseer_sites::Machine;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// How to add to a hub.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// What `uname -r` prints on the kernel; by default what the image says.
+    pub release: Option<String>,
+    /// A folder with the files of its modules, with debug information or encoded.
+    pub modules: Option<PathBuf>,
+    /// What signs; without it, the hub is not signed.
+    pub signer: Option<Signer>,
+    /// zstd's level.
+    pub level: i32,
+    /// Whether a kernel that is there is made anew.
+    pub again: bool,
+}
+
+/// What became of a kernel.
+#[derive(Debug)]
+pub struct Added {
+    /// What the index says of it.
+    pub kernel: Kernel,
+    /// Whether it was there.
+    pub was_there: bool,
+    /// Modules that have no debug information, or otherwise cannot be encoded.
+    pub left_out: usize,
+}
+
+/// The index of a hub; an empty one if the folder has none.
+///
+/// # Errors
+/// [`HubError::Io`], [`HubError::Malformed`].
+pub fn index(folder: &Path) -> Result<Index, HubError> {
+    let path = folder.join(INDEX);
+    match fs::read(&path) {
+        Ok(bytes) => parse_index(&path.display().to_string(), &bytes),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Ok(Index { version: VERSION, ..Index::default() })
+        }
+        Err(error) => Err(io(&path)(error)),
+    }
+}
+
+/// Reads an index.
+pub(crate) fn parse_index(what: &str, bytes: &[u8]) -> Result<Index, HubError> {
+    let bad = |why: String| HubError::Malformed { what: what.to_owned(), why };
+    let index: Index = serde_json::from_slice(bytes).map_err(|error| bad(format!("not an index of a hub: {error}")))?;
+    if index.version != VERSION {
+        return Err(bad(format!("an index of version {}, which another release of siteseer made", index.version)));
+    }
+    Ok(index)
+}
+
+/// Adds a kernel to a hub, from its image with debug information or its site file.
+///
+/// # Errors
+/// [`HubError`]. What was there before is there still.
+pub fn add(folder: &Path, image: &Path, options: &Options, progress: &dyn Progress) -> Result<Added, HubError> {
+    fs::create_dir_all(folder).map_err(io(folder))?;
+    let _lock = Lock::take(folder, "hub", || progress.say("waiting for another siteseer hub"))?;
+    let local = Local::open(image)?;
+    let bad = |why: &str| HubError::Malformed { what: image.display().to_string(), why: why.to_owned() };
+    if local.is_module() {
+        return Err(bad("a module, not a kernel's image: name the image, and the folder of its modules (--modules)"));
+    }
+    let mut index = index(folder)?;
+    let id = &local.build_id;
+    let files = options.modules.as_deref().map(modules).transpose()?.unwrap_or_default();
+    let known = index.kernels.iter().find(|kernel| kernel.build_id == id.to_string());
+    if let Some(kernel) = known.filter(|kernel| !options.again && is_current(folder, kernel, id, options)) {
+        return Ok(Added { kernel: kernel.clone(), was_there: true, left_out: 0 });
+    }
+    progress.say(&format!("{}: encoding", image.display()));
+    let sites = local.sites(None)?;
+    let about = look(&image.display().to_string(), &sites, |file| {
+        let machine = match file.machine() {
+            Machine::X86_64 => "x86_64",
+            Machine::Aarch64 => "aarch64",
+        };
+        let census = Census { functions: file.function_count().into(), sites: file.site_count().into() };
+        (machine.to_owned(), census, file.base_btf_bytes().map(<[u8]>::to_vec))
+    })?;
+    let (machine, census, btf) = about;
+    let btf = btf.ok_or_else(|| bad("its site data have no copy of .BTF"))?;
+    let (encoded, left_out) = encode_modules(&files, &btf, id, progress);
+    progress.say(&format!("{}: compressing", image.display()));
+    let mut stored = vec![(SITES, pack::compress(&sites, options.level)?)];
+    let mut of_modules = Sizes::default();
+    if !encoded.is_empty() {
+        let packed = pack::compress(&pack::archive(&encoded)?, options.level)?;
+        let bytes = encoded.iter().map(|(_, data)| data.len() as u64).sum();
+        of_modules = Sizes { files: encoded.len() as u64, bytes, stored: packed.len() as u64 };
+        stored.push((MODULES, packed));
+    }
+    let release = options.release.clone().or_else(|| local.release()).unwrap_or_default();
+    let kernel = Kernel {
+        release,
+        build_id: id.to_string(),
+        machine,
+        encoder: env!("CARGO_PKG_VERSION").to_owned(),
+        image: Sizes { files: 1, bytes: sites.len() as u64, stored: stored[0].1.len() as u64 },
+        modules: of_modules,
+        census,
+    };
+    store(folder, id, &stored, options.signer.as_ref())?;
+    index.kernels.retain(|other| other.build_id != kernel.build_id);
+    index.kernels.push(kernel.clone());
+    index.kernels.sort_by(|one, other| (&one.release, &one.build_id).cmp(&(&other.release, &other.build_id)));
+    write_index(folder, &index, options.signer.as_ref())?;
+    Ok(Added { kernel, was_there: false, left_out })
+}
+
+/// Whether what is there is what would be made.
+fn is_current(folder: &Path, kernel: &Kernel, id: &BuildId, options: &Options) -> bool {
+    let at = |file: &str| folder.join(layout::path(id, file));
+    let signed = |file: &str| options.signer.is_none() || at(&format!("{file}{SIGNATURE}")).is_file();
+    kernel.encoder == env!("CARGO_PKG_VERSION")
+        && at(SITES).is_file()
+        && signed(SITES)
+        && (options.modules.is_none() || kernel.modules.files > 0 && at(MODULES).is_file() && signed(MODULES))
+}
+
+/// The files of modules in a folder and below it, by name.
+fn modules(folder: &Path) -> Result<Vec<PathBuf>, HubError> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(io(&folder))? {
+            let entry = entry.map_err(io(&folder))?;
+            let (path, kind) = (entry.path(), entry.file_type().map_err(io(&folder))?);
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if kind.is_dir() {
+                folders.push(path);
+            } else if [".ko", ".ko.debug", ".sites"].iter().any(|end| name.ends_with(end)) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The site files of modules, by build id, and how many could not be encoded.
+pub(crate) fn encode_modules(
+    files: &[PathBuf],
+    btf: &[u8],
+    id: &BuildId,
+    progress: &dyn Progress,
+) -> (Vec<(String, Vec<u8>)>, usize) {
+    let (mut encoded, mut left_out) = (Vec::new(), 0);
+    progress.begin("modules", Some(files.len() as u64));
+    for (nth, path) in files.iter().enumerate() {
+        let one = || -> Result<(String, Vec<u8>), HubError> {
+            let local = Local::open(path)?;
+            let bad = |why: &str| HubError::Malformed { what: path.display().to_string(), why: why.to_owned() };
+            if !local.is_module() {
+                return Err(bad("not a module"));
+            }
+            let data = local.sites(Some(BaseKernel { btf, build_id: &id.0 }))?;
+            let kernel = siteseer_sites::file::module_kernel(&data).ok().flatten().unwrap_or_default();
+            if kernel != id.0 {
+                return Err(bad("of another kernel"));
+            }
+            Ok((format!("{}.sites", local.build_id), data))
+        };
+        match one() {
+            Ok(module) => encoded.push(module),
+            Err(_) => left_out += 1,
+        }
+        progress.at(nth as u64 + 1);
+    }
+    encoded.sort();
+    encoded.dedup_by(|one, other| one.0 == other.0);
+    (encoded, left_out)
+}
+
+/// Writes the files of a kernel in a new folder, which then takes the place of the old one.
+fn store(folder: &Path, id: &BuildId, files: &[(&str, Vec<u8>)], signer: Option<&Signer>) -> Result<(), HubError> {
+    let all = folder.join("buildid");
+    fs::create_dir_all(&all).map_err(io(&all))?;
+    let new = tempfile::Builder::new().prefix(".new.").tempdir_in(&all).map_err(io(&all))?;
+    for (name, data) in files {
+        install(new.path(), name, data)?;
+        if let Some(signer) = signer {
+            install(new.path(), &format!("{name}{SIGNATURE}"), &signer.sign(data, &layout::path(id, name))?)?;
+        }
+    }
+    let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    fs::set_permissions(new.path(), mode).map_err(io(new.path()))?;
+    let (place, old) = (all.join(id.to_string()), all.join(format!(".old.{id}")));
+    let had = place.exists();
+    if had {
+        fs::rename(&place, &old).map_err(io(&place))?;
+    }
+    let new = new.keep();
+    if let Err(error) = fs::rename(&new, &place) {
+        if had {
+            // What was there is there again.
+            let _ = fs::rename(&old, &place);
+        }
+        let _ = fs::remove_dir_all(&new);
+        return Err(io(&place)(error));
+    }
+    if had { fs::remove_dir_all(&old).map_err(io(&old)) } else { Ok(()) }
+}
+
+fn write_index(folder: &Path, index: &Index, signer: Option<&Signer>) -> Result<(), HubError> {
+    let bad = |error: serde_json::Error| HubError::Malformed { what: INDEX.to_owned(), why: error.to_string() };
+    let mut text = serde_json::to_vec_pretty(index).map_err(bad)?;
+    text.push(b'\n');
+    install(folder, INDEX, &text)?;
+    if let Some(signer) = signer {
+        install(folder, &format!("{INDEX}{SIGNATURE}"), &signer.sign(&text, INDEX)?)?;
+    }
+    install(folder, PAGE, page(index).as_bytes())?;
+    Ok(())
+}
+
+/// The index for people.
+fn page(index: &Index) -> String {
+    let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let mut page =
+        "<!doctype html>\n<meta charset=utf-8>\n<title>Site data</title>\n<h1>Site data</h1>\n<table>\n".to_owned();
+    page += "<tr><th>Release<th>Machine<th>Build id<th>Functions<th>Sites<th>Modules<th>Bytes\n";
+    for kernel in &index.kernels {
+        let _ = writeln!(
+            page,
+            "<tr><td>{}<td>{}<td><a href=\"buildid/{}/\">{}</a><td>{}<td>{}<td>{}<td>{}",
+            escape(&kernel.release),
+            escape(&kernel.machine),
+            escape(&kernel.build_id),
+            escape(&kernel.build_id),
+            kernel.census.functions,
+            kernel.census.sites,
+            kernel.modules.files,
+            kernel.image.stored + kernel.modules.stored,
+        );
+    }
+    page + "</table>\n"
+}
