@@ -21,16 +21,17 @@ use std::process::ExitCode;
 
 /// Say what functions are on several kernels: plain, inlined, cloned, changed or missing, and what siteseer makes of each
 ///
-/// Reads site files alone: no kernel need run, and no privileges are needed. The exit status is 0 if no rule of --deny finds anything, 1
-/// if one does, 2 if the question cannot be answered. docs/check.md describes the rules and the formats.
+/// Reads site files alone: no kernel need run, and no privileges are needed. The exit status is 0 if no rule of --deny
+/// finds anything, 1 if one does, 2 if the question cannot be answered. docs/check.md describes the rules and the
+/// formats.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// BPF objects (with a / in the path, or .o at its end), whose programs name functions by their sections; and names of functions,
-    /// [module:]FUNC
+    /// BPF objects (with a / in the path, or .o at its end), whose programs name functions by their sections; and names
+    /// of functions, [module:]FUNC
     #[arg(required = true, value_name = "OBJECT|NAME", add = crate::complete::functions())]
     about: Vec<String>,
-    /// Site files made by `siteseer encode`, and folders of them (*.sites). Files of modules go with the image that they are for. The
-    /// first kernel that has a function is what the others are compared with
+    /// Site files made by `siteseer encode`, and folders of them (*.sites). Files of modules go with the image that
+    /// they are for. The first kernel that has a function is what the others are compared with
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     kernels: Vec<PathBuf>,
     /// The rules that make the exit status 1, by commas: missing, no_data, refused, incomplete, arguments, unprobeable,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What a shell offers where a function's name is to be typed: the names in the site data.
 //!
-//! The shell asks the tool itself (`siteseer generate bash`). Site data that the command line names before are taken, else those of the
-//! running kernel; never DWARF, which takes seconds to read.
+//! The shell asks the tool itself (`siteseer generate bash`). Site data that the command line names before are taken,
+//! else those of the running kernel; never DWARF, which takes seconds to read.
 
 use clap_complete::{ArgValueCompleter, CompletionCandidate};
 use siteseer::internals::pattern::Pattern;

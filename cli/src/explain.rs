@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 /// --sites it is about the running kernel (which takes root).
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The function's name in the source, or a pattern as for `siteseer list`. With --object it may be left out: the programs' sections
-    /// name theirs
+    /// The function's name in the source, or a pattern as for `siteseer list`. With --object it may be left out: the
+    /// programs' sections name theirs
     #[arg(required_unless_present = "object", add = crate::complete::functions())]
     function: Option<Pattern>,
     /// A BPF object with programs in SEC("fentry/..."), SEC("fexit/...") or SEC("kprobe_maybe_inline/...")

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `--where`: which calls are looked at. An expression of comparisons, `FIELD OP VALUE`, with `and`, `or`, `not` and parentheses.
 //!
-//! Fields have types, which are those of the kernel's BTF: numbers are compared as numbers, a text is equal or fits a glob. A field that
-//! a call does not have (an argument without a location) makes a comparison neither true nor false, and `not` does not change that:
-//! a call is looked at only if the expression is true of it, whatever the value would be.
+//! Fields have types, which are those of the kernel's BTF: numbers are compared as numbers, a text is equal or fits a
+//! glob. A field that a call does not have (an argument without a location) makes a comparison neither true nor false,
+//! and `not` does not change that: a call is looked at only if the expression is true of it, whatever the value would
+//! be.
 //!
 //! What a kernel program can decide it decides ([`kernel`]); the rest is decided here, of what it sends.
 
@@ -157,8 +158,8 @@ pub(super) fn number(text: &str) -> Option<i128> {
     Some(sign * value).filter(|value| range.contains(value))
 }
 
-/// The number of a type's values that are so many bits wide which a constant is equal to: a negative one is its two's complement, as in
-/// C. `None` if there is none.
+/// The number of a type's values that are so many bits wide which a constant is equal to: a negative one is its two's
+/// complement, as in C. `None` if there is none.
 fn congruent(constant: i128, bits: u32) -> Option<u64> {
     let span = 1i128 << bits;
     (-(span / 2)..span).contains(&constant).then(|| constant.rem_euclid(span) as u64)

@@ -13,8 +13,8 @@ use std::io::{self, Write};
 
 /// List functions by pattern, and how many sites each has: bodies, clones, inlined copies
 ///
-/// Everything is read from the site data, which takes no privileges. Without --vmlinux and --sites they are those of the running kernel
-/// and its loaded modules.
+/// Everything is read from the site data, which takes no privileges. Without --vmlinux and --sites they are those of
+/// the running kernel and its loaded modules.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// What to list: [MODULE:][FUNCTION][@FILE], of which MODULE, FUNCTION and the parts of FILE may have *, ? and [a-z] in them.

@@ -18,8 +18,8 @@ use std::io::{self, Write};
 /// time); those in a module are made up, section by section.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The function's name in the source, or a pattern as for `siteseer list`; module:FUNC is that of one module, vmlinux:FUNC that of
-    /// the image
+    /// The function's name in the source, or a pattern as for `siteseer list`; module:FUNC is that of one module,
+    /// vmlinux:FUNC that of the image
     #[arg(add = crate::complete::functions())]
     function: Pattern,
     #[command(flatten)]

@@ -23,9 +23,9 @@ use std::sync::Arc;
 
 /// Print the functions that an address is in: the inlined copies, from the innermost one outwards, and the function around them
 ///
-/// `siteseer encode` stores what this takes only if it is asked for ranges or lines. Without ADDRESS, stacks are read from standard
-/// input, as perf script, bpftrace and the kernel print them, and every frame is annotated; all other lines are printed as they are.
-/// Without --vmlinux and --sites it is about the running kernel and its loaded modules.
+/// `siteseer encode` stores what this takes only if it is asked for ranges or lines. Without ADDRESS, stacks are read
+/// from standard input, as perf script, bpftrace and the kernel print them, and every frame is annotated; all other
+/// lines are printed as they are. Without --vmlinux and --sites it is about the running kernel and its loaded modules.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// An address (0xffffffff81234567), or [module:]symbol[+offset], or symbol+0x1f/0x80 [module] as the kernel prints it

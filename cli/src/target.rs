@@ -111,8 +111,8 @@ impl Chosen {
     }
 }
 
-/// The functions that patterns stand for, at most so many. A name is taken as it is: whether there is such a function is found out when
-/// it is looked up.
+/// The functions that patterns stand for, at most so many. A name is taken as it is: whether there is such a function
+/// is found out when it is looked up.
 pub(crate) fn choose(target: &Target, patterns: &[Pattern], most: usize) -> Result<Vec<Chosen>, Failure> {
     let others: Vec<Pattern> = patterns.iter().filter(|pattern| !pattern.is_name()).cloned().collect();
     let mut listed = if others.is_empty() { Vec::new() } else { target.list(&others)? }.into_iter();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `siteseer trace`: calls of functions of the running kernel, printed or counted.
 //!
-//! The BPF programs were compiled when siteseer was built ([`programs`]). One is attached once for each function; the number of the
-//! function is its cookie. To print calls ([`print`]) it sends the raw slots of every argument that a site has; types turn them into text
-//! here. To count them ([`count`]) nothing is sent: the kernel counts, so that no call is lost however many there are.
+//! The BPF programs were compiled when siteseer was built ([`programs`]). One is attached once for each function; the
+//! number of the function is its cookie. To print calls ([`print`]) it sends the raw slots of every argument that a
+//! site has; types turn them into text here. To count them ([`count`]) nothing is sent: the kernel counts, so that no
+//! call is lost however many there are.
 
 mod count;
 mod histogram;
@@ -32,13 +33,13 @@ use std::path::PathBuf;
 /// Takes root. Says first what is attached and what is not, and why; ends at ctrl-C.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The functions' names in the source, or patterns as for `siteseer list`: vfs_*, @read_write.c, ext4:. A name is looked for in the
-    /// kernel's image and all loaded modules; module:FUNC is in that module only
+    /// The functions' names in the source, or patterns as for `siteseer list`: vfs_*, @read_write.c, ext4:. A name is
+    /// looked for in the kernel's image and all loaded modules; module:FUNC is in that module only
     #[arg(required = true, value_name = "FUNC", add = crate::complete::functions())]
     functions: Vec<Pattern>,
-    /// Look only at calls for which this holds: FIELD OP VALUE, where FIELD is an argument's name, retval, or one of kind, in, module,
-    /// pid, tid, cpu, comm, and OP one of = != < <= > >= ~ !~ (~ is for globs); `and`, `or`, `not` and ( ) connect such conditions. May be
-    /// given again; then all must hold
+    /// Look only at calls for which this holds: FIELD OP VALUE, where FIELD is an argument's name, retval, or one of
+    /// kind, in, module, pid, tid, cpu, comm, and OP one of = != < <= > >= ~ !~ (~ is for globs); `and`, `or`, `not`
+    /// and ( ) connect such conditions. May be given again; then all must hold
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<Filter>,
     /// Trace only this process
@@ -47,12 +48,12 @@ pub(crate) struct Arguments {
     /// Print what `char *` arguments point to, as text
     #[arg(short, long)]
     strings: bool,
-    /// Print calls when they return, with what they return, and errors by name. Inlined copies have no return: their calls are printed
-    /// when they begin
+    /// Print calls when they return, with what they return, and errors by name. Inlined copies have no return: their
+    /// calls are printed when they begin
     #[arg(short, long)]
     returns: bool,
-    /// Count calls in the kernel, and print the numbers at the end: by function, and by KEY, which is an argument's name or one of site,
-    /// pid, tid, cpu, comm. No call is lost. Goes after the functions' names
+    /// Count calls in the kernel, and print the numbers at the end: by function, and by KEY, which is an argument's
+    /// name or one of site, pid, tid, cpu, comm. No call is lost. Goes after the functions' names
     #[arg(long, value_name = "KEY", num_args = 0..=1, conflicts_with_all = ["strings", "returns", "hist", "limit"])]
     count: Option<Option<String>>,
     /// Print a histogram of an argument's values, of which the kernel counts those of each power of two. No call is lost

@@ -39,8 +39,8 @@ fn parsed(folder: &Path, arguments: &[&str], status: i32) -> Value {
     serde_json::from_str(&printed(folder, arguments, status)).expect("JSON")
 }
 
-/// A kernel with kprobes and `int vfs_read(TYPE a)`: with its body, if it has one, and inlined into `caller`, at places that have its
-/// argument or lack it.
+/// A kernel with kprobes and `int vfs_read(TYPE a)`: with its body, if it has one, and inlined into `caller`, at places
+/// that have its argument or lack it.
 fn kernel(build_id: u8, ty: (&str, u32), body: bool, inlined: &[bool]) -> Vec<u8> {
     let mut types = SplitBtf::standalone();
     let int = types.int("int", 4, 32, IntEncoding::SIGNED);

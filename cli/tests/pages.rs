@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! docs/explain.md, docs/tutorial.md and docs/examples.md show what `siteseer explain`, `sites` and `list` print: each of their commands is run again on
-//! the image that SITESEER_TEST_VMLINUX names. If that is the image that a page was made from (by the build id in it), the output must
-//! be the page's, letter by letter; of another the commands must work. With SITESEER_UPDATE_DOCS set the pages are written anew.
+//! docs/explain.md, docs/tutorial.md and docs/examples.md show what `siteseer explain`, `sites` and `list` print: each
+//! of their commands is run again on the image that SITESEER_TEST_VMLINUX names. If that is the image that a page was
+//! made from (by the build id in it), the output must be the page's, letter by letter; of another the commands must
+//! work. With SITESEER_UPDATE_DOCS set the pages are written anew.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

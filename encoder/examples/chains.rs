@@ -220,8 +220,8 @@ impl Symbols {
     }
 }
 
-/// Whether two names of a file are the same: one may have the folder that the compiler ran in before it, and llvm-symbolizer writes one
-/// slash for two.
+/// Whether two names of a file are the same: one may have the folder that the compiler ran in before it, and
+/// llvm-symbolizer writes one slash for two.
 fn same_file(ours: &str, theirs: &str) -> bool {
     let (ours, theirs) = (&*ours.replace("//", "/"), &*theirs.replace("//", "/"));
     ours == theirs || (!ours.is_empty() && theirs.strip_suffix(ours).is_some_and(|rest| rest.ends_with('/')))

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Parameters that a body assigns to, as its machine code shows.
 //!
-//! Clang says where a variable is, whichever value it has: before and behind an assignment alike, and of an assignment that comes
-//! first it says nothing else. But each instruction is of the copy that its line is in, and what a caller passes is computed by the
-//! caller's instructions. So if a parameter is in a register that an instruction of the body itself has made, the body has assigned to it.
+//! Clang says where a variable is, whichever value it has: before and behind an assignment alike, and of an assignment
+//! that comes first it says nothing else. But each instruction is of the copy that its line is in, and what a caller
+//! passes is computed by the caller's instructions. So if a parameter is in a register that an instruction of the body
+//! itself has made, the body has assigned to it.
 
 use crate::arguments::{Gathered, Given};
 use crate::slice::Slice;
@@ -33,8 +34,8 @@ impl Body<'_, '_, '_> {
         holds(self.ranges) && !holds(self.nested)
     }
 
-    /// The parameters that the body assigns to, and whether it does so before it does anything that can be seen: `entry` is where it is
-    /// entered.
+    /// The parameters that the body assigns to, and whether it does so before it does anything that can be seen:
+    /// `entry` is where it is entered.
     pub(crate) fn assigned<'a>(
         &self,
         gathered: &Gathered<'a>,
@@ -108,7 +109,8 @@ impl Body<'_, '_, '_> {
         }
         let goes_on = |at: u64| self.ranges.iter().any(|range| range.start > at && !range.is_empty());
         let is_beside = |at: u64| !self.ranges.iter().any(|range| range.contains(&at));
-        // Clang schedules arm64's instructions once more when all registers are known, and what it says of these stays where it was.
+        // Clang schedules arm64's instructions once more when all registers are known, and what it says of these stays
+        // where it was.
         let until = if self.text.machine() == Machine::Aarch64 { u64::MAX } else { end };
         for at in self.text.instructions(address, until).take(MOST) {
             // Behind the end of what is said, up to what the body does first.

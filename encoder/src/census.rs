@@ -59,8 +59,8 @@ pub struct SiteCensus {
     pub outside_text: u64,
     /// Inlined copies that are no sites: what they are copies of cannot be read.
     pub without_origin: u64,
-    /// Inlined copies that are no sites: nothing is left of them but a jump to where another copy of the same function begins, which is
-    /// where their calls are seen.
+    /// Inlined copies that are no sites: nothing is left of them but a jump to where another copy of the same function
+    /// begins, which is where their calls are seen.
     pub merged: u64,
 }
 

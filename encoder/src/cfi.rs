@@ -109,9 +109,9 @@ impl Cursor<'_, '_> {
         if address < end { cfa } else { None }
     }
 
-    /// Where, before the instruction at an address, the value is that a register has in the function's frame: what a frame base in
-    /// a register means (DWARF 5 section 3.3.5). Until the prologue has set the register up it holds something else, and where the CFA is
-    /// tells what it will be.
+    /// Where, before the instruction at an address, the value is that a register has in the function's frame: what a
+    /// frame base in a register means (DWARF 5 section 3.3.5). Until the prologue has set the register up it holds
+    /// something else, and where the CFA is tells what it will be.
     ///
     /// The frame is that of the row in which the CFA is farthest from the register. `None` if the CFA is not known there, or never
     /// given by the register.

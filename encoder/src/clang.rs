@@ -8,10 +8,11 @@
 //! where the source's signature would have them. What gives it away is a parameter that is not where the calling convention
 //! puts it; a function with one that might be replaced is taken for changed.
 //!
-//! *What callers pass.* A signature that stays is no promise either. Where a function looks at nothing of an argument, clang has the
-//! calls that it sees pass whatever is in the register (`removeDeadArgumentsFromCallers()` in DeadArgumentElimination.cpp). The
-//! function's own debug information then has no value for it that is read from where it would be passed. All of this takes a
-//! call by name: a function that is entered through pointers alone gets what its type says.
+//! *What callers pass.* A signature that stays is no promise either. Where a function looks at nothing of an argument,
+//! clang has the calls that it sees pass whatever is in the register (`removeDeadArgumentsFromCallers()` in
+//! DeadArgumentElimination.cpp). The function's own debug information then has no value for it that is read from where
+//! it would be passed. All of this takes a call by name: a function that is entered through pointers alone gets what
+//! its type says.
 //!
 //! *Where a location begins.* What a function does before its first own instruction (the call to ftrace, landing pads,
 //! pushes) is in front of all its locations. A register that is not written on the way has the value at the entry already.

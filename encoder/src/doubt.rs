@@ -5,21 +5,22 @@
 //! locations are prone to it: by compiler, by how the location is given, and by what all copies of the function say of the
 //! parameter. The rates are those that random programs show (docs/truth.md).
 //!
-//! *By form.* GCC's view of a parameter in memory or computed, one view after the entry, may be of a step of the body; in a register
-//! or as a constant it is what was passed. GCC's expressions leave out masks where 64 bits are wider than the value. Its one
-//! expression for a parameter of an inlined copy is the place that it has in most of the copy. What is located only after the
-//! entry, where the probe is moved to, may be what the body made of it. A clone that first got a constant and then lost the
-//! parameter (`.constprop.0.isra.0`) may stand for clones with other constants, since their code is equal. Clang computes a value again from others when it has lost it, and goes on to say so after
-//! these have changed; its constants outside of `DW_AT_const_value` are as often those of later assignments.
+//! *By form.* GCC's view of a parameter in memory or computed, one view after the entry, may be of a step of the body;
+//! in a register or as a constant it is what was passed. GCC's expressions leave out masks where 64 bits are wider than
+//! the value. Its one expression for a parameter of an inlined copy is the place that it has in most of the copy. What
+//! is located only after the entry, where the probe is moved to, may be what the body made of it. A clone that first
+//! got a constant and then lost the parameter (`.constprop.0.isra.0`) may stand for clones with other constants, since
+//! their code is equal. Clang computes a value again from others when it has lost it, and goes on to say so after these
+//! have changed; its constants outside of `DW_AT_const_value` are as often those of later assignments.
 //!
-//! *By evidence.* A parameter that the body assigns to is told by its lists: from one constant to another within one copy, or from one
-//! location to another at one address, where the machine does nothing. A copy with several entries does not count, as its
-//! list is of several calls. What GCC then says of constants is doubtful, as its views do not order them against the padding in front
-//! of the entry. Clang has no views, so all that it says of such a parameter in inlined copies is doubtful. Where clang has a
-//! parameter of all copies computed in some way, and in none as it is, the computation is the body's. Where it has a parameter in
-//! a register that the body itself has made, the body assigns to it (see `assigned`). Of a parameter that is a constant in all copies,
-//! nothing tells whether the body assigns it: only where some copy has it as it is, and none shows an assignment, a constant is
-//! what was passed.
+//! *By evidence.* A parameter that the body assigns to is told by its lists: from one constant to another within one
+//! copy, or from one location to another at one address, where the machine does nothing. A copy with several entries
+//! does not count, as its list is of several calls. What GCC then says of constants is doubtful, as its views do not
+//! order them against the padding in front of the entry. Clang has no views, so all that it says of such a parameter in
+//! inlined copies is doubtful. Where clang has a parameter of all copies computed in some way, and in none as it is,
+//! the computation is the body's. Where it has a parameter in a register that the body itself has made, the body
+//! assigns to it (see `assigned`). Of a parameter that is a constant in all copies, nothing tells whether the body
+//! assigns it: only where some copy has it as it is, and none shows an assignment, a constant is what was passed.
 
 use crate::arguments::{Form, Found};
 use crate::loclist::ListEntry;

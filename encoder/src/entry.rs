@@ -21,11 +21,11 @@
 //! located at the entry must still be where it was; and what is gained must be the parameter's first location in the block, since a
 //! later one may be what the body made of it.
 //!
-//! *Behind a first branch.* A body that begins with `if (!size) return` is a branch on zero from its first instruction on, and clang
-//! often locates `size` only behind it, where it is needed: in the register that the branch is on. It was there at the entry too, on
-//! both ways. Where the register is not zero, the debug information says so, and the branch changes nothing. Where it is zero, so is
-//! the parameter, as that is what the body's branch asks. Unless the body asks about something else that is in the same
-//! register, so all other arguments must be known, and be elsewhere.
+//! *Behind a first branch.* A body that begins with `if (!size) return` is a branch on zero from its first instruction
+//! on, and clang often locates `size` only behind it, where it is needed: in the register that the branch is on. It was
+//! there at the entry too, on both ways. Where the register is not zero, the debug information says so, and the branch
+//! changes nothing. Where it is zero, so is the parameter, as that is what the body's branch asks. Unless the body asks
+//! about something else that is in the same register, so all other arguments must be known, and be elsewhere.
 
 use crate::arguments::{At, Found, Gathered, Given, Surroundings};
 use crate::loclist::{ListEntry, Point};
@@ -170,8 +170,8 @@ pub(crate) fn move_probe<'a>(
     best
 }
 
-/// Takes away what a list does not say for certain at an entry that was found by the body's first statement: an entry of the list that
-/// began before may be the value of the call before.
+/// Takes away what a list does not say for certain at an entry that was found by the body's first statement: an entry
+/// of the list that began before may be the value of the call before.
 pub(crate) fn keep_own(found: &mut [Found], gathered: &Gathered<'_>, address: u64) {
     for (found, given) in found.iter_mut().zip(&gathered.given) {
         let Given::List(range) = given else { continue };
@@ -184,8 +184,8 @@ pub(crate) fn keep_own(found: &mut [Found], gathered: &Gathered<'_>, address: u6
     }
 }
 
-/// Finds the argument that the body's first branch is on, if it is located only behind that branch: its index, and where it is at the
-/// entry, too.
+/// Finds the argument that the body's first branch is on, if it is located only behind that branch: its index, and
+/// where it is at the entry, too.
 pub(crate) fn behind_branch<'a>(
     surroundings: &Surroundings<'_, 'a, '_>,
     text: &FunctionText<'_, '_>,

@@ -8,9 +8,10 @@
 //!    `dwarf`: its debug sections and units.
 //! 2. `walk`: the raw facts of each unit's functions, inlined copies and parameters. Units are worked on in parallel.
 //! 3. `unit`: the sites of a unit. `origin`: what a copy is a copy of; `types`: its types in BTF; `text`: its machine
-//!    code; `lines`, `markers`, `repeats`: its statements, and what they say of where copies are entered; `entry`: where its probe goes; `arguments`, `loclist`, `lower`, `cfi`: where its arguments are there;
-//!    `probeable`: whether the kernel will take a probe there; `split`: copies that are no calls; `outofline`: sites that
-//!    are symbols; `signature`: whose signature they have; `returns`: which of them return what the function does.
+//!    code; `lines`, `markers`, `repeats`: its statements, and what they say of where copies are entered; `entry`:
+//!    where its probe goes; `arguments`, `loclist`, `lower`, `cfi`: where its arguments are there; `probeable`: whether
+//!    the kernel will take a probe there; `split`: copies that are no calls; `outofline`: sites that are symbols;
+//!    `signature`: whose signature they have; `returns`: which of them return what the function does.
 //! 4. `merge`: one set of all units; `census`: what it holds, in numbers; `observe`: what its arguments were made from.
 //!
 //! Nothing here does I/O, and nothing knows of a running kernel. Bad input gives errors, not panics: an image that

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The entries of a function's inlined copies, by GCC's markers in the line table (see `lines`).
 //!
-//! A marker belongs to the copy whose ranges hold it. Where several copies that are declared at its place do, it is of the one whose
-//! debug entry names it, or else of the innermost. A copy may have any number of markers:
+//! A marker belongs to the copy whose ranges hold it. Where several copies that are declared at its place do, it is of
+//! the one whose debug entry names it, or else of the innermost. A copy may have any number of markers:
 //!
 //! * One is the rule.
 //! * Several are several calls: bodies of an unrolled loop, beginnings that jump threading duplicated. Each marker is an entry.
@@ -124,8 +124,8 @@ impl Markers {
     }
 }
 
-/// In how many places of a copy, given by its rows, the body may begin if a macro wrote it: a marker and the first statement follow each
-/// other there, and as many statements as where the debug entry says that it begins.
+/// In how many places of a copy, given by its rows, the body may begin if a macro wrote it: a marker and the first
+/// statement follow each other there, and as many statements as where the debug entry says that it begins.
 fn beginnings(of_copy: &[(usize, usize)], is_named: impl Fn(usize) -> bool) -> usize {
     let runs = || of_copy.chunk_by(|a, b| a.1 + 1 == b.1);
     let named = runs().find_map(|run| Some(run.len() - run.iter().position(|&(_, row)| is_named(row))?));

@@ -194,9 +194,9 @@ fn compact<T>(all: &mut Vec<T>, used: &[bool]) -> Vec<u32> {
     numbers
 }
 
-/// Marks copies of one function that begin at one address, unless markers in a straight line say that they are calls one after the other.
-/// They may be branches that the compiler merged, of which control takes one. The debug information does not say; a
-/// program that runs for each of them may run more often than the function was called.
+/// Marks copies of one function that begin at one address, unless markers in a straight line say that they are calls
+/// one after the other. They may be branches that the compiler merged, of which control takes one. The debug
+/// information does not say; a program that runs for each of them may run more often than the function was called.
 fn mark_shared(unit: &mut UnitSites<'_>) {
     let rests: HashSet<u32> = unit.rests.iter().copied().collect();
     let mut order: Vec<u32> = (0u32..)

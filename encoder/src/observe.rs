@@ -15,10 +15,10 @@ pub struct Observed<'s> {
     pub kind: SiteKind,
     /// Address of the probe.
     pub address: u64,
-    /// For each parameter, how the debug information gives it at the entry: `constant` (`DW_AT_const_value`), `expression` (one for
-    /// all addresses), `list` (an entry that covers the address), `view` (one that holds at a view alone), `late` (one that begins a
-    /// view after the entry), `entry value`, or `nothing`: what is located all the same was found by moving the probe, or is where
-    /// the calling convention puts it.
+    /// For each parameter, how the debug information gives it at the entry: `constant` (`DW_AT_const_value`),
+    /// `expression` (one for all addresses), `list` (an entry that covers the address), `view` (one that holds at a
+    /// view alone), `late` (one that begins a view after the entry), `entry value`, or `nothing`: what is located all
+    /// the same was found by moving the probe, or is where the calling convention puts it.
     pub forms: &'s [&'static str],
 }
 

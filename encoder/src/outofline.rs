@@ -7,10 +7,10 @@
 //! changing its name.
 //!
 //! Which it is, the symbols at the function's address say. GCC and clang build names of clones by suffixes; what
-//! matters is whether the suffix stands for a changed signature. One that only tells apart (`foo.17` beside `foo`, in a link that is
-//! optimised as a whole) says that there is another function of the name. `foo.part.0` is not `foo` at all, but what is left of
-//! it after its head was inlined elsewhere: it becomes a function of its own name, which is never reached by
-//! asking for `foo`. `foo.cold` is a continuation and no function.
+//! matters is whether the suffix stands for a changed signature. One that only tells apart (`foo.17` beside `foo`, in a
+//! link that is optimised as a whole) says that there is another function of the name. `foo.part.0` is not `foo` at
+//! all, but what is left of it after its head was inlined elsewhere: it becomes a function of its own name, which is
+//! never reached by asking for `foo`. `foo.cold` is a continuation and no function.
 //!
 //! Where the arguments of such a copy are: see [`signature`](crate::signature).
 

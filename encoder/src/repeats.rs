@@ -9,21 +9,22 @@
 //! * Between two calls something happens that can be seen: the body of the first is run. Between two parts of one statement
 //!   nothing needs to.
 //!
-//! Often a copy does not begin with a row of its first statement: instructions of others are in front of it, or bodies of one statement
-//! follow each other in one row. The machine code shows these: the first thing that a body does that can be seen is there
-//! again, in a row of the same place in the source, and control comes to it without passing the entry.
+//! Often a copy does not begin with a row of its first statement: instructions of others are in front of it, or bodies
+//! of one statement follow each other in one row. The machine code shows these: the first thing that a body does that
+//! can be seen is there again, in a row of the same place in the source, and control comes to it without passing the
+//! entry.
 //!
 //! Where something that the body does can come both before and behind such a place, it is the place that is in the middle of the
 //! body: in a loop of its own that was unrolled, mostly.
 //!
-//! *GCC* marks entries, but loses the marks of some loops that it unrolls. Its statements have rows even where nothing is left of them, so
-//! the order of rows tells: where the first statement comes again, and a statement of the caller is the one before it, there
-//! the caller has called again. That is believed in a straight line alone: elsewhere rows come out of order, when instructions of several
-//! statements are mixed. If the body's own statement is the one before it, the body has a loop, or is a recursion that
-//! became one, and nothing tells which.
+//! *GCC* marks entries, but loses the marks of some loops that it unrolls. Its statements have rows even where nothing
+//! is left of them, so the order of rows tells: where the first statement comes again, and a statement of the caller is
+//! the one before it, there the caller has called again. That is believed in a straight line alone: elsewhere rows come
+//! out of order, when instructions of several statements are mixed. If the body's own statement is the one before it,
+//! the body has a loop, or is a recursion that became one, and nothing tells which.
 //!
-//! That is what compilers do as a rule, not what they promise (a loop of the body's own may be unrolled until nothing comes back), so
-//! such a site is one at which hits may outnumber calls.
+//! That is what compilers do as a rule, not what they promise (a loop of the body's own may be unrolled until nothing
+//! comes back), so such a site is one at which hits may outnumber calls.
 
 use crate::lines::{Lines, Place, Statement};
 use crate::loclist::Point;
@@ -115,7 +116,8 @@ fn acts_again(lines: &Lines, text: &FunctionText<'_, '_>, acts: &[u64], entry: u
     again
 }
 
-/// Finds where the first statement at or behind an entry comes again right after a statement of the caller; `is_callers` tells these.
+/// Finds where the first statement at or behind an entry comes again right after a statement of the caller;
+/// `is_callers` tells these.
 pub(crate) fn behind_caller(
     lines: &Lines,
     entry: Point,
@@ -135,8 +137,8 @@ pub(crate) fn behind_caller(
     pairs.filter(|pair| pair[1].place == place && is_callers(pair[0].place)).map(|pair| pair[1].point).collect()
 }
 
-/// Whether a function's own first act may be done again without passing its entry: in a loop that the body begins with, or in one that its
-/// calls of itself became.
+/// Whether a function's own first act may be done again without passing its entry: in a loop that the body begins with,
+/// or in one that its calls of itself became.
 ///
 /// `start` is behind what tracers put in the function.
 pub(crate) fn begins_with_loop(text: &FunctionText<'_, '_>, lines: &Lines, start: u64, ranges: &[Range<u64>]) -> bool {

@@ -24,12 +24,12 @@
 //! describes a parameter that is assigned to at once by the assigned value. The one exception is an argument that clang's
 //! callers may not pass at all ([`Missing::Unread`]).
 //!
-//! *A changed signature.* GCC's lists are right at the entry, and so are its constants, unless clones were folded. What is computed
-//! from other parameters is doubtful. An
-//! expression without a list is a home here, too, unless the copy never writes that register, or the caller wrote that memory. An entry
-//! value is of a register in which the clone may never get that parameter ([`Surroundings::is_whole`]). What clang's debug
-//! information says is sorted by [`clang::keep_what_was_passed`]; what it has in memory, callers may not have filled, and in functions
-//! that set up a frame on some ways alone it counts from below that.
+//! *A changed signature.* GCC's lists are right at the entry, and so are its constants, unless clones were folded. What
+//! is computed from other parameters is doubtful. An expression without a list is a home here, too, unless the copy
+//! never writes that register, or the caller wrote that memory. An entry value is of a register in which the clone may
+//! never get that parameter ([`Surroundings::is_whole`]). What clang's debug information says is sorted by
+//! [`clang::keep_what_was_passed`]; what it has in memory, callers may not have filled, and in functions that set up a
+//! frame on some ways alone it counts from below that.
 //!
 //! [`Surroundings::is_whole`]: crate::arguments::Surroundings::is_whole
 
@@ -97,9 +97,10 @@ impl Copy<'_> {
         if changed { Signature::Changed } else { Signature::Source }
     }
 
-    /// Whether constants may be those of another copy, or of a later assignment. GCC makes `.constprop` clones of constants that are
-    /// passed; it folds such clones once they no longer look at them, and `.isra` ones, too. In a clone that is `.isra` alone a
-    /// constant is what the body assigned to a parameter that was removed. Clang's may be those of a later assignment anywhere.
+    /// Whether constants may be those of another copy, or of a later assignment. GCC makes `.constprop` clones of
+    /// constants that are passed; it folds such clones once they no longer look at them, and `.isra` ones, too. In a
+    /// clone that is `.isra` alone a constant is what the body assigned to a parameter that was removed. Clang's may be
+    /// those of a later assignment anywhere.
     fn are_constants_doubtful(&self) -> bool {
         match self.compiler {
             Compiler::Gcc => self.symbol.contains(".isra."),
@@ -107,8 +108,8 @@ impl Copy<'_> {
         }
     }
 
-    /// Whether callers may not pass an argument whole: clang leaves out stores to a structure that it passes on the stack if the body
-    /// that it sees does not load them.
+    /// Whether callers may not pass an argument whole: clang leaves out stores to a structure that it passes on the
+    /// stack if the body that it sees does not load them.
     pub(crate) fn may_be_unfilled(&self, abi: &Argument, shape: &ParamShape) -> bool {
         let is_on_stack = abi.as_ref().is_ok_and(|located| matches!(located.at, Location::Memory(..)));
         shape.composite && is_on_stack && self.is_called && matches!(self.compiler, Compiler::Clang(_))
@@ -185,8 +186,8 @@ pub(crate) fn of_changed(
     arguments
 }
 
-/// Whether the home of a parameter that an expression without a list tells holds its value at the entry, too: in a register that the
-/// copy never writes, in what the caller left on the stack, or nowhere because it is a constant.
+/// Whether the home of a parameter that an expression without a list tells holds its value at the entry, too: in a
+/// register that the copy never writes, in what the caller left on the stack, or nowhere because it is a constant.
 fn is_at_entry(home: &Located, machine: Machine, is_kept: &mut impl FnMut(Register) -> bool) -> bool {
     // The return address is below what the caller left.
     let first_left = match machine {

@@ -13,10 +13,10 @@
 //! that do come from the callee's line are those between functions that one macro wrote: all their places are that of the
 //! macro's use. Then the function around the copy is declared there as well, and is another one.
 //!
-//! Clang merges instructions that two branches have in common, in front of the branch or behind it. If they are of two copies of one
-//! function, it makes a third, called at line 0, for what was merged (`getMergedLocation` in llvm/lib/IR/DebugInfoMetadata.cpp).
-//! The calls still begin in their own copies; or nothing is left of these, and the third copy is all calls.
-//! The two are told apart by whether the function around it has another copy.
+//! Clang merges instructions that two branches have in common, in front of the branch or behind it. If they are of two
+//! copies of one function, it makes a third, called at line 0, for what was merged (`getMergedLocation` in
+//! llvm/lib/IR/DebugInfoMetadata.cpp). The calls still begin in their own copies; or nothing is left of these, and the
+//! third copy is all calls. The two are told apart by whether the function around it has another copy.
 
 use crate::dwarf::DebugUnit;
 use crate::origin::{Origin, Origins};

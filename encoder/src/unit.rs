@@ -5,8 +5,8 @@
 //! files are numbered within the unit here, and numbered anew when the units are merged. What only all units together
 //! can tell (whether a parameter is assigned to in some copy of its function) is left open: see [`Provisional`].
 //!
-//! Here is what all kinds of sites share; `copies` makes those of inlined copies, `bodies` those of functions themselves, `folds` those
-//! of functions that were folded into others.
+//! Here is what all kinds of sites share; `copies` makes those of inlined copies, `bodies` those of functions
+//! themselves, `folds` those of functions that were folded into others.
 
 use crate::arguments::{Found, Gathered};
 use crate::cfi::{Cursor, Frames};

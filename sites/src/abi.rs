@@ -6,9 +6,10 @@
 //! point and vector arguments, which kernel code does not have, would be in registers that a probe cannot read.
 //!
 //! Sources: System V ABI for AMD64, section 3.2.3 (classes INTEGER and MEMORY); Procedure Call Standard for the Arm
-//! 64-bit Architecture (AAPCS64), section 6.8.2. On x86-64 a result in memory takes the first register, for its address; on arm64 that
-//! is in x8. Structures with members that are packed, aligned to 16 bytes or floating-point numbers have rules of their own. No
-//! kernel passes such by value; from the first one on it is not known where arguments are.
+//! 64-bit Architecture (AAPCS64), section 6.8.2. On x86-64 a result in memory takes the first register, for its
+//! address; on arm64 that is in x8. Structures with members that are packed, aligned to 16 bytes or floating-point
+//! numbers have rules of their own. No kernel passes such by value; from the first one on it is not known where
+//! arguments are.
 
 use crate::location::{Argument, Located, Location, Missing};
 use crate::machine::{Machine, Register};

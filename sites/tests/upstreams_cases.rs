@@ -73,7 +73,8 @@ fn six_locations_for_six_parameters() {
     assert_eq!(arguments(&data), expected);
 }
 
-/// Types that `resolve_btfids` splits: a function that is only inlined, with two sites, and a structure and a function that share a name.
+/// Types that `resolve_btfids` splits: a function that is only inlined, with two sites, and a structure and a function
+/// that share a name.
 struct Source {
     func: u32,
     locations: u32,

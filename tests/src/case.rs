@@ -57,7 +57,8 @@ pub enum Capability {
     KprobeMulti,
     /// Kprobe sessions that skip the return of a call whose entry was missed.
     KprobeSession,
-    /// The tracing-multi link. arm64 has no single direct call for all functions (HAVE_SINGLE_FTRACE_DIRECT_OPS), which it rests on.
+    /// The tracing-multi link. arm64 has no single direct call for all functions (HAVE_SINGLE_FTRACE_DIRECT_OPS), which
+    /// it rests on.
     TracingMulti,
     /// Stacks of their own for the functions of a program.
     PrivateStack,

@@ -233,8 +233,8 @@ fn fsynclat(program: &str) -> Result<Vec<(String, String)>, Failure> {
     let in_histogram: u64 = printed.lines().filter(|line| line.contains("->")).filter_map(counts).sum();
     let last = printed.lines().last().unwrap_or_default();
     let numbers: Vec<u64> = last.split([' ', ':', ',']).filter_map(|word| word.parse().ok()).collect();
-    // msync() asks for the data alone, and comes to the symbol. Whether the others do is the compiler's choice; the host knows what it
-    // was on the reference kernel.
+    // msync() asks for the data alone, and comes to the symbol. Whether the others do is the compiler's choice; the
+    // host knows what it was on the reference kernel.
     let right = matches!(numbers[..], [9, 6, measured, inlined]
         if measured >= 4 && measured + inlined == 9 && measured == in_histogram);
     if !right {

@@ -25,9 +25,9 @@ const NAMES: usize = 500;
 /// Functions with a body and copies, with a body alone, and with inlined copies alone.
 const KNOWN: [&str; 6] = ["do_getpgid", "vfs_rename", "__bpf_copy_key", "ns_capable", "kfree", "vfs_statfs"];
 
-/// What differs of the candidates that the two ways find. Whether ftrace knows a function matters at its entry alone, and a kernel that lists
-/// names (before Linux 6.5) does not say it of a name that several functions bear: site data do. Where a module's text ends is known of all
-/// alone.
+/// What differs of the candidates that the two ways find. Whether ftrace knows a function matters at its entry alone,
+/// and a kernel that lists names (before Linux 6.5) does not say it of a name that several functions bear: site data
+/// do. Where a module's text ends is known of all alone.
 fn differences(name: &str, part: &Function, all: &Function) -> Vec<String> {
     // A prototype is a number among those of its function.
     let told = |function: &Function, candidate: &Candidate| {

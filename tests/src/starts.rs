@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! From a tool's start until its programs are attached, with plain libbpf and with siteseer, in the guest.
 //!
-//! The tool is this program once more, `siteseer-guest start WITH PROGRAMS`: what a process has read once it keeps, so each start is a
-//! process of its own. Its programs are at functions that have one body (start.bpf.c), where siteseer has nothing to add, and everything
-//! that it does besides is cost. The parts are the calls that a tool makes.
+//! The tool is this program once more, `siteseer-guest start WITH PROGRAMS`: what a process has read once it keeps, so
+//! each start is a process of its own. Its programs are at functions that have one body (start.bpf.c), where siteseer
+//! has nothing to add, and everything that it does besides is cost. The parts are the calls that a tool makes.
 
 use crate::case::{Case, Failure, case};
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder};
@@ -66,7 +66,8 @@ pub fn cases() -> Vec<Case> {
     vec![case("starts", "nothing_is_read_that_is_not_needed", nothing_is_read_that_is_not_needed)]
 }
 
-/// What siteseer reads besides what libbpf does: the kernel's types, and little else; none of the tables that the kernel has to write.
+/// What siteseer reads besides what libbpf does: the kernel's types, and little else; none of the tables that the
+/// kernel has to write.
 fn nothing_is_read_that_is_not_needed(_: &Target) -> Result<String, Failure> {
     const LITTLE: u64 = 512 << 10;
     let types = fs::read("/sys/kernel/btf/vmlinux")?.len() as u64;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `siteseer trace` on the running kernel: the examples of docs/examples.md, run as they stand there, and counts that are exact.
 //!
-//! What varies from run to run (times, processors, numbers of processes, pointers) is masked in the page and in what is printed; the rest
-//! must be the same, letter by letter.
+//! What varies from run to run (times, processors, numbers of processes, pointers) is masked in the page and in what is
+//! printed; the rest must be the same, letter by letter.
 
 use crate::calls::{open, syscall};
 use crate::case::{Case, Failure, case};

@@ -14,10 +14,11 @@
 //! The cases state what must come out on the [`REFERENCE`] kernel, and hold there to the letter. Other compilers inline otherwise
 //! and lose other arguments; there a case follows the kernel's own site data by a stated rule, and prints what it found different.
 //!
-//! The conformance suite's cases (tests/cases) run in the same boot, as `KERNEL::suite::NAME`: what they must show on which kernel is
-//! in their own tables.
+//! The conformance suite's cases (tests/cases) run in the same boot, as `KERNEL::suite::NAME`: what they must show on
+//! which kernel is in their own tables.
 //!
-//! What is known to be wrong is in [`KNOWN`]: such a case must fail, so that the table says what is, and its line goes when it passes.
+//! What is known to be wrong is in [`KNOWN`]: such a case must fail, so that the table says what is, and its line goes
+//! when it passes.
 //!
 //! A case that is not exercised says what the kernel lacks, and is not believed: it fails where the kernel's release must have
 //! the capability, or the image that was booted has a function of the shape that the case looked for.
@@ -320,8 +321,8 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
     }
 }
 
-/// Two on the reference kernel, so that what crosses CPUs is tried. One on the others: all CPUs of an emulated machine share a thread
-/// of this one, and each patch of the kernel's text has to stop the second.
+/// Two on the reference kernel, so that what crosses CPUs is tried. One on the others: all CPUs of an emulated machine
+/// share a thread of this one, and each patch of the kernel's text has to stop the second.
 fn cpus(kernel: &str) -> u32 {
     if kernel == REFERENCE { 2 } else { 1 }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What `siteseer check --sarif` prints: each finding is a result (SARIF 2.1.0, OASIS). One of a denied rule is an error, any other a
-//! note. Its place is the BPF object whose program asks, or else the kernel's site file; the function and the kernel are its logical
-//! places.
+//! What `siteseer check --sarif` prints: each finding is a result (SARIF 2.1.0, OASIS). One of a denied rule is an
+//! error, any other a note. Its place is the BPF object whose program asks, or else the kernel's site file; the
+//! function and the kernel are its logical places.
 
 use super::{Results, Subject};
 use crate::kernels::Kernel;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! When tracing has to turn from the records to something else, and when it ends.
 //!
-//! libbpf's poll does not return while records come, and of a busy function they come faster than they are printed. So whoever takes a
-//! record asks here whether to go on, and the poll is left when it is time.
+//! libbpf's poll does not return while records come, and of a busy function they come faster than they are printed. So
+//! whoever takes a record asks here whether to go on, and the poll is left when it is time.
 
 use crate::Failure;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
@@ -20,8 +20,8 @@ extern "C" fn stop(_: nix::libc::c_int) {
     STOP.store(true, Ordering::Relaxed);
 }
 
-/// Has ctrl-C, a polite kill and a terminal that goes away end the loop instead of the process, so that what is known of losses is still said. A second one
-/// ends the process.
+/// Has ctrl-C, a polite kill and a terminal that goes away end the loop instead of the process, so that what is known
+/// of losses is still said. A second one ends the process.
 pub(super) fn stop_on_signals() -> Result<(), Failure> {
     let action = SigAction::new(SigHandler::Handler(stop), SaFlags::SA_RESETHAND, SigSet::empty());
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {

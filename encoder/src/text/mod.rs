@@ -150,8 +150,8 @@ struct Edge {
     source: u64,
 }
 
-/// The places after a function's entry that control comes to before the function has done anything: behind landing pads, no-ops, and
-/// the instruction that ftrace patches, where tracers restore all registers.
+/// The places after a function's entry that control comes to before the function has done anything: behind landing
+/// pads, no-ops, and the instruction that ftrace patches, where tracers restore all registers.
 pub(crate) fn idle_prefix<'i>(image: &'i Image<'_>, entry: u64) -> impl Iterator<Item = u64> + 'i {
     /// A landing pad, two no-ops of the arm64 patch area, and one to spare.
     const LONGEST: usize = 4;

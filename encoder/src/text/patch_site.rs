@@ -11,8 +11,9 @@ const FARTHEST: usize = 2;
 /// The address behind a function's call to ftrace, if nothing but no-ops is in front of it and GCC does not know of it.
 ///
 /// With `-mfentry` GCC for x86-64 writes the call into the assembly by itself (`x86_function_profiler()` in
-/// gcc/config/i386/i386.cc): to the rest of the compiler it is no instruction, and the labels of location lists that belong behind it
-/// may be those of the function's start. On arm64 the no-ops that become the call are instructions like any other.
+/// gcc/config/i386/i386.cc): to the rest of the compiler it is no instruction, and the labels of location lists that
+/// belong behind it may be those of the function's start. On arm64 the no-ops that become the call are instructions
+/// like any other.
 pub(crate) fn behind_fentry(image: &Image<'_>, entry: u64) -> Option<u64> {
     if image.machine() != Machine::X86_64 {
         return None;

@@ -7,11 +7,12 @@
 //! the other. The text shows it: control comes into the body at an instruction that is reached without passing the entry,
 //! and goes on to the function's end without passing it.
 //!
-//! The text shows more than that. An instruction of the body may have been moved up to where it runs whether the call is
-//! made or not: it lies on every way to the entry, and does not count. But the end of a body may be shared with other code
-//! that does the same, and that looks like another way in; nothing tells the two apart for certain. It counts: what is said
-//! of such a site is that calls *may* be missed. What tells something is what the instructions do: a compiler computes ahead of time,
-//! and for nothing, as it likes; it does not store, nor call, where the source does not.
+//! The text shows more than that. An instruction of the body may have been moved up to where it runs whether the call
+//! is made or not: it lies on every way to the entry, and does not count. But the end of a body may be shared with
+//! other code that does the same, and that looks like another way in; nothing tells the two apart for certain. It
+//! counts: what is said of such a site is that calls *may* be missed. What tells something is what the instructions do:
+//! a compiler computes ahead of time, and for nothing, as it likes; it does not store, nor call, where the source does
+//! not.
 
 use super::graph::{Graph, Search};
 use super::{Acts, Effects, FALLS, FunctionText, NOP, arm64, x86};
@@ -225,8 +226,8 @@ impl FunctionText<'_, '_> {
         self.edges_to(target).iter().map(|edge| edge.source)
     }
 
-    /// Whether an entry is in front of a loop of the caller's in which the body runs: what only computes, and the same in each turn, was
-    /// moved out of the loop.
+    /// Whether an entry is in front of a loop of the caller's in which the body runs: what only computes, and the same
+    /// in each turn, was moved out of the loop.
     pub(crate) fn was_moved_out_of_loop(&self, entry: u64, body: &[Range<u64>]) -> bool {
         let Some((piece, start)) = self.index(entry) else { return false };
         let mut effects = Effects::new(self.image.machine());

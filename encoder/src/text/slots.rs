@@ -17,8 +17,8 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Whether it is surely one of the stack: what other registers point to may be an object of the source's, which keeps its value until
-    /// it gets a new one.
+    /// Whether it is surely one of the stack: what other registers point to may be an object of the source's, which
+    /// keeps its value until it gets a new one.
     pub(crate) fn is_on_stack(&self, machine: Machine) -> bool {
         match machine {
             // `rbp`, if it points to the frame, has what is local below it.

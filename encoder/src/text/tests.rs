@@ -404,7 +404,8 @@ fn indirect_jumps_make_leaders_unknown() {
     assert_eq!(walk(&text, 0).len(), 3);
 }
 
-/// A copy that is a case of a switch, as clang for arm64 compiles it: its tail is reached by way of instructions that are not its own.
+/// A copy that is a case of a switch, as clang for arm64 compiles it: its tail is reached by way of instructions that
+/// are not its own.
 #[test]
 fn what_only_an_unknown_jump_leads_to_is_an_entry() {
     let code = [

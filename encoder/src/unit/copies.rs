@@ -484,8 +484,8 @@ fn nested(function: &RawFunction<'_>, copy: Option<usize>) -> Vec<Range<u64>> {
     inner.flat_map(ranges).filter(|range| !range.is_empty()).cloned().collect()
 }
 
-/// Whether nothing is left of a copy but a jump to where another copy of the same function begins. GCC merges code that is equal (`-fcrossjumping`),
-/// and with it copies whose arguments differ where the code does not depend on them.
+/// Whether nothing is left of a copy but a jump to where another copy of the same function begins. GCC merges code that
+/// is equal (`-fcrossjumping`), and with it copies whose arguments differ where the code does not depend on them.
 fn joins(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '_>) -> bool {
     let is_there = |target| {
         let others = function.sites.iter().enumerate().filter(|(other, _)| *other != copy);

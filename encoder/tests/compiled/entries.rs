@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Copies that are entered at more than one place, or not where their first range begins.
 //!
-//! `TRUTH` is the body's first statement. It cannot be merged, and each copy of it that the compiler makes leaves a record. So there is a
-//! site for each record, at the record or before it, and control passes the two together.
+//! `TRUTH` is the body's first statement. It cannot be merged, and each copy of it that the compiler makes leaves a
+//! record. So there is a site for each record, at the record or before it, and control passes the two together.
 
 use crate::image::{self, Build};
 use crate::{arguments, encoded, inline_sites, sites_of};

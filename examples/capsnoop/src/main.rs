@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! capsnoop: prints each capability that the kernel asks for, and where it asks.
 //!
-//! An application of libbpf-rs with a skeleton by libbpf-cargo. It opens, loads and attaches the skeleton as ever; what is of siteseer
-//! is [`siteseer::register`] before, and [`Attached::of`] the skeleton's link: its typed report says which site a number that the
-//! BPF program sends is.
+//! An application of libbpf-rs with a skeleton by libbpf-cargo. It opens, loads and attaches the skeleton as ever; what
+//! is of siteseer is [`siteseer::register`] before, and [`Attached::of`] the skeleton's link: its typed report says
+//! which site a number that the BPF program sends is.
 
 mod skeleton {
     #![allow(clippy::all, clippy::undocumented_unsafe_blocks, missing_docs, unreachable_pub, rust_2018_idioms)] // generated

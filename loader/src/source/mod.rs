@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Where site data come from.
 //!
-//! In order: the file that the caller names; what the application brings along (`subset.rs`); a site file in a cache folder, by the kernel's build id, which says more than the
-//! kernel's own data do; those, `/sys/kernel/btf/vmlinux.inline`; a debug vmlinux in the usual places, first its encoded sites,
-//! then (feature `dwarf`) its DWARF, of which only the functions asked for are encoded.
+//! In order: the file that the caller names; what the application brings along (`subset.rs`); a site file in a cache
+//! folder, by the kernel's build id, which says more than the kernel's own data do; those,
+//! `/sys/kernel/btf/vmlinux.inline`; a debug vmlinux in the usual places, first its encoded sites, then (feature
+//! `dwarf`) its DWARF, of which only the functions asked for are encoded.
 //!
 //! Site data are addresses: those of another kernel are worse than none. A file whose build id is not the kernel's is
 //! refused, or passed over while searching. The types in it are numbers of the kernel's BTF; so its copy of that BTF is

@@ -380,8 +380,8 @@ impl SplitBtf {
     }
 }
 
-/// A name as the kernel takes it (`btf_name_valid_identifier()`): what is not a letter, a digit, `_` or `.` becomes `_`, and what is
-/// too long is cut. The empty name stays so.
+/// A name as the kernel takes it (`btf_name_valid_identifier()`): what is not a letter, a digit, `_` or `.` becomes
+/// `_`, and what is too long is cut. The empty name stays so.
 fn identifier(name: &str) -> Cow<'_, str> {
     let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
     let starts = !name.starts_with(|c: char| c.is_ascii_digit());

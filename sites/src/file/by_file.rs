@@ -24,8 +24,8 @@ impl<'a> SiteFile<'a> {
         (0..ext.files.len()).map(|nth| name(nth).is_some_and(&is_meant)).collect()
     }
 
-    /// The out-of-line symbols whose own code, not that of a copy inlined into it, calls something that was inlined there, in a source file
-    /// that is meant. By address. None without the companion section.
+    /// The out-of-line symbols whose own code, not that of a copy inlined into it, calls something that was inlined
+    /// there, in a source file that is meant. By address. None without the companion section.
     ///
     /// # Errors
     /// If data on the way are damaged.

@@ -81,8 +81,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// All commands first, which a busy machine would slow down; the time of virtual machines goes by instructions. With the figures comes
-/// what failed and should not have: what else was measured is worth seeing.
+/// All commands first, which a busy machine would slow down; the time of virtual machines goes by instructions. With
+/// the figures comes what failed and should not have: what else was measured is worth seeing.
 fn all_figures(arguments: &Arguments, scratch: &Path) -> Result<(Vec<Figures>, Vec<String>), Box<dyn Error>> {
     let commands = arguments.kernel.iter().map(|kernel| commands(arguments, kernel, scratch));
     let mut all = commands.collect::<Result<Vec<Figures>, _>>()?;

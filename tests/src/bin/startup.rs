@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Boots a kernel and prints what passes there from start to first event, step by step: medians, and the range; or how long tools take to
-//! start with plain libbpf and with siteseer.
+//! Boots a kernel and prints what passes there from start to first event, step by step: medians, and the range; or how
+//! long tools take to start with plain libbpf and with siteseer.
 
 use clap::Parser;
 use siteseer_conformance::starts::{self, Start};

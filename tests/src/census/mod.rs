@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What of the arguments at inlined copies is located, on every kernel of the matrix: `ci/census`.
 //!
-//! Each kernel's image is encoded, and the encoder's own census ([`siteseer_encoder::Census`]) is one row of a table. An argument is
-//! usable if the debug information has any location for it at the copy's entry; of the usable ones at least [`LEAST`] of a thousand
-//! must be located, on every kernel, or the table says which is below.
+//! Each kernel's image is encoded, and the encoder's own census ([`siteseer_encoder::Census`]) is one row of a table.
+//! An argument is usable if the debug information has any location for it at the copy's entry; of the usable ones at
+//! least [`LEAST`] of a thousand must be located, on every kernel, or the table says which is below.
 
 use siteseer_encoder::census::ArgumentCensus;
 use siteseer_encoder::{Census, Options};
@@ -69,8 +69,8 @@ fn link_of(fragment: &str) -> Option<&'static str> {
     })
 }
 
-/// The compiler in the text that `/proc/version` shows: `Linux version RELEASE (builder) (COMPILER, LINKER) ...`. Its first word with
-/// a version is the compiler's, behind a name that may be a path or have a triple in front.
+/// The compiler in the text that `/proc/version` shows: `Linux version RELEASE (builder) (COMPILER, LINKER) ...`. Its
+/// first word with a version is the compiler's, behind a name that may be a path or have a triple in front.
 fn compiler(image: &[u8]) -> Option<String> {
     const BEGINNING: &[u8] = b"Linux version ";
     let starts = image.windows(BEGINNING.len()).enumerate().filter(|(_, bytes)| *bytes == BEGINNING);

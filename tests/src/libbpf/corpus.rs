@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Objects of every kind of program, opened, loaded and attached by libbpf: what comes of each must be the same without siteseer, with
-//! its handlers registered, and after they were taken back.
+//! Objects of every kind of program, opened, loaded and attached by libbpf: what comes of each must be the same without
+//! siteseer, with its handlers registered, and after they were taken back.
 
 use crate::case::Failure;
 use libbpf_rs::libbpf_sys as sys;

@@ -67,8 +67,8 @@ pub enum FamilyError {
 }
 
 impl Family {
-    /// Of a kernel of the matrix. The compiler and the version are those of `linux_banner` in its image; the link mode, of which an image
-    /// tells nothing, that of the row's name (`thinlto-`, `fulllto-`).
+    /// Of a kernel of the matrix. The compiler and the version are those of `linux_banner` in its image; the link mode,
+    /// of which an image tells nothing, that of the row's name (`thinlto-`, `fulllto-`).
     ///
     /// # Errors
     /// If the image cannot be read or does not say.

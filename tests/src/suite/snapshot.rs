@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Snapshots of a case's plans, one per compiler, link mode, architecture and version of Linux: a change of what is attached, or of where
-//! arguments are found, is seen even where the values come out right.
+//! Snapshots of a case's plans, one per compiler, link mode, architecture and version of Linux: a change of what is
+//! attached, or of where arguments are found, is seen even where the values come out right.
 //!
 //! They hold neither addresses nor offsets, nor the hashes that ThinLTO puts into names. Which mechanism reaches a site is the
 //! kernel's, and of kernels that one compiler made it may differ: they hold whether it is attached. What the kernel's own image

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Installing siteseer into a folder, and building programs against what was installed.
 //!
-//! The guest has no libraries, so all is linked statically; that is the one way in which the programs are not built as their pages say.
+//! The guest has no libraries, so all is linked statically; that is the one way in which the programs are not built as
+//! their pages say.
 
 use siteseer_conformance::examples::LIBBPFS;
 use siteseer_vmtest::{build_guest, kernels};

@@ -7,7 +7,8 @@
 //! is Debian's and of this machine's architecture boots once, with all of the programs, and every example is a test
 //! ([`siteseer_conformance::examples`] makes the calls and compares). [`installed`] looks at what was installed, and removes it.
 //!
-//! On the reference kernel the outputs are those of docs/before-and-after.md, which is written anew if SITESEER_UPDATE_DOCS is set ([`page`]).
+//! On the reference kernel the outputs are those of docs/before-and-after.md, which is written anew if
+//! SITESEER_UPDATE_DOCS is set ([`page`]).
 
 mod build;
 mod installed;
@@ -26,8 +27,8 @@ use std::time::Duration;
 const REFERENCE: &str = "deb-7.3-x86_64";
 /// How many calls of fsync() and the like come by inlined copies there.
 const FSYNCS: &str = "4 measured, 5 by inlined copies";
-/// Begins the names of Debian's kernels. The examples ask for all calls, which the debug information of clang's kernels does not let
-/// them have: it lacks arguments of some copies, and what is printed is a refusal that names these.
+/// Begins the names of Debian's kernels. The examples ask for all calls, which the debug information of clang's kernels
+/// does not let them have: it lacks arguments of some copies, and what is printed is a refusal that names these.
 const DEBIAN: &str = "deb-";
 /// Names the kernels to test.
 const KERNELS_VARIABLE: &str = "SITESEER_KERNELS";

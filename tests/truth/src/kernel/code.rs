@@ -151,8 +151,8 @@ impl Code {
         None
     }
 
-    /// A way that ends at an instruction: a shortest one from the function's entry, or if that leads nowhere near, the longest that is
-    /// found backwards within so many instructions.
+    /// A way that ends at an instruction: a shortest one from the function's entry, or if that leads nowhere near, the
+    /// longest that is found backwards within so many instructions.
     pub(super) fn way_to(&self, to: usize, most: usize) -> Vec<usize> {
         let mut after: HashMap<usize, usize> = HashMap::from([(to, to)]);
         let mut open = VecDeque::from([(to, 1)]);

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which hit is of which call.
 //!
-//! Both are in order, and both know how many stores of numbers came before them. A hit that is in its place comes after as many
-//! stores as its call. The compiler may have put the place where a body is said to begin behind effects of the
-//! body, so a hit may be late, but not later than the call's end; it may have put effects of the caller behind it, so it may be
-//! early by one. In a straight line a hit may even come after the effects of what follows the call. Of all pairings in order the cheapest is taken. What is not paired is a call without a hit
-//! or a hit without a call.
+//! Both are in order, and both know how many stores of numbers came before them. A hit that is in its place comes after
+//! as many stores as its call. The compiler may have put the place where a body is said to begin behind effects of the
+//! body, so a hit may be late, but not later than the call's end; it may have put effects of the caller behind it, so
+//! it may be early by one. In a straight line a hit may even come after the effects of what follows the call. Of all
+//! pairings in order the cheapest is taken. What is not paired is a call without a hit or a hit without a call.
 //!
-//! Where recursion was inlined into itself, a hit of the inner call comes before the end of the outer one, and may be taken for a late
-//! hit of it: one call that is missed would make wrong values of all that follow. So values are asked where the times leave a choice:
-//! a pair whose values differ costs more than a late one, but less than an early one, and far less than to leave a call and a hit alone.
-//! A wrong value does not find another call by that, since a call has its hit in its place.
+//! Where recursion was inlined into itself, a hit of the inner call comes before the end of the outer one, and may be
+//! taken for a late hit of it: one call that is missed would make wrong values of all that follow. So values are asked
+//! where the times leave a choice: a pair whose values differ costs more than a late one, but less than an early one,
+//! and far less than to leave a call and a hit alone. A wrong value does not find another call by that, since a call
+//! has its hit in its place.
 //!
-//! The compiler may also reorder the beginnings of two copies, where neither has an effect before the other's: their hits come in the
-//! other order. Two hits in a row of different sites are crossed if by that all values agree, and not otherwise.
+//! The compiler may also reorder the beginnings of two copies, where neither has an effect before the other's: their
+//! hits come in the other order. Two hits in a row of different sites are crossed if by that all values agree, and not
+//! otherwise.
 
 use std::ops::Range;
 
