@@ -8,6 +8,7 @@ use crate::case::{Case, Failure, case};
 use crate::modules::Loaded;
 use siteseer::internals::function::{Candidate, Function};
 use siteseer::internals::section::Wanted;
+use siteseer::sites::subset::SubsetWriter;
 use siteseer::{SourceOptions, Target, TargetError};
 
 /// All cases of this group.
@@ -17,6 +18,7 @@ pub fn cases() -> Vec<Case> {
         case("a_part_of_the_symbols_says_what_all_say", a_part_says_what_all_say),
         case("so_it_does_of_a_module", of_a_module),
         case("an_unknown_name", unknown),
+        case("a_subset_says_what_all_site_data_say", of_a_subset),
     ]
 }
 
@@ -77,6 +79,39 @@ fn of_a_module(target: &Target) -> Result<String, Failure> {
         return Err(format!("only {by_part} of {} names were found without reading all symbols", names.len()).into());
     }
     Ok(format!("{by_part} of {} names without reading all symbols", names.len()))
+}
+
+/// A subset that is about some functions, made from the running kernel's site data.
+pub(crate) fn subset_of(target: &Target, names: &[&str]) -> Result<Vec<u8>, Failure> {
+    let mut writer = SubsetWriter::new(names);
+    target.data().read(&[], |file| writer.add(file, names.iter().copied()))??;
+    Ok(writer.finish()?)
+}
+
+/// Without what numbers mean in one file alone.
+fn without_numbers(mut function: Function) -> Function {
+    function.candidates.iter_mut().for_each(|candidate| candidate.index = None);
+    function.prototypes.iter_mut().for_each(|prototype| prototype.func = prototype.func.map(|_| 0));
+    function
+}
+
+fn of_a_subset(target: &Target) -> Result<String, Failure> {
+    let subset = subset_of(target, &KNOWN)?;
+    let bytes = subset.len();
+    let of_subset = Target::running(&SourceOptions::default().embedded(subset))?;
+    let all = Target::running(&SourceOptions::default())?;
+    let mut wrong = Vec::new();
+    for name in KNOWN {
+        let (found, expected) = (look_up(&of_subset, name)?, look_up(&all, name)?);
+        wrong.extend(differences(name, &without_numbers(found), &without_numbers(expected)));
+    }
+    if let Some(first) = wrong.first() {
+        return Err(format!("{} differences; the first: {first}", wrong.len()).into());
+    }
+    match look_up(&of_subset, "vfs_read") {
+        Err(error) if error.to_string().contains("vfs_read") => Ok(format!("{bytes} bytes; {error}")),
+        other => Err(format!("a function that it is not about: {other:?}").into()),
+    }
 }
 
 fn look_up(target: &Target, name: &str) -> Result<Function, siteseer::Error> {

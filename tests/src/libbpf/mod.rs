@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 
 type Run = fn() -> Result<String, Failure>;
 
-const CASES: [(&str, Run); 16] = [
+const CASES: [(&str, Run); 17] = [
     ("objects_of_every_kind_are_as_without_siteseer", corpus::compare),
     ("a_link_stands_for_all_sites", attached::a_link_stands_for_all_sites),
     ("what_siteseer_adds_nothing_to_is_libbpfs", attached::what_siteseer_adds_nothing_to_is_libbpfs),
@@ -28,6 +28,7 @@ const CASES: [(&str, Run); 16] = [
     ("what_is_guarded_is_refused_by_others", ways::what_is_guarded_is_refused_by_others),
     ("a_function_that_is_not_there_fails_at_load", ways::a_function_that_is_not_there_fails_at_load),
     ("what_cannot_be_planned_is_libbpfs", ways::what_cannot_be_planned_is_libbpfs),
+    ("an_embedded_subset_serves", ways::an_embedded_subset_serves),
     ("a_module_without_site_data_is_libbpfs", ways::a_module_without_site_data_is_libbpfs),
     ("the_default_is_at_least_what_libbpf_does", ways::the_default_is_at_least_what_libbpf_does),
     ("both_ends_are_at_the_same_calls", ways::both_ends_are_at_the_same_calls),

@@ -6,10 +6,11 @@
 use super::attached::{behind, link_type, program, same};
 use crate::calls::syscall;
 use crate::case::Failure;
+use crate::lookups::subset_of;
 use crate::modules::{Hidden, Loaded};
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, libbpf_sys as sys};
 use siteseer::internals::log;
-use siteseer::{AttachOptions, LogLevel, Policy, RegisterOptions, SourceOptions};
+use siteseer::{AttachOptions, LogLevel, Policy, RegisterOptions, SourceOptions, Target};
 use siteseer_bpf_progs::{WAYS, set_constant};
 use std::ffi::CString;
 use std::fs;
@@ -292,6 +293,23 @@ pub(super) fn what_cannot_be_planned_is_libbpfs() -> Result<String, Failure> {
         siteseer::unregister();
     }
     Ok(said.join("\n"))
+}
+
+/// The application's own subset of site data: a function that it is about is attached everywhere, any other as by plain libbpf.
+pub(super) fn an_embedded_subset_serves() -> Result<String, Failure> {
+    let target = Target::running(&SourceOptions::default())?;
+    let about = subset_of(&target, &["do_getpgid"])?;
+    let others = subset_of(&target, &["vfs_rename"])?;
+    let heard = listen();
+    siteseer::register_with(RegisterOptions::default().source(SourceOptions::default().embedded(about)))?;
+    let object = open(&["enters"])?.load()?;
+    let link = program(&object, "enters")?.attach()?;
+    same("with a subset that is about it", counted(&object, ENTERS)?, (BODY + COPY, 0))?;
+    same("what is said", warnings(&heard), Vec::<String>::new())?;
+    drop((link, object));
+    siteseer::unregister();
+    siteseer::register_with(RegisterOptions::default().source(SourceOptions::default().embedded(others)))?;
+    attached_as_libbpf(&heard)
 }
 
 fn attached_as_libbpf(heard: &Arc<Mutex<Vec<String>>>) -> Result<String, Failure> {
