@@ -15,7 +15,7 @@
 //! not.
 
 use super::graph::{Graph, Search};
-use super::{Acts, Effects, FALLS, FunctionText, NOP, arm64, x86};
+use super::{Acts, Edge, Effects, FALLS, FunctionText, NOP, arm64, x86};
 use siteseer_sites::Machine;
 use std::ops::Range;
 
@@ -226,31 +226,29 @@ impl FunctionText<'_, '_> {
         self.edges_to(target).iter().map(|edge| edge.source)
     }
 
-    /// Whether an entry is in front of a loop of the caller's in which the body runs: what only computes, and the same
-    /// in each turn, was moved out of the loop.
+    /// Whether an entry is in front of a loop of the caller's in which the body runs: what only computes, and the same in each turn, was
+    /// moved out of the loop. It is the caller's if the jump back is not in the body.
     pub(crate) fn was_moved_out_of_loop(&self, entry: u64, body: &[Range<u64>]) -> bool {
-        let Some((piece, start)) = self.index(entry) else { return false };
-        let mut effects = Effects::new(self.image.machine());
-        let mut comes_back = Vec::new();
-        for index in start..self.pieces[piece].instructions.end {
-            let address = self.address_of(index);
-            if index > start {
-                let sources = self.edges_to(address).iter().map(|edge| edge.source);
-                comes_back.extend(sources.filter(|&source| !holds(body, source)));
-            }
-            if self.acts(&mut effects, address) {
-                return holds(body, address) && comes_back.iter().any(|&source| self.leads_to(index, source, start));
-            }
-            if self.flags[index] & FALLS == 0 || !self.graph().targets(index).is_empty() {
-                return false;
-            }
+        let Some((_, start)) = self.index(entry) else { return false };
+        let Some(end) = body.iter().filter(|range| !range.is_empty()).map(|range| range.end).max() else {
+            return false;
+        };
+        let comes_back = |edge: &&Edge| edge.source >= edge.target && !holds(body, edge.source);
+        let mut loops = self.edges_between(entry.saturating_add(1), end).iter().filter(comes_back).peekable();
+        if loops.peek().is_none() {
+            return false;
         }
-        false
+        let acts = self.all_acts(body);
+        loops.any(|&Edge { target, source }| {
+            let (Some((_, target)), Some((_, source))) = (self.index(target), self.index(source)) else { return false };
+            let acts = acts.iter().filter_map(|&act| self.index(act)).map(|(_, act)| act);
+            let mut within = acts.filter(|act| (target..=source).contains(act));
+            within.any(|act| self.leads_to(target, act, start) && self.leads_to(act, source, start))
+        })
     }
 
     /// Whether control may come from one instruction to another, and not pass `avoided`.
-    fn leads_to(&self, from: usize, to: u64, avoided: usize) -> bool {
-        let Some((_, to)) = self.index(to) else { return false };
+    fn leads_to(&self, from: usize, to: usize, avoided: usize) -> bool {
         let graph = self.graph();
         let mut search = graph.search(Some(from));
         while let Some(first) = search.resume() {

@@ -3,6 +3,7 @@
 
 use super::{Effects, FunctionText, arm64};
 use siteseer_sites::Machine;
+use siteseer_sites::location::{Located, Location, Op};
 use siteseer_sites::machine::Register;
 use std::ops::Range;
 
@@ -17,6 +18,26 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// The memory that a location reads at constant offsets from registers.
+    pub(crate) fn all_of(located: &Located) -> Vec<Slot> {
+        let at = |base: Register, offset: i64, size: i64| Slot { base, bytes: offset..offset.saturating_add(size) };
+        let read = |ops: &[Op]| match *ops {
+            [Op::Register(base), Op::Constant(offset), Op::Add, Op::Load(size)] => {
+                Some(at(base, offset as i64, i64::from(size)))
+            }
+            [Op::Register(base), Op::Load(size), ..] => Some(at(base, 0, i64::from(size))),
+            _ => None,
+        };
+        match &located.at {
+            Location::Memory(base, offset) => vec![at(*base, i64::from(*offset), i64::from(located.size))],
+            Location::Computed(computed) => {
+                let starts = computed.slots.iter().flat_map(|ops| (0..ops.len()).map(move |start| &ops[start..]));
+                starts.filter_map(|ops| read(&ops[..ops.len().min(4)])).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether it is surely one of the stack: what other registers point to may be an object of the source's, which
     /// keeps its value until it gets a new one.
     pub(crate) fn is_on_stack(&self, machine: Machine) -> bool {
@@ -76,6 +97,7 @@ mod tests {
     use super::*;
     use crate::test_image::TEXT;
     use crate::text::tests::{arm64, x86};
+    use siteseer_sites::location::Computed;
 
     #[test]
     fn x86_64() {
@@ -95,6 +117,18 @@ mod tests {
             assert!(!text.fills_later(TEXT, &slot(16..20)), "up to a call");
             assert!(!text.fills_later(TEXT, &Slot { base: 6, bytes: 12..16 }));
         });
+    }
+
+    #[test]
+    fn what_a_location_reads() {
+        let located = |at| Located { size: 8, signed: false, at, doubt: None };
+        assert_eq!(Slot::all_of(&located(Location::Memory(7, 16))), [Slot { base: 7, bytes: 16..24 }]);
+        assert_eq!(Slot::all_of(&located(Location::Register(7))), []);
+        let sum =
+            [Op::Register(7), Op::Constant(-8i64 as u64), Op::Add, Op::Load(4), Op::Register(3), Op::Load(2), Op::Add];
+        let computed = Location::Computed(Computed { slots: [Box::from(sum)].into() });
+        let expected = [Slot { base: 7, bytes: -8..-4 }, Slot { base: 3, bytes: 0..2 }];
+        assert_eq!(Slot::all_of(&located(computed)), expected);
     }
 
     #[test]

@@ -844,4 +844,10 @@ fn what_was_moved_out_of_a_loop() {
         assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (8, 20)])), "the loop is the body's");
         assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (20, 24)])), "the body runs behind the loop");
     });
+    // 0: mov w3, #1; 4: cbz w2, 24; 8: sub w1, w1, #1; 12: str w3, [x0]; 16: cmn w1, #1; 20: b.ne 8; 24: ret
+    let code = [0x5280_0023, 0x3400_00a2, 0x5100_0421, 0xb900_0003, 0x3100_043f, 0x54ff_ffa1, 0xd65f_03c0];
+    arm64(&code, |text| {
+        assert!(text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (12, 16)])), "behind a branch, too");
+        assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (8, 24)])), "the loop is the body's");
+    });
 }

@@ -239,12 +239,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let machine = self.shared.image.machine();
         for found in &mut self.found {
             let Ok(located) = &mut found.argument else { continue };
-            if let Location::Memory(base, offset) = located.at
-                && let start = i64::from(offset)
-                && let slot = (Slot { base, bytes: start..start + i64::from(located.size) })
-                && slot.is_on_stack(machine)
-                && text.fills_later(address, &slot)
-            {
+            let is_unfilled = |slot: &Slot| slot.is_on_stack(machine) && text.fills_later(address, slot);
+            if Slot::all_of(located).iter().any(is_unfilled) {
                 located.doubt = Some(Doubt::Home);
             }
         }
