@@ -61,6 +61,11 @@ pub(crate) struct Qemu {
     said: Vec<u8>,
 }
 
+/// The kernel's console driver waits 10 ms for a full line, and then drops the character (`wait_for_lsr()` in
+/// drivers/tty/serial/8250/8250_port.c). A pipe of this size outlasts a reader that a busy host does not run. It is the most that an
+/// unprivileged process gets (/proc/sys/fs/pipe-max-size).
+const PIPE_SIZE: i32 = 1 << 20;
+
 /// QEMU's words are kept up to this length: a warning per instruction must not fill the memory.
 const MAX_SAID: usize = 64 * 1024;
 
@@ -76,7 +81,14 @@ impl Qemu {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         die_with_parent(&mut command);
-        Ok(Qemu { child: command.spawn()?, results: Some(results), said: Vec::new() })
+        let qemu = Qemu { child: command.spawn()?, results: Some(results), said: Vec::new() };
+        // A smaller pipe works as well, on a host that is not busy.
+        for pipe in
+            [qemu.results.as_ref().map(AsFd::as_fd), qemu.child.stdout.as_ref().map(AsFd::as_fd)].into_iter().flatten()
+        {
+            let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(PIPE_SIZE));
+        }
+        Ok(qemu)
     }
 
     /// Passes on what comes until QEMU ends or the deadline passes, and kills it then.

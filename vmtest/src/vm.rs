@@ -39,9 +39,10 @@ const PROGRAM_PATH: &str = "/program";
 /// * `printk.time=1` marks kernel messages, which finding splats rests upon; level 7 shows all but debugging.
 /// * `printk.devkmsg=on` lifts the rate limit from init's frames, should they have to go that way.
 /// * `random.trust_cpu=on`: the emulated CPU has a random number instruction; nothing waits for entropy.
-/// * A guest on a busy host stands still for seconds without being stuck; that is not to be taken for a stall.
+/// * A guest on a busy host stands still for many seconds without being stuck, and that must not count as a stall. These are the
+///   kernel's upper bounds; a guest that hangs is found by its time limit.
 const COMMAND_LINE: &str = "panic=-1 printk.time=1 loglevel=7 printk.devkmsg=on random.trust_cpu=on \
-     rcupdate.rcu_cpu_stall_timeout=60 watchdog_thresh=30";
+     rcupdate.rcu_cpu_stall_timeout=300 watchdog_thresh=60";
 
 /// A virtual machine to be booted once.
 ///

@@ -11,7 +11,7 @@ use std::{
 };
 
 use siteseer_vmtest::{
-    Accel, Carrier, ExitStatus, Vm, VmError, build_guest_for, image,
+    Accel, Carrier, ExitStatus, Outcome, Vm, VmError, build_guest_for, image,
     kernels::{self, KernelPaths},
 };
 
@@ -35,6 +35,17 @@ macro_rules! kernel {
             None => return,
         }
     };
+}
+
+/// Unwraps with what an error says: its `Debug` form holds the whole console.
+trait OrFail {
+    fn or_fail(self) -> Outcome;
+}
+
+impl OrFail for Result<Outcome, VmError> {
+    fn or_fail(self) -> Outcome {
+        self.unwrap_or_else(|error| panic!("{error}"))
+    }
 }
 
 fn guest(kernel: &KernelPaths, bin: &str) -> PathBuf {
@@ -65,7 +76,7 @@ fn the_machine_is_set_up_as_promised() {
         .console(&mut shown)
         .on_results(|bytes| streamed.extend_from_slice(bytes))
         .run()
-        .unwrap();
+        .or_fail();
     assert_eq!(outcome.exit_status, Some(ExitStatus::Code(7)));
     assert_eq!(outcome.carrier, Some(Carrier::Uart));
     assert_eq!(outcome.release, kernel.record.release);
@@ -107,7 +118,7 @@ fn the_kernel_is_elsewhere_at_each_boot() {
     let data = tempfile::NamedTempFile::new().unwrap();
     let stext = |parameters: &str| {
         let vm = probe(&kernel, "look").file(data.path(), "/data/file").append(parameters);
-        let lines = vm.run().unwrap().result_lines();
+        let lines = vm.run().or_fail().result_lines();
         lines.iter().find_map(|line| line.strip_prefix("stext ").map(str::to_owned)).unwrap()
     };
     let fixed = stext("nokaslr");
@@ -125,7 +136,7 @@ fn results_are_whole_whatever_is_printed_meanwhile() {
         if carrier == Carrier::KernelLog {
             vm = vm.results_device("no-such-port");
         }
-        let outcome = vm.run().unwrap();
+        let outcome = vm.run().or_fail();
         assert_eq!(outcome.carrier, Some(carrier));
         assert!(outcome.success());
         assert_eq!(outcome.results.len(), expected.len(), "{carrier:?}");
@@ -138,7 +149,7 @@ fn results_are_whole_whatever_is_printed_meanwhile() {
 #[test]
 fn a_kernel_that_patches_its_code_survives() {
     let kernel = kernel!();
-    let outcome = probe(&kernel, "patch").run().unwrap();
+    let outcome = probe(&kernel, "patch").run().or_fail();
     assert!(outcome.success());
     assert_eq!(outcome.result_lines(), ["patched"]);
 }
@@ -150,7 +161,7 @@ fn a_program_that_knows_nothing_of_init_runs_under_it() {
         .init(&guest(&kernel, "vmtest-init"))
         .program(&guest(&kernel, "vmtest-probe"))
         .arg("word");
-    assert_eq!(vm.run().unwrap().result_lines(), ["from the child"]);
+    assert_eq!(vm.run().or_fail().result_lines(), ["from the child"]);
 }
 
 #[test]

@@ -55,7 +55,8 @@ fn modules_are_built_for_a_kernel_and_load_in_it() {
         .file(plain, "/data/plain.ko")
         .time_limit(Duration::from_secs(600))
         .run()
-        .unwrap();
+        // The `Debug` form holds the whole console.
+        .unwrap_or_else(|error| panic!("{error}"));
     let lines = outcome.result_lines();
     assert!(outcome.success(), "{lines:?}");
     assert_eq!(lines, ["pair: doubled 42, BTF, text", "pair: gone", "plain: doubled 1, BTF", "plain: gone"]);
