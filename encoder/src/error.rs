@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Why an image cannot be encoded.
 
-use crate::image::ImageError;
+use crate::elf::image::ImageError;
 use siteseer_sites::btf::{BtfError, RelocateError};
 
 /// Why an image cannot be encoded.

@@ -2,73 +2,43 @@
 //! From the DWARF of a kernel image to the sites of its functions.
 //!
 //! [`encode`] reads an ELF image (a `vmlinux` with DWARF and BTF) and makes a [`SiteSet`]: every place where the body of
-//! a function starts executing, and where its arguments are there. The phases, one module each:
+//! a function starts executing, and where its arguments are there. The phases, one folder each, in this order:
 //!
-//! 1. `image`, `symbols`, `tables`: the ELF file, its symbols, and the tables by which the kernel patches its text;
-//!    `dwarf`: its debug sections and units.
-//! 2. `walk`: the raw facts of each unit's functions, inlined copies and parameters. Units are worked on in parallel.
-//! 3. `unit`: the sites of a unit. `origin`: what a copy is a copy of; `types`: its types in BTF; `text`: its machine
-//!    code; `lines`, `markers`, `repeats`: its statements, and what they say of where copies are entered; `entry`:
-//!    where its probe goes; `arguments`, `loclist`, `lower`, `cfi`: where its arguments are there; `probeable`: whether
-//!    the kernel will take a probe there; `split`: copies that are no calls; `outofline`: sites that are symbols;
-//!    `signature`: whose signature they have; `returns`: which of them return what the function does.
-//! 4. `merge`: one set of all units; `census`: what it holds, in numbers; `observe`: what its arguments were made from.
+//! 1. `elf`: the ELF file, its symbols, and the tables by which the kernel patches its text.
+//! 2. `text`: machine code, and whether the kernel will take a probe at an address.
+//! 3. `debug`: the debug sections: units, entries, lists, lines and frames. Units are worked on in parallel.
+//! 4. `lower`: a DWARF expression becomes a location. `types`: the unit's types in BTF.
+//! 5. `unit`: the sites of a unit: where each copy is entered, and where its arguments are there.
+//! 6. `merge`: one set of all units, and what it holds, in numbers (`census`); `observe`: what its arguments were made from.
 //!
 //! Nothing here does I/O, and nothing knows of a running kernel. Bad input gives errors, not panics: an image that
 //! cannot be read is an [`EncodeError`], and so is a unit whose tree of entries is broken, since what would be missing
 //! from it could not be told. What is broken in one parameter's location is that argument's reason.
 
-mod arguments;
-mod assigned;
-pub mod census;
-pub mod cfi;
-mod clang;
-mod doubt;
-mod dwarf;
-mod entry;
+pub mod debug;
+pub mod elf;
 mod error;
-mod filter;
-mod folded;
-pub mod image;
-mod lines;
-mod loclist;
 pub mod lower;
-mod markers;
 mod merge;
 mod observe;
-mod origin;
-mod outofline;
-pub mod probeable;
-mod ranges;
-mod relocate;
-mod repeats;
-mod returns;
-mod signature;
-mod slice;
-mod split;
-pub mod symbols;
-pub mod tables;
-#[cfg(test)]
-mod test_image;
 pub mod text;
 mod threads;
 pub mod types;
 mod unit;
-mod walk;
 
-pub use census::Census;
 pub use error::EncodeError;
+pub use merge::census::{self, Census};
 pub use observe::{Observed, Observer};
-pub use ranges::Detail;
+pub use unit::ranges::Detail;
 
-use crate::dwarf::{DebugInfo, DebugSections};
-use crate::filter::Filter;
-use crate::folded::SharedAddresses;
-use crate::image::Image;
-use crate::origin::Foreign;
-use crate::ranges::UnitRanges;
+use crate::debug::filter::Filter;
+use crate::debug::units::{DebugInfo, DebugSections};
+use crate::elf::image::Image;
 use crate::text::DirectEntries;
 use crate::types::BaseIndex;
+use crate::unit::folded::SharedAddresses;
+use crate::unit::origin::Foreign;
+use crate::unit::ranges::UnitRanges;
 use crate::unit::{Shared, UnitEncoder, UnitSites};
 use rayon::prelude::*;
 use siteseer_sites::SiteSet;
@@ -148,10 +118,10 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<Encoded, EncodeErr
     let debug_frame = image.debug_section(".debug_frame")?;
     let ((debug, (namesakes, shared_addresses)), (types, frames)) = rayon::join(
         || {
-            let of_symbols = || (outofline::namesakes(&image), SharedAddresses::find(&image));
+            let of_symbols = || (unit::outofline::namesakes(&image), SharedAddresses::find(&image));
             rayon::join(|| DebugInfo::new(&sections), of_symbols)
         },
-        || rayon::join(|| base_types(&image, base_btf, options), || cfi::Frames::parse(&debug_frame)),
+        || rayon::join(|| base_types(&image, base_btf, options), || debug::cfi::Frames::parse(&debug_frame)),
     );
     let (debug, (btf, base)) = (debug?, types?);
     let direct = debug.is_by_clang().then(|| DirectEntries::find(&image));
@@ -189,7 +159,7 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<Encoded, EncodeErr
     let of_units: Vec<UnitRanges<'_>> = units.iter_mut().map(|unit| std::mem::take(&mut unit.ranges)).collect();
     let ((set, census), ranges) = rayon::join(
         || merge::merge(&shared, base_btf, kernel_build_id, beginning, units),
-        || ranges::merge(&of_units, shared.ranges),
+        || unit::ranges::merge(&of_units, shared.ranges),
     );
     Ok(Encoded { set, census, ranges })
 }
@@ -230,7 +200,7 @@ fn encode_unit<'a>(shared: &Shared<'a, '_>, index: usize) -> Result<UnitSites<'a
         return Ok(UnitSites::default());
     }
     let mut encoder = UnitEncoder::new(shared, &unit);
-    walk::walk(&unit, &mut encoder).map_err(|walk::WalkError { offset, error }| EncodeError::Dwarf {
+    debug::walk::walk(&unit, &mut encoder).map_err(|debug::walk::WalkError { offset, error }| EncodeError::Dwarf {
         section: ".debug_info",
         offset: unit.offset.saturating_add(offset) as u64,
         unit: unit.name(),

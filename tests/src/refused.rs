@@ -8,7 +8,7 @@
 use crate::case::{Case, Failure, Shown};
 use crate::killed::{call, counters, load};
 use siteseer::{Attach, Outcome, Policy, Reason, SourceOptions, Target};
-use siteseer_encoder::image::Image;
+use siteseer_encoder::elf::image::Image;
 use siteseer_encoder::text::{FunctionText, Known};
 use siteseer_sites::{SiteKind, SiteSet};
 use std::fs;

@@ -176,7 +176,9 @@ fn a_crash_is_an_error_with_the_results_so_far() {
 #[test]
 fn a_program_that_hangs_is_killed_with_the_machine() {
     let kernel = kernel!();
-    let error = probe(&kernel, "hang").time_limit(Duration::from_secs(60)).run().unwrap_err();
+    // How long this host takes to boot and to end tells how long is long enough.
+    let limit = probe(&kernel, "word").run().or_fail().wall * 2 + Duration::from_secs(10);
+    let error = probe(&kernel, "hang").time_limit(limit).run().unwrap_err();
     assert!(matches!(error, VmError::TimeLimit { .. }), "{error}");
     assert!(error.to_string().contains("hanging now"), "{error}");
 }

@@ -8,7 +8,7 @@ use siteseer_sites::machine::Register;
 use super::pieces::{Piece, Place};
 use super::symbolic::{Term, Terms};
 use super::{BaseType, Environment, Meaning};
-use crate::slice::Slice;
+use crate::debug::slice::Slice;
 
 /// The most operations that are executed: a backward branch may loop.
 const MAX_STEPS: usize = 256;

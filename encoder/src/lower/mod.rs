@@ -34,7 +34,7 @@ use siteseer_sites::location::{Argument, Located, Location, Missing};
 use siteseer_sites::machine::{Machine, Register};
 use std::ops::Range;
 
-use crate::slice::Slice;
+use crate::debug::slice::Slice;
 use pieces::{Piece, Place};
 use symbolic::Terms;
 

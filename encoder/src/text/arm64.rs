@@ -6,7 +6,7 @@ use super::result::Result;
 use super::slots::{Access, Slot};
 use super::zero::ZeroBranch;
 use super::{Acts, Effect, Flow, RegisterSet};
-use crate::image::Image;
+use crate::elf::image::Image;
 use siteseer_sites::Unprobeable;
 use yaxpeax_arch::{Decoder as _, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand, SizeCode};

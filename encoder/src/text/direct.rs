@@ -5,7 +5,7 @@
 //! at nothing. One that is entered through pointers alone is called as its type says.
 
 use super::{Flow, arm64, x86};
-use crate::image::Image;
+use crate::elf::image::Image;
 use rayon::prelude::*;
 use siteseer_sites::Machine;
 use std::ops::Range;
@@ -69,7 +69,7 @@ fn entered_from(image: &Image<'_>, pieces: &[Range<u64>], symbols: &[u64]) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_image::{TEXT, TestImage, relative};
+    use crate::elf::test_image::{TEXT, TestImage, relative};
 
     fn found(machine: Machine, code: &[u8]) -> Vec<u64> {
         let mut test = TestImage::kernel(machine, code);

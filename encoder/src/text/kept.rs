@@ -2,7 +2,7 @@
 //! Registers that a function never writes: what is in one anywhere in the function was in it at the entry.
 
 use super::{Effects, Flow, arm64, x86};
-use crate::image::Image;
+use crate::elf::image::Image;
 use siteseer_sites::Machine;
 use siteseer_sites::machine::Register;
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub(crate) fn is_kept(image: &Image<'_>, ranges: &[Range<u64>], register: Regist
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_image::{TEXT, TestImage};
+    use crate::elf::test_image::{TEXT, TestImage};
 
     fn kept(machine: Machine, code: &[u8], register: Register) -> bool {
         let mut test = TestImage::kernel(machine, code);

@@ -94,7 +94,7 @@ impl Makers<'_, '_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::test_image::TEXT;
+    use crate::elf::test_image::TEXT;
     use crate::text::tests::{arm64, x86};
 
     #[test]

@@ -24,9 +24,9 @@ mod direct;
 mod graph;
 mod kept;
 mod makes;
-mod noreturn;
 mod patch_site;
 mod paths;
+pub mod probeable;
 mod result;
 mod slots;
 mod thunk;
@@ -36,13 +36,12 @@ mod zero;
 #[cfg(test)]
 mod tests;
 
-use crate::image::Image;
-use crate::tables::within;
+use crate::elf::image::Image;
+use crate::elf::tables::within;
 pub(crate) use direct::DirectEntries;
 use graph::Graph;
 pub(crate) use kept::is_kept;
 pub(crate) use makes::Makers;
-pub(crate) use noreturn::is_noreturn;
 pub(crate) use patch_site::behind_fentry;
 pub(crate) use result::{call_target, uses_result};
 use siteseer_sites::machine::Register;

@@ -2,7 +2,7 @@
 //! The instruction that ftrace patches, at the start of a function.
 
 use super::Effects;
-use crate::image::Image;
+use crate::elf::image::Image;
 use siteseer_sites::Machine;
 
 /// More instructions than compilers put in front of the call to ftrace: a landing pad.

@@ -2,7 +2,7 @@
 //! What a caller does with what a function returned.
 
 use super::{arm64, x86};
-use crate::image::Image;
+use crate::elf::image::Image;
 use siteseer_sites::Machine;
 
 /// What an instruction has to do with the register that a value is returned in.

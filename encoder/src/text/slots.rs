@@ -95,7 +95,7 @@ impl FunctionText<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_image::TEXT;
+    use crate::elf::test_image::TEXT;
     use crate::text::tests::{arm64, x86};
     use siteseer_sites::location::Computed;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 
 use super::*;
-use crate::test_image::{TEXT, TestImage, relative};
+use crate::elf::test_image::{TEXT, TestImage, relative};
 use proptest::prelude::*;
 
 /// Builds a kernel of these bytes, with what `add` adds, and decodes all of it as one function.
@@ -666,7 +666,7 @@ fn ask(machine: Machine, code: &[u8], from: u64, body: &[(u64, u64)]) {
         for to in [from, from.saturating_add(5)] {
             text.prefix_preserves(TEXT, TEXT.saturating_add(to), 3);
         }
-        crate::probeable::unprobeable(text.image, text, TEXT + from);
+        crate::text::probeable::unprobeable(text.image, text, TEXT + from);
         assert!(text.addresses().is_sorted());
     });
 }

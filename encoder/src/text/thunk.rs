@@ -2,7 +2,7 @@
 //! Functions whose text is another's: by a jump at once, or by the same instructions.
 
 use super::{Flow, arm64, idle_prefix, x86};
-use crate::image::Image;
+use crate::elf::image::Image;
 use siteseer_sites::Machine;
 use std::ops::Range;
 
@@ -55,7 +55,7 @@ pub(crate) fn are_alike(image: &Image<'_>, one: Range<u64>, other: Range<u64>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_image::{TEXT, TestImage};
+    use crate::elf::test_image::{TEXT, TestImage};
 
     #[test]
     fn a_jump_behind_a_landing_pad() {

@@ -5,7 +5,7 @@ use super::result::Result;
 use super::slots::{Access, Slot};
 use super::zero::ZeroBranch;
 use super::{Acts, Effect, Flow, RegisterSet};
-use crate::image::Image;
+use crate::elf::image::Image;
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register,

@@ -53,7 +53,7 @@ impl FunctionText<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::test_image::TEXT;
+    use crate::elf::test_image::TEXT;
     use crate::text::FunctionText;
     use crate::text::tests::{arm64, x86};
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::slice::Slice;
+use crate::debug::slice::Slice;
 
 /// What is read of an entry that describes a type or a part of one.
 #[derive(Debug, Clone)]

@@ -6,8 +6,8 @@ use siteseer_sites::location::Missing;
 use std::ops::Range;
 
 use super::die::{Die, Units};
+use crate::debug::slice::Slice;
 use crate::lower::{BaseType, ParamType};
-use crate::slice::Slice;
 
 /// How far types are nested or refer to others. C allows more, kernels have less.
 const MAX_DEPTH: u32 = 32;

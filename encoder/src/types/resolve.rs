@@ -12,8 +12,8 @@ use super::index::{BaseIndex, Outline};
 use super::layout::{array_count, enumeration_is_signed, is_float, is_signed, is_transparent, param_type};
 use super::same::Comparison;
 use super::{NewMember, NewType, TypeRef};
+use crate::debug::slice::Slice;
 use crate::lower::ParamType;
-use crate::slice::Slice;
 
 /// How far types refer to others until the debug information is taken for malformed.
 const MAX_DEPTH: u32 = 48;

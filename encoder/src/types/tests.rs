@@ -2,8 +2,8 @@
 //! DWARF written by gimli, BTF written by [`SplitBtf`], and what the one is in the other.
 
 use super::*;
+use crate::debug::slice::Slice;
 use crate::lower::{BaseType, ParamType};
-use crate::slice::Slice;
 use gimli::write::{Address, AttributeValue, Dwarf, EndianVec, Expression, Sections, Unit, UnitEntryId};
 use gimli::{DwAt, DwTag, Encoding, Format, LittleEndian, SectionId};
 use proptest::prelude::*;

@@ -2,18 +2,18 @@
 //! The sites of functions themselves: see `outofline`.
 
 use super::{UnitEncoder, base_function, resolved_kind, shape};
-use crate::arguments::{At, Found, Gathered, Surroundings};
-use crate::clang::{self, Passed};
-use crate::image::Image;
-use crate::lines::Lines;
-use crate::origin::Origin;
-use crate::outofline::{self, Role};
-use crate::repeats;
-use crate::returns::{self, Pending};
-use crate::signature::{self, Copy, Signature};
+use crate::debug::lines::Lines;
+use crate::debug::walk::{RawFunction, RawParameter};
+use crate::elf::image::Image;
 use crate::text::{self, FunctionText, Known, idle_prefix};
 use crate::types::TypeRef;
-use crate::walk::{RawFunction, RawParameter};
+use crate::unit::arguments::{At, Found, Gathered, Surroundings};
+use crate::unit::clang::{self, Passed};
+use crate::unit::origin::Origin;
+use crate::unit::outofline::{self, Role};
+use crate::unit::repeats;
+use crate::unit::returns::{self, Pending};
+use crate::unit::signature::{self, Copy, Signature};
 use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::btf::Kind;
 use siteseer_sites::location::Missing;

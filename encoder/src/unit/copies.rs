@@ -2,20 +2,20 @@
 //! The sites of a function's inlined copies.
 
 use super::{Provisional, UnitEncoder, resolved_kind, start_of};
-use crate::arguments::{At, Surroundings};
-use crate::assigned::Body;
-use crate::doubt::{self, Evidence};
-use crate::dwarf::DebugUnit;
-use crate::entry::{self, Entry, Moved};
-use crate::lines::{Lines, Place};
-use crate::loclist::Point;
-use crate::markers::{Callee, State};
-use crate::origin::{Origin, Origins};
-use crate::outofline;
-use crate::repeats;
-use crate::split;
+use crate::debug::lines::{Lines, Place};
+use crate::debug::loclist::Point;
+use crate::debug::units::DebugUnit;
+use crate::debug::walk::{RawFunction, RawParameter, RawSite};
 use crate::text::{FunctionText, Known, Slot};
-use crate::walk::{RawFunction, RawParameter, RawSite};
+use crate::unit::arguments::{At, Surroundings};
+use crate::unit::assigned::Body;
+use crate::unit::doubt::{self, Evidence};
+use crate::unit::entry::{self, Entry, Moved};
+use crate::unit::markers::{Callee, State};
+use crate::unit::origin::{Origin, Origins};
+use crate::unit::outofline;
+use crate::unit::repeats;
+use crate::unit::split;
 use hashbrown::HashMap;
 use siteseer_sites::btf::Kind;
 use siteseer_sites::location::{Location, Missing};

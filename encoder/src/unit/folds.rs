@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The sites of functions that were folded: see [`folded`](crate::folded).
+//! The sites of functions that were folded: see [`folded`](crate::unit::folded).
 
 use super::{UnitEncoder, shape};
-use crate::folded::{Folds, Left};
-use crate::origin::Origin;
-use crate::outofline::{self, Role};
+use crate::unit::folded::{Folds, Left};
+use crate::unit::origin::Origin;
+use crate::unit::outofline::{self, Role};
 use hashbrown::HashSet;
 use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::location::Missing;

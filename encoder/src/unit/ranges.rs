@@ -1,242 +1,341 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The text of a unit's functions and of the copies in them: see `ranges`.
+//! Which inlined copy each instruction belongs to: the ranges that the debug information gives for functions and copies.
+//!
+//! Copies are nested, and the ranges of a copy lie inside those of the copy around it. The innermost copy is wanted: of all
+//! that have an address in their ranges, the last one in the order of the debug entries, in which what is around comes first.
+//! Where the ranges contradict each other (copies that overlap without being nested, a copy that reaches out of its function),
+//! the last one is taken too, as LLVM's symboliser does. The result is flat: see [`siteseer_sites::ranges`].
+//!
+//! Lines, if they are wanted, are the rows of the line table: the last one at or before an address, whether it begins a
+//! statement or not, as debuggers and symbolisers read it.
 
-use super::UnitEncoder;
-use crate::ranges::{Detail, Flat, Row, UnitNamed, UnitRanges, flatten, rows};
-use crate::walk::RawFunction;
+use crate::debug::units::DebugUnit;
 use hashbrown::HashMap;
-use siteseer_sites::ranges::{Copy, Piece, Run, Tree};
+use siteseer_sites::ranges::{Copy, Named, Piece, Ranges, Run, Tree};
 use siteseer_sites::site::SourceLine;
+use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// What is gathered of a unit's ranges.
-#[derive(Default)]
-pub(super) struct Gathering<'a> {
-    detail: Detail,
-    out: UnitRanges<'a>,
-    /// Functions, by the offsets of their entries in `.debug_info`.
-    function_of: HashMap<usize, u32>,
-    file_of: HashMap<(usize, u64), u32>,
-    /// The unit's lines, once they are asked for.
-    rows: Option<Vec<Row>>,
-    /// How many ranges the unit's functions and copies have.
-    seen: usize,
-    /// Room: the ranges of a function and its copies, the same flattened, and the new number of each copy.
-    ranges: Vec<(Range<u64>, u32)>,
-    flat: Flat,
-    number_of: Vec<u32>,
+/// What is to be found out about the text of copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Detail {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Which copy each instruction belongs to, and where the copies were called.
+    Copies,
+    /// Also which source line each instruction belongs to.
+    Lines,
 }
 
-/// In place of the number of a copy that has no text.
-const GONE: u32 = u32::MAX;
-
-impl Gathering<'_> {
-    pub(super) fn new(detail: Detail) -> Self {
-        Gathering { detail, ..Gathering::default() }
-    }
+/// The ranges of one unit. Indices are those of the unit's own tables.
+#[derive(Debug, Default)]
+pub(crate) struct UnitRanges<'a> {
+    pub(crate) functions: Vec<UnitNamed<'a>>,
+    pub(crate) files: Vec<String>,
+    pub(crate) trees: Vec<Tree>,
+    pub(crate) copies: Vec<Copy>,
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) runs: Vec<Run>,
 }
 
-impl<'a> UnitEncoder<'a, '_, '_> {
-    /// Takes a function with its copies.
-    pub(super) fn gather_ranges(&mut self, function: &RawFunction<'a>) {
-        if self.ranges.detail == Detail::Nothing || !self.flatten(function) {
-            return;
-        }
-        let flat = std::mem::take(&mut self.ranges.flat);
-        let root = self.named(self.unit.offset.saturating_add(function.die));
-        self.number_copies(function, &flat);
-        let first = self.ranges.out.copies.len() as u32;
-        for (nth, site) in function.sites.iter().enumerate() {
-            if self.ranges.number_of[nth + 1] == GONE {
-                continue;
-            }
-            let copied = self.named(site.origin);
-            let call = self.place(self.unit.index, site.call_file, site.call_line);
-            let parent = site.parent.map_or(0, |parent| self.ranges.number_of[parent as usize + 1]);
-            self.ranges.out.copies.push(Copy { function: copied, parent, call });
-        }
-        let tree = self.ranges.out.trees.len() as u32;
-        let copies = first..self.ranges.out.copies.len() as u32;
-        self.ranges.out.trees.push(Tree { function: Some(root), copies });
-        for part in flat.chunk_by(|(one, _), (next, _)| one.end == next.start) {
-            self.piece(tree, part);
-        }
-        self.ranges.flat = flat;
-    }
+/// A function as a unit names it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UnitNamed<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) declared: SourceLine,
+}
 
-    /// Flattens the ranges of a function and its copies: 0 is the function. Says whether there is any text.
-    fn flatten(&mut self, function: &RawFunction<'a>) -> bool {
-        let gathering = &mut self.ranges;
-        gathering.ranges.clear();
-        gathering.ranges.extend(function.ranges.iter().map(|range| (range.clone(), 0)));
-        for (number, site) in (1u32..).zip(&function.sites) {
-            let ranges = &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
-            gathering.ranges.extend(ranges.iter().map(|range| (range.clone(), number)));
-        }
-        gathering.seen += gathering.ranges.len();
-        flatten(&mut gathering.ranges, &mut gathering.flat);
-        !gathering.flat.is_empty()
-    }
+/// A row of a line table, without those at the same address before it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    pub(crate) address: u64,
+    /// Index of the file in the unit's line table.
+    pub(crate) file: u64,
+    /// 0 where no line is known.
+    pub(crate) line: u32,
+    /// The address is the first one behind a sequence.
+    pub(crate) is_end: bool,
+}
 
-    /// Numbers the copies that have text, and those around them.
-    fn number_copies(&mut self, function: &RawFunction<'a>, flat: &Flat) {
-        let number_of = &mut self.ranges.number_of;
-        number_of.clear();
-        number_of.resize(function.sites.len() + 1, GONE);
-        number_of[0] = 0;
-        flat.iter().for_each(|(_, number)| number_of[*number as usize] = 0);
-        // What is around comes before.
-        for (nth, site) in function.sites.iter().enumerate().rev() {
-            if number_of[nth + 1] != GONE
-                && let Some(parent) = site.parent
-            {
-                number_of[parent as usize + 1] = 0;
-            }
+/// The rows of a unit, sorted. Of a line table that is broken, nothing is taken.
+pub(crate) fn rows(unit: &DebugUnit<'_, '_>) -> Vec<Row> {
+    let mut rows = read_rows(unit).unwrap_or_default();
+    // Where one sequence ends, another may begin. Rows at one address stay in their order: the last one is what counts.
+    rows.sort_by_key(|row| (row.address, !row.is_end));
+    rows.dedup_by(|next, row| {
+        let is_same = next.address == row.address;
+        if is_same {
+            *row = *next;
         }
-        let kept = number_of.iter_mut().filter(|number| **number != GONE);
-        (0u32..).zip(kept).for_each(|(number, kept)| *kept = number);
-    }
+        is_same
+    });
+    rows
+}
 
-    /// The number of the function whose entry is at an offset of `.debug_info`.
-    fn named(&mut self, offset: usize) -> u32 {
-        if let Some(&known) = self.ranges.function_of.get(&offset) {
-            return known;
+fn read_rows(unit: &DebugUnit<'_, '_>) -> gimli::Result<Vec<Row>> {
+    let Some(program) = unit.unit.line_program.clone() else { return Ok(Vec::new()) };
+    let mut rows = program.rows();
+    let mut read: Vec<Row> = Vec::new();
+    while let Some((_, row)) = rows.next_row()? {
+        let line = row.line().and_then(|line| u32::try_from(line.get()).ok()).unwrap_or(0);
+        let next = Row { address: row.address(), file: row.file_index(), line, is_end: row.end_sequence() };
+        match read.last_mut() {
+            Some(last) if last.address == next.address && !last.is_end => *last = next,
+            _ => read.push(next),
         }
-        let named = match self.origins.get(offset) {
-            Some(origin) => UnitNamed {
-                name: origin.name,
-                declared: self.place(origin.declared_in, origin.declared_file, origin.declared_line),
-            },
-            None => UnitNamed { name: self.origins.name(offset).unwrap_or_default(), declared: SourceLine::UNKNOWN },
+    }
+    // As with ranges: text that the linker discarded.
+    read.retain(|row| row.address > 1 && row.address < u64::MAX - 1);
+    Ok(read)
+}
+
+/// The parts of flattened ranges: addresses, and a number from `0`.
+pub(crate) type Flat = Vec<(Range<u64>, u32)>;
+
+/// Flattens ranges that are numbered: of all that hold an address, the one with the greatest number counts.
+pub(crate) fn flatten(ranges: &mut [(Range<u64>, u32)], flat: &mut Flat) {
+    flat.clear();
+    ranges.sort_unstable_by_key(|(range, number)| (range.start, *number));
+    let mut next = ranges.iter().filter(|(range, _)| !range.is_empty()).peekable();
+    // Those that hold the address at hand, and some that ended already.
+    let mut open: BinaryHeap<(u32, u64)> = BinaryHeap::new();
+    let mut here = 0;
+    loop {
+        while open.peek().is_some_and(|&(_, end)| end <= here) {
+            open.pop();
+        }
+        let Some(&(number, end)) = open.peek() else {
+            let Some((range, number)) = next.next() else { return };
+            here = range.start;
+            open.push((*number, range.end));
+            continue;
         };
-        let number = self.ranges.out.functions.len() as u32;
-        self.ranges.out.functions.push(named);
-        self.ranges.function_of.insert(offset, number);
-        number
-    }
-
-    fn place(&mut self, unit: usize, file: u64, line: u32) -> SourceLine {
-        if line == 0 {
-            return SourceLine::UNKNOWN;
+        while let Some((range, number)) = next.next_if(|(range, _)| range.start <= here) {
+            open.push((*number, range.end));
         }
-        let next = self.ranges.file_of.len() as u32;
-        SourceLine { file: *self.ranges.file_of.entry((unit, file)).or_insert(next), line }
-    }
-
-    /// The line of a row. Code that the compiler made up has line 0, and a file.
-    fn line(&mut self, row: Row) -> SourceLine {
-        let next = self.ranges.file_of.len() as u32;
-        SourceLine { file: *self.ranges.file_of.entry((self.unit.index, row.file)).or_insert(next), line: row.line }
-    }
-
-    /// Adds a contiguous part of a function.
-    fn piece(&mut self, tree: u32, part: &[(Range<u64>, u32)]) {
-        let Some((Range { start: address, .. }, _)) = part.first() else { return };
-        let first = self.ranges.out.runs.len() as u32;
-        for (range, number) in part {
-            let copy = self.ranges.number_of[*number as usize];
-            if self.ranges.detail == Detail::Lines {
-                self.runs_of_lines(range, copy, first);
-            } else {
-                self.run(range.end - range.start, copy, SourceLine::UNKNOWN, first);
-            }
+        if open.peek() != Some(&(number, end)) {
+            continue;
         }
-        let runs = first..self.ranges.out.runs.len() as u32;
-        if !runs.is_empty() {
-            self.ranges.out.pieces.push(Piece { address: *address, tree, runs });
+        let end = next.peek().map_or(end, |(range, _)| range.start.min(end));
+        match flat.last_mut() {
+            Some((last, its)) if last.end == here && *its == number => last.end = end,
+            _ => flat.push((here..end, number)),
+        }
+        here = end;
+    }
+}
+
+/// The ranges of all units as one. `Detail` says whether they have lines.
+pub(crate) fn merge(units: &[UnitRanges<'_>], detail: Detail) -> Option<Ranges> {
+    if detail == Detail::Nothing {
+        return None;
+    }
+    let mut merged = Ranges { has_lines: detail == Detail::Lines, ..Ranges::default() };
+    let mut file_of: HashMap<&String, u32> = HashMap::new();
+    let mut function_of: HashMap<UnitKey<'_>, u32> = HashMap::new();
+    let mut numbering = Vec::with_capacity(units.len());
+    for unit in units {
+        let number = |file| {
+            let next = file_of.len() as u32;
+            *file_of.entry(file).or_insert_with_key(|&file: &&String| {
+                merged.files.push(file.clone());
+                next
+            })
+        };
+        let files: Vec<u32> = unit.files.iter().map(number).collect();
+        let functions: Vec<u32> = unit
+            .functions
+            .iter()
+            .map(|named| {
+                let declared = place(&files, named.declared);
+                *function_of.entry((named.name, declared)).or_insert_with(|| {
+                    merged.functions.push(Named { name: named.name.to_owned(), declared });
+                    merged.functions.len() as u32 - 1
+                })
+            })
+            .collect();
+        let first_copy = merged.copies.len() as u32;
+        let first_tree = merged.trees.len() as u32;
+        merged.copies.extend(unit.copies.iter().map(|copy| Copy {
+            function: functions[copy.function as usize],
+            call: place(&files, copy.call),
+            ..*copy
+        }));
+        merged.trees.extend(unit.trees.iter().map(|tree| Tree {
+            function: tree.function.map(|function| functions[function as usize]),
+            copies: first_copy + tree.copies.start..first_copy + tree.copies.end,
+        }));
+        numbering.push((files, first_tree));
+    }
+    let mut order: Vec<(u64, bool, u32, u32)> = Vec::new();
+    for (nth, unit) in (0u32..).zip(units) {
+        let pieces = (0u32..).zip(&unit.pieces);
+        order.extend(
+            pieces
+                .map(|(index, piece)| (piece.address, unit.trees[piece.tree as usize].function.is_none(), nth, index)),
+        );
+    }
+    order.sort_unstable();
+    merged.runs.reserve(units.iter().map(|unit| unit.runs.len()).sum());
+    for (_, is_lines_alone, unit, index) in order {
+        let (of_unit, (files, first_tree)) = (&units[unit as usize], &numbering[unit as usize]);
+        let piece = &of_unit.pieces[index as usize];
+        let runs = &of_unit.runs[piece.runs.start as usize..piece.runs.end as usize];
+        add_piece(&mut merged, piece, runs, files, *first_tree, is_lines_alone);
+    }
+    Some(merged)
+}
+
+type UnitKey<'u> = (&'u str, SourceLine);
+
+fn place(files: &[u32], at: SourceLine) -> SourceLine {
+    SourceLine { file: files.get(at.file as usize).copied().unwrap_or(SourceLine::NO_FILE), line: at.line }
+}
+
+/// Where the last piece ends.
+fn end(merged: &Ranges) -> u64 {
+    let last = merged.pieces.last().map(|piece| {
+        let runs = &merged.runs[piece.runs.start as usize..piece.runs.end as usize];
+        piece.address + runs.iter().map(|run| u64::from(run.size)).sum::<u64>()
+    });
+    last.unwrap_or(0)
+}
+
+/// Adds a piece behind all others. What of it is another's already, which several functions of one text are (folded by the
+/// linker), is left out.
+fn add_piece(merged: &mut Ranges, piece: &Piece, runs: &[Run], files: &[u32], first_tree: u32, is_lines_alone: bool) {
+    let last = merged.pieces.last();
+    let is_before_lines = last.is_some_and(|last| merged.trees[last.tree as usize].function.is_none());
+    if is_before_lines && !is_lines_alone {
+        cut(merged, piece.address);
+    }
+    let mut skip = end(merged).saturating_sub(piece.address);
+    let address = piece.address + skip;
+    let first = merged.runs.len() as u32;
+    for run in runs {
+        let dropped = skip.min(u64::from(run.size)) as u32;
+        skip -= u64::from(dropped);
+        if run.size > dropped {
+            merged.runs.push(Run { size: run.size - dropped, line: place(files, run.line), ..*run });
         }
     }
+    let runs = first..merged.runs.len() as u32;
+    if !runs.is_empty() {
+        merged.pieces.push(Piece { address, tree: first_tree + piece.tree, runs });
+    }
+}
 
-    /// Adds a run, or makes the one before longer.
-    fn run(&mut self, size: u64, copy: u32, line: SourceLine, first: u32) {
-        let runs = &mut self.ranges.out.runs;
-        // No text is that long: what claims so is cut.
-        let size = u32::try_from(size).unwrap_or(u32::MAX);
-        if let Some(last) = runs.get_mut(first as usize..).and_then(<[Run]>::last_mut)
-            && (last.copy, last.line) == (copy, line)
-            && let Some(both) = last.size.checked_add(size)
-        {
-            last.size = both;
-            return;
+/// Ends the last piece at an address: a function begins there, and lines without a function give way to it.
+fn cut(merged: &mut Ranges, address: u64) {
+    let mut end = end(merged);
+    let Some(piece) = merged.pieces.last_mut() else { return };
+    while end > address && piece.runs.end > piece.runs.start {
+        let Some(run) = merged.runs.last_mut() else { return };
+        let over = (end - address).min(u64::from(run.size)) as u32;
+        run.size -= over;
+        end -= u64::from(over);
+        if run.size == 0 {
+            merged.runs.pop();
+            piece.runs.end -= 1;
         }
-        runs.push(Run { size, copy, line });
+    }
+    if piece.runs.is_empty() {
+        merged.pieces.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flat(ranges: &[(Range<u64>, u32)]) -> Flat {
+        let (mut ranges, mut flat) = (ranges.to_vec(), Vec::new());
+        flatten(&mut ranges, &mut flat);
+        flat
     }
 
-    /// Adds the runs of a copy's range, one for each line.
-    fn runs_of_lines(&mut self, range: &Range<u64>, copy: u32, first: u32) {
-        let rows = self.rows();
-        // Every run begins with a row or a range. Only functions that overlap, of an image that is malformed, have more.
-        let is_too_much = self.ranges.out.runs.len() > 2 * (rows.len() + self.ranges.seen) + 1024;
-        let mut nth = rows.partition_point(|row| row.address <= range.start);
-        let mut here = range.start;
-        while here < range.end {
-            let row = nth.checked_sub(1).map(|before| rows[before]).filter(|row| !row.is_end && !is_too_much);
-            let next = rows.get(nth).filter(|_| !is_too_much).map_or(range.end, |next| next.address.min(range.end));
-            let line = row.map_or(SourceLine::UNKNOWN, |row| self.line(row));
-            self.run(next - here, copy, line, first);
-            here = next;
-            nth += 1;
-        }
-        self.ranges.rows = Some(rows);
+    #[test]
+    fn the_innermost_counts() {
+        assert_eq!(flat(&[]), []);
+        assert_eq!(flat(&[(5..5, 0)]), []);
+        assert_eq!(
+            flat(&[(0..10, 0), (2..4, 1), (3..4, 2), (4..6, 3)]),
+            [(0..2, 0), (2..3, 1), (3..4, 2), (4..6, 3), (6..10, 0)]
+        );
+        assert_eq!(
+            flat(&[(0..10, 0), (20..30, 0), (0..10, 1), (22..25, 1)]),
+            [(0..10, 1), (20..22, 0), (22..25, 1), (25..30, 0)]
+        );
+        assert_eq!(
+            flat(&[(0..4, 1), (2..8, 2), (3..5, 0)]),
+            [(0..2, 1), (2..8, 2)],
+            "the last one in the order of entries"
+        );
+        assert_eq!(flat(&[(0..8, 2), (2..4, 2), (4..9, 1)]), [(0..8, 2), (8..9, 1)], "neighbours are one");
     }
 
-    /// The unit's lines, which are to be put back.
-    fn rows(&mut self) -> Vec<Row> {
-        self.ranges.rows.take().unwrap_or_else(|| rows(self.unit))
-    }
-
-    /// Adds the lines of text that is in no function, of a unit in assembly language: not every assembler describes functions.
-    /// What a compiler's unit has between functions is padding.
-    fn lines_alone(&mut self) {
-        let rows = self.rows();
-        let mut taken: Vec<Range<u64>> = Vec::with_capacity(self.ranges.out.pieces.len());
-        for piece in &self.ranges.out.pieces {
-            let runs = &self.ranges.out.runs[piece.runs.start as usize..piece.runs.end as usize];
-            let size: u64 = runs.iter().map(|run| u64::from(run.size)).sum();
-            taken.push(piece.address..piece.address.saturating_add(size));
-        }
-        taken.sort_unstable_by_key(|range| range.start);
-        let mut taken = taken.into_iter().peekable();
-        let tree = self.ranges.out.trees.len() as u32;
-        let mut end = None;
-        for pair in rows.windows(2) {
-            let (row, mut here) = (pair[0], pair[0].address);
-            while here < pair[1].address && !row.is_end {
-                while taken.next_if(|taken| taken.end <= here).is_some() {}
-                let (from, to) = taken.peek().map_or((u64::MAX, u64::MAX), |taken| (taken.start, taken.end));
-                let next = from.min(pair[1].address);
-                if here < next {
-                    if end != Some(here) {
-                        let first = self.ranges.out.runs.len() as u32;
-                        self.ranges.out.pieces.push(Piece { address: here, tree, runs: first..first });
-                    }
-                    let line = self.line(row);
-                    let first = self.ranges.out.pieces.last().map_or(0, |piece| piece.runs.start);
-                    self.run(next - here, 0, line, first);
-                    if let Some(piece) = self.ranges.out.pieces.last_mut() {
-                        piece.runs.end = self.ranges.out.runs.len() as u32;
-                    }
-                    end = Some(next);
+    #[test]
+    fn flattening_is_what_painting_gives() {
+        let mut random = 7u64;
+        for _ in 0..2000 {
+            let mut next = |below: u64| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (random >> 33) % below
+            };
+            let ranges: Vec<(Range<u64>, u32)> = (0..next(9))
+                .map(|_| {
+                    let start = next(20);
+                    (start..start + next(12), next(6) as u32)
+                })
+                .collect();
+            let mut painted = [None; 40];
+            for number in 0..6 {
+                for (range, _) in ranges.iter().filter(|(_, its)| *its == number) {
+                    range.clone().for_each(|at| painted[at as usize] = Some(number));
                 }
-                here = if next == from { to.max(next) } else { next };
             }
-        }
-        if end.is_some() {
-            let copies = self.ranges.out.copies.len() as u32;
-            self.ranges.out.trees.push(Tree { function: None, copies: copies..copies });
+            let mut found = [None; 40];
+            for (range, number) in flat(&ranges) {
+                assert!(!range.is_empty());
+                range.for_each(|at| assert_eq!(found[at as usize].replace(number), None));
+            }
+            assert_eq!(found, painted, "{ranges:?}");
         }
     }
 
-    /// The ranges of the unit.
-    pub(super) fn finish_ranges(&mut self) -> UnitRanges<'a> {
-        if self.ranges.detail == Detail::Lines && self.unit.is_assembler {
-            self.lines_alone();
+    /// A unit with a function for each range of text; without a number, lines alone.
+    fn unit(pieces: &[(Range<u64>, Option<u32>)]) -> UnitRanges<'static> {
+        let mut unit = UnitRanges { files: vec!["a.c".to_owned()], ..UnitRanges::default() };
+        for (nth, (text, function)) in (0u32..).zip(pieces) {
+            if function.is_some() {
+                unit.functions.push(UnitNamed { name: "f", declared: SourceLine { file: 0, line: nth + 1 } });
+            }
+            unit.trees.push(Tree { function: function.map(|_| unit.functions.len() as u32 - 1), copies: 0..0 });
+            let size = (text.end - text.start) as u32 / 2;
+            let line = SourceLine { file: 0, line: nth + 1 };
+            let first = unit.runs.len() as u32;
+            unit.runs.extend([Run { size, copy: 0, line }, Run { size, copy: 0, line }]);
+            unit.pieces.push(Piece { address: text.start, tree: nth, runs: first..first + 2 });
         }
-        let mut out = std::mem::take(&mut self.ranges.out);
-        out.files = vec![String::new(); self.ranges.file_of.len()];
-        for (&(unit, file), &index) in &self.ranges.file_of {
-            out.files[index as usize] = self.origins.file_name(unit, file).unwrap_or_default();
-        }
-        out
+        unit
+    }
+
+    #[test]
+    fn pieces_of_all_units_do_not_overlap() {
+        let one = unit(&[(100..120, Some(0)), (120..160, None)]);
+        let other = unit(&[(110..130, Some(0)), (140..150, Some(0)), (100..104, Some(0))]);
+        let merged = merge(&[one, other], Detail::Lines).unwrap();
+        let pieces: Vec<(u64, u32, Vec<u32>)> = merged
+            .pieces
+            .iter()
+            .map(|piece| {
+                let runs = &merged.runs[piece.runs.start as usize..piece.runs.end as usize];
+                (piece.address, piece.tree, runs.iter().map(|run| run.size).collect())
+            })
+            .collect();
+        // What is left of the lines alone goes up to the next function.
+        assert_eq!(pieces, [(100, 0, vec![10, 10]), (120, 2, vec![10]), (130, 1, vec![10]), (140, 3, vec![5, 5])]);
+        assert_eq!((merged.files.len(), merged.functions.len()), (1, 3), "one file, and each function once");
     }
 }

@@ -12,7 +12,7 @@ use super::perf::{Answer, Line, PerfLocation};
 use super::perf_rules::PerfReading;
 use super::trial;
 use siteseer::internals::function::{Candidate, Function};
-use siteseer_encoder::image::Image;
+use siteseer_encoder::elf::image::Image;
 use siteseer_encoder::text::{FunctionText, Known};
 use siteseer_sites::location::{Argument, Located};
 use siteseer_sites::machine::Register;

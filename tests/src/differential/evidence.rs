@@ -9,8 +9,8 @@ use gimli::{
     Attribute, AttributeValue, EvaluationResult, Expression, LittleEndian, RawLocListEntry, RawRngListEntry, Reader,
     Unit, UnitHeader, UnitOffset, Value, ValueType,
 };
-use siteseer_encoder::cfi::{Cfa, Frames};
-use siteseer_encoder::image::{Image, ImageError};
+use siteseer_encoder::debug::cfi::{Cfa, Frames};
+use siteseer_encoder::elf::image::{Image, ImageError};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -26,7 +26,7 @@ use siteseer::Target;
 use siteseer::internals::function::Function;
 use siteseer::internals::section::Wanted;
 use siteseer::internals::source::SiteData;
-use siteseer_encoder::image::Image;
+use siteseer_encoder::elf::image::Image;
 use siteseer_sites::file::{FileError, SiteFile};
 use siteseer_sites::site::SiteKind;
 use std::collections::{BTreeSet, HashMap};

@@ -58,7 +58,7 @@ const RULES: &[(&str, Proof)] = &[
     ("S2.2", Unit(SYMBOLS, "finds_by_name_and_address")),
     ("S2.3", Unit(PLAN, "every_sort_of_site")),
     ("S2.4", Unit(PROVOKED, "a_body_in_a_module")),
-    ("S2.5", Unit("encoder/src/entry.rs", "the_first_binding_is_the_first_by_address")),
+    ("S2.5", Unit("encoder/src/unit/entry.rs", "the_first_binding_is_the_first_by_address")),
     ("S2.6", None("the truth cases allow for it; which function has such copies depends on the kernel")),
     ("S2.7", Unit(PLAN, "a_fragment_is_not_a_site")),
     ("S2.8", Case("refusals::unknown_function")),

@@ -5,7 +5,7 @@
 //! an instruction does with control is decoded here, since an emulated way goes over calls and takes branches as it is told.
 
 use iced_x86::{Code as X86Code, Decoder, DecoderOptions, FlowControl, Instruction};
-use siteseer_encoder::image::Image;
+use siteseer_encoder::elf::image::Image;
 use siteseer_encoder::text::{FunctionText, Known};
 use siteseer_sites::Machine;
 use std::collections::{HashMap, VecDeque};

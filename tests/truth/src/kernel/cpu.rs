@@ -7,7 +7,7 @@
 //! bytes, and another seed leads to others. Pages of the image hold what the image holds; the stack has pages of its own, since
 //! a store through some pointer must not change it.
 
-use siteseer_encoder::image::Image;
+use siteseer_encoder::elf::image::Image;
 use siteseer_sites::Machine;
 use siteseer_sites::machine::Register;
 use std::collections::HashMap;

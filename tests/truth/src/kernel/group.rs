@@ -10,7 +10,7 @@ use super::cpu::Cpu;
 use super::pair::pair;
 use super::record::{ParameterKind, Record};
 use super::tally::{Finding, Key, Tally, Unpaired};
-use siteseer_encoder::image::{Container, Image};
+use siteseer_encoder::elf::image::{Container, Image};
 use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::btf::{Btf, Kind, NameIndex};
 use siteseer_sites::{Argument, Located, Machine, Marks, SiteKind, SiteSet};

@@ -24,7 +24,7 @@ mod tests;
 use crate::budget::Budget;
 use clap::Args;
 use group::{Group, Results};
-use siteseer_encoder::image::Image;
+use siteseer_encoder::elf::image::Image;
 use siteseer_sites::btf::Btf;
 use std::error::Error;
 use std::path::PathBuf;

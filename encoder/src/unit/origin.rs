@@ -7,9 +7,9 @@
 //! (`DW_FORM_ref_addr`). Each is read once per unit that refers to it; abstract functions of other units are
 //! read once in all and shared.
 
-use crate::dwarf::{DebugInfo, DebugUnit};
+use crate::debug::slice::Slice;
+use crate::debug::units::{DebugInfo, DebugUnit};
 use crate::lower::ParamType;
-use crate::slice::Slice;
 use crate::types::{BaseIndex, TypeRef, UnitTypes};
 use gimli::{AttributeValue, UnitOffset};
 use hashbrown::HashMap;

@@ -14,17 +14,17 @@
 //! of one address, where the machine does nothing, then the body assigns to the parameter, and its late views are
 //! refused, everywhere. The same guard covers arguments that are found by moving the probe.
 
-use crate::cfi::Cursor;
-use crate::doubt;
-use crate::dwarf::DebugUnit;
-use crate::image::Image;
-use crate::loclist::{self, Choice, ListEntry, Point};
+use crate::debug::cfi::Cursor;
+use crate::debug::loclist::{self, Choice, ListEntry, Point};
+use crate::debug::slice::Slice;
+use crate::debug::units::DebugUnit;
+use crate::debug::walk::{RawParameter, RawValue};
+use crate::elf::image::Image;
 use crate::lower::{self, BaseType, Environment, Meaning, ParamType};
-use crate::origin::{Origin, OriginParameter};
-use crate::slice::Slice;
 use crate::text::FunctionText;
 use crate::types;
-use crate::walk::{RawParameter, RawValue};
+use crate::unit::doubt;
+use crate::unit::origin::{Origin, OriginParameter};
 use gimli::{AttributeValue, DebugAddrIndex, Expression, Operation, UnitOffset};
 use siteseer_sites::location::{Argument, Location, Missing, Op};
 use siteseer_sites::machine::{Machine, Register};

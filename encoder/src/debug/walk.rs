@@ -9,8 +9,8 @@
 //! Nothing is interpreted here. The raw facts of one function are gathered in a [`RawFunction`], whose buffers are
 //! used again for the next, and given to the [`Visitor`].
 
-use crate::dwarf::DebugUnit;
-use crate::slice::Slice;
+use crate::debug::slice::Slice;
+use crate::debug::units::DebugUnit;
 use gimli::{AttributeValue, EntriesRaw, UnitOffset};
 use std::ops::Range;
 

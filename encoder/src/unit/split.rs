@@ -18,9 +18,9 @@
 //! llvm/lib/IR/DebugInfoMetadata.cpp). The calls still begin in their own copies; or nothing is left of these, and the
 //! third copy is all calls. The two are told apart by whether the function around it has another copy.
 
-use crate::dwarf::DebugUnit;
-use crate::origin::{Origin, Origins};
-use crate::walk::{RawFunction, RawSite};
+use crate::debug::units::DebugUnit;
+use crate::debug::walk::{RawFunction, RawSite};
+use crate::unit::origin::{Origin, Origins};
 use std::sync::Arc;
 
 /// Whether a copy of a function is the rest of one that was split.

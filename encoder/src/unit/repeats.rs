@@ -26,8 +26,8 @@
 //! That is what compilers do as a rule, not what they promise (a loop of the body's own may be unrolled until nothing
 //! comes back), so such a site is one at which hits may outnumber calls.
 
-use crate::lines::{Lines, Place, Statement};
-use crate::loclist::Point;
+use crate::debug::lines::{Lines, Place, Statement};
+use crate::debug::loclist::Point;
 use crate::text::FunctionText;
 use std::ops::Range;
 

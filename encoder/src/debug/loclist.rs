@@ -15,7 +15,7 @@
 //!
 //! The lists are read by hand: gimli's iterators drop the entries of zero width and stop at view pairs.
 
-use crate::slice::Slice;
+use crate::debug::slice::Slice;
 use gimli::{DebugAddrIndex, Reader, Unit};
 
 /// `DW_LLE_GNU_view_pair`, GCC's extension (include/dwarf2.h in GCC).

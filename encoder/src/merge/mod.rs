@@ -6,11 +6,11 @@
 //! units of a `static inline` are one function, two functions of one name that differ in a type stay two. What a unit
 //! left open is settled first: see [`Provisional`].
 
-use crate::census::{Census, Counts};
-use crate::doubt::Evidence;
-use crate::filter::Filter;
-use crate::image::{self, Image};
-use crate::probeable::Prober;
+use crate::debug::filter::Filter;
+use crate::elf::image::{self, Image};
+use crate::merge::census::{Census, Counts};
+use crate::text::probeable::Prober;
+use crate::unit::doubt::Evidence;
 use crate::unit::{ParameterKey, Provisional, Shared, UnitFunction, UnitSites};
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use rayon::prelude::*;
@@ -20,6 +20,8 @@ use siteseer_sites::set::{Container, Function, Module, Section, SiteSet};
 use siteseer_sites::site::SourceLine;
 use siteseer_sites::{Machine, Marks, Site, SiteKind};
 use std::hash::{BuildHasher, Hash, Hasher};
+
+pub mod census;
 
 /// The part of a set that no unit has a say in: it can be made while units are encoded.
 pub(crate) struct Beginning {

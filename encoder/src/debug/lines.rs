@@ -10,8 +10,8 @@
 //!   gcc/final.cc). The debug entry names only the first of them (`dwarf2out_inline_entry` in gcc/dwarf2out.cc).
 //! * *Where statements of the body begin*: what a probe that moves must not pass.
 
-use crate::dwarf::DebugUnit;
-use crate::loclist::Point;
+use crate::debug::loclist::Point;
+use crate::debug::units::DebugUnit;
 use gimli::ColumnType;
 use std::ops::Range;
 

@@ -14,7 +14,7 @@
 //! The sizes of bug, exception and alternative entries depend on the version and configuration. They are found by
 //! trying the known sizes until every entry points into text. A module has the same tables in sections of their own.
 
-use crate::image::Image;
+use crate::elf::image::Image;
 use siteseer_sites::Machine;
 use std::ops::Range;
 

@@ -11,10 +11,10 @@
 //! The bytes are borrowed, normally from a memory map. Only what must be changed is copied: compressed debug
 //! sections, and the relocated sections of a module.
 
-use crate::relocate::{self, Layout};
-use crate::symbols::{Symbol, SymbolTable, is_indirect_thunk};
-use crate::tables::Tables;
-use crate::text::is_noreturn;
+use crate::elf::noreturn::is_noreturn;
+use crate::elf::relocate::{self, Layout};
+use crate::elf::symbols::{Symbol, SymbolTable, is_indirect_thunk};
+use crate::elf::tables::Tables;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{ElfFile64, FileHeader as _, SectionHeader as _};
 use object::read::{CompressionFormat, Object as _, ObjectSection as _};
@@ -417,7 +417,7 @@ impl<'a> Image<'a> {
         self.section_at(address).map_or(address, |index| self.text[usize::from(index)].range().end)
     }
 
-    /// The value of a linker symbol that [`crate::symbols`] keeps, in any section.
+    /// The value of a linker symbol that [`crate::elf::symbols`] keeps, in any section.
     pub(crate) fn linker_symbol(&self, name: &str) -> Option<u64> {
         self.symbols.linker(name)
     }

@@ -11,9 +11,9 @@
 //! All statements of a function that a macro wrote are at the place of the macro's use, its markers among them. Such a function
 //! gives itself away by two rows of one place in a row, and its rows say nothing.
 
-use crate::lines::{Lines, Place};
-use crate::loclist::Point;
-use crate::walk::{RawFunction, RawSite};
+use crate::debug::lines::{Lines, Place};
+use crate::debug::loclist::Point;
+use crate::debug::walk::{RawFunction, RawSite};
 
 /// The markers of one function's copies. The buffers are used again from function to function.
 #[derive(Debug, Default)]

@@ -31,26 +31,17 @@
 //! [`clang::keep_what_was_passed`]; what it has in memory, callers may not have filled, and in functions that set up a
 //! frame on some ways alone it counts from below that.
 //!
-//! [`Surroundings::is_whole`]: crate::arguments::Surroundings::is_whole
+//! [`Surroundings::is_whole`]: crate::unit::arguments::Surroundings::is_whole
 
-use crate::arguments::{Form, Found};
-use crate::clang::{self, Passed};
-use crate::doubt;
-use crate::outofline::Role;
+use crate::debug::compiler::Compiler;
+use crate::unit::arguments::{Form, Found};
+use crate::unit::clang::{self, Passed};
+use crate::unit::doubt;
+use crate::unit::outofline::Role;
 use siteseer_sites::abi::ParamShape;
 use siteseer_sites::location::{Argument, Located, Location, Missing, Op};
 use siteseer_sites::machine::Register;
 use siteseer_sites::{Doubt, Machine};
-
-/// Who compiled a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Compiler {
-    Gcc,
-    /// With its major version.
-    Clang(u32),
-    #[default]
-    Other,
-}
 
 /// What is known of an out-of-line copy beside its parameters.
 #[derive(Debug, Clone, Copy)]

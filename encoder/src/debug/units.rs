@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The DWARF of an image: its sections, its units, and references between them.
 
+use crate::debug::compiler::{CLANG, Compiler, clang_version};
+use crate::debug::loclist::ListSections;
+use crate::debug::slice::Slice;
+use crate::elf::image::{Image, ImageError};
 use crate::error::EncodeError;
-use crate::image::{Image, ImageError};
-use crate::loclist::ListSections;
-use crate::signature::Compiler;
-use crate::slice::Slice;
 use gimli::{AttributeValue, DwarfSections, LittleEndian, Section as _, Unit, UnitHeader};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -234,29 +234,5 @@ impl<'a> DebugUnit<'a, '_> {
             let words = producer.slice().split(|byte| *byte == b' ');
             words.into_iter().any(|word| word == b"-fno-jump-tables")
         })
-    }
-}
-
-/// What stands in front of the version in clang's name for itself.
-const CLANG: &str = "clang version ";
-
-/// The major version in a producer like `Debian clang version 19.1.7 (3)`; 0 if it cannot be read.
-fn clang_version(producer: &str) -> Option<u32> {
-    let (_, version) = producer.split_once(CLANG)?;
-    let digits = version.bytes().take_while(u8::is_ascii_digit).count();
-    Some(version[..digits].parse().unwrap_or(0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn producers() {
-        assert_eq!(clang_version("Debian clang version 19.1.7 (3+b1)"), Some(19));
-        assert_eq!(clang_version("clang version 22.0.0git"), Some(22));
-        assert_eq!(clang_version("Android (1, based on r1) clang version 9"), Some(9));
-        assert_eq!(clang_version("clang version trunk"), Some(0));
-        assert_eq!(clang_version("GNU C11 14.2.0 -mno-sse"), None);
     }
 }

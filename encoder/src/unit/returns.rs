@@ -18,9 +18,9 @@
 //!
 //! Nothing shows that a value is not there, so a copy whose callers are silent is left unmarked.
 
-use crate::image::Image;
+use crate::debug::walk::RawCall;
+use crate::elf::image::Image;
 use crate::text;
-use crate::walk::RawCall;
 use siteseer_sites::{Marks, Site};
 
 /// An out-of-line site whose return value only a caller can show to be there.

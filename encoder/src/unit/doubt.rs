@@ -22,9 +22,9 @@
 //! assigns to it (see `assigned`). Of a parameter that is a constant in all copies, nothing tells whether the body
 //! assigns it: only where some copy has it as it is, and none shows an assignment, a constant is what was passed.
 
-use crate::arguments::{Form, Found};
-use crate::loclist::ListEntry;
-use crate::signature::Compiler;
+use crate::debug::compiler::Compiler;
+use crate::debug::loclist::ListEntry;
+use crate::unit::arguments::{Form, Found};
 use gimli::{Encoding, Expression, Operation};
 use siteseer_sites::Doubt;
 use siteseer_sites::location::{Located, Location, Op};
@@ -203,8 +203,8 @@ fn has_constant(entry: &ListEntry<'_>, encoding: Encoding) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loclist::Point;
-    use crate::slice::Slice;
+    use crate::debug::loclist::Point;
+    use crate::debug::slice::Slice;
     use siteseer_sites::location::Computed;
 
     const SP: u16 = 7;

@@ -7,8 +7,8 @@
 //! (scripts/kallsyms.c `compare_symbols`): strong before weak, ordinary before what looks made by the linker script,
 //! fewer leading underscores first.
 
-use crate::image::{Container, ImageError, is_text};
-use crate::relocate::Layout;
+use crate::elf::image::{Container, ImageError, is_text};
+use crate::elf::relocate::Layout;
 use hashbrown::DefaultHashBuilder;
 use object::elf;
 use object::read::elf::{ElfFile64, SectionHeader as _, Sym as _};

@@ -6,30 +6,37 @@
 //! can tell (whether a parameter is assigned to in some copy of its function) is left open: see [`Provisional`].
 //!
 //! Here is what all kinds of sites share; `copies` makes those of inlined copies, `bodies` those of functions
-//! themselves, `folds` those of functions that were folded into others.
+//! themselves, `folds` those of functions that were folded into others (`folded` finds them), and `gathering` the ranges of copies.
+//! The other modules each answer one question about a copy:
+//!
+//! * What is it a copy of (`origin`), and is it a call at all (`split`)?
+//! * Where is it entered: by its statements (`markers`, `repeats`), and where can a probe go (`entry`)?
+//! * Where are its arguments (`arguments`), which of them does a body assign to (`assigned`), and which are to be doubted (`doubt`)?
+//! * For a symbol of its own: which part it plays (`outofline`), whose signature it has (`signature`, `clang`), and whether it returns
+//!   what the function does (`returns`).
 
-use crate::arguments::{Found, Gathered};
-use crate::cfi::{Cursor, Frames};
-use crate::doubt::Evidence;
-use crate::dwarf::{DebugInfo, DebugUnit};
-use crate::entry::Entry;
-use crate::filter::Filter;
-use crate::folded::{Folds, SharedAddresses};
-use crate::image::{Container, Image};
-use crate::lines::Lines;
+use crate::debug::cfi::{Cursor, Frames};
+use crate::debug::compiler::Compiler;
+use crate::debug::filter::Filter;
+use crate::debug::lines::Lines;
+use crate::debug::units::{DebugInfo, DebugUnit};
+use crate::debug::walk::{RawCall, RawFunction, RawParameter, Visitor};
+use crate::elf::image::{Container, Image};
 use crate::lower::ParamType;
-use crate::markers::Markers;
 use crate::observe::{Observed, Observer};
-use crate::origin::{Foreign, Origin, Origins};
-use crate::probeable::Prober;
-use crate::ranges::{Detail, UnitRanges};
-use crate::returns::{self, Pending};
-use crate::signature::Compiler;
+use crate::text::probeable::Prober;
 use crate::text::{DirectEntries, behind_fentry};
 use crate::types::{BaseIndex, NewType, TypeRef};
-use crate::walk::{RawCall, RawFunction, RawParameter, Visitor};
+use crate::unit::arguments::{Found, Gathered};
+use crate::unit::doubt::Evidence;
+use crate::unit::entry::Entry;
+use crate::unit::folded::{Folds, SharedAddresses};
+use crate::unit::markers::Markers;
+use crate::unit::origin::{Foreign, Origin, Origins};
+use crate::unit::ranges::{Detail, UnitRanges};
+use crate::unit::returns::Pending;
+use gathering::Gathering;
 use hashbrown::{HashMap, HashSet};
-use ranges::Gathering;
 use siteseer_sites::abi::ParamShape;
 use siteseer_sites::btf::{Kind, TypeId};
 use siteseer_sites::location::{Argument, Missing};
@@ -39,10 +46,24 @@ use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
 
+mod arguments;
+mod assigned;
 mod bodies;
+mod clang;
 mod copies;
+pub(crate) mod doubt;
+mod entry;
+pub(crate) mod folded;
 mod folds;
-mod ranges;
+mod gathering;
+mod markers;
+pub(crate) mod origin;
+pub(crate) mod outofline;
+pub(crate) mod ranges;
+mod repeats;
+mod returns;
+mod signature;
+mod split;
 
 /// What all units share.
 pub(crate) struct Shared<'a, 'd> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 
 use super::*;
-use crate::test_image::{A, AX, TEXT, TestImage, relative};
+use crate::elf::test_image::{A, AX, TEXT, TestImage, relative};
 use proptest::prelude::*;
 
 fn error(bytes: &[u8]) -> String {
@@ -96,7 +96,7 @@ fn tables_are_read() {
     let bytes = test.build();
     let image = Image::parse(&bytes).expect("a kernel");
     let tables = image.tables();
-    assert_eq!(tables.jump_labels, [crate::tables::JumpLabel { code, target: TEXT + 40, size: 5 }]);
+    assert_eq!(tables.jump_labels, [crate::elf::tables::JumpLabel { code, target: TEXT + 40, size: 5 }]);
     assert!(tables.jump_label_at(code + 4).is_some());
     assert!(tables.jump_label_at(code + 5).is_none());
     let bugs: Vec<_> = tables.bugs.iter().map(|b| (b.address - TEXT, b.resumes)).collect();

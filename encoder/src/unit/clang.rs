@@ -23,10 +23,10 @@
 //! keeps its order: parameters whose registers are not in the convention's order have been assigned to, and none can
 //! be believed.
 
-use crate::arguments::{At, Found, Gathered, Given};
-use crate::entry::first_after;
-use crate::origin::Origin;
 use crate::text::line_preserves;
+use crate::unit::arguments::{At, Found, Gathered, Given};
+use crate::unit::entry::first_after;
+use crate::unit::origin::Origin;
 use siteseer_sites::Machine;
 use siteseer_sites::abi::argument_registers;
 use siteseer_sites::location::{Argument, Located, Location, Missing, Op};

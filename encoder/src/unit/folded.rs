@@ -22,8 +22,8 @@
 //! [`Marks::MAY_REPEAT`]: siteseer_sites::Marks::MAY_REPEAT
 //! [`Marks::MAY_MISS`]: siteseer_sites::Marks::MAY_MISS
 
-use crate::image::Image;
-use crate::symbols::{Symbol, SymbolKind};
+use crate::elf::image::Image;
+use crate::elf::symbols::{Symbol, SymbolKind};
 use crate::text;
 use hashbrown::{HashMap, HashSet};
 

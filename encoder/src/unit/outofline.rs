@@ -12,9 +12,9 @@
 //! all, but what is left of it after its head was inlined elsewhere: it becomes a function of its own name, which is
 //! never reached by asking for `foo`. `foo.cold` is a continuation and no function.
 //!
-//! Where the arguments of such a copy are: see [`signature`](crate::signature).
+//! Where the arguments of such a copy are: see [`signature`](crate::unit::signature).
 
-use crate::image::Image;
+use crate::elf::image::Image;
 use hashbrown::HashSet;
 use siteseer_sites::SiteKind;
 

@@ -6,9 +6,9 @@
 //! passes is computed by the caller's instructions. So if a parameter is in a register that an instruction of the body
 //! itself has made, the body has assigned to it.
 
-use crate::arguments::{Gathered, Given};
-use crate::slice::Slice;
+use crate::debug::slice::Slice;
 use crate::text::{FunctionText, Makers};
+use crate::unit::arguments::{Gathered, Given};
 use gimli::{Encoding, Expression, Operation};
 use siteseer_sites::Machine;
 use siteseer_sites::abi::argument_registers;

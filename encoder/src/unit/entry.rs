@@ -27,11 +27,11 @@
 //! changes nothing. Where it is zero, so is the parameter, as that is what the body's branch asks. Unless the body asks
 //! about something else that is in the same register, so all other arguments must be known, and be elsewhere.
 
-use crate::arguments::{At, Found, Gathered, Given, Surroundings};
-use crate::loclist::{ListEntry, Point};
-use crate::origin::Origin;
-use crate::probeable::Prober;
+use crate::debug::loclist::{ListEntry, Point};
+use crate::text::probeable::Prober;
 use crate::text::{FunctionText, RegisterSet};
+use crate::unit::arguments::{At, Found, Gathered, Given, Surroundings};
+use crate::unit::origin::Origin;
 use siteseer_sites::location::{Located, Location, Missing, Op};
 use std::ops::Range;
 
@@ -258,7 +258,7 @@ fn intersect(a: RegisterSet, b: RegisterSet, surroundings: &Surroundings<'_, '_,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slice::Slice;
+    use crate::debug::slice::Slice;
     use siteseer_sites::location::Computed;
 
     fn entry(begin: (u64, u32), end: (u64, u32), expression: &'static [u8]) -> ListEntry<'static> {

@@ -6,8 +6,8 @@
 //! a function of that name contains the string's offset (`DW_FORM_strp`), or the name itself (`DW_FORM_string`) where it is
 //! too short to be worth an offset. A unit that contains neither, and refers to no entry of another unit, is skipped.
 
-use crate::dwarf::{DebugInfo, DebugUnit};
-use crate::slice::Slice;
+use crate::debug::slice::Slice;
+use crate::debug::units::{DebugInfo, DebugUnit};
 use gimli::Section;
 use hashbrown::HashSet;
 use memchr::memmem::Finder;

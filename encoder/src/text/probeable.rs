@@ -14,8 +14,8 @@
 //! What depends on the running machine is not predicted: with a single CPU, x86 refuses lock prefixes that it removed
 //! (`alternatives_text_reserved`); debuggers' breakpoints.
 
-use crate::image::{Container, Image};
-use crate::tables::{Bug, JumpLabel, jump_label_at, reaching};
+use crate::elf::image::{Container, Image};
+use crate::elf::tables::{Bug, JumpLabel, jump_label_at, reaching};
 use crate::text::{FunctionText, instruction_refusal};
 use siteseer_sites::{Machine, Unprobeable};
 use std::ops::Range;
@@ -178,7 +178,7 @@ fn is_in_static_call(sites: &[u64], address: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_image::{TEXT, TestImage, relative};
+    use crate::elf::test_image::{TEXT, TestImage, relative};
     use crate::text::Known;
 
     /// One function every 16 bytes, with an ftrace call where `traced` says so.
