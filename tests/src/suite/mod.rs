@@ -12,7 +12,7 @@
 //! | the module is loaded, the programs attached, the calls made, the events written down | guest | [`guest`], [`job`] |
 //! | what was seen against what must come out, and against wrong expectations | host | [`judge`], [`plant`] |
 //! | what is known to fail | host | [`known`] |
-//! | the plans against those of the last time | host | [`snapshot`] |
+//! | the plans against those of the last time | host | [`snapshot`], [`plans_file`] |
 //! | all kernels side by side | host | [`run`], [`results`], [`page`], [`chart`] |
 //!
 //! The guest knows nothing of what must come out, so that it cannot make anything fit. What a compiler did is found out by code
@@ -31,6 +31,7 @@ pub mod known;
 pub mod limits;
 pub mod page;
 pub mod patterns;
+pub mod plans_file;
 pub mod plant;
 pub mod prepare;
 pub mod results;

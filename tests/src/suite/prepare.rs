@@ -10,7 +10,7 @@ use super::family::Family;
 use super::job::{Attempt, FOLDER, JOB, Job, MODULE, OBJECT, Observation};
 use super::judge::{self, Status, Verdict};
 use super::known;
-use super::snapshot;
+use super::snapshot::{self, Compared};
 use siteseer::internals::source::BaseTypes;
 use siteseer_bpf_progs::{LIBBPF_INCLUDE, compile};
 use siteseer_encoder::{BaseKernel, Options};
@@ -186,7 +186,12 @@ impl Prepared {
         }
         let expectations = judge::expectations(case, &self.family);
         match snapshot::check(case, &self.family, &snapshot::text(&expectations, &seen.attempts)) {
-            Ok(()) => verdict,
+            Ok(Compared::Same) => verdict,
+            Ok(Compared::NotRecorded) => {
+                let advice = "INSTA_UPDATE=always ci/matrix records them";
+                let family = self.family.name();
+                Verdict::new(verdict.status, format!("{}\nplans of {family} not recorded: {advice}", verdict.detail))
+            }
             Err(why) => Verdict::new(Status::Fail, why),
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Snapshots of a case's plans, one per compiler, link mode, architecture and version of Linux: a change of what is
-//! attached, or of where arguments are found, is seen even where the values come out right.
+//! Snapshots of a case's plans, for each compiler, link mode, architecture and version of Linux: a change of what is
+//! attached, or of where arguments are found, is seen even where the values come out right. One file has those of all families
+//! ([`PlansFile`]).
 //!
 //! They hold neither addresses nor offsets, nor the hashes that ThinLTO puts into names. Which mechanism reaches a site is the
 //! kernel's, and of kernels that one compiler made it may differ: they hold whether it is attached. What the kernel's own image
@@ -9,9 +10,12 @@
 use super::case_file::{CaseFile, Expect};
 use super::family::Family;
 use super::job::{Attempted, SiteLine};
+use super::plans_file::PlansFile;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
 
 /// The plans of a case as text.
 pub fn text(expectations: &[&Expect], attempts: &[Attempted]) -> String {
@@ -67,19 +71,44 @@ fn without_hash(symbol: &str) -> String {
     format!("{name}{MARK}HASH{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
+/// The name of a case's file of plans, without its extension.
+const FILE: &str = "plans";
+
+/// How plans compare with those of the last time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Compared {
+    /// They are the same, or the file has them now (`INSTA_UPDATE`).
+    Same,
+    /// The file has none for the family.
+    NotRecorded,
+}
+
 /// Compares a case's plans with the snapshot for a kernel's compiler. `INSTA_UPDATE` says what becomes of a difference.
 ///
 /// # Errors
-/// A sentence, if they differ or there is none.
-pub fn check(case: &CaseFile, family: &Family, text: &str) -> Result<(), String> {
+/// A sentence, if they differ or the file cannot be read.
+pub fn check(case: &CaseFile, family: &Family, text: &str) -> Result<Compared, String> {
+    // Kernels are judged side by side, and each writes the file of all.
+    static FILES: Mutex<()> = Mutex::new(());
+    let _lock = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = case.folder.join(FILE).with_extension("snap");
+    let recorded = match std::fs::read_to_string(&path) {
+        Ok(content) => PlansFile::parse(&content),
+        Err(error) if error.kind() == ErrorKind::NotFound => PlansFile::default(),
+        Err(error) => return Err(format!("{}: {error}", path.display())),
+    };
+    if !recorded.has(&family.name()) && std::env::var_os("INSTA_UPDATE").is_none_or(|update| update != "always") {
+        return Ok(Compared::NotRecorded);
+    }
+    let all = recorded.with(family.name(), text.to_owned()).to_string();
     let mut settings = insta::Settings::new();
-    settings.set_snapshot_path(case.folder.join("snapshots"));
+    settings.set_snapshot_path(&case.folder);
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
-    let compared = settings.bind(|| catch_unwind(AssertUnwindSafe(|| insta::assert_snapshot!(family.name(), text))));
-    compared.map_err(|_| {
+    let compared = settings.bind(|| catch_unwind(AssertUnwindSafe(|| insta::assert_snapshot!(FILE, all))));
+    compared.map(|()| Compared::Same).map_err(|_| {
         format!(
-            "the plans are not those of snapshots/{}.snap (INSTA_UPDATE=always ci/matrix accepts them):\n{text}",
+            "the plans are not those of {} in {FILE}.snap (INSTA_UPDATE=always ci/matrix accepts them):\n{text}",
             family.name()
         )
     })
