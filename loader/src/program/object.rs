@@ -150,11 +150,18 @@ impl<'p> Program<'p> {
     /// [`ObjectError::NotGuarded`] if the program did not come through [`crate::register()`].
     #[doc(hidden)]
     pub fn bpf_target(&self) -> Result<Option<BpfTarget>, ObjectError> {
-        let passed = passed(self.raw).ok_or_else(|| ObjectError::NotGuarded { program: self.name() })?;
-        Ok(match passed.told {
+        Ok(match self.passed()?.told {
             Told::Program { prog_id, btf_id } => Some(BpfTarget { prog_id, btf_id }),
             Told::Nothing | Told::Kernel { .. } => None,
         })
+    }
+
+    /// What is kept of the program. A program in another section never passed through a handler, but its address may be that of
+    /// an earlier program that did.
+    fn passed(&self) -> Result<Passed, ObjectError> {
+        passed(self.raw)
+            .filter(|_| self.section().is_ok())
+            .ok_or_else(|| ObjectError::NotGuarded { program: self.name() })
     }
 
     /// libbpf's pointer.
@@ -190,8 +197,8 @@ impl<'p> Program<'p> {
     pub(crate) fn read(&self) -> Result<Loaded<'p>, ObjectError> {
         let program = self.name();
         let fd = self.fd()?;
+        let passed = self.passed()?;
         let not_passed = || ObjectError::NotGuarded { program: program.clone() };
-        let passed = passed(self.raw).ok_or_else(not_passed)?;
         let insns = match passed.loading {
             Loading::Guarded => unguarded(self.form()?.kind, self.instructions()).ok_or_else(not_passed)?,
             Loading::Own | Loading::Plain => self.instructions(),
