@@ -263,7 +263,7 @@ const OF_ONE_FUNCTION: &str = "counts calls of a function of which the reference
 
 /// Cases that run on one kernel alone, the one that the harness names as the reference, and why that is enough: names, or the
 /// groups before the colons. All others run on every kernel.
-pub const ON_THE_REFERENCE: [(&str, &str); 10] = [
+pub const ON_THE_REFERENCE: [(&str, &str); 11] = [
     (
         "trace",
         "the page of examples is that kernel's; what the tool's programs see truth:: and libbpf:: show everywhere",
@@ -282,6 +282,7 @@ pub const ON_THE_REFERENCE: [(&str, &str); 10] = [
     ),
     ("libbpf::every_way_sees_what_libbpf_sees", OF_ONE_FUNCTION),
     ("libbpf::what_cannot_be_planned_is_libbpfs", OF_ONE_FUNCTION),
+    ("libbpf::an_embedded_subset_serves", OF_ONE_FUNCTION),
     ("libbpf::both_ends_are_at_the_same_calls", OF_ONE_FUNCTION),
     ("libbpf::whether_a_function_can_be_traced", OF_ONE_FUNCTION),
     ("libbpf::the_default_is_at_least_what_libbpf_does", OF_ONE_FUNCTION),
