@@ -3,8 +3,8 @@
 //! Times are printed (`--nocapture`), not judged: they depend on the machine.
 
 use siteseer_sites::btf::{Btf, IntEncoding, Kind, Linkage, SplitBtf};
+use siteseer_sites::earlier::april_2025;
 use siteseer_sites::file::{self, SiteFile};
-use siteseer_sites::rfc;
 use siteseer_sites::set::{Container, Function, Section};
 use siteseer_sites::site::SourceLine;
 use siteseer_sites::*;
@@ -166,12 +166,12 @@ fn a_kernels_worth_of_sites() {
     let file = time("SiteFile::parse", || SiteFile::parse(&data).unwrap());
     let per_site = |bytes: usize| bytes as f64 / f64::from(SITES);
     let sizes = file.sizes();
-    let rfc = rfc::write(&set);
+    let earlier = april_2025::write(&set);
     eprintln!(
         "upstream part {:.2} bytes a site, ours {:.2}, April 2025 {:.2}",
         per_site(sizes.inline),
         per_site(sizes.ext),
-        per_site(rfc.len())
+        per_site(earlier.len())
     );
     eprintln!("file {} bytes", data.len());
     assert_eq!(raw.len(), sizes.inline);

@@ -68,7 +68,7 @@ const LAYERS: [Layers; 5] = [
             &["subset"],
             &["evaluate"],
             &["abi"],
-            &["rfc"],
+            &["earlier"],
         ],
     },
     Layers {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The `.BTF.inline` section as proposed in April 2025, for comparison of sizes only.
+//! The `.BTF.inline` section as proposed in April 2025.
 //!
 //! A header {u16 magic, u8 version, u8 flags, u32 header length, u32 offset and length of the instances, u32 offset and
 //! length of the locations}; for each inlined copy {u32 callee, u32 caller, u32 offset in the caller, u16 number of
@@ -113,8 +113,128 @@ fn encode(located: &Located) -> Option<Vec<u8>> {
     Some(code)
 }
 
+/// Why data cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// It does not begin with the header, or is of another version.
+    #[error("not a .BTF.inline section of April 2025")]
+    Header,
+    /// A part that the header names is not there, or an instance or a location ends early.
+    #[error("the data ends within its {0}")]
+    Short(&'static str),
+    /// A location has an operation that the format does not define, or operations in an order that has no meaning.
+    #[error("location {0:#x} has no meaning")]
+    Location(u32),
+}
+
+/// Where a parameter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A constant, sign- or zero-extended to 64 bits.
+    Constant(u64),
+    /// In a register, by its DWARF number.
+    Register(u8),
+    /// The register plus the offset.
+    RegisterOffset(u8, i64),
+    /// So many bytes at the register plus the offset.
+    Memory(u8, i64, u8),
+}
+
+/// An inlined copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// The FUNC that was inlined.
+    pub callee: TypeId,
+    /// The FUNC that it was inlined into.
+    pub caller: TypeId,
+    /// Bytes from the caller's start.
+    pub offset: u32,
+    /// For each parameter where it is; `None`: it has no location.
+    pub parameters: Vec<Option<Place>>,
+}
+
+/// Reads all instances. The format has no index: who looks for one function reads all.
+///
+/// # Errors
+/// If the data is not what the format defines. Nothing is returned then.
+pub fn read(data: &[u8]) -> Result<Vec<Instance>, ReadError> {
+    let mut header = Bytes(data);
+    let starts = header.take::<2>() == Some(MAGIC.to_le_bytes()) && header.take::<2>() == Some([1, 0]);
+    let mut word = || header.take::<4>().map(|bytes| u32::from_le_bytes(bytes) as usize);
+    let words = [word(), word(), word(), word(), word()];
+    let [Some(header_len), Some(first), Some(len), Some(locations), Some(locations_len)] = words else {
+        return Err(ReadError::Header);
+    };
+    if !starts {
+        return Err(ReadError::Header);
+    }
+    let body = data.get(header_len..).ok_or(ReadError::Short("header"))?;
+    let part = |start: usize, len: usize| body.get(start..)?.get(..len);
+    let mut instances = Bytes(part(first, len).ok_or(ReadError::Short("instances"))?);
+    let locations = part(locations, locations_len).ok_or(ReadError::Short("locations"))?;
+    let mut found = Vec::new();
+    while !instances.0.is_empty() {
+        found.push(instance(&mut instances, locations)?);
+    }
+    Ok(found)
+}
+
+fn instance(bytes: &mut Bytes<'_>, locations: &[u8]) -> Result<Instance, ReadError> {
+    const SHORT: ReadError = ReadError::Short("instances");
+    let mut word = || bytes.take::<4>().map(u32::from_le_bytes).ok_or(SHORT);
+    let (callee, caller, offset) = (word()?, word()?, word()?);
+    let count = u16::from_le_bytes(bytes.take().ok_or(SHORT)?);
+    let mut parameters = Vec::new();
+    for _ in 0..count {
+        let at = u32::from_le_bytes(bytes.take().ok_or(SHORT)?);
+        parameters.push(place(locations, at)?);
+    }
+    Ok(Instance { callee, caller, offset, parameters })
+}
+
+fn place(locations: &[u8], at: u32) -> Result<Option<Place>, ReadError> {
+    const SHORT: ReadError = ReadError::Short("locations");
+    let mut code = Bytes(locations.get(at as usize..).ok_or(SHORT)?);
+    let mut found = None;
+    loop {
+        let [operation] = code.take().ok_or(SHORT)?;
+        found = match (operation, found) {
+            (0, found) => return Ok(found),
+            (1..=8, None) => {
+                let signed = operation <= 4;
+                let len = 1usize << ((operation - 1) % 4);
+                let (bytes, rest) = code.0.split_at_checked(len).ok_or(SHORT)?;
+                code.0 = rest;
+                let mut value = [if signed && bytes[len - 1] >= 0x80 { 0xff } else { 0 }; 8];
+                value[..len].copy_from_slice(bytes);
+                Some(Place::Constant(u64::from_le_bytes(value)))
+            }
+            (9, None) => Some(Place::Register(code.take::<1>().ok_or(SHORT)?[0])),
+            (10, None) => {
+                let [register] = code.take().ok_or(SHORT)?;
+                Some(Place::RegisterOffset(register, i64::from_le_bytes(code.take().ok_or(SHORT)?)))
+            }
+            (11, Some(Place::RegisterOffset(register, offset))) => {
+                Some(Place::Memory(register, offset, code.take::<1>().ok_or(SHORT)?[0]))
+            }
+            _ => return Err(ReadError::Location(at)),
+        };
+    }
+}
+
+/// What is left to read.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::btf::{Linkage, SplitBtf};
     use crate::location::Missing;
@@ -122,41 +242,8 @@ mod tests {
     use crate::set::{Container, Function, Section};
     use crate::site::{Marks, Site, SourceLine};
 
-    /// Reads the instances back: callee, caller, offset, and the byte code of each parameter.
-    fn read(data: &[u8]) -> Vec<(u32, u32, u32, Vec<Vec<u8>>)> {
-        let word = |at: usize| u32::from_le_bytes(data[at..at + 4].try_into().unwrap());
-        let header = word(4) as usize;
-        let (first, len) = (header + word(8) as usize, word(12) as usize);
-        let locations = &data[header + word(16) as usize..][..word(20) as usize];
-        let mut found = Vec::new();
-        let mut at = first;
-        while at < first + len {
-            let count = usize::from(u16::from_le_bytes([data[at + 12], data[at + 13]]));
-            let code = |nth: usize| {
-                let mut rest = &locations[word(at + 14 + 4 * nth) as usize..];
-                let mut code = Vec::new();
-                while rest[0] != 0 {
-                    let len = match rest[0] {
-                        1 | 5 | 9 | 11 => 2,
-                        2 | 6 => 3,
-                        3 | 7 => 5,
-                        4 | 8 => 9,
-                        10 => 10,
-                        other => panic!("code {other}"),
-                    };
-                    code.extend_from_slice(&rest[..len]);
-                    rest = &rest[len..];
-                }
-                code
-            };
-            found.push((word(at), word(at + 4), word(at + 8), (0..count).map(code).collect()));
-            at += 14 + 4 * count;
-        }
-        found
-    }
-
-    #[test]
-    fn instances_come_back() {
+    /// A copy with a parameter of each form, and a body, which the formats do not hold.
+    pub(in crate::earlier) fn set() -> SiteSet {
         let mut base = SplitBtf::standalone();
         let proto = base.func_proto(0, &[("p", 0); 6], false);
         let caller = base.func("caller", proto, Linkage::Static);
@@ -185,7 +272,7 @@ mod tests {
             marks: Marks::default(),
             unprobeable: None,
         };
-        let set = SiteSet {
+        SiteSet {
             module: None,
             machine: Machine::X86_64,
             build_id: vec![],
@@ -198,10 +285,36 @@ mod tests {
             containers: vec![Container { name: "caller".into(), address: 0x1000, size: 64, unprobeable: None }],
             files: vec![],
             sites: vec![site, Site { kind: SiteKind::Body, ..site }],
-        };
-        let empty = vec![];
-        let memory = [&[10, 7][..], &(-8i64).to_le_bytes(), &[11, 4]].concat();
-        let codes = vec![vec![1, 0xfe], vec![7, 0, 0, 1, 0], vec![9, 5], memory, empty.clone(), empty];
-        assert_eq!(read(&write(&set)), [(caller, caller, 0x10, codes)]);
+        }
+    }
+
+    #[test]
+    fn instances_come_back() {
+        let set = set();
+        let func = set.functions[0].func;
+        let parameters = vec![
+            Some(Place::Constant(-2i64 as u64)),
+            Some(Place::Constant(0x1_0000)),
+            Some(Place::Register(5)),
+            Some(Place::Memory(7, -8, 4)),
+            None,
+            None,
+        ];
+        let data = write(&set);
+        let copy = Instance { callee: func, caller: func, offset: 0x10, parameters };
+        assert_eq!(read(&data), Ok(vec![copy]));
+        for len in 0..data.len() {
+            assert!(read(&data[..len]).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn locations_without_a_meaning_are_errors() {
+        assert_eq!(place(&[11, 4, 0], 0), Err(ReadError::Location(0)));
+        assert_eq!(place(&[9, 1, 9, 2, 0], 0), Err(ReadError::Location(0)));
+        assert_eq!(place(&[0, 12, 0], 1), Err(ReadError::Location(1)));
+        assert_eq!(place(&[0], 1), Err(ReadError::Short("locations")));
+        assert_eq!(place(&[2, 0xfe, 0xff, 0], 0), Ok(Some(Place::Constant(-2i64 as u64))));
+        assert_eq!(place(&[6, 0xfe, 0xff, 0], 0), Ok(Some(Place::Constant(0xfffe))));
     }
 }
