@@ -34,7 +34,7 @@ mod x86;
 mod zero;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::image::Image;
 use crate::tables::within;
