@@ -150,20 +150,20 @@ pub(crate) fn begins_with_loop(text: &FunctionText<'_, '_>, lines: &Lines, start
 
 /// Finds where GCC's copy that lost its markers begins again in a straight line: the first store of the body itself is made again,
 /// in a row of the same place in the source. Of a loop of the body's own there are statements between the two, and of calls nothing
-/// but that control was out of the body.
-pub(crate) fn in_line(lines: &Lines, text: &FunctionText<'_, '_>, entry: u64, body: &Body<'_, '_, '_>) -> Vec<u64> {
+/// but that control was out of the body. Elsewhere than in a straight line it may be so, too.
+pub(crate) fn in_line(lines: &Lines, text: &FunctionText<'_, '_>, entry: u64, body: &Body<'_, '_, '_>) -> Again {
     let mut acts = text.first_acts(entry);
     acts.retain(|&act| body.owns(act) && text.stores(act));
-    let [act] = acts[..] else { return Vec::new() };
+    let [act] = acts[..] else { return Again::default() };
     let is_anew = |other: u64| {
-        let between = text.instructions(act, other);
-        let is_left = between.into_iter().any(|at| !holds(body.ranges, at));
-        is_left || lines.statements(&(act + 1..other + 1)).is_empty()
+        let is_left = text.instructions(act, other).any(|at| !holds(body.ranges, at));
+        is_left || lines.statements(&(act + 1..other.saturating_add(1))).is_empty()
     };
     let mut again = acts_again(lines, text, &[act], entry, body.ranges);
-    again
-        .retain(|&other| text.is_boundary(other) && body.owns(other) && text.is_straight(act, other) && is_anew(other));
-    again
+    again.retain(|&other| other > act && text.is_boundary(other) && body.owns(other) && is_anew(other));
+    let all = again.len();
+    again.retain(|&other| text.is_straight(act, other));
+    Again { is_unclear: again.len() < all, entries: again, may_be_own: false }
 }
 
 /// Whether the first statement of a body by GCC may come again without its entry: in a loop that the body begins with, or in the one
@@ -226,7 +226,7 @@ mod tests {
         x86(&code, |text| {
             let find = |ranges: &[Range<u64>], nested: &[Range<u64>], rows: &[(u64, u32, u32)]| {
                 let rows: Vec<_> = rows.iter().map(|&(at, view, line)| (TEXT + at, view, line)).collect();
-                in_line(&lines(&rows), text, TEXT, &Body { text, ranges, nested })
+                in_line(&lines(&rows), text, TEXT, &Body { text, ranges, nested }).entries
             };
             let whole = slice::from_ref(&(TEXT..TEXT + 9));
             assert_eq!(find(whole, &[], &[(0, 0, 10)]), [TEXT + 4], "no statement lies between them");

@@ -166,7 +166,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
             let nested = nested(function, Some(copy));
             let again = repeats::in_line(lines, text, first.address, &Body { text, ranges: body, nested: &nested });
-            entries.extend(again.into_iter().map(entry::by_act));
+            may_begin_again |= again.is_unclear && self.markers.state(copy) == State::None;
+            entries.extend(again.entries.into_iter().map(entry::by_act));
         }
         self.gather(function, &origin, parameters);
         if self.is_by_clang {
