@@ -112,6 +112,11 @@ impl Lines {
         &self.statements
     }
 
+    /// Whether a statement begins at a point.
+    pub(crate) fn has(&self, point: Point) -> bool {
+        self.statements.binary_search_by_key(&point, |statement| statement.point).is_ok()
+    }
+
     /// The statements of a range of addresses.
     pub(crate) fn statements(&self, range: &Range<u64>) -> &[Statement] {
         &self.statements[self.within(range)]

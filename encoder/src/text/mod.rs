@@ -34,7 +34,7 @@ mod x86;
 mod zero;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::elf::image::Image;
 use crate::elf::tables::within;

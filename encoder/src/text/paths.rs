@@ -292,8 +292,16 @@ impl FunctionText<'_, '_> {
 
     /// Whether control may come from an instruction of a body to the same again, and not leave the body.
     pub(crate) fn comes_back(&self, to: u64, body: &[Range<u64>]) -> bool {
+        self.comes_back_avoiding(to, None, body)
+    }
+
+    /// The same, and not pass an address, if one is given.
+    pub(crate) fn comes_back_avoiding(&self, to: u64, avoided: Option<u64>, body: &[Range<u64>]) -> bool {
         let graph = self.graph();
         let Some((_, start)) = self.index(to) else { return false };
+        if avoided == Some(to) {
+            return false;
+        }
         let mut search = graph.search(None);
         search.leave(graph.targets(start));
         search.leave(graph.next(start).map(|next| next as u32).as_slice());
@@ -303,7 +311,8 @@ impl FunctionText<'_, '_> {
                 if index == start {
                     return true;
                 }
-                if !holds(body, self.address_of(index)) || !search.comes_to(index) {
+                let address = self.address_of(index);
+                if avoided == Some(address) || !holds(body, address) || !search.comes_to(index) {
                     break;
                 }
                 search.leave(graph.targets(index));
@@ -327,6 +336,25 @@ impl FunctionText<'_, '_> {
             }
             is_new
         });
+    }
+
+    /// The instructions before an address that lead there in a straight line, the last first.
+    pub(crate) fn line_before(&self, address: u64) -> impl Iterator<Item = u64> + '_ {
+        let mut at = self.index(address);
+        std::iter::from_fn(move || {
+            let (piece, index) = at?;
+            let previous = self.fall_through_into(piece, index)?;
+            let address = self.address(piece, previous);
+            // What else leads there may be the statement's, too.
+            at = Some((piece, previous)).filter(|_| self.edges_to(address).is_empty());
+            Some(address)
+        })
+    }
+
+    /// Whether an instruction stores to memory, and control goes on behind it.
+    pub(crate) fn stores(&self, address: u64) -> bool {
+        let effect = Effects::new(self.image.machine()).at(self.image, address);
+        effect.is_some_and(|effect| effect.stores && effect.straight)
     }
 
     /// The first instructions behind an address, or there, that do something that can be seen.
@@ -437,6 +465,21 @@ impl FunctionText<'_, '_> {
         let Some((piece, index)) = self.index(address) else { return true };
         let is_fallen_into = address == self.entry || self.fall_through_into(piece, index).is_some();
         is_fallen_into && (!self.edges_to(address).is_empty() || self.has_unknown_targets())
+    }
+
+    /// Whether the first branch behind an address leads back into a body, and else past it: the test of a loop around the body.
+    pub(crate) fn loops_back_from(&self, address: u64, body: &[Range<u64>]) -> bool {
+        let graph = self.graph();
+        let mut at = self.index(address).map(|(_, index)| index);
+        while let Some(index) = at.filter(|&index| !holds(body, self.address_of(index))) {
+            let (targets, next) = (graph.targets(index), graph.next(index));
+            let is_bodys = |index: usize| holds(body, self.address_of(index));
+            if let ([target], Some(next)) = (targets, next) {
+                return *target as usize <= index && is_bodys(*target as usize) && !is_bodys(next);
+            }
+            at = next.filter(|_| targets.is_empty());
+        }
+        false
     }
 
     /// Where a body begins behind the padding that its first range may begin with: the compiler aligns the head of a loop

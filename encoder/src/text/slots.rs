@@ -10,6 +10,9 @@ use std::ops::Range;
 /// How many instructions are looked at.
 const MOST: usize = 64;
 
+/// What most instructions store at a time.
+const WORD: i64 = 8;
+
 /// Bytes at constant offsets from a register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Slot {
@@ -29,7 +32,11 @@ impl Slot {
             _ => None,
         };
         match &located.at {
-            Location::Memory(base, offset) => vec![at(*base, i64::from(*offset), i64::from(located.size))],
+            // A structure is filled word by word.
+            Location::Memory(base, offset) => (0..i64::from(located.size))
+                .step_by(WORD as usize)
+                .map(|word| at(*base, i64::from(*offset) + word, WORD.min(i64::from(located.size) - word)))
+                .collect(),
             Location::Computed(computed) => {
                 let starts = computed.slots.iter().flat_map(|ops| (0..ops.len()).map(move |start| &ops[start..]));
                 starts.filter_map(|ops| read(&ops[..ops.len().min(4)])).collect()
@@ -123,6 +130,8 @@ mod tests {
     fn what_a_location_reads() {
         let located = |at| Located { size: 8, signed: false, at, doubt: None };
         assert_eq!(Slot::all_of(&located(Location::Memory(7, 16))), [Slot { base: 7, bytes: 16..24 }]);
+        let two = [Slot { base: 7, bytes: 16..24 }, Slot { base: 7, bytes: 24..28 }];
+        assert_eq!(Slot::all_of(&Located { size: 12, ..located(Location::Memory(7, 16)) }), two);
         assert_eq!(Slot::all_of(&located(Location::Register(7))), []);
         let sum =
             [Op::Register(7), Op::Constant(-8i64 as u64), Op::Add, Op::Load(4), Op::Register(3), Op::Load(2), Op::Add];

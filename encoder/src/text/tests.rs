@@ -19,7 +19,7 @@ fn with<R>(
     check(&FunctionText::decode(&image, &[range], &Known::default()))
 }
 
-pub(super) fn x86<R>(text: &[u8], check: impl FnOnce(&FunctionText<'_, '_>) -> R) -> R {
+pub(crate) fn x86<R>(text: &[u8], check: impl FnOnce(&FunctionText<'_, '_>) -> R) -> R {
     with(Machine::X86_64, text, |_| {}, check)
 }
 

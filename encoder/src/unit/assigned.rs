@@ -18,6 +18,9 @@ use std::ops::Range;
 /// How many instructions are looked at for one parameter.
 const MOST: usize = 512;
 
+/// How many instructions before an entry are looked at.
+const MOST_BEFORE: usize = 16;
+
 /// The text of one copy of a function.
 pub(crate) struct Body<'b, 'i, 'a> {
     pub(crate) text: &'b FunctionText<'i, 'a>,
@@ -29,7 +32,7 @@ pub(crate) struct Body<'b, 'i, 'a> {
 
 impl Body<'_, '_, '_> {
     /// Whether an instruction is the body's own.
-    fn owns(&self, address: u64) -> bool {
+    pub(crate) fn owns(&self, address: u64) -> bool {
         let holds = |ranges: &[Range<u64>]| ranges.iter().any(|range| range.contains(&address));
         holds(self.ranges) && !holds(self.nested)
     }
@@ -80,6 +83,7 @@ impl Body<'_, '_, '_> {
     /// * A register, but by an expression that had an operation until the value was found to be good enough without: of a
     ///   value of which the body looks at a few bits, the others are made as they come.
     /// * A register that nothing has written on the way there, and that nothing is passed in.
+    /// * A register that an instruction of the body itself has written last, in a straight line before the address.
     /// * A register that an instruction of the caller's writes while the body has begun and is not over. It was moved there
     ///   from in front of the body.
     pub(crate) fn is_stale(&self, gathered: &Gathered<'_>, index: usize, address: u64, encoding: Encoding) -> bool {
@@ -103,6 +107,9 @@ impl Body<'_, '_, '_> {
             _ => return false,
         };
         let mut makers = self.text.makers();
+        if self.made_on_the_way(&mut makers, address, register) {
+            return true;
+        }
         let is_passed = argument_registers(self.text.machine()).contains(&register);
         if !is_passed && !makers.has_written(register, address) {
             return true;
@@ -120,6 +127,25 @@ impl Body<'_, '_, '_> {
             if is_beside(at) && makers.writes(at, register) && goes_on(at) {
                 return true;
             }
+        }
+        false
+    }
+
+    /// Whether the last instruction that wrote a register in the straight line up to an address is the body's.
+    fn made_on_the_way(&self, makers: &mut Makers<'_, '_, '_>, address: u64, register: Register) -> bool {
+        let mut at = address;
+        for _ in 0..MOST_BEFORE {
+            if self.text.jumps_to(at).next().is_some() {
+                return false;
+            }
+            let Some(before) = self.text.instruction_before(at) else { return false };
+            if makers.writes(before, register) {
+                return self.owns(before);
+            }
+            if !makers.goes_straight(before) {
+                return false;
+            }
+            at = before;
         }
         false
     }

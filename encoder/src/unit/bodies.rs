@@ -3,6 +3,7 @@
 
 use super::{UnitEncoder, base_function, resolved_kind, shape};
 use crate::debug::lines::Lines;
+use crate::debug::loclist::Point;
 use crate::debug::walk::{RawFunction, RawParameter};
 use crate::elf::image::Image;
 use crate::text::{self, FunctionText, Known, idle_prefix};
@@ -99,13 +100,21 @@ impl<'a> UnitEncoder<'a, '_, '_> {
             noreturn: None,
         };
         let text = FunctionText::decode(image, &function.ranges, &known);
-        if text.reentered_from(address, &function.ranges) {
+        // With link-time optimisation the debug entry of what was folded into the function is in another unit.
+        let is_shared = self.unit.is_gcc() && origin.declared_in != self.unit.index;
+        if text.reentered_from(address, &function.ranges) || is_shared && shared.shared_addresses.has(address) {
             marks |= Marks::MAY_REPEAT;
         }
         if self.is_by_clang {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
             let start = behind_tracer(image, address);
             if repeats::begins_with_loop(&text, lines, start, &function.ranges) {
+                marks |= Marks::MAY_MISS;
+            }
+        }
+        if self.unit.is_gcc() {
+            let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+            if repeats::first_statement_comes_again(lines, &text, Point { address, view: 0 }, &function.ranges) {
                 marks |= Marks::MAY_MISS;
             }
         }

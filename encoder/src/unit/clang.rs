@@ -86,7 +86,8 @@ impl Passed {
             _ => false,
         };
         let is_read = match (found, abi) {
-            (Ok(found), Ok(abi)) => in_place || registers(&abi.at).any(|register| reads(&found.at, register)),
+            // What is computed from something else is not: the body assigns to it, and callers pass whatever is there.
+            (Ok(found), Ok(abi)) => found.at == abi.at || registers(&abi.at).any(|register| reads(&found.at, register)),
             _ => false,
         };
         Passed { is_read, in_place, is_memory }
@@ -186,12 +187,15 @@ mod tests {
     fn what_is_not_looked_at_may_not_be_passed() {
         let rdi = at(Location::Register(5));
         let is_read = |found: &Argument| Passed::new(found, &rdi, false).is_read;
-        let doubled = Computed { slots: [vec![Op::Register(5), Op::Constant(1), Op::Shl].into_boxed_slice()].into() };
-        for read in [rdi.clone(), at(Location::RegisterOffset(5, 3)), at(Location::Computed(doubled))] {
+        let doubled = |register| {
+            let ops = vec![Op::Register(register), Op::Constant(1), Op::Shl];
+            at(Location::Computed(Computed { slots: [ops.into_boxed_slice()].into() }))
+        };
+        for read in [rdi.clone(), at(Location::RegisterOffset(5, 3)), doubled(5)] {
             assert!(is_read(&read), "{read:?}");
         }
         // Of another parameter, or of none: assigned by the body.
-        for other in [Err(Missing::OptimisedOut), at(Location::Register(4)), at(Location::Constant(5))] {
+        for other in [Err(Missing::OptimisedOut), at(Location::Register(4)), at(Location::Constant(5)), doubled(4)] {
             assert!(!is_read(&other), "{other:?}");
         }
     }

@@ -2,7 +2,7 @@
 //! The sites of a function's inlined copies.
 
 use super::{Provisional, UnitEncoder, resolved_kind, start_of};
-use crate::debug::lines::{Lines, Place};
+use crate::debug::lines::{Lines, Place, Statement};
 use crate::debug::loclist::Point;
 use crate::debug::units::DebugUnit;
 use crate::debug::walk::{RawFunction, RawParameter, RawSite};
@@ -18,7 +18,7 @@ use crate::unit::repeats;
 use crate::unit::split;
 use hashbrown::HashMap;
 use siteseer_sites::btf::Kind;
-use siteseer_sites::location::{Location, Missing};
+use siteseer_sites::location::{Located, Location, Missing};
 use siteseer_sites::{Doubt, Marks, Site, SiteKind};
 use std::ops::Range;
 use std::sync::Arc;
@@ -160,6 +160,15 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
                 |point: &Point| text.is_boundary(point.address) && text.is_straight(first.address, point.address);
             entries.extend(again.into_iter().filter(is_next).map(entry::by_row));
         }
+        if self.unit.is_gcc()
+            && let [first] = entries[..]
+        {
+            let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+            let nested = nested(function, Some(copy));
+            let again = repeats::in_line(lines, text, first.address, &Body { text, ranges: body, nested: &nested });
+            may_begin_again |= again.is_unclear && self.markers.state(copy) == State::None;
+            entries.extend(again.entries.into_iter().map(entry::by_act));
+        }
         self.gather(function, &origin, parameters);
         if self.is_by_clang {
             let nested = nested(function, Some(copy));
@@ -168,6 +177,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             }
         }
         let is_rest = split::is_rest(self.unit, &mut self.origins, function, raw, &origin);
+        let is_recursive = self.is_in_recursion(function, copy);
         let mut marks = self.marks_of_copy(function, copy, &entries, body, text);
         if may_begin_again {
             marks |= Marks::MAY_MISS;
@@ -187,10 +197,55 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
                 self.out.in_line.push(self.out.sites.len() as u32);
             }
             let count = entries.len() + usize::from(may_begin_again);
-            self.inline_site(function, raw, *entry, &origin, body, text, section, marks, count, is_merged);
+            let is_joined = self.is_joined(function, copy, *entry, text);
+            let around = Around { entries: count, is_merged, is_recursive, is_joined };
+            self.inline_site(function, raw, *entry, &origin, body, text, section, marks, around);
         }
         self.entries = entries;
         Some(())
+    }
+
+    /// Whether a copy, or one that it is in, is in another copy of the same function or in the function itself: a recursion that was
+    /// inlined into itself. The rest of a function that was split is none.
+    fn is_in_recursion(&mut self, function: &RawFunction<'a>, copy: usize) -> bool {
+        let outermost = function.origin.unwrap_or(self.unit.offset.saturating_add(function.die));
+        let mut next = Some(copy);
+        while let Some(site) = next.and_then(|copy| function.sites.get(copy)) {
+            let parent = |site: &&RawSite| site.parent.and_then(|parent| function.sites.get(parent as usize));
+            let mut around = std::iter::successors(parent(&site), parent).map(|site| site.origin).chain([outermost]);
+            if around.any(|origin| origin == site.origin)
+                && let Some(origin) = self.origins.get(site.origin)
+                && !split::is_rest(self.unit, &mut self.origins, function, site, &origin)
+            {
+                return true;
+            }
+            next = site.parent.map(|parent| parent as usize);
+        }
+        false
+    }
+
+    /// Whether control comes to an entry of GCC's by a jump from elsewhere, past where the statement with the call begins, which is
+    /// before the entry. GCC merges code that is equal, and with it calls in different statements; what the debug information has is
+    /// of one of them.
+    fn is_joined(&self, function: &RawFunction<'a>, copy: usize, entry: Entry, text: &FunctionText<'d, 'a>) -> bool {
+        let raw = &function.sites[copy];
+        let Some(lines) = self.lines.get().filter(|_| self.unit.is_gcc()) else { return false };
+        let is_call = |row: &Statement| (row.place.file, row.place.line) == (raw.call_file, raw.call_line);
+        let mut sources = text.jumps_to(entry.address).peekable();
+        if sources.peek().is_none() || lines.statements(&(entry.address..entry.address)).iter().any(is_call) {
+            return false;
+        }
+        let mut before = text.line_before(entry.address).filter_map(|at| lines.row_at(at));
+        if !before.any(is_call) {
+            return false;
+        }
+        let parent = raw.parent.map_or(&function.ranges[..], |parent| ranges_of(function, parent as usize));
+        let is_callers = |at: u64| {
+            let inner = function.sites.iter().enumerate().filter(|(_, site)| site.parent == raw.parent);
+            let mut inner = inner.flat_map(|(site, _)| ranges_of(function, site));
+            parent.iter().any(|range| range.contains(&at)) && !inner.any(|range| range.contains(&at))
+        };
+        sources.any(|source| is_callers(source) && lines.row_at(source).is_some_and(|row| !is_call(row)))
     }
 
     /// Notes what the lists of an inlined copy show of its parameters.
@@ -234,7 +289,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
     }
 
-    /// Marks what GCC says is on the stack where the body fills that place later.
+    /// Marks what is said to be on the stack where the body fills that place later.
     fn doubt_unfilled(&mut self, text: &FunctionText<'d, 'a>, address: u64) {
         let machine = self.shared.image.machine();
         for found in &mut self.found {
@@ -247,7 +302,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     }
 
     /// Marks what is doubtful of an inlined copy's arguments by how the debug information gives them.
-    fn doubt_forms(&mut self, origin: &Origin<'a>, entries: usize) {
+    fn doubt_forms(&mut self, origin: &Origin<'a>, around: Around, is_ordered: bool) {
         let (compiler, machine) = (self.unit.compiler(), self.shared.image.machine());
         let is_by_clang = self.is_by_clang;
         for (found, parameter) in self.found.iter_mut().zip(&origin.parameters) {
@@ -257,9 +312,10 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             // Callers compute addresses of members; sums of numbers are as often the body's.
             let is_number = || resolved_kind(self.shared.base, &parameter.type_ref) != Some(Kind::Ptr);
             let doubt = doubt.or((is_by_clang && is_sum && is_number()).then_some(Doubt::Stale));
+            let doubt = doubt.or((found.late && (around.is_recursive || !is_ordered)).then_some(Doubt::LateView));
             if let Ok(located) = &mut found.argument {
                 // A list that is of several calls has constants of other calls, too.
-                let is_of_others = doubt == Some(Doubt::Constant) && entries > 1;
+                let is_of_others = doubt == Some(Doubt::Constant) && around.entries > 1;
                 located.doubt = located.doubt.or(if is_of_others { Some(Doubt::Stale) } else { doubt });
             }
         }
@@ -293,6 +349,16 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             marks |= Marks::MAY_MISS;
         }
         if self.unit.is_gcc()
+            && state == State::Known
+            && let Some(lines) = self.lines.get()
+            && entries.iter().any(|entry| {
+                let point = Point { address: entry.address, view: entry.view };
+                repeats::first_statement_comes_again(lines, text, point, body)
+            })
+        {
+            marks |= Marks::MAY_MISS;
+        }
+        if self.unit.is_gcc()
             && state == State::None
             && matches!(addresses, [entry] if text.was_moved_out_of_loop(*entry, body))
         {
@@ -313,8 +379,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         text: &FunctionText<'d, 'a>,
         section: u16,
         mut marks: Marks,
-        entries: usize,
-        is_merged: bool,
+        around: Around,
     ) {
         let shared = self.shared;
         let site = self.out.sites.len() as u32;
@@ -356,7 +421,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             self.found[index].argument = Ok(located);
         }
         if entry.by_statement {
-            entry::keep_own(&mut self.found, &self.gathered, entry.address);
+            entry::keep_own(&mut self.found, &self.gathered, &entry);
             marks |= Marks::MAY_REPEAT;
         }
         let mut address = entry.address;
@@ -393,10 +458,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         if self.is_by_clang {
             self.doubt_stale(&Body { text, ranges: body, nested: &[] }, address);
         }
-        if self.unit.is_gcc() {
-            self.doubt_unfilled(text, address);
-        }
-        if is_merged {
+        self.doubt_unfilled(text, address);
+        if around.is_merged {
             let located = self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok());
             located.for_each(|located| located.doubt = Some(Doubt::Merged));
         }
@@ -407,8 +470,16 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             marks |= Marks::MAY_REPEAT;
         }
         self.observe(origin.name, SiteKind::Inline, address);
-        self.note_evidence(origin, entries);
-        self.doubt_forms(origin, entries);
+        self.note_evidence(origin, around.entries);
+        // Where the step behind the entry is no statement's, a statement of the body may have been lost in front of it.
+        let next = Point { address: entry.address, view: entry.view.saturating_add(1) };
+        let is_ordered = self.lines.get().is_some_and(|lines| lines.has(next));
+        self.doubt_forms(origin, around, is_ordered);
+        if around.is_joined {
+            let is_constant = |located: &&mut Located| matches!(located.at, Location::Constant(_));
+            let located = self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok());
+            located.filter(is_constant).for_each(|located| located.doubt = located.doubt.or(Some(Doubt::Merged)));
+        }
         self.arguments.clear();
         self.arguments.extend(self.found.drain(..).map(|found| found.argument));
         let parent = raw.parent.and_then(|parent| self.site_around(parent as usize, address));
@@ -442,6 +513,19 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     }
 }
 
+/// What the entries of a copy have in common.
+#[derive(Debug, Clone, Copy)]
+struct Around {
+    /// How many they are.
+    entries: usize,
+    /// Whether another copy of the function goes on here.
+    is_merged: bool,
+    /// Whether it is in a recursion that was inlined into itself: GCC has one parameter stand for those of several calls then.
+    is_recursive: bool,
+    /// Whether another call may go on here: see [`UnitEncoder::is_joined`].
+    is_joined: bool,
+}
+
 /// Where a function is declared, with the file's index in a unit's line table.
 fn place_of<'a>(
     unit: &DebugUnit<'a, '_>,
@@ -457,6 +541,12 @@ fn place_of<'a>(
         (*file_here.entry(declared).or_insert_with(|| unit.file_index(&origins.file_name(declared.0, declared.1)?)))?
     };
     Some(Place { file, line: origin.declared_line, column: origin.declared_column })
+}
+
+/// The ranges of a copy.
+fn ranges_of<'r>(function: &'r RawFunction<'_>, copy: usize) -> &'r [Range<u64>] {
+    let ranges = &function.sites[copy].ranges;
+    &function.site_ranges[ranges.start as usize..ranges.end as usize]
 }
 
 /// The ranges of the innermost copy in a copy, or of that itself, that hold an address.

@@ -20,7 +20,8 @@
 //! inlined copies is doubtful. Where clang has a parameter of all copies computed in some way, and in none as it is,
 //! the computation is the body's. Where it has a parameter in a register that the body itself has made, the body
 //! assigns to it (see `assigned`). Of a parameter that is a constant in all copies, nothing tells whether the body
-//! assigns it: only where some copy has it as it is, and none shows an assignment, a constant is what was passed.
+//! assigns it: only where some copy has it as it is, and none shows an assignment, a constant is what was passed. What
+//! differs from copy to copy is mostly passed, too.
 
 use crate::debug::compiler::Compiler;
 use crate::debug::loclist::ListEntry;
@@ -49,8 +50,6 @@ impl Evidence {
     pub(crate) const AT_ONCE: Evidence = Evidence::flag(1 << 5);
     /// Copies have different constants.
     const DIFFERENT: Evidence = Evidence::flag(1 << 3);
-    /// More than one copy has a constant.
-    const SEVERAL: Evidence = Evidence::flag(1 << 4);
 
     const fn flag(flags: u8) -> Evidence {
         Evidence { flags, constant: None }
@@ -83,7 +82,7 @@ impl Evidence {
     pub(crate) fn and(&mut self, other: Evidence) {
         self.flags |= other.flags;
         if let (Some(one), Some(other)) = (self.constant, other.constant) {
-            self.flags |= Evidence::SEVERAL.flags | if one == other { 0 } else { Evidence::DIFFERENT.flags };
+            self.flags |= if one == other { 0 } else { Evidence::DIFFERENT.flags };
         }
         self.constant = self.constant.or(other.constant);
     }
@@ -108,8 +107,8 @@ impl Evidence {
                 match located.doubt {
                     Some(Doubt::Constant) if is_plain => None,
                     None if !is_plain && is_constant => {
-                        let is_same = self.has(Evidence::SEVERAL) && !self.has(Evidence::DIFFERENT);
-                        is_same.then_some(Doubt::Assigned)
+                        let differs = self.has(Evidence::DIFFERENT);
+                        (!differs).then_some(Doubt::Assigned)
                     }
                     None if !is_plain && is_computed(located, machine) => Some(Doubt::Stale),
                     doubt => doubt,
@@ -296,7 +295,7 @@ mod tests {
             evidence.doubt(Compiler::Clang(22), Machine::X86_64, &located)
         };
         let mut evidence = of(3);
-        assert_eq!(doubt(evidence), None, "of one copy");
+        assert_eq!(doubt(evidence), Some(Doubt::Assigned), "of one copy");
         evidence.and(of(3));
         assert_eq!(doubt(evidence), Some(Doubt::Assigned), "the same in two copies");
         evidence.and(of(4));

@@ -45,6 +45,8 @@ pub(crate) struct Entry {
     pub(crate) uncertain: bool,
     /// Whether it was found by the body's first statement: see `repeats`.
     pub(crate) by_statement: bool,
+    /// Whether it was found by what the body does first, and what the debug information says may be of the call before.
+    pub(crate) by_act: bool,
 }
 
 /// An entry where the body's first statement begins again.
@@ -52,9 +54,14 @@ pub(crate) fn by_statement(address: u64) -> Entry {
     by_row(Point { address, view: 0 })
 }
 
+/// An entry of GCC's where what the body does first is done again.
+pub(crate) fn by_act(address: u64) -> Entry {
+    Entry { by_act: true, ..by_statement(address) }
+}
+
 /// The same, where the step of the source is known.
 pub(crate) fn by_row(point: Point) -> Entry {
-    Entry { address: point.address, view: point.view, uncertain: false, by_statement: true }
+    Entry { address: point.address, view: point.view, uncertain: false, by_statement: true, by_act: false }
 }
 
 /// An entry at a marker.
@@ -64,17 +71,20 @@ pub(crate) fn marked(point: Point, body: &[Range<u64>], text: &FunctionText<'_, 
         view: point.view,
         uncertain: is_beside(point.address, body, text),
         by_statement: false,
+        by_act: false,
     }
 }
 
-/// Whether an address is not the body's, and control may come there without the body.
+/// Whether an address is not the body's, and control may come there without the body: in one of two ways, or because the test of a
+/// loop around the body is behind it.
 fn is_beside(address: u64, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> bool {
-    !body.iter().any(|range| range.contains(&address)) && text.has_two_ways_in(address)
+    !body.iter().any(|range| range.contains(&address))
+        && (text.has_two_ways_in(address) || text.loops_back_from(address, body))
 }
 
 /// Finds where a copy is entered of which no marker tells; `given` is `DW_AT_entry_pc`, `view` the step of the source there.
 pub(crate) fn find(given: Option<u64>, view: u32, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Option<Entry> {
-    let at = |address, uncertain| Entry { address, view, uncertain, by_statement: false };
+    let at = |address, uncertain| Entry { address, view, uncertain, by_statement: false, by_act: false };
     let mut parts: Vec<Range<u64>> = body.iter().filter(|range| !range.is_empty()).cloned().collect();
     let Some(first) = parts.first_mut() else {
         let address = given.or(body.first().map(|range| range.start))?;
@@ -171,12 +181,21 @@ pub(crate) fn move_probe<'a>(
 }
 
 /// Takes away what a list does not say for certain at an entry that was found by the body's first statement: an entry
-/// of the list that began before may be the value of the call before.
-pub(crate) fn keep_own(found: &mut [Found], gathered: &Gathered<'_>, address: u64) {
+/// of the list that began before may be the value of the call before. So may a constant for all calls, if these are not known from
+/// their statements.
+pub(crate) fn keep_own(found: &mut [Found], gathered: &Gathered<'_>, entry: &Entry) {
     for (found, given) in found.iter_mut().zip(&gathered.given) {
-        let Given::List(range) = given else { continue };
-        let list = gathered.list(range);
-        let is_own = list.len() == 1 || list.iter().any(|entry| entry.begin.address == address && !entry.is_empty());
+        let is_constant =
+            matches!(&found.argument, Ok(Located { at: Location::Constant(_) | Location::Address(_), .. }));
+        let is_for_all = |begins: bool| begins && !(entry.by_act && is_constant);
+        let is_own = match given {
+            Given::List(range) => {
+                let list = gathered.list(range);
+                let begins = |part: &ListEntry<'_>| part.begin.address == entry.address && !part.is_empty();
+                list.iter().any(begins) || is_for_all(list.len() == 1)
+            }
+            _ => is_for_all(true),
+        };
         if !is_own && found.argument.is_ok() {
             found.argument = Err(Missing::NotAtEntry);
             found.late = false;

@@ -56,7 +56,8 @@ impl<'a> SharedAddresses<'a> {
         shared
     }
 
-    fn has(&self, address: u64) -> bool {
+    /// Whether an address is one of them.
+    pub(crate) fn has(&self, address: u64) -> bool {
         self.addresses.contains(&address)
     }
 

@@ -99,12 +99,25 @@ impl Markers {
         }
         self.claims.sort_unstable();
         self.claims.dedup();
-        for of_row in self.claims.chunk_by(|a, b| a.0 == b.0) {
-            let (row, _) = of_row[0];
-            let Some(statement) = lines.get(row) else { continue };
-            match owner(of_row, function, statement.point) {
-                Some(copy) => self.rows.push((copy, row)),
-                None => of_row.iter().for_each(|claim| self.state[claim.1] = State::Several),
+        let address = |row: usize| lines.get(row).map(|row| row.point.address);
+        for of_address in self.claims.chunk_by(|a, b| address(a.0) == address(b.0)) {
+            if let Some(copies) = each_its_own(of_address, function, lines) {
+                self.rows.extend(
+                    of_address
+                        .chunk_by(|a, b| a.0 == b.0)
+                        .map(|of_row| of_row[0].0)
+                        .zip(copies)
+                        .map(|(row, copy)| (copy, row)),
+                );
+                continue;
+            }
+            for of_row in of_address.chunk_by(|a, b| a.0 == b.0) {
+                let (row, _) = of_row[0];
+                let Some(statement) = lines.get(row) else { continue };
+                match owner(of_row, function, statement.point) {
+                    Some(copy) => self.rows.push((copy, row)),
+                    None => of_row.iter().for_each(|claim| self.state[claim.1] = State::Several),
+                }
             }
         }
         self.rows.sort_unstable();
@@ -139,6 +152,29 @@ fn names(site: &RawSite, lines: &Lines, row: usize) -> bool {
     named.is_some() && lines.get(row).map(|row| row.point) == named
 }
 
+/// The copies whose markers the rows of one address are, in order, if there are several and all are claimed by the same copies, each of
+/// them in the one before: a copy begins before those in it, and those around all that begin here have begun before.
+fn each_its_own(of_address: &[(usize, usize)], function: &RawFunction<'_>, lines: &Lines) -> Option<Vec<usize>> {
+    let rows: Vec<&[(usize, usize)]> = of_address.chunk_by(|a, b| a.0 == b.0).collect();
+    let claimants = |of_row: &[(usize, usize)]| of_row.iter().map(|claim| claim.1).collect::<Vec<usize>>();
+    // Copies come before those in them.
+    let mut copies = claimants(rows.first()?);
+    let parent = |copy: &usize| function.sites.get(*copy)?.parent.map(|parent| parent as usize);
+    let is_in =
+        |inner: usize, outer: usize| std::iter::successors(parent(&inner), parent).any(|around| around == outer);
+    let are_nested = copies.windows(2).all(|pair| is_in(pair[1], pair[0]));
+    let is_several = rows.len() > 1 && rows.len() <= copies.len();
+    if !is_several || !are_nested || rows.iter().any(|of_row| claimants(of_row) != copies) {
+        return None;
+    }
+    let copies = copies.split_off(copies.len() - rows.len());
+    let is_anothers = |(of_row, copy): (&&[(usize, usize)], &usize)| {
+        let names_it = |claim: &(usize, usize)| names(&function.sites[claim.1], lines, claim.0);
+        of_row.iter().any(|claim| claim.1 != *copy && names_it(claim))
+    };
+    (!rows.iter().zip(&copies).any(is_anothers)).then_some(copies)
+}
+
 /// Whose marker a row is, of the copies that claim it; `None` if it cannot be told.
 fn owner(claims: &[(usize, usize)], function: &RawFunction<'_>, point: Point) -> Option<usize> {
     if let [(_, copy)] = claims {
@@ -155,4 +191,44 @@ fn owner(claims: &[(usize, usize)], function: &RawFunction<'_>, point: Point) ->
     let parent = |copy: &usize| site(*copy).parent.map(|parent| parent as usize);
     let is_around = |copy: usize| std::iter::successors(Some(innermost), parent).any(|inner| inner == copy);
     claims.iter().all(|claim| is_around(claim.1)).then_some(innermost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::debug::lines::Statement;
+
+    #[test]
+    fn markers_at_one_address_are_of_copies_in_each_other() {
+        let site = |parent, view| RawSite {
+            origin: 1,
+            parent,
+            ranges: 0..0,
+            entry: Some(0x10),
+            view,
+            call_file: 1,
+            call_line: 1,
+            call_column: 0,
+            wanted: true,
+        };
+        // The last one is beside the second.
+        let function = RawFunction {
+            sites: vec![site(None, 9), site(Some(0), 1), site(Some(1), 3), site(Some(0), 9)],
+            ..RawFunction::default()
+        };
+        let lines = |address| {
+            Lines::of((0..4).map(|view| Statement {
+                point: Point { address, view },
+                place: Place { file: 1, line: 10, column: 0 },
+            }))
+        };
+        let whose = |address, claims: &[(usize, usize)]| each_its_own(claims, &function, &lines(address));
+        let both = [(1, 0), (1, 1), (1, 2), (3, 0), (3, 1), (3, 2)];
+        assert_eq!(whose(0x20, &both), Some(vec![1, 2]), "the outermost has begun before");
+        assert_eq!(whose(0x10, &both), Some(vec![1, 2]), "as the debug entries say");
+        assert_eq!(whose(0x10, &[(0, 1), (0, 2), (1, 1), (1, 2)]), None, "the debug entries say something else");
+        assert_eq!(whose(0x20, &both[..3]), None, "one marker");
+        assert_eq!(whose(0x20, &[(1, 0), (1, 1), (3, 0)]), None, "not of the same copies");
+        assert_eq!(whose(0x20, &[(1, 1), (1, 3), (3, 1), (3, 3)]), None, "not in each other");
+    }
 }

@@ -29,6 +29,7 @@
 use crate::debug::lines::{Lines, Place, Statement};
 use crate::debug::loclist::Point;
 use crate::text::FunctionText;
+use crate::unit::assigned::Body;
 use std::ops::Range;
 
 /// What is known of further entries.
@@ -147,6 +148,46 @@ pub(crate) fn begins_with_loop(text: &FunctionText<'_, '_>, lines: &Lines, start
         || !acts_again(lines, text, &acts, start, ranges).is_empty()
 }
 
+/// Finds where GCC's copy that lost its markers begins again in a straight line: the first store of the body itself is made again,
+/// in a row of the same place in the source. Of a loop of the body's own there are statements between the two, and of calls nothing
+/// but that control was out of the body. Elsewhere than in a straight line it may be so, too.
+pub(crate) fn in_line(lines: &Lines, text: &FunctionText<'_, '_>, entry: u64, body: &Body<'_, '_, '_>) -> Again {
+    let mut acts = text.first_acts(entry);
+    acts.retain(|&act| body.owns(act) && text.stores(act));
+    let [act] = acts[..] else { return Again::default() };
+    let is_anew = |other: u64| {
+        let is_left = text.instructions(act, other).any(|at| !holds(body.ranges, at));
+        is_left || lines.statements(&(act + 1..other.saturating_add(1))).is_empty()
+    };
+    let mut again = acts_again(lines, text, &[act], entry, body.ranges);
+    again.retain(|&other| other > act && text.is_boundary(other) && body.owns(other) && is_anew(other));
+    let all = again.len();
+    again.retain(|&other| text.is_straight(act, other));
+    Again { is_unclear: again.len() < all, entries: again, may_be_own: false }
+}
+
+/// Whether the first statement of a body by GCC may come again without its entry: in a loop that the body begins with, or in the one
+/// that its calls of itself became.
+///
+/// `entry` has the row of the entry itself, at the place where the function is declared; the statement is behind it.
+pub(crate) fn first_statement_comes_again(
+    lines: &Lines,
+    text: &FunctionText<'_, '_>,
+    entry: Point,
+    body: &[Range<u64>],
+) -> bool {
+    let mut rows: Vec<&Statement> = Vec::new();
+    for range in body.iter().filter(|range| !range.is_empty()) {
+        rows.extend(lines.statements(range));
+    }
+    rows.sort_by_key(|row| row.point);
+    let mut behind = rows.iter().filter(|row| row.point >= entry);
+    let Some(opening) = behind.next() else { return false };
+    let Some(first) = behind.find(|row| row.place != opening.place) else { return false };
+    let mut again = rows.iter().filter(|row| row.place == first.place);
+    again.any(|row| text.comes_back_avoiding(row.point.address, Some(entry.address), body))
+}
+
 fn holds(body: &[Range<u64>], address: u64) -> bool {
     body.iter().any(|range| range.contains(&address))
 }
@@ -154,6 +195,8 @@ fn holds(body: &[Range<u64>], address: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elf::test_image::TEXT;
+    use crate::text::tests::x86;
     use std::slice;
 
     fn lines(rows: &[(u64, u32, u32)]) -> Lines {
@@ -174,5 +217,24 @@ mod tests {
             behind_caller(&lines, Point { address: 0, view: 1 }, slice::from_ref(&(0..8)), |place| place.line >= 50)
                 .is_empty()
         );
+    }
+
+    #[test]
+    fn a_store_that_is_made_again_is_a_call_unless_a_statement_makes_it() {
+        // 0: mov %eax,(%rdi); 2: inc %eax; 4: mov %eax,(%rdi); 6: mov %ecx,8(%rdi); 9: ret
+        let code = [0x89, 0x07, 0xff, 0xc0, 0x89, 0x07, 0x89, 0x4f, 0x08, 0xc3];
+        x86(&code, |text| {
+            let find = |ranges: &[Range<u64>], nested: &[Range<u64>], rows: &[(u64, u32, u32)]| {
+                let rows: Vec<_> = rows.iter().map(|&(at, view, line)| (TEXT + at, view, line)).collect();
+                in_line(&lines(&rows), text, TEXT, &Body { text, ranges, nested }).entries
+            };
+            let whole = slice::from_ref(&(TEXT..TEXT + 9));
+            assert_eq!(find(whole, &[], &[(0, 0, 10)]), [TEXT + 4], "no statement lies between them");
+            assert!(find(whole, &[], &[(0, 0, 10), (4, 0, 10)]).is_empty(), "a loop of the body's own");
+            assert!(find(whole, &[], &[(0, 0, 10), (4, 0, 11)]).is_empty(), "another statement");
+            let parts = [TEXT..TEXT + 2, TEXT + 4..TEXT + 9];
+            assert_eq!(find(&parts, &[], &[(0, 0, 10), (2, 0, 50), (4, 0, 10)]), [TEXT + 4], "control was outside");
+            assert!(find(whole, whole, &[(0, 0, 10)]).is_empty(), "of a copy in it");
+        });
     }
 }

@@ -41,6 +41,8 @@ INLINE long keeps(long p, long q) { seq = 4; return opaque(p, q) ^ p ^ q; }
 long one(long a, long b) { opaque(a, b); return adds(in, b) + adds(b, a) + adds(5, 3); }
 long two(long a, long b) { opaque(a, b); return merges(in, b + 1) + merges(a, b) + merges(8, b); }
 long three(long a, long b) { opaque(a, b); return replaces(in, b) + replaces(5, a); }
+INLINE long alone(long p, long q) { p = 7; seq = 5; return opaque(p, q) ^ p; }
+long five(long a) { opaque(a, a); return alone(5, a); }
 long four(long a, long b) { opaque(a, b); return keeps(in, b) + keeps(a, 5) + keeps(6, in) + keeps(b, 9); }
 void unused(long a) { TRUTH(a, 0); }
 "#;
@@ -49,7 +51,7 @@ void unused(long a) { TRUTH(a, 0); }
 fn what_the_body_assigns_at_once_is_not_certain() {
     for level in ["-O1", "-O2", "-Os"] {
         let Some(set) = by_clang(&[level], AT_ONCE) else { return };
-        for name in ["adds", "merges", "replaces"] {
+        for name in ["adds", "merges", "replaces", "alone"] {
             let sites = inlined(&set, name);
             assert!(!sites.is_empty(), "{name}");
             for site in sites {

@@ -194,3 +194,30 @@ fn copies_that_were_merged_are_one_site() {
     let doubts: Vec<_> = arguments(&set, site).iter().flatten().map(|located| located.doubt).collect();
     assert_eq!(doubts, [Some(Doubt::Merged); 2]);
 }
+
+/// A recursion that becomes a loop, and two bodies that begin with a statement that is in none.
+const RECURSION: &str = r#"
+extern volatile long seq, in;
+static __attribute__((noinline)) long again(long n) { seq = n; if (n <= 0) return in; return again(n - 1); }
+static __attribute__((noinline)) long once(long n) { seq = n; return in; }
+static __attribute__((noinline)) long first(long n) { seq = in; while (n-- > 0) seq = n; return in; }
+long USER(long n) { return again(n) + once(n) + first(n); }
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_recursion_that_became_a_loop_is_marked() {
+    // Two functions of each name get a site each.
+    let [one, other] = ["one", "other"].map(|user| RECURSION.replace("USER", user));
+    for level in ["-O2", "-Os"] {
+        let image = Build::gcc(&[level, "-fno-ipa-icf"], &[&one, &other.replace("extern volatile", "volatile")]).link();
+        let (set, _) = encoded(&image);
+        for (name, is_marked) in [("again", true), ("once", false), ("first", false)] {
+            let sites = sites_of(&set, name);
+            assert_eq!(sites.len(), 2, "{level}, {name}");
+            // At -Os the loop may come back to the entry.
+            let has_mark = |site: &&Site| site.marks.0 & (Marks::MAY_MISS | Marks::MAY_REPEAT).0 != 0;
+            assert!(sites.iter().all(|site| has_mark(site) == is_marked), "{level}, {name}: {sites:?}");
+        }
+    }
+}
