@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `siteseer explain`: what would be attached to a function, by what, and what not and why.
 
+mod html;
+
 use crate::Failure;
 use crate::target::{self, About};
 use clap::Args;
@@ -31,6 +33,9 @@ pub(crate) struct Arguments {
     program: Option<String>,
     #[command(flatten)]
     about: About,
+    /// Print a page: HTML with a graph, that needs no scripts and nothing from elsewhere
+    #[arg(long, conflicts_with = "json")]
+    html: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -68,6 +73,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json {
         let all: Vec<serde_json::Value> = explanations.iter().map(json).collect();
         writeln!(stdout, "{}", serde_json::to_string_pretty(&all)?)?;
+        return Ok(());
+    }
+    if arguments.html {
+        write!(stdout, "{}", html::text(&explanations, target.machine()))?;
         return Ok(());
     }
     for (nth, explanation) in explanations.iter().enumerate() {

@@ -15,7 +15,9 @@ mod generate;
 mod hub;
 mod kernels;
 mod list;
+mod map;
 mod output;
+mod page;
 mod plan;
 mod sites;
 mod subset;
@@ -47,6 +49,7 @@ enum Command {
     Sites(sites::Arguments),
     Where(symbolise::Arguments),
     Explain(explain::Arguments),
+    Map(map::Arguments),
     Check(check::Arguments),
     Plan(plan::Arguments),
     Trace(trace::Arguments),
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Sites(arguments) => done(sites::run(arguments)),
         Command::Where(arguments) => done(symbolise::run(arguments)),
         Command::Explain(arguments) => done(explain::run(arguments)),
+        Command::Map(arguments) => done(map::run(arguments)),
         Command::Check(arguments) => check::run(arguments),
         Command::Plan(arguments) => done(plan::run(arguments)),
         Command::Trace(arguments) => done(trace::run(arguments)),

@@ -104,7 +104,7 @@ fn declaration(type_name: &str, name: &str) -> String {
 }
 
 /// What a person should know of a site besides where it is.
-fn notes(site: &Candidate) -> Vec<String> {
+pub(crate) fn notes(site: &Candidate) -> Vec<String> {
     use siteseer_sites::site::Marks;
     let mut notes = Vec::new();
     if site.moved > 0 {

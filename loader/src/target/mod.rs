@@ -16,6 +16,7 @@
 pub mod bpf_program;
 mod budget;
 mod error;
+mod folders;
 pub mod function;
 mod list;
 pub mod livepatch;
@@ -40,6 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 pub use error::TargetError;
+pub use folders::Folder;
 pub use list::Listed;
 pub use opened::Opened;
 
