@@ -8,7 +8,7 @@ mod image;
 use image::Build;
 use object::{Object, ObjectSection};
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn main() {
     println!("cargo::rerun-if-changed=src/shapes.c");
@@ -25,19 +25,36 @@ fn main() {
     }
     let mut text = String::from("/// All images.\npub const IMAGES: &[Image] = &[\n");
     for (name, build) in builds {
-        let bytes = build.link();
-        let path = out.join(&name);
-        std::fs::write(&path, &bytes).expect("the image is written");
-        let file = object::File::parse(&*bytes).expect("an ELF file");
-        let mut sections = String::new();
-        for section in file.sections() {
-            if let (Ok(name), Some((start, size))) = (section.name(), section.file_range()) {
-                write!(sections, "({name:?}, {start}..{}), ", start + size).expect("text grows");
-            }
+        text.push_str(&entry(&out, &name, &build.link()));
+    }
+    text.push_str(
+        "];\n/// Relocatable files for arm64, each with its kernel's BTF.\npub const MODULES: &[(Image, &[u8])] = &[\n",
+    );
+    if let Some(clang) = image::clang() {
+        for (version, level) in [("5", "-O2"), ("4", "-O1")] {
+            let (module, kernel) = image::arm64_module(&clang, &[level, &format!("-gdwarf-{version}")], &source);
+            let path = out.join("kernel.btf");
+            std::fs::write(&path, kernel).expect("the BTF is written");
+            let module = entry(&out, &format!("arm64-{version}{level}"), &module);
+            let module = module.trim_end().trim_end_matches(',');
+            writeln!(text, "({module}, include_bytes!({:?})),", path.display().to_string()).expect("text grows");
         }
-        let bytes = format!("include_bytes!({:?})", path.display().to_string());
-        writeln!(text, "Image {{ name: {name:?}, bytes: {bytes}, sections: &[{sections}] }},").expect("text grows");
     }
     text.push_str("];\n");
     std::fs::write(out.join("images.rs"), text).expect("the list is written");
+}
+
+/// Writes an image, and gives its entry of the list.
+fn entry(out: &Path, name: &str, bytes: &[u8]) -> String {
+    let path = out.join(name);
+    std::fs::write(&path, bytes).expect("the image is written");
+    let file = object::File::parse(bytes).expect("an ELF file");
+    let mut sections = String::new();
+    for section in file.sections() {
+        if let (Ok(name), Some((start, size))) = (section.name(), section.file_range()) {
+            write!(sections, "({name:?}, {start}..{}), ", start + size).expect("text grows");
+        }
+    }
+    let bytes = format!("include_bytes!({:?})", path.display().to_string());
+    format!("Image {{ name: {name:?}, bytes: {bytes}, sections: &[{sections}] }},\n")
 }

@@ -4,7 +4,7 @@
 
 use object::{Object, ObjectSection};
 use siteseer_encoder::{Detail, Encoded, Options, encode_with_ranges};
-use siteseer_fuzz::images::{IMAGES, Image};
+use siteseer_fuzz::images::{IMAGES, Image, MODULES};
 use siteseer_fuzz::{libfuzzer_sys as _, patch};
 use siteseer_sites::file::{self, SiteFile};
 use siteseer_sites::subset::SubsetWriter;
@@ -68,6 +68,22 @@ fn of_encoder(seeds: &Seeds, nth: u8, image: &Image) -> Result<(), Box<dyn Error
     }
     for (chunk, text) in section(image, ".text").chunks(400).enumerate() {
         seeds.add("text", &format!("{name}-{chunk}"), &[&[u8::try_from(chunk % 2 * 2)?, 64][..], text].concat())?;
+    }
+    Ok(())
+}
+
+/// What the target of modules reads.
+fn of_module(seeds: &Seeds, nth: u8, image: &Image) -> Result<(), Box<dyn Error>> {
+    seeds.add("module", image.name, &[nth])?;
+    for (number, name) in (0u8..).zip([".rela.debug_info", ".rela.debug_addr", ".rela.text", ".symtab"]) {
+        for (chunk, bytes) in section(image, name).chunks(96).take(16).enumerate() {
+            let input = [&[nth][..], &patch::identity(number, u16::try_from(96 * chunk)?, bytes)].concat();
+            seeds.add("module", &format!("{}-{number}-{chunk}", image.name), &input)?;
+        }
+    }
+    for (chunk, text) in section(image, ".text").chunks(400).enumerate() {
+        let input = [&[1 + u8::try_from(chunk % 2 * 2)?, 64][..], text].concat();
+        seeds.add("text", &format!("{}-{chunk}", image.name), &input)?;
     }
     Ok(())
 }
@@ -141,7 +157,7 @@ const EXPRESSIONS: &[&[u8]] = &[
 const KALLSYMS: &str = "ffffffff81000000 T _text\nffffffff81000010 T startup_64\nffffffff81001230 t vfs_read\n\
     ffffffff81001230 t ksys_read\nffffffff81001400 t put.isra.0\nffffffff81001480 t put.cold\nffffffff82000000 D data\n\
     ffffffffc0001000 t nf_hook\t[nf_tables]\nffffffffc0001040 T nf_exit\t[nf_tables]\nffffffffc0010000 t bpf_prog_1\t[bpf]\n";
-const MODULES: &str =
+const LOADED: &str =
     "nf_tables 376832 1 nft_chain, Live 0xffffffffc0001000 (OE)\nfuse 212992 0 - Loading 0xffffffffc0100000\n";
 const FTRACE: &str = "ffffffff81001230 vfs_read\nffffffffc0001000 nf_hook [nf_tables]\n";
 const NAMES: &str = "vfs_read\nnf_hook [nf_tables]\n__ftrace_invalid_address___16\n";
@@ -178,6 +194,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         of_encoder(&seeds, nth, image)?;
         of_sites(&seeds, image)?;
     }
+    for (nth, (module, _)) in (0u8..).zip(MODULES) {
+        of_module(&seeds, nth, module)?;
+    }
     for (name, bytes) in siteseer_bpf_progs::CORPUS {
         of_object(&seeds, name, bytes)?;
     }
@@ -191,9 +210,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             seeds.add("expression", &format!("{choice}-{nth}"), &input)?;
         }
     }
-    let tables = [KALLSYMS.as_bytes(), MODULES.as_bytes(), FTRACE.as_bytes(), &[], BLACKLIST.as_bytes(), NOTES];
+    let tables = [KALLSYMS.as_bytes(), LOADED.as_bytes(), FTRACE.as_bytes(), &[], BLACKLIST.as_bytes(), NOTES];
     seeds.add("kallsyms", "addresses", &tables.join(&0))?;
-    let tables = [KALLSYMS.as_bytes(), MODULES.as_bytes(), &[], NAMES.as_bytes(), BLACKLIST.as_bytes(), NOTES];
+    let tables = [KALLSYMS.as_bytes(), LOADED.as_bytes(), &[], NAMES.as_bytes(), BLACKLIST.as_bytes(), NOTES];
     seeds.add("kallsyms", "names", &tables.join(&0))?;
     seeds.add("stack", "all", STACKS.as_bytes())?;
     seeds.lines("stack", STACKS)?;
