@@ -344,7 +344,7 @@ mod tests {
         object.write().unwrap()
     }
 
-    /// What many programs have in common is there once, or is bounded: a file of a megabyte would take gigabytes.
+    /// What many programs have in common is there once, or is bounded: a file of a megabyte could take gigabytes.
     #[test]
     fn programs_that_share_code_and_types() {
         let programs = read(&object_of("fentry/foo", 100, 1000)).unwrap();
