@@ -3,7 +3,7 @@
 
 use crate::error::{Failure, number, plain, pointer};
 use crate::layout::{Layout, layout};
-use crate::options::{Versioned, end_of, write};
+use crate::options::{Versioned, members, write};
 use crate::report::ReportHandle;
 use siteseer::{Attached, Cost, Link};
 use std::ffi::c_int;
@@ -48,7 +48,7 @@ pub(crate) const COST: Layout =
 // SAFETY: numbers only, the size first.
 unsafe impl Versioned for CostInfo {
     const NAME: &'static str = "struct siteseer_cost";
-    const KNOWN: usize = end_of!(CostInfo, arming_ns);
+    const MEMBERS: &'static [(usize, usize)] = members!(CostInfo { sz, programs, jited, files, loading_ns, arming_ns });
 }
 
 /// # Safety

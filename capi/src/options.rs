@@ -14,13 +14,22 @@ use std::ptr;
 /// A structure that begins with its size.
 ///
 /// # Safety
-/// It is `repr(C)`, its first member is its size as `usize`, any bytes are a value of it, and `KNOWN` is the end of its last
-/// member.
+/// It is `repr(C)`, its first member is its size as `usize`, any bytes are a value of it, and `MEMBERS` has all of its members.
 pub(crate) unsafe trait Versioned: Sized {
     const NAME: &'static str;
+    /// Where each member begins and ends.
+    const MEMBERS: &'static [(usize, usize)];
     /// Bytes up to the end of the last member.
-    const KNOWN: usize;
+    const KNOWN: usize = Self::MEMBERS[Self::MEMBERS.len() - 1].1;
 }
+
+/// [`Versioned::MEMBERS`], in their order.
+macro_rules! members {
+    ($structure:ty { $($member:ident),* $(,)? }) => {
+        &[$((std::mem::offset_of!($structure, $member), crate::options::end_of!($structure, $member))),*]
+    };
+}
+pub(crate) use members;
 
 /// Where a member ends: libbpf's `offsetofend()`.
 macro_rules! end_of {
@@ -77,17 +86,32 @@ pub struct AttachOpts {
 // SAFETY: numbers and raw pointers only, the size first.
 unsafe impl Versioned for SourceOpts {
     const NAME: &'static str = "struct siteseer_source_opts";
-    const KNOWN: usize = end_of!(SourceOpts, embedded_sz);
+    const MEMBERS: &'static [(usize, usize)] =
+        members!(SourceOpts { sz, file, no_dwarf, found_dwarf, embedded, embedded_sz });
 }
 // SAFETY: as above.
 unsafe impl Versioned for RegisterOpts {
     const NAME: &'static str = "struct siteseer_register_opts";
-    const KNOWN: usize = end_of!(RegisterOpts, accept_doubt);
+    const MEMBERS: &'static [(usize, usize)] =
+        members!(RegisterOpts { sz, source, policy, no_plan_at_load, accept_doubt });
 }
 // SAFETY: as above.
 unsafe impl Versioned for AttachOpts {
     const NAME: &'static str = "struct siteseer_attach_opts";
-    const KNOWN: usize = end_of!(AttachOpts, max_sites);
+    const MEMBERS: &'static [(usize, usize)] = members!(AttachOpts {
+        sz,
+        policy,
+        all_prototypes,
+        no_bulk,
+        cookie,
+        functions,
+        function_cnt,
+        file,
+        bpf_program_id,
+        accept_doubt,
+        pairing,
+        max_sites
+    });
 }
 
 pub(crate) const SOURCE_OPTS: Layout =
@@ -125,6 +149,10 @@ pub(crate) unsafe fn read<T: Versioned>(from: *const T) -> Result<Option<T>, Fai
         let size = from.cast::<usize>().read_unaligned();
         if size < size_of::<usize>() {
             return Err(Failure::invalid(format!("{}: its size is {size}", T::NAME)));
+        }
+        // A part of a pointer is not a pointer.
+        if T::MEMBERS.iter().any(|&(start, end)| start < size && size < end) {
+            return Err(Failure::invalid(format!("{}: its size is {size}, which is inside of a member", T::NAME)));
         }
         let known = size.min(T::KNOWN);
         let beyond = std::slice::from_raw_parts(from.cast::<u8>().add(known), size - known);
@@ -289,6 +317,19 @@ mod tests {
             assert_eq!(source((&raw const older).cast()).unwrap().dwarf, Dwarf::default());
             let none: usize = 0;
             assert_eq!(crate::error::number::<c_int>(|| source((&raw const none).cast()).map(|_| 0)), -libc::EINVAL);
+        }
+    }
+
+    #[test]
+    fn a_size_inside_of_a_member_is_refused() {
+        // A pointer of which the structure has three bytes: what comes after it is somebody else's.
+        let words = [11usize, usize::MAX];
+        let opts = words.as_ptr();
+        // SAFETY: there are more bytes than it says.
+        unsafe {
+            assert!(source(opts.cast()).is_err());
+            assert!(register(opts.cast()).is_err());
+            assert!(attach(opts.cast()).is_err());
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::error::{Failure, number, plain, pointer};
 use crate::layout::{Layout, layout};
-use crate::options::{Versioned, end_of, write};
+use crate::options::{Versioned, members, write};
 use crate::text::c_string;
 use siteseer::{FunctionReport, Outcome, Report, SiteReport};
 use siteseer_sites::site::SiteKind;
@@ -157,12 +157,31 @@ pub(crate) const SITE_INFO: Layout = layout!(
 // SAFETY: numbers only, the size first.
 unsafe impl Versioned for Counts {
     const NAME: &'static str = "struct siteseer_counts";
-    const KNOWN: usize = end_of!(Counts, programs);
+    const MEMBERS: &'static [(usize, usize)] =
+        members!(Counts { sz, sites, attached, skipped, dead, functions, programs });
 }
 // SAFETY: numbers and raw pointers only, the size first.
 unsafe impl Versioned for SiteInfo {
     const NAME: &'static str = "struct siteseer_site_info";
-    const KNOWN: usize = end_of!(SiteInfo, prototype);
+    const MEMBERS: &'static [(usize, usize)] = members!(SiteInfo {
+        sz,
+        id,
+        kind,
+        function,
+        symbol,
+        offset,
+        address,
+        link_address,
+        source_file,
+        source_line,
+        attached,
+        may_repeat,
+        may_miss,
+        mechanism,
+        reason,
+        reason_text,
+        prototype,
+    });
 }
 
 /// # Safety

@@ -28,6 +28,8 @@ enum Token {
 
 /// How deep parentheses and `not` may be: nobody writes such an expression, and the parser calls itself.
 const DEPTH: u32 = 64;
+/// How many conditions there may be: what evaluates the expression calls itself for each `and` and `or`.
+const CONDITIONS: usize = 1000;
 
 /// Longer ones first, so that `<=` is not taken for `<`.
 const SIGNS: [(&str, Token); 16] = [
@@ -160,7 +162,11 @@ impl FromStr for Filter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Filter, String> {
-        let mut parser = Parser { tokens: tokens(text)?.into_iter().peekable(), depth: 0 };
+        let tokens = tokens(text)?;
+        if tokens.iter().filter(|token| matches!(token, Token::Operator(_))).count() > CONDITIONS {
+            return Err(format!("there are more than {CONDITIONS} conditions"));
+        }
+        let mut parser = Parser { tokens: tokens.into_iter().peekable(), depth: 0 };
         let filter = parser.expression()?;
         match parser.tokens.next() {
             None => Ok(filter),
@@ -194,6 +200,7 @@ mod tests {
             let error = text.parse::<Filter>().unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
         }
+        assert!("a=1,".repeat(30_000).parse::<Filter>().unwrap_err().contains("1000 conditions"));
         assert!("(".repeat(10_000).parse::<Filter>().unwrap_err().contains("deep"));
     }
 

@@ -40,8 +40,10 @@ impl FromStr for Query {
             Some((place, rest)) => (place, Some(module_in_brackets(rest.trim()).ok_or(NotAPlace)?)),
             None => (text.trim(), None),
         };
+        // As the kernel writes names of modules.
+        let module_name = |module: &str| module.replace('-', "_");
         if let Some(address) = address(text) {
-            return Ok(Query { module: in_brackets.map(str::to_owned), at: At::Address(address) });
+            return Ok(Query { module: in_brackets.map(module_name), at: At::Address(address) });
         }
         let (module, text) = match text.split_once(':') {
             Some((module, rest)) if is_name(module) => (Some(module), rest),
@@ -49,18 +51,18 @@ impl FromStr for Query {
             None => (None, text),
         };
         let at = symbol(text).ok_or(NotAPlace)?;
-        Ok(Query { module: module.or(in_brackets).map(|module| module.replace('-', "_")), at })
+        Ok(Query { module: module.or(in_brackets).map(module_name), at })
     }
 }
 
 impl fmt::Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(module) = &self.module {
-            write!(f, "{module}:")?;
-        }
-        match &self.at {
-            At::Address(address) => write!(f, "{address:#x}"),
-            At::Symbol { name, offset, .. } => write!(f, "{name}+{offset:#x}"),
+        match (&self.at, &self.module) {
+            (At::Address(address), None) => write!(f, "{address:#x}"),
+            // After a colon it would be a symbol.
+            (At::Address(address), Some(module)) => write!(f, "{address:#x} [{module}]"),
+            (At::Symbol { name, offset, .. }, None) => write!(f, "{name}+{offset:#x}"),
+            (At::Symbol { name, offset, .. }, Some(module)) => write!(f, "{module}:{name}+{offset:#x}"),
         }
     }
 }
@@ -138,6 +140,15 @@ mod tests {
         assert_eq!(parse("nf-tables:nf_hook+7"), at(Some("nf_tables"), "nf_hook", 7, None));
         assert_eq!(parse("vmlinux:vfs_read"), at(Some("vmlinux"), "vfs_read", 0, None));
         assert_eq!(parse("dead"), at(None, "dead", 0, None), "a name, though its letters are digits");
+    }
+
+    #[test]
+    fn what_is_shown_can_be_asked_for() {
+        for text in ["0xffffffffc0123456 [nf-tables]", "0x10", "nf-tables:nf_hook+7", "vfs_read"] {
+            let query: Query = text.parse().unwrap();
+            let shown = query.to_string();
+            assert_eq!(shown.parse::<Query>().ok(), Some(query), "{text}: {shown}");
+        }
     }
 
     #[test]

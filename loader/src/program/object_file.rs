@@ -18,6 +18,8 @@ use crate::program::section::{Form, Plain, Section, SectionError, Wanted};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionIndex, SymbolKind};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 /// Why an object file cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +51,17 @@ pub enum ObjectFileError {
         /// The instruction in it.
         insn: usize,
     },
+    /// The programs are too large together, with what each calls.
+    #[error("program {program}: the object's programs have more than {MOST_INSNS} instructions, with what they call")]
+    TooLarge {
+        /// Name of the program that was one too many.
+        program: String,
+    },
 }
+
+/// As many instructions may the programs of an object have together. The kernel takes no program of more than a million. What many
+/// programs call is counted for each: an object of a megabyte could be gigabytes otherwise.
+const MOST_INSNS: usize = 4_000_000;
 
 /// A program as it stands in an object file.
 #[derive(Debug, Clone)]
@@ -61,7 +73,7 @@ pub struct FileProgram {
     /// What kind it is, by that.
     pub form: Form,
     /// The object's BTF.
-    pub btf: Option<Vec<u8>>,
+    pub btf: Option<Arc<[u8]>>,
     /// The function that its section names.
     pub wanted: Wanted,
 }
@@ -123,8 +135,9 @@ fn parse(data: &[u8]) -> Result<Elf<'_>, ObjectFileError> {
 
 fn read_ours(elf: &Elf<'_>) -> Result<Vec<FileProgram>, ObjectFileError> {
     let linker = Linker::new(elf)?;
-    let btf = elf.section_by_name(".BTF").map(|section| section.data().map(<[u8]>::to_vec)).transpose()?;
+    let btf = elf.section_by_name(".BTF").map(|section| section.data().map(Arc::from)).transpose()?;
     let mut programs = Vec::new();
+    let mut room = MOST_INSNS;
     for code in &linker.functions {
         let section = elf.section_by_index(code.section)?;
         // Sections may be marked `?` for a program that is not loaded by itself.
@@ -135,8 +148,9 @@ fn read_ours(elf: &Elf<'_>) -> Result<Vec<FileProgram>, ObjectFileError> {
             Err(error) => return Err(ObjectFileError::Section { program: code.name.clone(), error }),
         };
         let exit = parsed.form.kind.is_exit();
-        let program =
-            UserProgram { name: code.name.clone(), insns: linker.link(code)?, exit, ..UserProgram::default() };
+        let insns = linker.link(code, room)?;
+        room -= insns.len();
+        let program = UserProgram { name: code.name.clone(), insns, exit, ..UserProgram::default() };
         programs.push(FileProgram { program, section, form: parsed.form, btf: btf.clone(), wanted: parsed.wanted });
     }
     Ok(programs)
@@ -151,8 +165,13 @@ fn functions(elf: &Elf<'_>) -> Result<Vec<Code>, ObjectFileError> {
         let end = start.saturating_add(index(symbol.size()));
         functions.push(Code { name: symbol.name()?.to_owned(), section, start, end });
     }
-    functions.sort_by_key(|code| (code.section.0, code.start));
+    functions.sort_by_key(place);
     Ok(functions)
+}
+
+/// Where a function begins: its section and the instruction in it.
+fn place(code: &Code) -> (usize, usize) {
+    (code.section.0, code.start)
 }
 
 /// What a relocation makes an instruction refer to: a place in code, or nothing that matters here.
@@ -204,9 +223,14 @@ impl Linker {
         Ok(Linker { functions, insns, relocations })
     }
 
-    /// A program and all functions that it leads to, one after the other.
-    fn link(&self, main: &Code) -> Result<Vec<Insn>, ObjectFileError> {
+    /// A program and all functions that it leads to, one after the other: no more instructions than there is room for.
+    fn link(&self, main: &Code, room: usize) -> Result<Vec<Insn>, ObjectFileError> {
+        let too_large = || ObjectFileError::TooLarge { program: main.name.clone() };
+        if self.code(main).len() > room {
+            return Err(too_large());
+        }
         let mut placed: Vec<(&Code, usize)> = vec![(main, 0)];
+        let mut base_of = HashMap::from([(place(main), 0)]);
         let mut linked: Vec<Insn> = self.code(main).to_vec();
         // Instructions to be made relative, and where they lead.
         let mut open: Vec<(usize, usize)> = Vec::new();
@@ -242,16 +266,22 @@ impl Linker {
                     *own = Insn::load64(insn.dst(), ADDRESS_OF_FUNCTION, u64::from(rest.imm as u32) << 32)[0];
                 }
                 let start = usize::try_from(start).map_err(|_| lost())?;
-                let target = self.functions.iter().find(|code| code.section == section && code.start == start);
+                let first = self.functions.partition_point(|code| place(code) < (section.0, start));
+                let target = self.functions.get(first).filter(|code| place(code) == (section.0, start));
                 let Some(target) = target else { return Err(lost()) };
-                let known = placed.iter().find(|(code, _)| *code == target).map(|&(_, base)| base);
-                let target = known.unwrap_or_else(|| {
-                    placed.push((target, linked.len()));
-                    let base = linked.len();
-                    linked.extend_from_slice(self.code(target));
-                    base
-                });
-                open.push((base + nth, target));
+                let target_base = match base_of.entry(place(target)) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(entry) => {
+                        let (code, end) = (self.code(target), linked.len());
+                        if code.len() > room.saturating_sub(end) {
+                            return Err(too_large());
+                        }
+                        placed.push((target, end));
+                        linked.extend_from_slice(code);
+                        *entry.insert(end)
+                    }
+                };
+                open.push((base + nth, target_base));
             }
         }
         for (at, target) in open {
@@ -285,23 +315,45 @@ mod tests {
 
     /// An object with one function in a section: two instructions that do nothing and the end.
     fn object_with(section: &str) -> Vec<u8> {
+        object_of(section, 1, 3)
+    }
+
+    /// An object with BTF, and a section of so many instructions that as many symbols stand for.
+    fn object_of(section: &str, symbols: usize, insns: usize) -> Vec<u8> {
         use object::write::{Object, Symbol, SymbolSection};
         let mut object = Object::new(object::BinaryFormat::Elf, object::Architecture::Bpf, object::Endianness::Little);
         let id = object.add_section(Vec::new(), section.as_bytes().to_vec(), object::SectionKind::Text);
-        let code = [[0xb7, 0, 0, 0, 0, 0, 0, 0], [0xb7, 0, 0, 0, 0, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]].concat();
+        let mut code = [0xb7, 0, 0, 0, 0, 0, 0, 0].repeat(insns - 1);
+        code.extend([0x95, 0, 0, 0, 0, 0, 0, 0]);
         let size = code.len() as u64;
         object.append_section_data(id, &code, 8);
-        object.add_symbol(Symbol {
-            name: b"program".to_vec(),
-            value: 0,
-            size,
-            kind: SymbolKind::Text,
-            scope: object::SymbolScope::Linkage,
-            weak: false,
-            section: SymbolSection::Section(id),
-            flags: object::SymbolFlags::None,
-        });
+        for _ in 0..symbols {
+            object.add_symbol(Symbol {
+                name: b"program".to_vec(),
+                value: 0,
+                size,
+                kind: SymbolKind::Text,
+                scope: object::SymbolScope::Linkage,
+                weak: false,
+                section: SymbolSection::Section(id),
+                flags: object::SymbolFlags::None,
+            });
+        }
+        let btf = object.add_section(Vec::new(), b".BTF".to_vec(), object::SectionKind::Debug);
+        object.append_section_data(btf, &[0; 1000], 1);
         object.write().unwrap()
+    }
+
+    /// What many programs have in common is there once, or is bounded: a file of a megabyte could take gigabytes.
+    #[test]
+    fn programs_that_share_code_and_types() {
+        let programs = read(&object_of("fentry/foo", 100, 1000)).unwrap();
+        assert_eq!(programs.len(), 100);
+        let [first, .., last] = &programs[..] else { unreachable!("there are 100") };
+        let (first, last) = (first.btf.as_ref().unwrap(), last.btf.as_ref().unwrap());
+        assert!(Arc::ptr_eq(first, last));
+        let error = read(&object_of("fentry/foo", 5000, 1000)).unwrap_err();
+        assert!(matches!(error, ObjectFileError::TooLarge { .. }), "{error}");
     }
 
     #[test]

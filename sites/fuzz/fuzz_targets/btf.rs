@@ -5,13 +5,12 @@
 #[path = "../../tests/common/exercise.rs"]
 mod exercise;
 
-use libfuzzer_sys::fuzz_target;
 use siteseer_sites::Machine;
 use siteseer_sites::btf::Btf;
 use siteseer_sites::file::{Image, SiteFile, section_names};
 use siteseer_sites::set::Section;
 
-fuzz_target!(|data: &[u8]| {
+siteseer_fuzz::target!(|data| {
     let Some(([low, high], rest)) = data.split_first_chunk() else {
         return;
     };
@@ -22,18 +21,9 @@ fuzz_target!(|data: &[u8]| {
     let Ok(names) = section_names(second, &base) else {
         return;
     };
-    let section = |name: &&str| Section {
-        name: (*name).to_owned(),
-        address: 0x1000,
-        size: 0x1000,
-    };
+    let section = |name: &&str| Section { name: (*name).to_owned(), address: 0x1000, size: 0x1000 };
     let sections = names.iter().map(section).collect();
-    let image = Image {
-        machine: Machine::X86_64,
-        build_id: Vec::new(),
-        base_address: Some(0),
-        sections,
-    };
+    let image = Image { machine: Machine::X86_64, build_id: Vec::new(), base_address: Some(0), sections };
     if let Ok(file) = SiteFile::from_inline(second, &base, image) {
         let _ = exercise::exercise_file(&file);
     }

@@ -8,7 +8,6 @@ mod exercise;
 #[path = "../../tests/common/reseal.rs"]
 mod reseal;
 
-use libfuzzer_sys::fuzz_target;
 use siteseer_sites::btf::{Btf, SplitBtf};
 use siteseer_sites::file::{self, SiteFile};
 use siteseer_sites::ranges::{Copy, Named, Piece, Ranges, Run, Tree};
@@ -39,28 +38,12 @@ static TEMPLATE: LazyLock<(Vec<u8>, usize)> = LazyLock::new(|| {
     let line = SourceLine { file: 0, line: 7 };
     let count = 40;
     let ranges = Ranges {
-        functions: vec![Named {
-            name: "f".to_owned(),
-            declared: line,
-        }],
+        functions: vec![Named { name: "f".to_owned(), declared: line }],
         files: vec!["a.c".to_owned()],
-        trees: vec![Tree {
-            function: Some(0),
-            copies: 0..count,
-        }],
-        copies: (0..count)
-            .map(|parent| Copy {
-                function: 0,
-                parent,
-                call: line,
-            })
-            .collect(),
+        trees: vec![Tree { function: Some(0), copies: 0..count }],
+        copies: (0..count).map(|parent| Copy { function: 0, parent, call: line }).collect(),
         pieces: (0..count)
-            .map(|nth| Piece {
-                address: 0x1000 + 8 * u64::from(nth),
-                tree: 0,
-                runs: nth..nth + 1,
-            })
+            .map(|nth| Piece { address: 0x1000 + 8 * u64::from(nth), tree: 0, runs: nth..nth + 1 })
             .collect(),
         runs: (0..count).map(|copy| Run { size: 8, copy, line }).collect(),
         has_lines: true,
@@ -72,7 +55,7 @@ static TEMPLATE: LazyLock<(Vec<u8>, usize)> = LazyLock::new(|| {
     (bytes, start)
 });
 
-fuzz_target!(|data: &[u8]| {
+siteseer_fuzz::target!(|data| {
     let Some((&first, data)) = data.split_first() else {
         return;
     };

@@ -7,10 +7,9 @@ mod exercise;
 #[path = "../../tests/common/reseal.rs"]
 mod reseal;
 
-use libfuzzer_sys::fuzz_target;
 use siteseer_sites::file::SiteFile;
 
-fuzz_target!(|data: &[u8]| {
+siteseer_fuzz::target!(|data| {
     let mut sealed = data.to_vec();
     reseal::reseal(&mut sealed);
     for data in [data, &sealed] {

@@ -6,11 +6,10 @@
 #[path = "../../tests/common/subset.rs"]
 mod subset;
 
-use libfuzzer_sys::fuzz_target;
 use siteseer_sites::btf::{IntEncoding, Kind, Linkage, SplitBtf};
 use siteseer_sites::file;
 
-fuzz_target!(|data: &[u8]| {
+siteseer_fuzz::target!(|data| {
     let mut types = SplitBtf::standalone();
     let int = types.int("int", 4, 32, IntEncoding::SIGNED);
     let pointer = types.modifier(Kind::Ptr, int);

@@ -6,6 +6,7 @@
 //! one pool with all others. No symbol has an allocation of its own.
 
 use super::lines::{address, each_line, read_lines};
+use std::collections::HashMap;
 use std::io::{self, Read};
 
 /// A text symbol.
@@ -24,6 +25,8 @@ pub(super) struct Table {
     names: String,
     pub(super) entries: Vec<Entry>,
     modules: Vec<String>,
+    /// For each of them, its number in [`Entry::module`].
+    numbers: HashMap<String, u16>,
 }
 
 impl Table {
@@ -90,12 +93,13 @@ impl Table {
         if name.is_empty() {
             return Some(0);
         }
-        // Modules come in runs, so the last one is the likeliest.
-        let index = self.modules.iter().rposition(|known| known == name).unwrap_or_else(|| {
-            self.modules.push(name.to_owned());
-            self.modules.len() - 1
-        });
-        u16::try_from(index + 1).ok()
+        if let Some(number) = self.numbers.get(name) {
+            return Some(*number);
+        }
+        let number = u16::try_from(self.modules.len() + 1).ok()?;
+        self.modules.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        Some(number)
     }
 
     fn add(&mut self, address: u64, name: &str, module: u16) {
@@ -139,6 +143,16 @@ mod tests {
             (0xffff_ffff_8100_0030, "last".into(), None),
         ];
         assert_eq!(told(&Table::parse(text)), expected);
+    }
+
+    /// A search through all modules for each line took more than ten seconds.
+    #[test]
+    fn as_many_modules_as_have_numbers() {
+        let text: String = (0..70_000).map(|nth| format!("1 t a\t[m{nth}]\n2 t b\t[m{nth}]\n")).collect();
+        let table = Table::parse(text.as_bytes());
+        assert_eq!((table.modules.len(), table.entries.len()), (65_535, 2 * 65_535));
+        let last = table.entries.last().map(|entry| (table.name(entry), table.module_of(entry)));
+        assert_eq!(last, Some(("b", Some("m65534"))));
     }
 
     proptest! {
