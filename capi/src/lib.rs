@@ -9,7 +9,7 @@
 //! application would build them otherwise.
 //!
 //! Handles are boxes. What a handle gives out (strings, a link's report) is kept in it, so that it lives as long. Handles are
-//! immutable, but for what is filled once; so they can be shared between threads.
+//! immutable, except for what is filled once; so they can be shared between threads.
 
 pub mod error;
 pub mod layout;

@@ -44,7 +44,7 @@ pub enum AttachError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The process may not.
-    #[error("attaching takes CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN): run as root")]
+    #[error("attaching requires CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN): run as root")]
     Privileges,
     /// The program's section names no function, and none was given.
     #[error("program {program}: SEC(\"{section}\") names no function, and none was given to attach to")]
@@ -55,7 +55,7 @@ pub enum AttachError {
         section: &'static str,
     },
     /// `bpf_program__set_attach_target()` named a function that is not to be found any more.
-    #[error("program {program}: type {btf_id} of the kernel's BTF object {object} is no function")]
+    #[error("program {program}: type {btf_id} of the kernel's BTF object {object} is not a function")]
     NoSuchType {
         /// Name of the program.
         program: String,

@@ -135,7 +135,7 @@ impl Link {
         Link { parts: vec![part], report, known }
     }
 
-    /// What became of every site.
+    /// The outcome of every site.
     pub fn report(&self) -> &Report {
         &self.report
     }
@@ -252,7 +252,7 @@ impl Link {
     /// hold now. The report has what they held when it was attached; programs may be put there at any time.
     ///
     /// # Errors
-    /// If the machine's maps cannot be looked through (which takes CAP_SYS_ADMIN).
+    /// If the machine's maps cannot be looked through (which requires CAP_SYS_ADMIN).
     pub fn tail_slots(&self) -> io::Result<Vec<TailSlot>> {
         let targets = self.report.attached().filter_map(|site| site.bpf.as_ref()).filter(|bpf| !bpf.subprogram);
         let programs: Vec<u32> = targets.map(|bpf| bpf.program).collect();

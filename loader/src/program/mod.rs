@@ -134,7 +134,7 @@ pub struct Uses {
     pub indexed: IndexSet,
     /// Parameters asked for through siteseer.bpf.h's fallible accessors.
     pub fallible: IndexSet,
-    /// Slots of which it loads a part, or across whose border it loads.
+    /// Slots that it loads in part, or together with a part of a neighbour.
     pub narrow: IndexSet,
     /// Slots whose value it uses as a pointer: loads memory through it.
     pub dereferenced: IndexSet,

@@ -103,7 +103,7 @@ impl Form {
 pub struct Wanted {
     /// The module before the colon, if any; `vmlinux` is the kernel's image.
     pub module: Option<String>,
-    /// The function; `None` in a bare `SEC("fentry")`, whose function is given when attaching.
+    /// The function; `None` in a bare `SEC("fentry")`: its function is given when attaching.
     pub function: Option<String>,
 }
 

@@ -30,7 +30,7 @@ pub fn can_attach(function: &str, module: Option<&str>) -> Result<(), RegisterEr
         },
         Err(error) => error,
     };
-    // A name that nothing bears, or whose sites are all out of reach, is out of libbpf's reach, too.
+    // A name that nothing has, or whose sites are all out of reach, is out of libbpf's reach, too.
     let is_certain = matches!(
         &error,
         RegisterError::Explain(ExplainError::Target(

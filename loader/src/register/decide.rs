@@ -11,9 +11,9 @@
 //! a privilege that is missing).
 //!
 //! What plain libbpf could not load goes behind the guard ([`crate::program::section`]), where only siteseer can
-//! attach it: a program that calls what siteseer.bpf.h has; one whose function has no FUNC, or of which the kernel
-//! takes no program; one that would find arguments in the body elsewhere than fentry looks for them. If siteseer
-//! cannot have it either, the load fails, as libbpf's does.
+//! attach it: a program that calls what siteseer.bpf.h has; one whose function has no FUNC, or is such that the kernel
+//! does not accept a program for it; one that would find arguments in the body elsewhere than fentry looks for them. If
+//! siteseer cannot have it either, the load fails, as libbpf's does.
 
 use super::func::{self, Func};
 use super::{RegisterError, shared};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Site data that the application brings along: a subset of the site data of many kernels (`siteseer subset`).
 //!
-//! The running kernel is found in it by its build id. What the subset says is over the types of the kernel's BTF, of which
-//! it has a length and a checksum, and is joined with that BTF here; from then on it is a site file like any other, in
+//! The running kernel is found in it by its build id. The subset refers to the types of the kernel's BTF. It stores the
+//! length and the checksum of that BTF, and is joined with it here; from then on it is a site file like any other, in
 //! memory.
 //!
 //! A subset knows the functions that its maker asked for, and no others. To look for another in it finds nothing, and
@@ -56,7 +56,7 @@ pub(super) struct Asked(Vec<Pattern>);
 
 impl Asked {
     fn of(subset: &Subset<'_>) -> Result<Asked, SubsetError> {
-        // What is no pattern to this release stands for nothing.
+        // What is not a pattern to this release stands for nothing.
         Ok(Asked(subset.asked()?.into_iter().filter_map(|text| text.parse().ok()).collect()))
     }
 

@@ -41,7 +41,7 @@ fn answers_differ_by_prototype_and_shape() {
     assert_eq!(message, "it was text of int (int), and is text of int (long)");
 }
 
-/// What a program meets, of which some sites are skipped and some in the way.
+/// What a program meets if some sites are skipped and some are in the way.
 fn meets(attached: usize, skipped: &[Reason], in_the_way: &[Reason]) -> Outlook {
     let site = |reason: &Reason| InTheWay {
         module: None,

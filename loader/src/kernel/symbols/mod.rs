@@ -16,8 +16,8 @@
 //! parsers can fail: a line that is not what it should be is passed over.
 //!
 //! Whether a kprobe event is refused because the function is invisible to ftrace is decided by
-//! `within_notrace_func()` in kernel/trace/trace_kprobe.c, whose rule [`Symbols::notrace`] repeats: a
-//! suffixed symbol (`foo.isra.0`) that ftrace does not know is refused only if `foo` is refused too.
+//! `within_notrace_func()` in kernel/trace/trace_kprobe.c. [`Symbols::notrace`] repeats its rule: a suffixed symbol
+//! (`foo.isra.0`) that ftrace does not know is refused only if `foo` is refused too.
 
 mod ask;
 mod kallsyms;
@@ -38,7 +38,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Why the running kernel's symbols cannot be had.
+/// Why the running kernel's symbols cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolsError {
     /// A file could not be read.
@@ -174,7 +174,7 @@ impl ByName {
     }
 }
 
-/// The module names that kallsyms gives to text that is no module's: JITed BPF programs, trampolines.
+/// The module names that kallsyms gives to text that is not a module's: JITed BPF programs, trampolines.
 const PSEUDO_MODULES: [&str; 3] = ["bpf", "__builtin__ftrace", "__builtin__kprobes"];
 
 impl Symbols {
@@ -202,7 +202,7 @@ impl Symbols {
     }
 
     /// The tables of a kernel that is not running, from its ELF image: the symbols of its executable sections, at their
-    /// link-time addresses. What ftrace knows and what is blacklisted is not in them; site data have it for their sites.
+    /// link-time addresses. What ftrace knows and what is blacklisted is not in them; site data has it for their sites.
     ///
     /// # Errors
     /// If it is not an ELF file that can be read.
@@ -326,7 +326,7 @@ impl Symbols {
                 Some(addresses.get(from).is_some_and(|&patch| patch - address < size))
             }
             Ftrace::Names(names) => {
-                // A name that several functions of the image, or of a module, bear says nothing about one of them.
+                // A name that several functions of the image, or of a module, have says nothing about one of them.
                 let listed = |symbol: &Symbol<'_>| match symbol.module {
                     None => names.contains(symbol.name),
                     Some(module) => names.contains(&format!("{} [{module}]", symbol.name)),

@@ -198,7 +198,7 @@ fn stack_traces() {
     assert_eq!(body(Kind::KprobeMaybeInline), Mechanism::Kprobe);
 }
 
-/// The kprobe blacklist is for kprobes: what ftrace traces can be had by other means.
+/// The kprobe blacklist is for kprobes: what ftrace traces can be attached by other means.
 #[test]
 fn the_blacklist_is_about_kprobes() {
     let world = world();

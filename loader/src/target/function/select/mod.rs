@@ -205,7 +205,8 @@ impl Function {
                 if let Some(place) = &candidate.declared {
                     return verdict(is_path(&place.file, wanted));
                 }
-                // A body of which the site data do not tell is of a function that they know, if they know but one.
+                // A body that is not in the site data belongs to a function that is, if there is only one such
+                // function.
                 let places = function.prototypes.get(candidate.prototype).map_or(&[][..], |known| &known.declared);
                 if !places.is_empty() && places.iter().all(|place| is_path(&place.file, wanted)) {
                     Verdict::Meant
@@ -217,7 +218,7 @@ impl Function {
         ))
     }
 
-    /// Applies a verdict to each candidate; the reason is for those of which nothing is known.
+    /// Applies a verdict to each candidate; the reason is for those about which nothing is known.
     fn keep(mut self, verdict: impl Fn(&Function, &Candidate) -> Verdict, unknown: &Reason) -> Function {
         let candidates = std::mem::take(&mut self.candidates);
         let mut kept: Vec<Candidate> = Vec::with_capacity(candidates.len());
