@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SiteKind {
-    /// The out-of-line symbol that bears the function's own name.
+    /// The out-of-line symbol that has the function's own name.
     Body = 0,
     /// An out-of-line symbol made from the function: `foo.isra.0`, `foo.constprop.2`, `foo.llvm.1234`, `foo.1234`.
     Clone = 1,

@@ -162,7 +162,7 @@ proptest! {
     }
 }
 
-/// A set of which much is known: the first that the strategy gives that has sites.
+/// A set with much in it: the first that the strategy gives that has sites.
 fn a_set() -> SiteSet {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     loop {

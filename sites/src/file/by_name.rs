@@ -84,7 +84,7 @@ impl<'a> SiteFile<'a> {
         super::nearest::nearest(self.function_names(), name, count)
     }
 
-    /// The out-of-line symbols that bear the name, or are made from it: `foo`, `foo.isra.0`, `foo.cold`. By name, then by
+    /// The out-of-line symbols that have the name, or are made from it: `foo`, `foo.isra.0`, `foo.cold`. By name, then by
     /// address. None without the companion section.
     ///
     /// # Errors

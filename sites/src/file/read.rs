@@ -76,7 +76,7 @@ impl FileError {
     }
 }
 
-/// What is known of an image whose site data come without the companion section.
+/// What is known of an image if its site data has no companion section.
 #[derive(Debug, Clone)]
 pub struct Image {
     /// The architecture.
@@ -490,8 +490,8 @@ impl<'a> SiteFile<'a> {
         &self.sections
     }
 
-    /// The image's out-of-line symbols, by address: those that contain sites, and those that may be bodies of which no
-    /// site tells. None without the companion section. Damaged ones are left out.
+    /// The image's out-of-line symbols, by address: those that contain sites, and those that may be bodies without a
+    /// site. None without the companion section. Damaged ones are left out.
     pub fn containers(&self) -> impl Iterator<Item = ContainerRef<'a>> + '_ {
         let table = self.ext.as_ref().map_or(&[][..], |ext| ext.containers);
         (0..table.len()).filter_map(|nth| ContainerRef::read(self, self.row(table, nth)?))

@@ -116,7 +116,7 @@ pub enum SubsetError {
         /// Its kind.
         kind: u8,
     },
-    /// The site data are damaged.
+    /// The site data is damaged.
     #[error(transparent)]
     File(#[from] FileError),
     /// What was read contradicts itself.

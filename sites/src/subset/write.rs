@@ -250,7 +250,7 @@ impl SubsetWriter {
         split.shape.push(u8::from(prototype.variadic));
         uleb(&mut split.shape, parts.numbers.len() as u64);
         split.shape.extend_from_slice(&parts.types);
-        // One more than the reference: 0 is a name of which there are only symbols.
+        // One more than the reference: 0 is a name that only symbols have.
         uleb(&mut split.shape, func + 1);
         self.containers(&mut split, file, &parts);
         uleb(&mut split.shape, count);

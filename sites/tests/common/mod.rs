@@ -177,7 +177,7 @@ pub(crate) fn site_set() -> impl Strategy<Value = SiteSet> {
             .map(|(parameters, (name, func))| Function { name, func, parameters, variadic: false })
             .collect();
         for (name, params) in new_functions {
-            // Some bear a name of the base's, some each other's.
+            // Some have a name of the base's, some each other's.
             let name = if name < 2 { format!("base{name}") } else { format!("new{name}") };
             let params: Vec<(String, TypeId)> = (0..params).map(|i| (format!("p{i}"), 1)).collect();
             let (parameters, variadic) = (params.len() as u32, params.len() == 3);
