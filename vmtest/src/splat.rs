@@ -120,7 +120,7 @@ fn message(line: &str) -> Option<&str> {
         let Some(after) = after.strip_prefix(']') else {
             continue;
         };
-        // CONFIG_PRINTK_CALLER and CONFIG_PRINTK_EXECUTION_CTX add who printed it, directly behind.
+        // CONFIG_PRINTK_CALLER and CONFIG_PRINTK_EXECUTION_CTX add who printed it, directly after.
         let after = match after.strip_prefix('[').and_then(|caller| caller.split_once(']')) {
             Some((_, after)) => after,
             None => after,

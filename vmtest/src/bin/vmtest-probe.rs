@@ -88,8 +88,8 @@ fn act(word: &str) -> io::Result<ExitCode> {
                 thread::sleep(Duration::from_secs(1));
             }
         }
-        // Has the kernel rewrite its own code, hundreds of times, while all CPUs execute it: scheduler statistics are
-        // behind a static key.
+        // Has the kernel rewrite its own code, hundreds of times, while all CPUs execute it: a static key turns
+        // scheduler statistics on.
         "patch" => {
             let stop = AtomicBool::new(false);
             thread::scope(|scope| -> io::Result<()> {

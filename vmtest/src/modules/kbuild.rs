@@ -211,7 +211,7 @@ mod tests {
         let module = directory.path().join("m/m.ko");
         fs::write(&module, "nonsense").unwrap();
         assert!(check(&run, "m", true).unwrap_err().reason.contains("cannot be read"));
-        // An ELF file that is no module: it has no BTF.
+        // An ELF file that is not a module: it has no BTF.
         fs::copy(std::env::current_exe().unwrap(), &module).unwrap();
         assert!(check(&run, "m", true).unwrap_err().reason.contains(".BTF"));
     }
