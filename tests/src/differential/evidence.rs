@@ -413,7 +413,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Where a copy or function is; `None` if it is no text.
+    /// Where a copy or function is; `None` if it is not text.
     fn place(&self, unit: &Unit<Slice<'a>>, entry: &Entry<'a>) -> gimli::Result<Option<Place>> {
         let mut ranges = Vec::new();
         let mut iterator = self.dwarf.die_ranges(unit, entry)?;
@@ -642,11 +642,11 @@ impl<'a> Evidence<'a> {
         for piece in evaluation.as_result() {
             let wanted = match piece.size_in_bits {
                 Some(bits) if bits % 8 == 0 => (bits / 8) as usize,
-                Some(_) => return Err("a piece that is no whole bytes"),
+                Some(_) => return Err("a piece that does not consist of whole bytes"),
                 None => size as usize,
             };
             if piece.bit_offset.is_some_and(|offset| offset != 0) || wanted > size as usize {
-                return Err("a piece that is no whole bytes");
+                return Err("a piece that does not consist of whole bytes");
             }
             let word = |word: u64| {
                 let bytes = word.to_le_bytes().into_iter().map(Some);

@@ -83,7 +83,7 @@ pub enum Compared {
     NotRecorded,
 }
 
-/// Compares a case's plans with the snapshot for a kernel's compiler. `INSTA_UPDATE` says what becomes of a difference.
+/// Compares a case's plans with the snapshot for a kernel's compiler. `INSTA_UPDATE` says what happens to a difference.
 ///
 /// # Errors
 /// A sentence, if they differ or the file cannot be read.

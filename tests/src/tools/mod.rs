@@ -77,7 +77,7 @@ pub const GROUPS: [&Group; 4] = [&files::GROUP, &tasks::GROUP, &sockets::GROUP, 
 pub struct Tally(Count);
 
 impl Tally {
-    /// A call, of which the program sees `value`.
+    /// A call. The program sees `value` of it.
     pub fn call(&mut self, value: u64) {
         self.0.calls += 1;
         self.0.sum = self.0.sum.wrapping_add(value);

@@ -99,7 +99,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A file that stays is no failure.
+        // A file that stays is not a failure.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -112,7 +112,7 @@ fn kernel() -> Kernel {
     }
 }
 
-/// What the site data say of a kernel with these symbols.
+/// What the site data says of a kernel with these symbols.
 fn look_up(data: &[u8], symbols: &str, name: &str) -> Result<Function, TargetError> {
     let scratch = Scratch::new(name, data);
     let data = SiteData::open(&scratch.0, Some(&kernel()), false)?;
@@ -214,7 +214,7 @@ fn the_objects_btf_is_damaged() {
     let program = UserProgram {
         func_info: vec![FuncInfo { insn_off: 0, type_id: 1 }],
         line_info: vec![LineInfo { insn_off: 0, file_name_off: 0, line_off: 0, line_col: 0 }],
-        btf: Some(b"this is no BTF".to_vec()),
+        btf: Some(b"this is not BTF".to_vec()),
         insns: vec![Insn::mov_imm(0, 0), Insn::exit()],
         name: "damaged".to_owned(),
         ..UserProgram::default()

@@ -338,10 +338,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("NotInKernel", "loader/src/source/own.rs", "the_images_own", "SourceError::NotInKernel"),
             unit("NoSites", HERE, "a_program_is_not_site_data", "SourceError::NoSites"),
             unit("Malformed", HERE, "site_data_that_are_damaged_inside", "SourceError::Malformed"),
-            never(
-                "KernelBtf",
-                "the kernel makes /sys/kernel/btf/vmlinux itself, and is not to be had with a damaged one",
-            ),
+            never("KernelBtf", "the kernel makes /sys/kernel/btf/vmlinux itself, and never runs with a damaged one"),
             unit("Encode", HERE, "debug_information_that_cannot_be_encoded", "SourceError::Encode"),
             case("ModuleNotFound", NO_MODULE),
             never("NoModuleBuildId", "kernels with BTF link their modules with a build id"),
