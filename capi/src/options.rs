@@ -170,7 +170,7 @@ fn policy(number: c_int) -> Result<Option<Policy>, Failure> {
 }
 
 /// # Safety
-/// As siteseer.h says of the structure.
+/// As siteseer.h says about the structure.
 pub(crate) unsafe fn source(opts: *const SourceOpts) -> Result<SourceOptions, Failure> {
     // SAFETY: the caller's promise.
     let Some(opts) = (unsafe { read(opts) })? else { return Ok(SourceOptions::default()) };
@@ -201,7 +201,7 @@ pub(crate) unsafe fn source(opts: *const SourceOpts) -> Result<SourceOptions, Fa
 }
 
 /// # Safety
-/// As siteseer.h says of the structure.
+/// As siteseer.h says about the structure.
 pub(crate) unsafe fn register(opts: *const RegisterOpts) -> Result<RegisterOptions, Failure> {
     // SAFETY: the caller's promise.
     let Some(opts) = (unsafe { read(opts) })? else { return Ok(RegisterOptions::default()) };
@@ -216,7 +216,7 @@ pub(crate) unsafe fn register(opts: *const RegisterOpts) -> Result<RegisterOptio
 }
 
 /// # Safety
-/// As siteseer.h says of the structure.
+/// As siteseer.h says about the structure.
 pub(crate) unsafe fn attach(opts: *const AttachOpts) -> Result<AttachOptions, Failure> {
     // SAFETY: the caller's promise.
     let Some(opts) = (unsafe { read(opts) })? else { return Ok(AttachOptions::default()) };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Fetching files: bounded in size and time, and going on where it was cut off.
 //!
-//! What has come of a large file is kept in a hidden file (`.NAME.part`), with what the server said of the version that it
-//! is of (`.NAME.from`). The next attempt asks for the rest, and for all if the server has another version by now. That
-//! parts of two versions were joined nevertheless is found by the signature; then all is fetched again.
+//! What has come of a large file is kept in a hidden file (`.NAME.part`), with what the server said about the version
+//! that it is of (`.NAME.from`). The next attempt asks for the rest, and for all if the server has another version by
+//! now. That parts of two versions were joined nevertheless is found by the signature; then all is fetched again.
 
 use crate::error::{HubError, io};
 use std::fs::{self, File, OpenOptions};

@@ -35,7 +35,7 @@ pub struct Options {
 /// The outcome of a kernel.
 #[derive(Debug)]
 pub struct Added {
-    /// What the index says of it.
+    /// What the index says about it.
     pub kernel: Kernel,
     /// Whether it was there.
     pub was_there: bool,

@@ -37,7 +37,7 @@ impl fmt::Display for SiteKind {
     }
 }
 
-/// What is to be known of a site besides its address and arguments: a set of flags.
+/// What is to be known about a site besides its address and arguments: a set of flags.
 ///
 /// The bits are stored in site files: they may be added to, not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Subsets: what the site files of several kernels say of some functions comes back, whole, and nothing else does; anything
-//! may be in the bytes.
+//! Subsets: what the site files of several kernels say about some functions comes back, whole, and nothing else does;
+//! anything may be in the bytes.
 
 mod common;
 
@@ -17,7 +17,8 @@ use siteseer_sites::subset::{Subset, SubsetError, SubsetWriter};
 use std::collections::BTreeSet;
 use subset_common::{exercise_subset, reseal_subset};
 
-/// All that a file says of a name, in words. Sites are in the order of their places: their numbers are the file's alone.
+/// All that a file says about a name, in words. Sites are in the order of their places: their numbers are the file's
+/// alone.
 fn told(file: &SiteFile<'_>, name: &str) -> Vec<String> {
     let place = |source: Option<Source<'_>>| source.map(|source| format!("{}:{}", source.file, source.line));
     let mut told = Vec::new();

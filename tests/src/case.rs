@@ -144,7 +144,7 @@ impl Lack {
     pub fn holds(&self, release: &str, image: &Target) -> Result<(), String> {
         match self {
             Lack::Capability(capability) => may_lack(*capability, release, image.machine()),
-            Lack::Shapes(shapes) if shapes.is_empty() => Err("not exercised for want of nothing".to_owned()),
+            Lack::Shapes(shapes) if shapes.is_empty() => Err("not exercised, and nothing is missing".to_owned()),
             Lack::Shapes(shapes) => shapes.iter().try_for_each(|shape| match shape.is_had(image) {
                 Ok(false) => Ok(()),
                 Ok(true) => Err(format!("not exercised on {release}: {self}; but the kernel's image has {shape}")),

@@ -29,7 +29,7 @@ const KNOWN: [&str; 6] = ["do_getpgid", "vfs_rename", "__bpf_copy_key", "ns_capa
 
 /// What differs of the candidates that the two ways find. Whether ftrace knows a function matters at its entry alone,
 /// and a kernel that lists names (before Linux 6.5) does not say it of a name that several functions have: site data
-/// does. Where a module's text ends is known of all alone.
+/// does. Only the whole table tells where a module's text ends.
 fn differences(name: &str, part: &Function, all: &Function) -> Vec<String> {
     // A prototype is a number among those of its function.
     let told = |function: &Function, candidate: &Candidate| {
@@ -74,7 +74,7 @@ fn of_a_module(target: &Target) -> Result<String, Failure> {
     let of_module = ["life_body", "life_copied", "siteseer_life:life_body", "vmlinux:vfs_rename"];
     let names: Vec<String> = KNOWN.iter().chain(&of_module).map(|name| (*name).to_owned()).collect();
     let by_part = compare(&names)?;
-    // Where a module's text ends is not known of a part.
+    // A part does not tell where a module's text ends.
     if by_part < names.len() && !target.kernel().decodes_past_modules {
         return Err(format!("only {by_part} of {} names were found without reading all symbols", names.len()).into());
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! From start to first event: what a tracing tool's user waits for, step by step, in the guest.
 //!
-//! Each step is done again in every round, and each round's times are a line of the results: `{"step": seconds, ...}`. What
-//! the kernel takes to write its tables as text is beside what they cost us: no reader can be faster than that.
+//! Each step is done again in every round, and each round's times are a line of the results: `{"step": seconds, ...}`.
+//! What the kernel takes to write its tables as text is beside what they cost us: no reader can be faster than that.
 
 use crate::case::Failure;
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, RingBufferBuilder};

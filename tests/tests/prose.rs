@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The rules of CONTRIBUTING.md's section "Language", as far as a pattern can check them.
 //!
-//! The patterns are applied to the pages, and to the comments and string literals of the sources. Of scripts and configuration
-//! files every word counts. Folders that do not follow the rules yet are listed with the number of their findings: that
-//! number can only go down.
+//! The patterns are applied to the pages, and to the comments and string literals of the sources. Of scripts and
+//! configuration files every word counts. Folders that do not follow the rules yet are listed with the number of their
+//! findings: that number can only go down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -58,6 +58,7 @@ const PATTERNS: &[Pattern] = &[
         CONCRETE,
         "\"comes from\", \"is available\", \"is read\"",
     ),
+    always(&["has of"], CONCRETE, "\"stores for\", \"lists for\", \"provides for\""),
     always(&["that is there", "that are there"], CONCRETE, "\"that exists\", \"that is present\""),
     always(&["by what"], HOW, "\"how\", \"by which\", or the noun that is meant"),
     always(&["becomes of", "became of", "become of"], HOW, "\"what happens to\", \"the outcome of\""),
@@ -99,10 +100,10 @@ const ALLOWED: &[(&str, &str)] = &[
 /// Folders and files that do not follow the rules yet, and how many findings each has. All else has none.
 const NOT_CLEAN: &[(&str, usize)] = &[
     ("bpf-progs", 12),
-    ("cli", 47),
+    ("cli", 48),
     ("docs/examples.md", 3),
     ("docs/truth.md", 3),
-    ("encoder", 156),
+    ("encoder", 157),
     ("tests/src/trace_tool.rs", 1),
     ("tests/src/truth", 5),
     ("tests/truth", 31),

@@ -170,7 +170,8 @@ fn selection(arguments: &Arguments, kernel: &str) -> Vec<String> {
         .collect()
 }
 
-/// A verdict by the table of what is known to be wrong. That the guest said nothing of a case is not a failure of the case.
+/// A verdict by the table of what is known to be wrong. That the guest said nothing of a case is not a failure of the
+/// case.
 fn known(kernel: &str, name: &str, verdict: Result<(), Failed>, run: &Run) -> Result<(), Failed> {
     let Some((_, _, why)) = KNOWN.iter().find(|(on, case, _)| (*on, *case) == (kernel, name)) else { return verdict };
     match verdict {
@@ -208,7 +209,8 @@ fn suite_names() -> Vec<String> {
     case_file::all(&case_file::folder()).unwrap_or_default().into_iter().map(|(name, _)| name).collect()
 }
 
-/// A case that is known to fail is not a failure of the test: `ci/matrix` says so, and the case's line in `suite/known.rs`.
+/// A case that is known to fail is not a failure of the test: `ci/matrix` says so, and the case's line in
+/// `suite/known.rs`.
 fn suite_verdict(run: &Run, name: &str) -> Result<(), Failed> {
     match run.suite.get(name) {
         Some(verdict) if verdict.status == Status::Fail => Err(verdict.detail.clone().into()),

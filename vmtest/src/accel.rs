@@ -71,7 +71,7 @@ pub(crate) fn kvm_accessible(arch: Arch) -> Result<(), String> {
     }
 }
 
-/// What is known of KVM on this host.
+/// What is known about KVM on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Verdict {
     /// What the verdict is about; another host, kernel or QEMU has to be tried again.

@@ -69,7 +69,7 @@ pub struct KernelPaths {
     pub vmlinuz: PathBuf,
     /// The ELF file with DWARF and BTF.
     pub vmlinux: PathBuf,
-    /// What is known of them.
+    /// What is known about them.
     pub record: KernelRecord,
 }
 

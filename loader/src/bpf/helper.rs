@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What is known of BPF helpers: names, how many arguments they take, and what happens to a call in a trampoline.
+//! What is known about BPF helpers: names, how many arguments they take, and what happens to a call in a trampoline.
 //!
 //! A program of ours is written as if for fentry (program type TRACING), and mostly runs in a kprobe program. Most helpers
 //! do not care. Those that do fall into classes:

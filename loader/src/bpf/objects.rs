@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The programs, maps and links that there are, by id, and what the kernel tells of each.
+//! The programs, maps and links that there are, by id, and what the kernel tells about each.
 
 use super::call::{check, opened};
 use libbpf_sys as sys;
@@ -7,8 +7,8 @@ use std::ffi::{c_char, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// What the kernel says of the object that a descriptor refers to. (`bpf_prog_get_info_by_fd()` and its kin came with
-/// libbpf 1.2.)
+/// What the kernel says about the object that a descriptor refers to. (`bpf_prog_get_info_by_fd()` and its kin came
+/// with libbpf 1.2.)
 ///
 /// # Safety
 /// `T` is the structure of that kind of object, and any bytes are a value of it; pointers in it are to as many bytes as the lengths
@@ -26,7 +26,7 @@ pub(crate) fn program_info(fd: BorrowedFd<'_>) -> io::Result<sys::bpf_prog_info>
     Ok(info)
 }
 
-/// What the kernel says of a map.
+/// What the kernel says about a map.
 pub(crate) fn map_info(map: BorrowedFd<'_>) -> io::Result<sys::bpf_map_info> {
     let mut info = sys::bpf_map_info::default();
     // SAFETY: plain bytes, without pointers.
@@ -34,7 +34,7 @@ pub(crate) fn map_info(map: BorrowedFd<'_>) -> io::Result<sys::bpf_map_info> {
     Ok(info)
 }
 
-/// What the kernel says of a link.
+/// What the kernel says about a link.
 pub(crate) fn link_info(link: BorrowedFd<'_>) -> io::Result<sys::bpf_link_info> {
     let mut info = sys::bpf_link_info::default();
     // SAFETY: plain bytes, without pointers.

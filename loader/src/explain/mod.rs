@@ -134,8 +134,8 @@ fn lookup(target: &Target, wanted: &Wanted) -> Result<Vec<Function>, ExplainErro
 /// functions of the name have.
 ///
 /// # Errors
-/// [`ExplainError::Section`] if it is not a function's name, [`ExplainError::Target`] if there is no such function, or the
-/// site data cannot be read.
+/// [`ExplainError::Section`] if it is not a function's name, [`ExplainError::Target`] if there is no such function, or
+/// the site data cannot be read.
 pub fn function(target: &Target, name: &str) -> Result<Vec<Explanation>, ExplainError> {
     let functions = lookup(target, &Wanted::parse(name)?)?;
     let several = functions.len() > 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What the kernel's types tell of what it can do. There are hundreds of thousands; one walk finds all that is asked for.
+//! What the kernel's types tell about what it can do. There are hundreds of thousands; one walk finds all that is asked
+//! for.
 
 use super::Session;
 use crate::trampoline::Kfunc;

@@ -340,7 +340,7 @@ impl Choice<'_> {
 /// Whether a copy's return value is where the calling convention puts it. GCC's IPA-SRA drops one that nobody uses, and names
 /// the copy `.isra`; what else it does to a clone, and names `.constprop`, takes parameters away and never the return value
 /// (gcc/ipa-sra.cc, gcc/ipa-cp.cc). clang drops it without renaming, and its debug information says no more than that the signature
-/// was changed. The site data tells of copies that are so named or marked and return it all the same.
+/// was changed. The site data tells about copies that are so named or marked and return it all the same.
 pub(crate) fn keeps_return(candidate: &Candidate) -> bool {
     let named = |word: &str| {
         candidate.kind == SiteKind::Clone && candidate.symbol.split('.').skip(1).any(|suffix| suffix == word)

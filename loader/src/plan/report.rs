@@ -258,7 +258,7 @@ impl FunctionReport {
         writeln!(f)
     }
 
-    /// What is to be known of sites that are attached, besides their number: sentences for people.
+    /// What is to be known about sites that are attached, besides their number: sentences for people.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = BTreeSet::new();
         let mut old: BTreeMap<(&str, bool), usize> = BTreeMap::new();

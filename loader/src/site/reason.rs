@@ -101,7 +101,7 @@ pub enum Reason {
         errno: i32,
         /// What refused it: `kprobe`, `kprobe.multi`, `fentry`, ...
         mechanism: &'static str,
-        /// What the verifier says of it, where it was asked.
+        /// What the verifier says about it, where it was asked.
         said: Option<String>,
     },
 }

@@ -2,8 +2,8 @@
 //! Site data of modules.
 //!
 //! In order: the files that the caller names, if one has the module's build id; a site file in a cache folder, by that build id;
-//! what the kernel itself has of it; the module's file with debug information in the usual places: by its build id,
-//! and by the path that `modules.dep` has for its name. Of DWARF only the functions asked for are encoded.
+//! what the kernel itself provides for it; the module's file with debug information in the usual places: by its build
+//! id, and by the path that `modules.dep` has for its name. Of DWARF only the functions asked for are encoded.
 //!
 //! A module's types continue its kernel's. A site file says which kernel that is, and is of no use with another. That
 //! the types are those that the running kernel knows the module by is checked against `/sys/kernel/btf/MODULE`, byte by byte.
@@ -257,7 +257,7 @@ fn places(id: &BuildId, name: &str, release: &str) -> Vec<PathBuf> {
     places
 }
 
-/// The paths that `modules.dep` has of a module: lines of `path: dependencies`.
+/// The paths that `modules.dep` lists for a module: lines of `path: dependencies`.
 fn module_paths<'l>(listing: &'l str, name: &'l str) -> impl Iterator<Item = &'l str> {
     listing.lines().filter_map(|line| line.split_once(':')).map(|(path, _)| path).filter(move |path| {
         let file = path.rsplit('/').next().unwrap_or(path);

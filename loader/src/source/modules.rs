@@ -4,8 +4,8 @@
 //! A module has site data of its own, found by its build id as the kernel's are, over types that continue the kernel's. A
 //! machine has 150 modules, and a name may be inlined in any of them (functions of headers are), so a name without a
 //! module is looked up in all. What is needed for that is found when it is first asked for, and kept: a file is opened, not
-//! read, and a name costs a few pages of it. A module for which there is no site data is not an error there: it is noted
-//! ([`Modules::without_data`]).
+//! read, and a name costs a few pages of it. A module for which there is no site data is not an error there: it is
+//! noted ([`Modules::without_data`]).
 //!
 //! Modules come and go. What is found here is of one loading of a module ([`Loaded::instance`]), and whoever attaches to it has
 //! to ask whether that is still there.
@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 /// The loaded modules of a kernel.
 #[derive(Debug, Default)]
 pub struct Modules {
-    /// Where the kernel tells of them; `None` if there is no such kernel, and they are files.
+    /// Where the kernel tells about them; `None` if there is no such kernel, and they are files.
     root: Option<PathBuf>,
     entries: Vec<Arc<Entry>>,
 }
@@ -183,13 +183,13 @@ impl Modules {
         }
     }
 
-    /// What a report should say of the first module whose site data does not have all that siteseer's own has.
+    /// What a report should say about the first module whose site data does not have all that siteseer's own has.
     pub(crate) fn note_of_lacking(&self) -> Option<String> {
         let mut found = self.entries.iter().filter_map(|entry| entry.found.get()?.as_ref().ok());
         found.find_map(|data| data.data.note_of_lacking())
     }
 
-    /// What a report should say of modules that turned out to have no site data.
+    /// What a report should say about modules that turned out to have no site data.
     pub(crate) fn note_of_missing(&self) -> Option<String> {
         const SHOWN: usize = 8;
         let missing: Vec<&str> = self.without_data().map(|(name, _)| name).collect();

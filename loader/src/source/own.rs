@@ -118,7 +118,7 @@ impl SiteData {
         Ok(SiteData::new(Origin::KernelModule(path), Bytes::Kernel { inline, btf, image }))
     }
 
-    /// What a report should say of data that have upstream's kinds alone.
+    /// What a report should say about data that have upstream's kinds alone.
     pub(crate) fn note_of_lacking(&self) -> Option<String> {
         if *self.origin() == Origin::Nothing {
             let note = "there is no site data: only symbols with the function's name are traced, and calls of inlined copies are missed \

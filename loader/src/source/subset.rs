@@ -60,7 +60,7 @@ impl Asked {
         Ok(Asked(subset.asked()?.into_iter().filter_map(|text| text.parse().ok()).collect()))
     }
 
-    /// Whether all is known of a name, in a module or wherever it is.
+    /// Whether all is known about a name, in a module or wherever it is.
     fn has_name(&self, module: Option<&str>, name: &str) -> bool {
         self.0.iter().any(|pattern| {
             let everywhere = pattern.module().is_none();
@@ -78,13 +78,13 @@ impl Asked {
 }
 
 impl SiteData {
-    /// What a subset says of the running kernel.
+    /// What a subset says about the running kernel.
     pub(super) fn of_subset(embedded: &Embedded, kernel: &Kernel) -> Result<SiteData, SourceError> {
         let btf = kernel.btf.as_deref().ok_or(SourceError::KernelBtf(BtfError::TruncatedHeader(0)))?;
         Self::joined(embedded, &kernel.build_id.0, btf, None)
     }
 
-    /// What a subset says of a loaded module.
+    /// What a subset says about a loaded module.
     pub(super) fn of_subset_module(
         embedded: &Embedded,
         kernel: &Kernel,
@@ -267,7 +267,7 @@ mod tests {
         for unknown in ["vfs_r*", "*", "ext4:*", "foo@x.c", "e*:foo"] {
             assert!(data.check_patterns(&pattern(unknown)).is_err(), "{unknown}");
         }
-        // The module, over the types that sysfs has of it.
+        // The module, over the types that sysfs provides for it.
         let folder = tempfile::tempdir().unwrap();
         let loaded = Loaded {
             name: "a_module".to_owned(),

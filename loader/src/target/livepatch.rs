@@ -15,7 +15,8 @@
 //! Copies in an old body are attached nevertheless: that costs nothing, and they are right at once when the patch is
 //! disabled. What cannot be attached there is no loss as long as the patch is in force, and not in the way of the
 //! policy `complete`. Only what is certain is called dead: nothing is while any patch is in transition (one
-//! that replaces another may bring an old body back), nor by a name that several functions have unless sysfs says which.
+//! that replaces another may bring an old body back), nor by a name that several functions have unless sysfs says
+//! which.
 //!
 //! The new code is in the patch's module, and what the compiler inlined there is covered as in all modules: if there
 //! are site data of it.
@@ -31,7 +32,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Where the kernel tells of its live patches.
+/// Where the kernel tells about its live patches.
 pub const SYSFS: &str = "/sys/kernel/livepatch";
 
 /// A function that a live patch has replaced.

@@ -125,8 +125,8 @@ impl Target {
         })
     }
 
-    /// The running kernel as its symbols and its BTF describe it, without any site data: of a function only what has its name is
-    /// known, and what is made from it. Whatever was inlined is missed, which is for whoever asks to say.
+    /// The running kernel as its symbols and its BTF describe it, without any site data: of a function only what has
+    /// its name is known, and what is made from it. Whatever was inlined is missed, which is for whoever asks to say.
     ///
     /// # Errors
     /// [`TargetError::Kernel`], [`TargetError::Symbols`], or [`TargetError::Source`] if the kernel has no BTF.
@@ -317,7 +317,7 @@ impl Target {
     fn look_up(&self, file: &SiteFile<'_>, wanted: &[Wanted]) -> Result<Vec<Function>, TargetError> {
         let mut in_modules: Vec<Vec<Function>> = vec![Vec::new(); wanted.len()];
         let mut covered = BTreeSet::new();
-        // Whether what is in modules is known from site data: else their symbols are all that is known of them.
+        // Whether what is in modules is known from site data: else their symbols are all that is known about them.
         let mut all_covered = true;
         for module in self.modules.names() {
             let here: Vec<usize> = (0..wanted.len())
@@ -361,7 +361,7 @@ impl Target {
             }
             let mut function = Function::merged(in_image.into_iter().chain(in_modules));
             if let Some(function) = &mut function {
-                // A symbol in a module has a candidate of the module's site data, if that tells of it; vmlinux:foo
+                // A symbol in a module has a candidate of the module's site data, if that tells about it; vmlinux:foo
                 // leaves all of them out.
                 let only_image = wanted.module.is_some();
                 function.candidates.retain(|site| match &site.obstacle {
@@ -414,7 +414,7 @@ impl Target {
         placement: &Placement,
     ) -> Result<Option<Symbols>, FileError> {
         let is_known = self.symbols.get().is_some() || !file.is_complete() || !self.live_patches.is_empty();
-        // Where a module's text ends is not known of a part.
+        // A part does not tell where a module's text ends.
         if is_known || module.is_some() && self.kernel().decodes_past_modules {
             return Ok(None);
         }
@@ -606,17 +606,17 @@ impl Target {
         }))
     }
 
-    /// What a report should say of site data that do not have all that siteseer's own have.
+    /// What a report should say about site data that do not have all that siteseer's own have.
     pub(crate) fn note_of_data(&self) -> Option<String> {
         self.data.note_of_lacking().or_else(|| self.modules.note_of_lacking())
     }
 
-    /// What a report should say of live patches.
+    /// What a report should say about live patches.
     pub(crate) fn note_of_live_patches(&self) -> Option<String> {
         self.live_patches.note()
     }
 
-    /// The loaded modules, and what is known of their site data.
+    /// The loaded modules, and what is known about their site data.
     #[doc(hidden)]
     pub fn modules(&self) -> &Modules {
         &self.modules
@@ -693,7 +693,7 @@ impl Target {
             placement,
         };
         let mut found = Function::join(name, sites, &plain, sources);
-        // What the image says of symbols that no site tells of.
+        // What the image says about symbols that no site tells about.
         for candidate in found.iter_mut().flat_map(|function| &mut function.candidates) {
             if candidate.module.as_ref() != module {
                 continue;

@@ -234,8 +234,8 @@ impl<'a> Btf<'a> {
     }
 
     /// BTF whose types' offsets come with it, so that nothing is read until it is asked for. Wrong offsets lead to
-    /// wrong types, not outside of the data. What is read is checked by its checksums, except for the entries of LOCSECs:
-    /// whoever reads one checks it.
+    /// wrong types, not outside of the data. What is read is checked by its checksums, except for the entries of
+    /// LOCSECs: whoever reads one checks it.
     pub(crate) fn with_checkpoints(
         data: &'a [u8],
         base: Option<&Btf<'a>>,

@@ -28,7 +28,7 @@ pub const NAME_LEN: usize = 512;
 /// Where a rule is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// In the header, or in what it says of the sections.
+    /// In the header, or in what it says about the sections.
     Header,
     /// In a type.
     Type {

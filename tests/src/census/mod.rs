@@ -60,7 +60,7 @@ impl Row {
     }
 }
 
-/// What a fragment of a configuration says of the link.
+/// What a fragment of a configuration says about the link.
 fn link_of(fragment: &str) -> Option<&'static str> {
     fragment.lines().find_map(|line| match line {
         "CONFIG_LTO_CLANG_THIN=y" => Some("ThinLTO"),

@@ -392,7 +392,7 @@ impl Judge<'_, '_, '_, '_> {
             (None, _) => false,
         };
         if !perf_is_explained {
-            // perf found something else by that name, where ours has to be what DWARF says of the parameter itself.
+            // perf found something else by that name, where ours has to be what DWARF says about the parameter itself.
             let inner = evidence.inner_readings(self.instance, name, self.place);
             let is_inner = reading.is_none() && inner.iter().any(|location| same_reading(location, self.perf));
             return (is_inner && self.is_ours_right(false, false)).then_some(Class::InnerVariable);

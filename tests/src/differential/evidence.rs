@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What DWARF itself says of the functions that are compared: the judge between perf and us.
+//! What DWARF itself says about the functions that are compared: the judge between perf and us.
 //!
 //! It is read here a second time, with nothing of the encoder but its tables of call frames: the copies of a function,
 //! where each is entered, and the entries of its parameters' location lists with GCC's location views.
@@ -177,7 +177,7 @@ impl Place {
     }
 }
 
-/// What DWARF says of a parameter at a point.
+/// What DWARF says about a parameter at a point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Truth {
     /// Something holds there, and it has these values in the trial states; bytes that do not exist are `None`.
@@ -534,8 +534,9 @@ impl<'a> Evidence<'a> {
         Ok(holdings)
     }
 
-    /// What DWARF says of a variable of `size` bytes at a point. `late`: whether an entry that begins at the address but after
-    /// the view counts. `entry_values`: whether registers are taken to be as they were when the function around was entered.
+    /// What DWARF says about a variable of `size` bytes at a point. `late`: whether an entry that begins at the address
+    /// but after the view counts. `entry_values`: whether registers are taken to be as they were when the function
+    /// around was entered.
     pub fn truth(
         &self,
         instance: &Instance<'a>,

@@ -464,7 +464,7 @@ fn attach_all(target: &Target, program: &libbpf_rs::Program<'_>, fates: &mut Fat
     Ok(links)
 }
 
-/// What a link's report says of its functions.
+/// What a link's report says about its functions.
 fn note(report: &Report, fates: &mut Fates) {
     for function in &report.functions {
         fates.0.insert(function.name.clone(), fate(function));

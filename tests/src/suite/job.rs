@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What the host tells the guest to do with a case, and what the guest tells of it. The guest attaches, runs and writes down;
-//! the host knows what must come out.
+//! What the host tells the guest to do with a case, and what the guest tells about it. The guest attaches, runs and
+//! writes down; the host knows what must come out.
 
 use super::limits::InWay;
 use serde::{Deserialize, Serialize};

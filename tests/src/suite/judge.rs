@@ -244,7 +244,7 @@ fn refused_as(wanted: &BTreeSet<String>, refused: &Refused) -> Result<(), String
     Err(format!("refused for {}, and not for {}: {}", list(&seen), list(wanted), refused.text))
 }
 
-/// Whether a refusal is one that is allowed, and a limit; what to say of it.
+/// Whether a refusal is one that is allowed, and a limit; what to say about it.
 fn unsupported(allowed: Option<&Unsupported>, refused: &Refused) -> Result<String, String> {
     let Some(Unsupported { reasons, because }) = allowed else { return Err(format!("refused: {}", refused.text)) };
     let is_allowed = |reason: &InWay| reason.is_limit && reasons.contains(&reason.key);
@@ -409,7 +409,7 @@ pub(crate) mod tests {
         fails(&want, &refused(&[("missing_arguments", true), ("notrace", true)]), "not expected");
     }
 
-    /// What the guest tells of the case `complete_inlining` if all is well.
+    /// What the guest tells about the case `complete_inlining` if all is well.
     fn complete_inlining() -> (CaseFile, Observation) {
         let case = CaseFile::read(&super::super::case_file::folder().join("complete_inlining")).unwrap();
         let attempt = |expect: &Expect| match &expect.outcome {

@@ -11,7 +11,7 @@
 //! a copy may be passed by (the compiler duplicated it), and for nothing else, the tool is attached by best effort, and calls may
 //! be missed: that was said.
 //!
-//! What a call leads to is known of the source of one kernel, the reference; there alone they run
+//! What a call leads to is known from the source of one kernel, the reference; only there they run
 //! ([`ON_THE_REFERENCE`](crate::case::ON_THE_REFERENCE)).
 
 mod files;

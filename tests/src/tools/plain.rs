@@ -2,7 +2,7 @@
 //! The same programs, loaded and attached by libbpf alone, in a process that has never called [`siteseer::register`].
 //!
 //! The process is the guest's program once more: `siteseer-guest plain GROUP TGID`. It attaches what can be attached, says
-//! of each program how that went, and then answers every line with what each tool has counted.
+//! about each program how that went, and then answers every line with what each tool has counted.
 
 use super::{GROUPS, Group, counts, open};
 use crate::case::Failure;

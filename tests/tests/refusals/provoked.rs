@@ -112,7 +112,7 @@ fn kernel() -> Kernel {
     }
 }
 
-/// What the site data says of a kernel with these symbols.
+/// What the site data says about a kernel with these symbols.
 fn look_up(data: &[u8], symbols: &str, name: &str) -> Result<Function, TargetError> {
     let scratch = Scratch::new(name, data);
     let data = SiteData::open(&scratch.0, Some(&kernel()), false)?;
@@ -145,7 +145,7 @@ fn reasons(function: &Function) -> Vec<&'static str> {
     }
 }
 
-/// A function that only symbols tell of.
+/// A function that only symbols tell about.
 fn of_symbols(symbols: &str, plain: &[TypeId]) -> Function {
     let (data, _) = types(0);
     let btf = Btf::parse(&data).expect("well-formed");

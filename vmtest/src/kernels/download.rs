@@ -115,7 +115,7 @@ fn sha256(path: &Path) -> Result<String, GetError> {
         .map_err(|_| GetError::NoProgram { program: "sha256sum".to_owned(), package: "coreutils" })?;
     let text = String::from_utf8_lossy(&output.stdout);
     match text.split(' ').next() {
-        // A leading backslash tells of a quoted name.
+        // A leading backslash marks a quoted name.
         Some(sum) if output.status.success() => Ok(sum.trim_start_matches('\\').to_owned()),
         _ => Err(GetError::io(format!("cannot read {}", path.display()))(io::Error::other(
             String::from_utf8_lossy(&output.stderr).trim().to_owned(),

@@ -56,7 +56,7 @@ impl<'a> Kbuild<'a> {
         Ok(Kbuild { root, tree, directory })
     }
 
-    /// Builds all, and says of each where it is or what is wrong with it. The files live as long as this.
+    /// Builds all, and says about each where it is or what is wrong with it. The files live as long as this.
     pub(super) fn build(&self, modules: &[&Sources]) -> Result<Vec<Result<PathBuf, ModuleFailure>>, ModulesError> {
         let together = self.run("together", modules)?;
         let suspects: Vec<&Sources> = match blamed(&together, modules) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What a compiler made of a function on a kernel that need not run, and what would happen to programs there: by rules that an
-//! application's own tests can deny.
+//! What a compiler made of a function on a kernel that need not run, and what would happen to programs there: by rules
+//! that an application's own tests can deny.
 //!
 //! Each question is about one function of one kernel. The answer has the function's *shape* (a plain body, inlined in
 //! part or wholly, clones alone, missing), its arguments site by site in numbers, and an *outlook* for each kind of
@@ -262,7 +262,7 @@ impl Outlook {
     }
 }
 
-/// What is to be said of a function on a kernel.
+/// What is to be said about a function on a kernel.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// What the compiler made of it.

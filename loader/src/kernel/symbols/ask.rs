@@ -19,7 +19,7 @@ const FORMAT: [u8; 4] = *b"%pS\0";
 /// `BPF_FUNC_snprintf`
 const SNPRINTF: u32 = 165;
 
-/// What the kernel says of an address.
+/// What the kernel says about an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// The symbol; of several at one address the first of the table.

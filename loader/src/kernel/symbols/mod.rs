@@ -100,7 +100,7 @@ pub struct Containing<'a> {
     pub size: u64,
 }
 
-/// What is known of the functions that ftrace can trace.
+/// What is known about the functions that ftrace can trace.
 #[derive(Debug, Clone, Default)]
 pub enum Ftrace {
     /// Nothing: tracefs could not be read.
@@ -133,7 +133,7 @@ pub struct Symbols {
     blacklist: Option<Vec<Range<u64>>>,
     modules: Vec<Module>,
     unavailable: Vec<String>,
-    /// If it is a part, what is known of its symbols; the table does not say where they end.
+    /// If it is a part, what is known about its symbols; the table does not say where they end.
     part: Option<part::Part>,
 }
 
@@ -220,7 +220,7 @@ impl Symbols {
         Ok(Symbols::from_image(symbols.filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?)))))
     }
 
-    /// Adds what is known of ftrace.
+    /// Adds what is known about ftrace.
     #[must_use]
     pub fn with_ftrace(mut self, ftrace: Ftrace) -> Symbols {
         self.ftrace = ftrace;

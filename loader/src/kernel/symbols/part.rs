@@ -22,7 +22,7 @@ pub(crate) struct Confirmed<'n> {
     pub(crate) traceable: Option<bool>,
 }
 
-/// What is known of the symbols of a part, by address.
+/// What is known about the symbols of a part, by address.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     sizes: BTreeMap<u64, u64>,
@@ -42,7 +42,7 @@ impl Part {
     }
 }
 
-/// What the reason for which a symbol's first byte cannot be probed tells of ftrace; `None` where it tells nothing.
+/// What the reason for which a symbol's first byte cannot be probed tells about ftrace; `None` where it tells nothing.
 pub(crate) fn traceable(unprobeable: Option<Unprobeable>) -> Option<bool> {
     match unprobeable {
         None => Some(true),

@@ -283,7 +283,7 @@ fn sleepable_programs_keep_to_fentry() {
         })
         .collect();
     assert_eq!(decisions, ["fentry", "sleepable", "sleepable", "sleepable"]);
-    // What the kernel says of the only mechanism that there is.
+    // What the kernel says about the only mechanism that there is.
     let mut barred = Barred::default();
     let said = Reason::Kernel { errno: libc::EINVAL, mechanism: "fentry", said: Some("foo is not sleepable".into()) };
     assert!(barred.add(plan.sites[0].site.address, Mechanism::Fentry, said.clone()));

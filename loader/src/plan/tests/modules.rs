@@ -70,7 +70,7 @@ fn inline(index: u32, func: TypeId, arguments: Vec<Argument>) -> DataSite {
     }
 }
 
-/// What the image, and what the module, has of a name.
+/// What the image, and what the module, has for a name.
 fn parts(types: &Types, name: &str, data: Vec<DataSite>) -> [Option<Function>; 2] {
     let kernel = Btf::parse(&types.kernel).unwrap();
     let module = Btf::parse_split(&types.module, &kernel).unwrap();

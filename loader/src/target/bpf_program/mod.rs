@@ -18,8 +18,8 @@
 //!   and a target: what jumps to it comes in by its first instruction, and is seen. (Since Linux 6.13 the kernel keeps
 //!   programs with an extension out of prog arrays, and extensions too. Before, a tail call into such a program runs
 //!   the old body; that is not a call of the extension.)
-//! * Copies that clang inlined into other functions of the program before it was loaded. BTF does not tell of them. A
-//!   main function has none; for a subprogram the report has a note.
+//! * Copies that clang inlined into other functions of the program before it was loaded. BTF does not tell about them.
+//!   A main function has none; for a subprogram the report has a note.
 //!
 //! What else the kernel has against it (a target without BTF, or one that is not JITed; more than one fentry program on
 //! top of another) it says when the program is loaded, and that is the site's reason.
@@ -40,7 +40,7 @@ pub use query::{id_of, tail_slots};
 /// Why a function of a BPF program cannot be a target.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfTargetError {
-    /// The kernel does not tell of the program.
+    /// The kernel does not tell about the program.
     #[error(
         "BPF program {id}: {what}: {error}{}",
         if matches!(error.raw_os_error(), Some(libc::EPERM)) { " (CAP_SYS_ADMIN is needed)" } else { "" }

@@ -188,9 +188,9 @@ impl<'a> Sources<'a> {
 }
 
 impl Function {
-    /// Joins what is known of the functions of a name in the image, or in one module. `funcs` are the FUNCs of exactly that name
-    /// in its own BTF. `None` if nothing is known: there is no such function. For the image, symbols in modules are
-    /// taken for bodies about which nothing is known.
+    /// Joins what is known about the functions of a name in the image, or in one module. `funcs` are the FUNCs of
+    /// exactly that name in its own BTF. `None` if nothing is known: there is no such function. For the image, symbols
+    /// in modules are taken for bodies about which nothing is known.
     pub fn join(name: &str, data: Vec<DataSite>, funcs: &[TypeId], sources: Sources<'_>) -> Option<Function> {
         let mut function = Function {
             name: name.to_owned(),

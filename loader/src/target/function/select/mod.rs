@@ -34,7 +34,7 @@ pub struct Namesake {
 }
 
 impl Namesake {
-    /// What a prototype says of the functions that have it.
+    /// What a prototype says about the functions that have it.
     pub fn of(prototype: &Prototype) -> Namesake {
         Namesake {
             prototype: prototype.text.clone(),
@@ -123,7 +123,7 @@ fn is_path(file: &str, wanted: &str) -> bool {
     !wanted.is_empty() && file.ends_with(&wanted)
 }
 
-/// What is known of a candidate.
+/// What is known about a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Meant,
