@@ -107,7 +107,7 @@
 //! | `program` | the program that libbpf loaded: which arguments it reads, what it calls, which prototype it states |
 //! | `trampoline` | BPF code that gathers the arguments of one location prototype and calls the program |
 //! | `kernel` | what the running kernel says about its text, and what it can do |
-//! | `source` | site data: encoded beforehand from DWARF, the kernel's own, or DWARF itself; of the image and of modules |
+//! | `source` | site data of the image and of modules: encoded beforehand from DWARF, the kernel's own, or DWARF itself |
 //! | `target` | every place where a function's body may start: in the image, in modules, in BPF programs |
 //! | `plan` | what is attached and how, and what is not and why. Pure: it can be computed for any kernel, running or not |
 //! | `explain` | a plan in words; what the compiler made of a function, by rules that can be denied |

@@ -20,7 +20,7 @@ fn text(function: &str, line: Option<(&str, u32)>) -> String {
 
 /// What the ranges say about an address.
 fn expected(ranges: &Ranges, address: u64) -> Option<Vec<String>> {
-    // Of pieces without text at one address, none holds it.
+    // None of the pieces without text at an address holds it.
     let mut found = None;
     for piece in &ranges.pieces {
         let mut here = piece.address;

@@ -180,7 +180,7 @@ fn what_is_the_same_is_stored_once() {
     let names = names_of(&set);
     let size = |count: usize| subset_of(&kernels(vec![set.clone(); count]), &names).len();
     let (one, many) = (size(1), size(101));
-    // Of each further kernel there are its record, with an address of about two bytes for each symbol, and its place in the
+    // Each further kernel adds its record, with an address of about two bytes for each symbol, and its place in the
     // table.
     let each = (many - one) / 100;
     assert!(

@@ -88,7 +88,7 @@ pub(crate) fn missed_by<'d>(
             Missed::Elsewhere(count) => others += count,
         }
     }
-    // Of an event with many probes the link tells the first one's, which tracefs tells too.
+    // For an event with many probes, the link tells the number of the first one, which tracefs tells too.
     let events = missed_at_events(definitions)?;
     Ok(others + events.all + at_kprobes.saturating_sub(events.first))
 }

@@ -240,7 +240,7 @@ impl Link {
     /// operations), or is in a tracing program already (`bpf_prog_active`, kernel/trace/bpf_trace.c; for fentry and fexit, in
     /// this very program); where a kprobe is hit while another one is being handled; and how many returns, because more calls
     /// were pending than it keeps track of. Kernels count them since Linux 6.7 (fentry and fexit: 5.12; kprobes that
-    /// tracefs lists: always); of an older one the answer is 0 whatever was missed.
+    /// tracefs lists: always); on an older kernel the answer is 0 whatever was missed.
     ///
     /// # Errors
     /// If the kernel does not give a counter.

@@ -78,7 +78,7 @@ impl<'a> KernelTypes<'a> {
     }
 
     /// See [`Kernel::decodes_past_modules`](super::Kernel::decodes_past_modules): what tells is which functions and members the
-    /// kernel has. Of one without types the worse is taken.
+    /// kernel has. For a kernel without types, the worse is assumed.
     pub(super) fn decodes_past_modules(&self) -> bool {
         if self.btf.is_none() {
             return true;

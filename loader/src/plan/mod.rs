@@ -17,7 +17,7 @@
 //! Bodies that real fentry reaches take a program each, loaded for that function. Where several could do with one, and the
 //! kernel has the tracing-multi link, they are put together once all sites have their mechanisms.
 //!
-//! Of functions with very many location prototypes, programs at kprobes serve many each (`sharing`).
+//! If functions have very many location prototypes, each program at kprobes serves many of them (`sharing`).
 //!
 //! Then the policy is applied. Sites in text that never runs again are reported, and do not count against
 //! [`Policy::Complete`].

@@ -78,7 +78,7 @@ pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<Borrow
     let func = || match func::told(loaded.told) {
         _ if asks_siteseer(loaded.insns) || !names_nothing => None,
         Some(func) => Some(Ok(func)),
-        // Of a program's functions the plan tells which is meant.
+        // The plan tells which of a program's functions is meant.
         None if matches!(loaded.told, Told::Program { .. }) => None,
         None => program.wanted().ok().filter(|wanted| wanted.function.is_some()).map(|wanted| func::named(&wanted)),
     };

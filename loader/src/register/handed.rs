@@ -2,7 +2,7 @@
 //! Attachments that were handed to libbpf's user as a `struct bpf_link`, and what can be asked of them.
 //!
 //! What arms the sites belongs to the link ([`super::queue`]). This file keeps what does not: the programs and maps,
-//! with their counters; the report; and the definitions of events in tracefs. Of all that only the last must be undone
+//! with their counters; the report; and the definitions of events in tracefs. Only these definitions must be undone
 //! when the link is destroyed, and nobody says when that is. So it is looked for whenever something is attached or
 //! asked, and when the process ends: the links' sockets hang up. Until then a definition does nothing, but is there.
 

@@ -19,8 +19,8 @@
 //!
 //! # The link
 //! `struct bpf_link` is opaque, and libbpf has no call that makes one for descriptors that it did not open; still its
-//! user must get one: `bpf_program__attach()` fails without, and it is what he destroys. Of such a link libbpf has
-//! one descriptor, and destroying it closes that. So all that has to be closed is kept alive by one descriptor: the
+//! user must get one: `bpf_program__attach()` fails without, and it is what he destroys. libbpf has one descriptor for
+//! such a link, and destroying the link closes it. So all that has to be closed is kept alive by one descriptor: the
 //! files that arm the sites are sent over a socket and left lying in its queue (`SCM_RIGHTS`, unix(7)), and when the
 //! socket is closed, the kernel closes what lies in it, before `close()` returns. The link itself comes from attaching
 //! an iterator, which arms nothing; then the socket takes the place of its descriptor (`dup3()`). No structure of

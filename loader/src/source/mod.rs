@@ -523,9 +523,9 @@ impl SiteData {
         &self.origin
     }
 
-    /// Reads them. Of DWARF, only the functions named are encoded; an empty list is all of them. What was encoded last is
-    /// kept, and serves again if it has the functions. The numbers of types that the kernel's own BTF does not have are
-    /// then the same; after other functions were encoded they are others.
+    /// Reads them. If it is DWARF, only the functions named are encoded; an empty list is all of them. What was encoded
+    /// last is kept, and serves again if it has the functions. The numbers of types that the kernel's own BTF does not
+    /// have are then the same; after other functions were encoded they are others.
     ///
     /// # Errors
     /// [`SourceError`] if they are malformed.

@@ -129,7 +129,7 @@ impl Modules {
         Ok(now != self.instances())
     }
 
-    /// Which loading of each of these modules it is; of those that are loaded.
+    /// Which loading of each of these modules it is, for those that are loaded.
     pub(crate) fn instances_of(&self, names: &BTreeSet<Arc<str>>) -> Vec<(Arc<str>, u64)> {
         let instances = names.iter().filter_map(|name| {
             let entry = self.entries.iter().find(|entry| entry.name == *name)?;

@@ -5,9 +5,9 @@
 //! image are a module themselves (`btf_vmlinux_inline`), reading the file loads it. A module that was built outside of the
 //! kernel's tree has its sites in `MODULE`, among its types.
 //!
-//! A LOCSEC is named for a section of the image, and its offsets count from where that section is now. Of the image only
-//! symbols tell where that is; of a module, sysfs does. What a module's address constants are relative to is not settled: they
-//! count as unknown.
+//! A LOCSEC is named for a section of the image, and its offsets count from where that section is now. For the image,
+//! only symbols tell where that is; for a module, sysfs does. What a module's address constants are relative to is not
+//! settled: they count as unknown.
 //!
 //! Only upstream's kinds are in these data. They do not say that a copy may be passed by, or why an argument is missing.
 

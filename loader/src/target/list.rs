@@ -113,7 +113,7 @@ fn list(file: &SiteFile<'_>, pattern: &Pattern, module: Option<&Arc<str>>) -> Re
     // What the compiler left of a function (`foo.part.0`), and each clone, is a function of its own to those alone who ask for it.
     let dotted = glob.to_string().contains('.');
     let in_file = |path: &str| pattern.in_file(path);
-    // Of a file all functions are at hand at once; of names only those are read that begin as the pattern does.
+    // All functions of a file are at hand at once; only those names are read that begin as the pattern does.
     let (functions, mut holders) = if pattern.has_file() {
         (file.functions_in(in_file)?, file.containers_in(in_file)?)
     } else {

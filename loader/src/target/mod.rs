@@ -2,8 +2,8 @@
 //! A kernel to attach to: its site data, symbols and capabilities, and the functions looked up in them.
 //!
 //! Site data has link-time addresses. The kernel lies elsewhere (KASLR), all of it displaced by one number, which
-//! follows from the symbol `_text`. That the number is right is checked twice: against `_stext`, and, site by site, by
-//! the symbol that the site data says is there ([`crate::Reason::SymbolMismatch`]).
+//! follows from the symbol `_text`. The number is checked twice: against `_stext`, and, site by site, by the symbol
+//! that the site data says is there ([`crate::Reason::SymbolMismatch`]).
 //!
 //! The kernel's table of symbols is long, and the kernel slow to write it. Where `_text` is stands in its first
 //! lines; of the symbols that a lookup needs site data has the link-time addresses, and the kernel confirms each
@@ -84,7 +84,7 @@ pub struct Target {
 
 /// What the kernel's image is called where a module may be named.
 const IMAGE: &str = "vmlinux";
-/// Of so many symbols the kernel is asked one by one; it takes no longer to read more of them from its table.
+/// The kernel is asked for so many symbols one by one; it takes no longer to read more of them from its table.
 const MOST_ASKED: usize = 2000;
 /// How many names an error suggests.
 const SUGGESTIONS: usize = 5;

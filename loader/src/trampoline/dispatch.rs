@@ -30,8 +30,8 @@ impl Layout {
     }
 }
 
-/// The layout that several have in common, and what each of them gathers. Of one alone nothing is taken apart. What is not alike
-/// is too complex for one program.
+/// The layout that several have in common, and what each of them gathers. A single layout is not taken apart. What is
+/// not alike is too complex for one program.
 pub(super) fn together(mut layouts: Vec<Layout>, spec: &Spec<'_>) -> Result<(Layout, Vec<Vec<Item>>), Refusal> {
     if layouts.len() == 1 {
         return layouts.pop().map(|layout| (layout, Vec::new())).ok_or(Refusal::TooComplex);

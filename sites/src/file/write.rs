@@ -322,7 +322,7 @@ fn sort_sites(set: &SiteSet, protos: &[LocProtos]) -> Result<Vec<Entry>, WriteEr
     }
     let (one, other) = entries.split_at_mut(set.sites.len() / 2);
     both(|| one.sort_unstable(), || other.sort_unstable());
-    // Of two runs it makes one.
+    // This merges two sorted runs.
     entries.sort();
     Ok(entries)
 }

@@ -198,7 +198,7 @@ pub(crate) fn site_set() -> impl Strategy<Value = SiteSet> {
             functions.push(Function { name, func, parameters: ids.len() as u32, variadic });
             arguments.push(prototype.into_iter().map(|(argument, ty)| TYPES[ty].value(argument)).collect());
         }
-        // Of the others nothing is known.
+        // Nothing is known about the others.
         let first_empty = arguments.len() as u32;
         arguments.extend((0..8).map(|count| vec![Err(Missing::EntryValue); count].into()));
         let sections: Vec<Section> = [".text", ".init.text", ".text.unlikely"][..sections]

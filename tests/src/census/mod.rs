@@ -2,8 +2,8 @@
 //! What of the arguments at inlined copies is located, on every kernel of the matrix: `ci/census`.
 //!
 //! Each kernel's image is encoded, and the encoder's own census ([`siteseer_encoder::Census`]) is one row of a table.
-//! An argument is usable if the debug information has any location for it at the copy's entry; of the usable ones at
-//! least [`LEAST`] of a thousand must be located, on every kernel, or the table says which is below.
+//! An argument is usable if the debug information has any location for it at the copy's entry; at least [`LEAST`] of a
+//! thousand usable ones must be located, on every kernel, or the table says which is below.
 
 use siteseer_encoder::census::ArgumentCensus;
 use siteseer_encoder::{Census, Options};

@@ -62,7 +62,7 @@ pub struct Variable<'a> {
 }
 
 impl<'a> Variable<'a> {
-    /// The entry that holds at a view of an address; of several, the one that begins last.
+    /// The entry that holds at a view of an address: the one that begins last, if there are several.
     pub fn holding(&self, point: Point) -> Option<&Holding<'a>> {
         let holds = self.entries.iter().filter(|entry| entry.begin <= point && point < entry.end);
         holds.max_by_key(|entry| entry.begin)

@@ -237,8 +237,8 @@ fn symbols_that_disagree_about_the_images_place() {
 
 #[test]
 fn site_data_that_are_damaged_inside() {
-    // Of a file of many blocks most are not read when it is opened: somewhere a change is only noticed when the function is
-    // looked up.
+    // Most blocks of a file with many blocks are not read when it is opened: somewhere a change is only noticed when
+    // the function is looked up.
     let good = site_data(2000);
     let mut noticed = 0;
     for at in (0..good.len()).step_by(1021) {

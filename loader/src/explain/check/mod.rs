@@ -376,7 +376,7 @@ fn is_dead(site: &Candidate) -> bool {
 fn answer(target: &Target, function: &Function, question: Question<'_>) -> Answer {
     let dead = function.candidates.iter().filter(|site| is_dead(site)).count();
     let all_dead = dead == function.candidates.len();
-    // Of a function that runs no more, its shape is that of what there was.
+    // If no site runs any more, the shape is that of the sites that there were.
     let live: Vec<&Candidate> = function.candidates.iter().filter(|site| all_dead || !is_dead(site)).collect();
     let of = |kind: SiteKind| live.iter().filter(|site| site.kind == kind).count();
     let (bodies, clones, inlined) = (of(SiteKind::Body), of(SiteKind::Clone), of(SiteKind::Inline));
@@ -456,7 +456,7 @@ fn places(count: usize) -> String {
     format!("{count} place{}", if count == 1 { "" } else { "s" })
 }
 
-/// The findings about the programs at the entry; of a program at the return, about that.
+/// The findings about the programs at the entry; or about the program, if it is at the return.
 fn about_programs(answer: &mut Answer) {
     // A name is answered for both ends, and the return of an inlined copy is in nobody's way who did not ask for it.
     let asked = |outlook: &&Outlook| answer.outlooks.len() == 1 || !outlook.form.kind.is_exit();
@@ -622,7 +622,7 @@ pub fn compare(first: &Answer, other: &Answer) -> Vec<Finding> {
     let (before, now) = (types(first), types(other));
     let texts = |types: &BTreeMap<String, String>| types.values().cloned().collect::<Vec<_>>().join("; ");
     let mut findings = Vec::new();
-    // Of a prototype that is not known, nobody knows whether it differs.
+    // Nobody knows whether an unknown prototype differs.
     if !before.is_empty() && !now.is_empty() && !before.keys().eq(now.keys()) {
         findings.push(Finding {
             rule: Rule::Prototype,

@@ -22,7 +22,7 @@ const SNPRINTF: u32 = 165;
 /// What the kernel says about an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// The symbol; of several at one address the first of the table.
+    /// The symbol; the first of the table if several are at the address.
     pub(crate) symbol: String,
     /// Bytes from it to the address.
     pub(crate) offset: u64,

@@ -92,7 +92,7 @@ pub struct Symbol<'a> {
 /// The symbol that holds an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Containing<'a> {
-    /// The symbol. Of several at one address, the first of the table, as the kernel answers.
+    /// The symbol. If several are at one address, it is the first of the table, as in the kernel's answers.
     pub symbol: Symbol<'a>,
     /// Bytes from the symbol to the address.
     pub offset: u64,
