@@ -116,7 +116,7 @@ pub enum AttachError {
     },
     /// Arguments are read by helpers that the program's licence does not allow.
     #[error(
-        "program {program} does not declare a GPL-compatible licence, and its arguments at {site} take helpers that \
+        "program {program} does not declare a GPL-compatible licence, and its arguments at {site} need helpers that \
          only such programs may call (bpf_probe_read_kernel, bpf_rdonly_cast)"
     )]
     Licence {
@@ -133,7 +133,7 @@ pub enum AttachError {
         /// Why.
         refusal: Refusal,
     },
-    /// The kernel does not take the BTF of a trampoline.
+    /// The kernel does not accept the BTF of a trampoline.
     #[error("the kernel refuses the BTF of the trampoline for {site}: {error}{}", tail(log))]
     Btf {
         /// One of its sites.

@@ -114,7 +114,7 @@ impl fmt::Display for Gone {
     }
 }
 
-/// What a link takes of the machine, and what it took to make.
+/// What a link uses of the machine, and what it took to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cost {
@@ -210,7 +210,7 @@ impl Link {
         Ok(now.filter(|(name, instance)| self.known.get(name) != Some(instance)).map(|(name, _)| name).collect())
     }
 
-    /// What the link takes of the machine.
+    /// What the link uses of the machine.
     ///
     /// # Errors
     /// If the kernel does not give information on a program.

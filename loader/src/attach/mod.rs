@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Attaching a program: planning, and carrying the plan out (`carry_out`), as often as it takes.
+//! Attaching a program: planning, and carrying the plan out (`carry_out`), as often as needed.
 //!
 //! The maps that trampolines refer to are made, the trampolines loaded, the sites armed, the best mechanism first. Every
 //! call may fail. What the kernel refuses at one site by one mechanism is noted, and all is planned again without that: the

@@ -71,7 +71,7 @@ pub enum Treatment {
 }
 
 /// Why a program is not run by a kprobe if it calls a [`Treatment::Tracing`] helper.
-pub const ONLY_TRACING: &str = "only fentry, fexit and the like may call it, and this site takes a kprobe";
+pub const ONLY_TRACING: &str = "only fentry, fexit and the like may call it, and this site requires a kprobe";
 /// Why a program is not run by a kprobe if it calls a [`Treatment::Sleeps`] helper.
 pub const SLEEPS: &str = "it may sleep, and a kprobe cannot";
 /// Why a program is not run by a tracing-multi link if it asks for a stack trace.

@@ -121,8 +121,8 @@ pub struct Kernel {
     pub fentry: bool,
     /// Whether one fentry or fexit program can be attached to many functions (BPF_TRACE_FENTRY_MULTI, Linux 7.3).
     pub tracing_multi: bool,
-    /// What kprobe sessions take (BPF_TRACE_KPROBE_SESSION, Linux 6.14): programs that run at a function's entry and at its
-    /// return; `None` where there are none that can be relied on.
+    /// What kprobe sessions require (BPF_TRACE_KPROBE_SESSION, Linux 6.14): programs that run at a function's entry and
+    /// at its return; `None` where there are none that can be relied on.
     pub kprobe_session: Option<Session>,
     /// The bit of a `kprobe` event's `config` that asks for the return; `None` where the event source has no such bit.
     pub kretprobe: Option<u32>,

@@ -102,7 +102,7 @@ impl Mechanism {
         }
     }
 
-    /// Whether each site takes a program of its own, loaded for that very function.
+    /// Whether each site needs a program of its own, loaded for that very function.
     pub(crate) fn is_for_one(self) -> bool {
         self.of_many().is_some()
     }

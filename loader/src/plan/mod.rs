@@ -14,8 +14,8 @@
 //! 6. a trampoline: one per distinct set of locations of what the program reads, and per mechanism. It is
 //!    generated here without the maps that it will refer to, so that what stands against it is known beforehand.
 //!
-//! Bodies that real fentry reaches take a program each, loaded for that function. Where several could do with one, and the
-//! kernel has the tracing-multi link, they are put together once all sites have their mechanisms.
+//! Bodies that real fentry reaches need a program each, loaded for that function. Where several could do with one, and
+//! the kernel has the tracing-multi link, they are put together once all sites have their mechanisms.
 //!
 //! If functions have very many location prototypes, each program at kprobes serves many of them (`sharing`).
 //!

@@ -172,7 +172,7 @@ impl<'a> Planner<'a> {
         Some(MissingArgument { index, name: "the return value".to_owned(), why: why.into() })
     }
 
-    /// The trampoline that a site takes for itself.
+    /// The trampoline that a site needs for itself.
     fn planned(&self, function: &Function, site: &Candidate, index: usize, mechanism: Mechanism) -> PlannedTrampoline {
         let prototype = function.prototypes.get(site.prototype);
         let machine = self.kernel.machine;

@@ -59,7 +59,7 @@ fn reached(explanations: &[explain::Explanation], function: &str) -> Result<(), 
     Err(why.into())
 }
 
-/// Whether plain libbpf finds the function, and the kernel takes a program for it.
+/// Whether plain libbpf finds the function, and the kernel accepts a program for it.
 fn loads(wanted: &Wanted) -> bool {
     func::named(wanted).is_ok_and(|func| {
         let kind = LoadAs::of(Mechanism::Fentry, Some(func.own.func), func.object(), None, false);

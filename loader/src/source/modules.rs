@@ -64,7 +64,7 @@ pub struct ModuleData {
 pub(crate) enum Known {
     /// What the site data says.
     Same,
-    /// Nothing: the kernel did not take the module's BTF, or it has none.
+    /// Nothing: the kernel did not accept the module's BTF, or it has none.
     Nothing,
     /// Other types.
     Other,

@@ -69,7 +69,7 @@ pub struct Target {
     bases: Option<Bases>,
     machine: Machine,
     build_id: BuildId,
-    /// Of an image, found out when it is asked for: that takes a walk over all types, and a lookup does not need it.
+    /// Of an image, found out when it is asked for: that requires a walk over all types, and a lookup does not need it.
     kernel: OnceLock<Kernel>,
     data: Arc<SiteData>,
     /// Whether the symbols are those of the site data, taken for each function when it is looked up.
@@ -90,8 +90,9 @@ const MOST_ASKED: usize = 2000;
 const SUGGESTIONS: usize = 5;
 
 impl Target {
-    /// The running kernel: finds its site data, and where its image lies, which takes privileges (see [`symbols::running`]). All of
-    /// its symbols are read when a lookup needs what site data does not have ([`Target::symbols`]).
+    /// The running kernel: finds its site data, and where its image lies, which requires privileges (see
+    /// [`symbols::running`]). All of its symbols are read when a lookup needs what site data does not have
+    /// ([`Target::symbols`]).
     ///
     /// # Errors
     /// [`TargetError::Kernel`], [`TargetError::Symbols`] or [`TargetError::Source`].

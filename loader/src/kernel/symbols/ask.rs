@@ -3,7 +3,8 @@
 //!
 //! A BPF program of the type SYSCALL (Linux 5.14) runs when it is told to, attached to nothing. It prints the address as `%pS`
 //! (`sprint_symbol()` in kernel/kallsyms.c): the symbol, the distance from it, its size, and the module. That is the kernel's own
-//! lookup, by which it names probes and refuses them. It takes what loading a tracing program takes, and no table in `/proc`.
+//! lookup, by which it names probes and refuses them. It requires what loading a tracing program requires, and no table
+//! in `/proc`.
 
 use crate::bpf::insn::{Insn, Width, pseudo};
 use crate::bpf::load::LoadAs;

@@ -2,7 +2,7 @@
 //! What the kernel says about its own text: symbols, the functions that ftrace knows, the kprobe blacklist, modules.
 //!
 //! A site is stored with its link-time address. Where it is now, which symbol holds it, and whether the kernel will
-//! take a probe there are questions to the running kernel's tables:
+//! accept a probe there are questions to the running kernel's tables:
 //!
 //! * `/proc/kallsyms`: every symbol with its address. Only text symbols matter here. The kernel itself answers "which
 //!   function is this address in" by the greatest symbol not above it, and says that the function ends where the next
