@@ -87,7 +87,7 @@ const PATTERNS: &[Pattern] = &[
     ),
     always(&["without a word"], ONE_WORD, "\"silently\""),
     always(&["anew"], ONE_WORD, "\"again\""),
-    always(&["bear", "bears"], ONE_WORD, "\"have\": a symbol has a name"),
+    always(&["bear", "bears", "bore", "borne"], ONE_WORD, "\"have\": a symbol has a name"),
     always(&["but for"], ONE_WORD, "\"except\""),
     always(&["nobody who"], POSITIVE, "\"only ... can\""),
 ];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which of the functions of one name is meant.
 //!
-//! A name may be borne by several functions. Two things tell them apart: the prototype, which the program states (see
+//! Several functions may have one name. Two things tell them apart: the prototype, which the program states (see
 //! [`crate::program::declared`]), and the file that declares the function. What is shown to be another function is
 //! left out, and kept in [`Function::left_out`] for the report. What cannot be shown to be either stays a candidate,
 //! with the reason why it is not attached: under the policy `complete` it is in the way, since it might be the
