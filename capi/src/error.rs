@@ -59,7 +59,7 @@ fn fail(failure: Failure) -> c_int {
 /// Makes a call. A panic in it is a fault of siteseer's, and ends with the call: it must not unwind into C, which would abort the
 /// application.
 fn guarded<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // What a call that panics leaves behind is behind locks that tell, or dropped.
+    // What a call leaves when it panics is dropped, or is protected by locks that report the panic.
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<&str>().copied();
         let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given");

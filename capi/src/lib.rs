@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The C interface: what `siteseer.h` declares, on top of the crate `siteseer`.
 //!
-//! The header is written by hand, and is the documentation. That it says what is here is checked: a test has a C compiler
-//! compare every structure and enumerator with these, and every function's name with what the shared library exports
-//! (`tests/tests/c_interface.rs`).
+//! The header is written by hand, and is the documentation. A test checks that it says what is here: it has a C
+//! compiler compare every structure and enumerator with these, and every function's name with what the shared library
+//! exports (`tests/tests/interface/main.rs`).
 //!
-//! It is a crate of its own because a shared and a static library are wanted by C applications alone: every Rust
-//! application would build them otherwise.
+//! It is a crate of its own because only C applications need a shared and a static library: otherwise every Rust
+//! application would build them.
 //!
-//! Handles are boxes. What a handle gives out (strings, a link's report) is kept in it, so that it lives as long. Handles are
-//! immutable, but for what is filled once; so they can be shared between threads.
+//! Handles are boxes. A handle keeps what it returns (strings, a link's report), so that it lives as long. Handles are
+//! immutable, except for what is filled once; so they can be shared between threads.
 
 pub mod error;
 pub mod layout;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `struct siteseer_link`: an attachment of one's own, or what stands behind a link of libbpf's.
+//! `struct siteseer_link`: an attachment of one's own, or the attachment that a link of libbpf's
+//! stands for.
 
 use crate::error::{Failure, number, plain, pointer};
 use crate::layout::{Layout, layout};

@@ -2,7 +2,7 @@
 //! Structures that begin with their size, as libbpf has them: the caller's may be shorter than ours, or longer.
 //!
 //! A member that is not there is 0, the default. One that we do not know must be 0: what it asks for cannot be done. It may lie
-//! in what is padding here, behind the last member: what we know ends where that does, as in libbpf's `OPTS_VALID()`.
+//! in what is padding here, after the last member: what we know ends where that does, as in libbpf's `OPTS_VALID()`.
 
 use crate::error::Failure;
 use crate::layout::{Layout, layout};
@@ -166,7 +166,7 @@ pub(crate) unsafe fn read<T: Versioned>(from: *const T) -> Result<Option<T>, Fai
     }
 }
 
-/// Fills as much of the caller's structure as there is, but for its size.
+/// Fills as much of the caller's structure as there is, except for its size.
 ///
 /// # Safety
 /// It is NULL, or has as many bytes as its first member says.
@@ -193,12 +193,12 @@ fn policy(number: c_int) -> Result<Option<Policy>, Failure> {
         1 => Ok(Some(Policy::Complete)),
         2 => Ok(Some(Policy::BestEffort)),
         3 => Ok(Some(Policy::AtLeastLibbpf)),
-        other => Err(Failure::invalid(format!("{other} is no policy"))),
+        other => Err(Failure::invalid(format!("{other} is not a policy"))),
     }
 }
 
 /// # Safety
-/// As siteseer.h says of the structure.
+/// As siteseer.h says about the structure.
 pub(crate) unsafe fn source(opts: *const SourceOpts) -> Result<SourceOptions, Failure> {
     // SAFETY: the caller's promise.
     let Some(opts) = (unsafe { read(opts) })? else { return Ok(SourceOptions::default()) };
@@ -229,7 +229,7 @@ pub(crate) unsafe fn source(opts: *const SourceOpts) -> Result<SourceOptions, Fa
 }
 
 /// # Safety
-/// As siteseer.h says of the structure.
+/// As siteseer.h says about the structure.
 pub(crate) unsafe fn register(opts: *const RegisterOpts) -> Result<RegisterOptions, Failure> {
     // SAFETY: the caller's promise.
     let Some(opts) = (unsafe { read(opts) })? else { return Ok(RegisterOptions::default()) };
@@ -244,7 +244,7 @@ pub(crate) unsafe fn register(opts: *const RegisterOpts) -> Result<RegisterOptio
 }
 
 /// # Safety
-/// As siteseer.h says of the structure.
+/// As siteseer.h says about the structure.
 pub(crate) unsafe fn attach(opts: *const AttachOpts) -> Result<AttachOptions, Failure> {
     // SAFETY: the caller's promise.
     let Some(opts) = (unsafe { read(opts) })? else { return Ok(AttachOptions::default()) };
@@ -374,7 +374,7 @@ mod tests {
             let read = source(&opts).unwrap();
             bytes.fill(0);
             assert_eq!(read.embedded_bytes(), Some(&b"SITESUB"[..]));
-            // Of an older caller, whose structure ends before it.
+            // Of an older caller with a structure that ends before it.
             opts.sz = std::mem::offset_of!(SourceOpts, embedded);
             assert!(source(&opts).unwrap().embedded_bytes().is_none());
             (opts.sz, opts.embedded) = (size_of::<SourceOpts>(), ptr::null());

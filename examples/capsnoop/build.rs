@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Compiles the BPF program and writes its skeleton, as any application with libbpf-cargo does. Of siteseer there is the folder of
-//! `siteseer.bpf.h`, which cargo passes on from the crate `siteseer`.
+//! Compiles the BPF program and writes its skeleton, as any application with libbpf-cargo does. Only the folder of
+//! `siteseer.bpf.h` is siteseer's; cargo passes it on from the crate `siteseer`.
 
 use libbpf_cargo::SkeletonBuilder;
 use std::env;

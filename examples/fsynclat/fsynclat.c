@@ -4,9 +4,9 @@
  *
  *	fsynclat [-p PID]
  *
- * The function is partly inlined, and an inlined copy has no return. So an exit program cannot be everywhere, of which siteseer would
- * warn; the tool asks for best effort, and says what it could not measure. The entry program asks which site it is at, and so is
- * not kept to the calls that have a return.
+ * The function is partly inlined, and an inlined copy has no return. So an exit program cannot be everywhere, and
+ * siteseer would warn of this. The tool asks for best effort, and says what it could not measure. The entry program
+ * asks which site it is at, and so is not kept to the calls that have a return.
  */
 #include <errno.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause */
-/* What the BPF program tells of a file that is opened. */
+/* What the BPF program tells about a file that is opened. */
 #ifndef OPENSNOOP_H
 #define OPENSNOOP_H
 

@@ -152,7 +152,7 @@ fn list(tried: &[(String, String)]) -> String {
     tried.iter().map(|(place, why)| format!("\n  {place}: {why}")).collect()
 }
 
-/// What the system says of a file.
+/// What the system says about a file.
 pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> HubError + '_ {
     move |error| HubError::Io { path: path.to_owned(), error }
 }

@@ -2,8 +2,8 @@
 //! Fetching the site data of a kernel to where the loader looks.
 //!
 //! Hubs are tried first, then debuginfod's servers and the distribution's archive, which have the debug image: it is encoded
-//! here, and thrown away. One place after the other, until one serves; a place that lies is no reason not to ask the next,
-//! and is told of.
+//! here, and thrown away. Places are tried one after the other until one serves. If a place lies, the next one is
+//! asked, and the lie is reported.
 
 use crate::config::Config;
 use crate::error::HubError;
@@ -160,7 +160,7 @@ impl Fetcher<'_> {
         Ok(())
     }
 
-    /// Whether the site data are there, and are right.
+    /// Whether the site data is there and correct.
     fn is_there(&self, path: &Path, wanted: &Wanted) -> bool {
         fs::read(path).is_ok_and(|data| check_image(&path.display().to_string(), &data, wanted).is_ok())
     }
@@ -201,7 +201,7 @@ impl Fetcher<'_> {
             Err(error) => return Err(error),
         };
         match (signature, self.keys.is_empty()) {
-            // A signature that is there and not right is never passed over.
+            // A signature that is present and wrong is never passed over.
             (Some(signature), false) => self.keys.verify(url, data, &signature, path),
             _ if self.options.allow_unsigned => Ok(()),
             (Some(_), true) => Err(unsigned(

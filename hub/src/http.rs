@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Fetching files: bounded in size and time, and going on where it was cut off.
 //!
-//! What has come of a large file is kept in a hidden file (`.NAME.part`), with what the server said of the version that it
-//! is of (`.NAME.from`). The next attempt asks for the rest, and for all if the server has another version by now. That
-//! parts of two versions were joined nevertheless is found by the signature; then all is fetched again.
+//! What has come of a large file is kept in a hidden file (`.NAME.part`), with what the server said about the version
+//! that it is of (`.NAME.from`). The next attempt asks for the rest, and for all if the server has another version by
+//! now. That parts of two versions were joined nevertheless is found by the signature; then all is fetched again.
 
 use crate::error::{HubError, io};
 use std::fs::{self, File, OpenOptions};
@@ -63,7 +63,7 @@ pub(crate) struct Client {
 /// How often a broken download goes on by itself, as long as each time something comes.
 const ATTEMPTS: usize = 5;
 const REDIRECTS: u32 = 5;
-/// An error page is no file; some servers send one with status 200.
+/// An error page is not a file; some servers send one with status 200.
 const PAGE: &str = "text/html";
 
 impl Client {
@@ -247,7 +247,7 @@ impl Part {
         Part { data: folder.join(format!(".{name}.part")), from: folder.join(format!(".{name}.from")) }
     }
 
-    /// How much there is of what a URL gives, and of which version.
+    /// How much there is of what a URL gives, and the version of it.
     fn have(&self, url: &str) -> Option<(u64, String)> {
         let from = fs::read_to_string(&self.from).ok()?;
         let (whence, version) = from.split_once('\n')?;

@@ -11,7 +11,7 @@ use siteseer_sites::file::{self, SiteFile};
 use std::fs::File;
 use std::path::Path;
 
-/// A file with site data, or with DWARF of which they are made.
+/// A file with site data, or with the DWARF to make site data of.
 pub(crate) struct Local {
     bytes: Mmap,
     what: String,

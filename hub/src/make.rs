@@ -28,14 +28,14 @@ pub struct Options {
     pub signer: Option<Signer>,
     /// zstd's level.
     pub level: i32,
-    /// Whether a kernel that is there is made anew.
+    /// Whether a kernel that is in the folder already is made again.
     pub again: bool,
 }
 
-/// What became of a kernel.
+/// The outcome of a kernel.
 #[derive(Debug)]
 pub struct Added {
-    /// What the index says of it.
+    /// What the index says about it.
     pub kernel: Kernel,
     /// Whether it was there.
     pub was_there: bool,
@@ -98,7 +98,7 @@ pub fn add(folder: &Path, image: &Path, options: &Options, progress: &dyn Progre
         (machine.to_owned(), census, file.base_btf_bytes().map(<[u8]>::to_vec))
     })?;
     let (machine, census, btf) = about;
-    let btf = btf.ok_or_else(|| bad("its site data have no copy of .BTF"))?;
+    let btf = btf.ok_or_else(|| bad("its site data has no copy of .BTF"))?;
     let (encoded, left_out) = encode_modules(&files, &btf, id, progress);
     progress.say(&format!("{}: compressing", image.display()));
     let mut stored = vec![(SITES, pack::compress(&sites, options.level)?)];

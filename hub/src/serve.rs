@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use tower_http::services::ServeDir;
 
-/// Serves a folder until the process is interrupted. `ready` is told the address, of which the port may have been 0.
+/// Serves a folder until the process is interrupted. `ready` is told the address; the port asked for may have been 0.
 ///
 /// # Errors
 /// [`HubError::Serve`].

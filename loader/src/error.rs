@@ -2,7 +2,7 @@
 //! The library's error: that of each phase becomes one of it, by `?`.
 //!
 //! It stands above all phases, and none of them knows it: each has an error of its own, which says what can go wrong there. Those
-//! hold each other as the phases use each other; here they are told apart once, by what went wrong.
+//! hold each other as the phases use each other; here they are told apart once, by the kind of failure.
 
 use crate::attach::AttachError;
 use crate::explain::ExplainError;
@@ -38,7 +38,7 @@ pub enum Error {
     #[doc(hidden)]
     #[error(transparent)]
     Symbols(#[from] SymbolsError),
-    /// There are no site data for it.
+    /// There is no site data for it.
     #[doc(hidden)]
     #[error(transparent)]
     Source(#[from] SourceError),

@@ -3,8 +3,8 @@
 //!
 //! The command, the C library and the conformance suite see more of siteseer than an application has to: site data,
 //! symbols, plans in detail, trampolines. They are released together with this crate, and change with it. Whatever is
-//! reached through this module may change or go in any release, without a word in the change log; an application that
-//! uses it pins the version of the crate.
+//! reached through this module may change or go in any release, and the change log does not mention it; an
+//! application that uses it pins the version of the crate.
 //!
 //! The names are those of the phases and their parts. What is missing for an application belongs into the facade, the
 //! names that the crate has at its root.
@@ -37,7 +37,7 @@ pub mod explain {
 pub mod kernel {
     pub use crate::kernel::*;
 }
-/// What is attached by what.
+/// What is attached, and how.
 pub mod plan {
     pub use crate::plan::*;
 }

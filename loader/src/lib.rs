@@ -19,9 +19,9 @@
 //! ```
 //!
 //! # With libbpf-rs
-//! One call in front of the others. Objects and skeletons of libbpf-cargo are then opened, loaded and attached as
-//! ever, and the link of such a program stands for all of its sites; a program that siteseer has nothing to add to
-//! stays libbpf's alone ([`register()`]).
+//! One call before the others. Objects and skeletons of libbpf-cargo are then opened, loaded and attached as ever, and
+//! the link of such a program stands for all of its sites; a program that siteseer has nothing to add to stays libbpf's
+//! alone ([`register()`]).
 //!
 //! ```no_run
 //! # #[cfg(feature = "libbpf-rs")]
@@ -33,7 +33,7 @@
 //! let mut builder = libbpf_rs::ObjectBuilder::default();
 //! let open = builder.open_memory(bytes)?;
 //! for program in open.progs().filter(|program| program.name() == "returned") {
-//!     // Where there is no return, an exit program cannot be: what can be had will do.
+//!     // An inlined copy has no return, so an exit program cannot be there: settle for the sites that have one.
 //!     set_attach_options(&program, AttachOptions::default().policy(Policy::BestEffort))?;
 //! }
 //! let object = open.load()?;
@@ -92,7 +92,7 @@
 //!
 //! # Policy
 //! [`Attach`] attaches `fentry` and `fexit` programs everywhere or not at all ([`Policy::Complete`]) unless another
-//! policy is set. libbpf's own calls attach them as plain libbpf does, and wherever else they can be had
+//! policy is set. libbpf's own calls attach them as plain libbpf does, and wherever else they can be attached
 //! ([`Policy::AtLeastLibbpf`]): a program never sees less than without siteseer, and a warning says what it does not
 //! see.
 //!
@@ -106,10 +106,10 @@
 //! | `site` | the words for a site: where it is, what its arguments are, and why a program does not run there |
 //! | `program` | the program that libbpf loaded: which arguments it reads, what it calls, which prototype it states |
 //! | `trampoline` | BPF code that gathers the arguments of one location prototype and calls the program |
-//! | `kernel` | what the running kernel says of its text, and what it can do |
-//! | `source` | site data: encoded beforehand from DWARF, the kernel's own, or DWARF itself; of the image and of modules |
+//! | `kernel` | what the running kernel says about its text, and what it can do |
+//! | `source` | site data of the image and of modules: encoded beforehand from DWARF, the kernel's own, or DWARF itself |
 //! | `target` | every place where a function's body may start: in the image, in modules, in BPF programs |
-//! | `plan` | what is attached by what, and what is not and why. Pure: it can be computed for a kernel that is not running |
+//! | `plan` | what is attached and how, and what is not and why. Pure: it can be computed for any kernel, running or not |
 //! | `explain` | a plan in words; what the compiler made of a function, by rules that can be denied |
 //! | `attach` | carries plans out: programs loaded, sites armed. The link owns that |
 //! | `register` | siteseer inside of libbpf's own calls |

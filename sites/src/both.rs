@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Two things at once, where there is a second thread to be had.
+//! Two things at once, if a second thread can be created.
 //!
 //! A library has no say in how many threads there may be (cgroup pids.max, RLIMIT_NPROC, seccomp). Without a second one, one
 //! thing is done after the other.

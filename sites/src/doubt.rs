@@ -38,8 +38,8 @@ pub enum Doubt {
     Home = 8,
     /// A structure that clang passes on the stack. Callers that it sees may fill only what the body looks at.
     Unfilled = 9,
-    /// The compiler merged this copy's code with that of another copy of the function, whose calls come here too. The
-    /// location is that of one of the two.
+    /// The compiler merged this copy's code with that of another copy of the function. Calls of that copy come here
+    /// too. The location is that of one of the two.
     Merged = 10,
 }
 

@@ -177,7 +177,7 @@ pub enum Missing {
     EntryValue = 5,
     /// `DW_OP_implicit_pointer`: a pointer to an object that exists nowhere.
     ImplicitPointer = 6,
-    /// A structure of which only some pieces have a location.
+    /// A structure with a location for only some of its pieces.
     Partial = 7,
     /// The location refers to another debug entry's value (`DW_OP_GNU_parameter_ref`, `DW_OP_GNU_variable_value`, `DW_OP_call*`).
     Reference = 8,
@@ -196,10 +196,10 @@ pub enum Missing {
     Removed = 14,
     /// The reader of the site data knows upstream's kinds only, which say that there is no location, not why.
     Unknown = 15,
-    /// An out-of-line copy of which the debug information shows that its body does not look at the parameter: calls that the
-    /// compiler saw may leave anything in its place.
+    /// The debug information shows that the body of this out-of-line copy does not look at the parameter: calls that
+    /// the compiler saw may leave anything in its place.
     Unread = 16,
-    /// A structure of which the debug information knows only that it was cleared. Clang fills variables with zeros
+    /// The debug information knows only that the structure was cleared. Clang fills variables with zeros
     /// (`-ftrivial-auto-var-init=zero`), and may lose track of what was put into them.
     Cleared = 17,
     /// An out-of-line copy for which the debug information has one expression for all addresses: where the variable lives once

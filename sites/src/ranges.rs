@@ -2,11 +2,11 @@
 //! Which inlined copy each instruction belongs to, in memory: what the encoder gathers if it is asked to, and what the section
 //! `.BTF.inline.ranges` is written from.
 //!
-//! A site says where a copy is entered. To turn any address into a chain of functions takes more: how far each copy reaches,
-//! where it was called, and which copy it is in, also for copies that have no site. The debug information gives each copy a
-//! list of ranges, and a copy's ranges lie inside those of the copy around it. Here the ranges are flattened: each function's
-//! text is cut into *runs*, and each run belongs to the innermost copy there. The boundary of a nest of copies is then stored
-//! once, and a lookup is one search.
+//! A site says where a copy is entered. To turn any address into a chain of functions requires more: how far each copy
+//! reaches, where it was called, and which copy it is in, also for copies that have no site. The debug information
+//! gives each copy a list of ranges, and a copy's ranges lie inside those of the copy around it. Here the ranges are
+//! flattened: each function's text is cut into *runs*, and each run belongs to the innermost copy there. The boundary
+//! of a nest of copies is then stored once, and a lookup is one search.
 
 use crate::site::SourceLine;
 use std::ops::Range;

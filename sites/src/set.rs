@@ -26,7 +26,7 @@ pub struct SiteSet {
     /// Distinct location prototypes: per parameter its location or the reason why there is none. [`crate::Located::signed`] is
     /// that of the parameter's type: a location in upstream's kinds comes back with it, whatever it has here.
     pub prototypes: Vec<Box<[Argument]>>,
-    /// Out-of-line symbols: those that contain sites, and those that may be bodies of which no site tells.
+    /// Out-of-line symbols: those that contain sites, and those that may be bodies without a site.
     pub containers: Vec<Container>,
     /// Names of source files.
     pub files: Vec<String>,

@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SiteKind {
-    /// The out-of-line symbol that bears the function's own name.
+    /// The out-of-line symbol that has the function's own name.
     Body = 0,
     /// An out-of-line symbol made from the function: `foo.isra.0`, `foo.constprop.2`, `foo.llvm.1234`, `foo.1234`.
     Clone = 1,
@@ -37,7 +37,7 @@ impl fmt::Display for SiteKind {
     }
 }
 
-/// What is to be known of a site besides its address and arguments: a set of flags.
+/// What is to be known about a site besides its address and arguments: a set of flags.
 ///
 /// The bits are stored in site files: they may be added to, not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

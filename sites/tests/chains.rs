@@ -18,9 +18,9 @@ fn text(function: &str, line: Option<(&str, u32)>) -> String {
     }
 }
 
-/// What the ranges say of an address.
+/// What the ranges say about an address.
 fn expected(ranges: &Ranges, address: u64) -> Option<Vec<String>> {
-    // Of pieces without text at one address, none holds it.
+    // None of the pieces without text at an address holds it.
     let mut found = None;
     for piece in &ranges.pieces {
         let mut here = piece.address;
@@ -46,7 +46,7 @@ fn expected(ranges: &Ranges, address: u64) -> Option<Vec<String>> {
     Some(frames)
 }
 
-/// What a file says of it: by a search, and by the index of all.
+/// What a file says about it: by a search, and by the index of all.
 fn found(file: &SiteFile<'_>, address: u64) -> Result<Option<Vec<String>>, FileError> {
     let chains = file.chains()?.expect("the section is there");
     let chain = chains.at(address)?;

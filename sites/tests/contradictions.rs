@@ -63,12 +63,12 @@ fn a_set_without_contradictions_is_written() {
 
 #[test]
 fn indices_lead_somewhere() {
-    assert_eq!(refused(|set| set.sites[0].function = 1), "site 0 has function 1, of which there are 1");
-    assert_eq!(refused(|set| set.sites[0].section = 3), "site 0 has section 3, of which there are 1");
-    assert_eq!(refused(|set| set.sites[0].prototype = 9), "site 0 has prototype 9, of which there are 1");
-    assert_eq!(refused(|set| set.sites[0].container = 2), "site 0 has container 2, of which there are 1");
-    assert_eq!(refused(|set| set.sites[0].parent = Some(1)), "site 0 has parent site 1, of which there are 1");
-    assert_eq!(refused(|set| set.sites[0].source.file = 1), "site 0 has file 1, of which there are 1");
+    assert_eq!(refused(|set| set.sites[0].function = 1), "site 0 refers to function 1, but the count is 1");
+    assert_eq!(refused(|set| set.sites[0].section = 3), "site 0 refers to section 3, but the count is 1");
+    assert_eq!(refused(|set| set.sites[0].prototype = 9), "site 0 refers to prototype 9, but the count is 1");
+    assert_eq!(refused(|set| set.sites[0].container = 2), "site 0 refers to container 2, but the count is 1");
+    assert_eq!(refused(|set| set.sites[0].parent = Some(1)), "site 0 refers to parent site 1, but the count is 1");
+    assert_eq!(refused(|set| set.sites[0].source.file = 1), "site 0 refers to file 1, but the count is 1");
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn read_btf(data: &[u8]) -> Result<usize, BtfError> {
     alone.or(split)
 }
 
-/// All that a file says of a name, as text.
+/// All that a file says about a name, as text.
 fn answer(data: &[u8], name: &str) -> Result<String, FileError> {
     let file = SiteFile::parse(data)?;
     let mut text = format!("{:?} {:x?} {:#x}", file.machine(), file.build_id(), file.base_address());

@@ -161,7 +161,7 @@ proptest! {
             let mut walked: Vec<_> = file.containers().filter(|container| made(container.name)).collect();
             walked.sort_by_key(|container| (container.name, container.address));
             let mut found = file.containers_of(name).unwrap();
-            // Of equal name and address the order is the set's.
+            // Those with equal name and address are in the order of the set.
             found.sort_by_key(|container| (container.name, container.address));
             let key = |c: &file::ContainerRef<'_>| (c.name.to_owned(), c.address);
             prop_assert_eq!(found.iter().map(key).collect::<Vec<_>>(), walked.iter().map(key).collect::<Vec<_>>());

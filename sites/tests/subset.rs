@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Subsets: what the site files of several kernels say of some functions comes back, whole, and nothing else does; anything
-//! may be in the bytes.
+//! Subsets: what the site files of several kernels say about some functions comes back, whole, and nothing else does;
+//! anything may be in the bytes.
 
 mod common;
 
@@ -17,7 +17,8 @@ use siteseer_sites::subset::{Subset, SubsetError, SubsetWriter};
 use std::collections::BTreeSet;
 use subset_common::{exercise_subset, reseal_subset};
 
-/// All that a file says of a name, in words. Sites are in the order of their places: their numbers are the file's alone.
+/// All that a file says about a name, in words. Sites are in the order of their places: their numbers are the file's
+/// alone.
 fn told(file: &SiteFile<'_>, name: &str) -> Vec<String> {
     let place = |source: Option<Source<'_>>| source.map(|source| format!("{}:{}", source.file, source.line));
     let mut told = Vec::new();
@@ -162,7 +163,7 @@ proptest! {
     }
 }
 
-/// A set of which much is known: the first that the strategy gives that has sites.
+/// A set with much in it: the first that the strategy gives that has sites.
 fn a_set() -> SiteSet {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     loop {
@@ -179,7 +180,7 @@ fn what_is_the_same_is_stored_once() {
     let names = names_of(&set);
     let size = |count: usize| subset_of(&kernels(vec![set.clone(); count]), &names).len();
     let (one, many) = (size(1), size(101));
-    // Of each further kernel there are its record, with an address of about two bytes for each symbol, and its place in the
+    // Each further kernel adds its record, with an address of about two bytes for each symbol, and its place in the
     // table.
     let each = (many - one) / 100;
     assert!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 /*
- * siteseer.bpf.h by itself: beside a vmlinux.h (of which the integer types stand here) and libbpf's helpers, for clang and for
+ * siteseer.bpf.h by itself: beside a vmlinux.h (its integer types stand here) and libbpf's helpers, for clang and for
  * gcc's BPF backend.
  */
 typedef unsigned char __u8;

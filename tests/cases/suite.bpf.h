@@ -9,7 +9,7 @@
  *		return SUITE_SEND(a, p->first);
  *	}
  *
- * A program in which only some of the arguments can be had puts them one by one:
+ * A program in which only some of the arguments are available puts them one by one:
  *
  *	struct suite_record *record = SUITE_BEGIN();
  *

@@ -256,7 +256,7 @@ fn what_is_not_there(target: &Target) -> Result<String, Failure> {
     refused(Attach::new(target).bpf_program(u32::MAX).attach(&tracer), &words(&["4294967295"]))?;
     let attach = Attach::new(target).bpf_program(program).function("ext4:jumps_main");
     refused(attach.attach(&tracer), &words(&["ext4"]))?;
-    // One of the kernel's functions is no function of the program's, and the other way round.
+    // One of the kernel's functions is not a function of the program's, and the other way round.
     refused(Attach::new(target).attach(&tracer), &words(&["there is no function jumps_main"]))?;
     // More arguments are read than the function has.
     let attach = Attach::new(target).bpf_program(program).function("jumps_main");

@@ -33,8 +33,8 @@ pub struct Case {
 pub struct Shown {
     /// For the table.
     pub text: String,
-    /// Where the kernel's site data differ from what the case was written for, and it held all the same: a site in another
-    /// symbol, an argument that has no location or has one.
+    /// Where the kernel's site data differs from what the case was written for, and the case passed all the same: a
+    /// site in another symbol, an argument that has no location or has one.
     pub differences: Vec<String>,
 }
 
@@ -144,7 +144,7 @@ impl Lack {
     pub fn holds(&self, release: &str, image: &Target) -> Result<(), String> {
         match self {
             Lack::Capability(capability) => may_lack(*capability, release, image.machine()),
-            Lack::Shapes(shapes) if shapes.is_empty() => Err("not exercised for want of nothing".to_owned()),
+            Lack::Shapes(shapes) if shapes.is_empty() => Err("not exercised, and nothing is missing".to_owned()),
             Lack::Shapes(shapes) => shapes.iter().try_for_each(|shape| match shape.is_had(image) {
                 Ok(false) => Ok(()),
                 Ok(true) => Err(format!("not exercised on {release}: {self}; but the kernel's image has {shape}")),
@@ -158,7 +158,7 @@ impl Lack {
 fn may_lack(capability: Capability, release: &str, machine: Machine) -> Result<(), String> {
     let Some(since @ (major, minor)) = capability.since(machine) else { return Ok(()) };
     let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
-    let version = numbers.next().zip(numbers.next()).ok_or_else(|| format!("{release:?} is no kernel release"))?;
+    let version = numbers.next().zip(numbers.next()).ok_or_else(|| format!("{release:?} is not a kernel release"))?;
     if version < since {
         return Ok(());
     }
@@ -220,7 +220,7 @@ pub enum Ending {
     Failed,
 }
 
-/// What became of a case: one line of the guest's results.
+/// The outcome of a case: one line of the guest's results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The case.
@@ -258,7 +258,7 @@ pub fn cases() -> Vec<Case> {
     all
 }
 
-const OF_ONE_FUNCTION: &str = "counts calls of a function of which the reference kernel has a body and inlined copies, as other compilers \
+const OF_ONE_FUNCTION: &str = "counts calls of a function that has a body and inlined copies on the reference kernel, as other compilers \
                                may not leave it; what the ways to a link do is the same everywhere";
 
 /// Cases that run on one kernel alone, the one that the harness names as the reference, and why that is enough: names, or the

@@ -182,8 +182,8 @@ fn as_under_real_fentry(target: &Target) -> Result<String, Failure> {
             return Err(format!("at the inlined copy: {copy:x?}").into());
         }
         // How far the stack goes from here is the kernel's affair: this probe is on a `push`, and where an instruction has one byte
-        // the unwinder takes the state behind it (the instruction pointer is one on, arch/x86/kernel/unwind_orc.c). A stack that
-        // reaches the caller is typed::helpers_that_take_the_context.
+        // the unwinder takes the state after it (the instruction pointer is one on, arch/x86/kernel/unwind_orc.c). A
+        // stack that reaches the caller is typed::helpers_that_take_the_context.
         let first = copy.frames.first().copied();
         let holder = first.and_then(|frame| symbols.containing(frame)).map(|found| found.symbol.name);
         if !(first.is_some_and(|first| (copy.function..copy.function + 2).contains(&first))

@@ -17,7 +17,7 @@ pub const FOLDER: &str = "/examples";
 /// Which libbpf a C program is linked with.
 pub const LIBBPFS: [&str; 2] = ["system", "vendored"];
 
-/// What became of an example.
+/// The outcome of an example.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Verdict {
     /// Its name, as [`names`] has it.

@@ -66,7 +66,7 @@ fn agree(target: &Target) -> Result<String, Failure> {
             }
             match (of_file(target, &wanted, &program), of_loaded(&attach, &loaded)) {
                 (Ok((file, 1..)), Ok(loaded)) if file == loaded => planned += 1,
-                // A plan of which nothing is left is an error when attaching, and a list here.
+                // A plan with nothing left is an error when attaching, and a list here.
                 (Ok((_, 0)), Err(error)) if error.to_string().contains("none of its") => refused += 1,
                 (Err(_), Err(_)) => refused += 1,
                 (file, loaded) => {

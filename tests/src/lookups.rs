@@ -22,14 +22,14 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// How many names of the site data are asked, at even distances, besides those of other cases.
+/// How many names of the site data the case asks for, at even distances, besides those of other cases.
 const NAMES: usize = 500;
 /// Functions with a body and copies, with a body alone, and with inlined copies alone.
 const KNOWN: [&str; 6] = ["do_getpgid", "vfs_rename", "__bpf_copy_key", "ns_capable", "kfree", "vfs_statfs"];
 
 /// What differs of the candidates that the two ways find. Whether ftrace knows a function matters at its entry alone,
-/// and a kernel that lists names (before Linux 6.5) does not say it of a name that several functions bear: site data
-/// do. Where a module's text ends is known of all alone.
+/// and a kernel that lists names (before Linux 6.5) does not say it of a name that several functions have: site data
+/// does. Only the whole table tells where a module's text ends.
 fn differences(name: &str, part: &Function, all: &Function) -> Vec<String> {
     // A prototype is a number among those of its function.
     let told = |function: &Function, candidate: &Candidate| {
@@ -68,13 +68,13 @@ fn a_part_says_what_all_say(target: &Target) -> Result<String, Failure> {
     Ok(format!("{by_part} of {} names without reading all symbols", names.len()))
 }
 
-/// With a module loaded, of which there are site data.
+/// With a module loaded that has site data.
 fn of_a_module(target: &Target) -> Result<String, Failure> {
     let _module = Loaded::load()?;
     let of_module = ["life_body", "life_copied", "siteseer_life:life_body", "vmlinux:vfs_rename"];
     let names: Vec<String> = KNOWN.iter().chain(&of_module).map(|name| (*name).to_owned()).collect();
     let by_part = compare(&names)?;
-    // Where a module's text ends is not known of a part.
+    // A part does not tell where a module's text ends.
     if by_part < names.len() && !target.kernel().decodes_past_modules {
         return Err(format!("only {by_part} of {} names were found without reading all symbols", names.len()).into());
     }

@@ -253,12 +253,12 @@ fn not_loaded_and_without_site_data(target: &Target) -> Result<String, Failure> 
     says(refused("vmlinux:life_body"), &["there is no function life_body"])?;
     let hidden = Hidden::of_module()?;
     let text = says(refused("siteseer_life:life_body"), &["no site data for module siteseer_life", "siteseer encode"])?;
-    // Without the module's name it is a symbol of which nothing is known.
+    // Without the module's name it is an unknown symbol.
     let fresh = target.reread()?.ok_or("a module was loaded, and the target is not old")?;
     let function = fresh.function("life_body")?;
     let obstacles: Vec<String> =
         function.candidates.iter().filter_map(|site| Some(site.obstacle.as_ref()?.to_string())).collect();
-    expect("obstacles", &obstacles, &vec!["in module siteseer_life, of which there are no site data".to_owned()])?;
+    expect("obstacles", &obstacles, &vec!["in module siteseer_life, for which there is no site data".to_owned()])?;
     let missing: Vec<&str> = fresh.modules().without_data().map(|(name, _)| name).collect();
     expect("modules without site data", &missing.contains(&NAME), &true)?;
     drop(hidden);

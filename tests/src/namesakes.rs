@@ -53,10 +53,10 @@ fn counts(object: &Object) -> Result<[u64; 2], Failure> {
     Ok([word(0).ok_or("a short value")?, word(1).ok_or("a short value")?])
 }
 
-/// Attaches, makes the calls, and checks what was seen and what the report says of the other function.
+/// Attaches, makes the calls, and checks what was seen and what the report says about the other function.
 fn traced(target: &Target, attach: Attach<'_>, program: &str) -> Result<String, Failure> {
     let object = load()?;
-    // By what can be had: the ends of the copies may be shared, so that `complete` does not take them (S2.10).
+    // The policy is best effort: the ends of the copies may be shared, so that `complete` does not take them (S2.10).
     let attach = attach.policy(Policy::BestEffort);
     need_rdonly_cast(target, &attach, &program_of(&object, program)?)?;
     let link = attach.attach(&program_of(&object, program)?)?;

@@ -87,7 +87,7 @@ fn alone_where(target: &Target, why: Unprobeable) -> Result<String, Failure> {
         }
         Ok(names)
     })??;
-    // Another function of the name, or a symbol that the site data do not describe, may be reached.
+    // Another function of the name, or a symbol that the site data does not describe, may be reached.
     let is = |name: &&String| {
         let sites = target.function(name).map(|function| function.candidates).unwrap_or_default();
         let refused = |reason: &Option<Reason>| reason.as_ref().is_some_and(|reason| reason.key() == why.key());
@@ -220,7 +220,7 @@ fn missing_privileges(target: &Target) -> Result<String, Failure> {
 /// The site data that the target was made from, as bytes.
 fn own_data(target: &Target) -> Result<Vec<u8>, Failure> {
     let siteseer::internals::source::Origin::Encoded(path) = target.data().origin() else {
-        return Err("the guest's site data are not in a file".into());
+        return Err("the guest's site data is not in a file".into());
     };
     Ok(fs::read(path)?)
 }

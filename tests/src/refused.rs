@@ -121,7 +121,7 @@ fn complete_leaves_nothing() -> Result<Shown, Failure> {
         if counters(&object)? != counted {
             return Err("it was refused, and fires".into());
         }
-        // Definitions that were made are removed behind the caller's back.
+        // Definitions that were made are removed in the background.
         let begin = std::time::Instant::now();
         while armed()? != before {
             if begin.elapsed().as_secs() > 240 {

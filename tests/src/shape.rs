@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What a compiler did to a function, as far as a case is about it: a question to the site data.
 //!
-//! A case says which sites it needs as a [`Shape`], and is not exercised where the kernel's functions do not have it. The question
-//! is put twice: by the case, to the running kernel; and, if the answer was no, by the harness to the image that it booted
-//! (`tests/vm.rs`), through the same plan. A case cannot leave itself out by what it finds at run time alone.
+//! A case says which sites it needs as a [`Shape`], and is not exercised where the kernel's functions do not have it.
+//! The question is put twice: by the case, to the running kernel; and, if the answer was "no", by the harness to the
+//! image that it booted (`tests/vm.rs`), through the same plan. A case cannot leave itself out only because of what it
+//! finds at run time.
 
 use crate::case::Failure;
 use serde::{Deserialize, Serialize};
@@ -74,7 +75,8 @@ pub struct Sought {
     pub place: Place,
     /// The symbol that holds it.
     pub within: Option<String>,
-    /// The function that calls it in the source: the innermost, of which this compiler may have made inlined copies too.
+    /// The function that calls it in the source: the innermost. This compiler may have made inlined copies of that one
+    /// too.
     pub caller: Option<String>,
     /// Parameters that have a location there.
     pub has: Vec<usize>,
@@ -171,7 +173,7 @@ impl fmt::Display for Sought {
 /// The function of the source that an inlined copy is in: that of the copy around it, or of the symbol.
 ///
 /// # Errors
-/// If the site data are damaged.
+/// If the site data is damaged.
 pub fn caller_of(file: &SiteFile<'_>, index: u32) -> Result<Option<String>, FileError> {
     Ok(callers_of(file, index)?.into_iter().next())
 }
@@ -179,7 +181,7 @@ pub fn caller_of(file: &SiteFile<'_>, index: u32) -> Result<Option<String>, File
 /// The functions of the source that an inlined copy is in, from the inside out.
 ///
 /// # Errors
-/// If the site data are damaged.
+/// If the site data is damaged.
 pub fn callers_of(file: &SiteFile<'_>, index: u32) -> Result<Vec<String>, FileError> {
     let mut callers = Vec::new();
     let mut site = file.site(index)?;
@@ -188,9 +190,9 @@ pub fn callers_of(file: &SiteFile<'_>, index: u32) -> Result<Vec<String>, FileEr
         callers.push(site.function_name().to_owned());
     }
     let Some(symbol) = site.container().and_then(|holder| holder.name.split('.').next()) else { return Ok(callers) };
-    // A system call without parameters is one function under several names, of which a symbol table may have an entry's
-    // alone (SYSCALL_DEFINE0, arch/x86/include/asm/syscall_wrapper.h). Where there are parameters, nothing is inlined into
-    // an entry but by way of `__do_sys_`.
+    // A system call without parameters is one function under several names. A symbol table may have an entry's name
+    // alone (SYSCALL_DEFINE0, arch/x86/include/asm/syscall_wrapper.h). Where there are parameters, nothing is inlined
+    // into an entry but by way of `__do_sys_`.
     let entry = ["__x64_sys_", "__ia32_sys_", "__arm64_sys_"].iter().find_map(|entry| symbol.strip_prefix(entry));
     callers.push(entry.map_or_else(|| symbol.to_owned(), |call| format!("__do_sys_{call}")));
     Ok(callers)

@@ -25,7 +25,7 @@ pub enum With {
     Plain,
     /// `siteseer::register()`.
     Siteseer,
-    /// The same, and there are no site data.
+    /// The same, and there is no site data.
     NoData,
 }
 
@@ -77,7 +77,7 @@ fn nothing_is_read_that_is_not_needed(_: &Target) -> Result<String, Failure> {
         if own > plain + types + LITTLE {
             return Err(format!("{programs} programs: {own} bytes were read, {plain} by plain libbpf").into());
         }
-        // That there are no site data is found out once.
+        // That there is no site data is found out once.
         let without = without_data(|| start(With::NoData, programs))?.read;
         if without > plain + types + LITTLE {
             return Err(format!("{programs} programs without site data: {without} bytes were read").into());
@@ -104,7 +104,7 @@ pub fn run(rounds: usize, results: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs something while the guest's site data are somewhere else.
+/// Runs something while the guest's site data is somewhere else.
 fn without_data<T>(run: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     const FOLDER: &str = "/var/cache/siteseer";
     const AWAY: &str = "/var/cache/siteseer.away";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! From start to first event: what a tracing tool's user waits for, step by step, in the guest.
 //!
-//! Each step is done anew in every round, and each round's times are a line of the results: `{"step": seconds, ...}`. What
-//! the kernel takes to write its tables as text is beside what they cost us: no reader can be faster than that.
+//! Each step is done again in every round, and each round's times are a line of the results: `{"step": seconds, ...}`.
+//! What the kernel takes to write its tables as text is beside what they cost us: no reader can be faster than that.
 
 use crate::case::Failure;
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, RingBufferBuilder};
@@ -88,7 +88,7 @@ fn first_event(note: &mut impl FnMut(&str, Instant)) -> Result<(), Failure> {
     let program = object.progs().next().ok_or("no program")?;
     let link = Attach::new(&target).function(FUNCTION).policy(Policy::BestEffort).attach(&program)?;
     note("attach", begin);
-    // The call that is the event: asking for the key behind the first, whose copy no call passes by on any kernel.
+    // The call that is the event: asking for the key after the first. On every kernel, all calls of it run the copy.
     let _ = map("functions")?.keys().nth(1);
     ring.consume()?;
     if !seen.get() {

@@ -317,7 +317,7 @@ fn signals(facts: &Facts, probe: Probe) -> Result<String, Failure> {
         Insn::load(Width::D, 8, 6, 16),
         Insn::load(Width::D, 8, 8, facts.offset("task_struct", "group_leader")?),
         Insn::load(Width::W, 8, 8, facts.offset("task_struct", "pid")?),
-        // The signal is 0, and so is what is returned: both are told from what is not there by what is added.
+        // The signal is 0, and so is what is returned: the added numbers tell both from a value that is not there.
         Insn::load(Width::D, 9, 6, 0),
         if probe.is_exit() { Insn::load(Width::D, 1, 6, 24) } else { Insn::mov_imm(1, 0) },
         Insn::alu(Alu::Add, 9, 1),

@@ -91,7 +91,7 @@ pub(crate) fn site_of<'l>(link: &'l Link, record: &Record) -> Result<&'l sitesee
     record.site.and_then(|id| link.report().site(id)).ok_or_else(|| "a record without a site".into())
 }
 
-/// Leaves the case where typed pointers cannot be had; there its program must be refused for that.
+/// Leaves the case if typed pointers are not available; there its program must be refused for that.
 pub(crate) fn need_rdonly_cast(target: &Target, attach: &Attach<'_>, program: &ProgramMut<'_>) -> Result<(), Failure> {
     let Err(lack) = need(target, Capability::RdonlyCast) else { return Ok(()) };
     match attach.attach(program) {
@@ -119,8 +119,8 @@ fn pointers_at_an_inline_site(target: &Target) -> Result<String, Failure> {
     need_rdonly_cast(target, &Attach::new(target), &program_of(&object, "ns_capable")?)?;
     let link = Attach::new(target).attach(&program_of(&object, "ns_capable")?)?;
     let path = secret()?;
-    // A process in a user namespace of its own, whose parent is the initial one. It may not read the file there, so the kernel
-    // asks for two capabilities.
+    // A process in a user namespace of its own, a child of the initial one. It may not read the file there, so the
+    // kernel asks for two capabilities.
     let calls = || {
         in_child(|| {
             syscall(libc::SYS_unshare, [libc::CLONE_NEWUSER as u64, 0, 0, 0, 0, 0])?;

@@ -30,7 +30,7 @@ impl Watch {
         let mut open = builder.open_memory(TRACE)?;
         set_constant(&mut open, TRACE, "only_tgid", std::process::id())?;
         let object = open.load()?;
-        // Text at the first parameters, wherever they point; what cannot be read is no text.
+        // Text at the first parameters, wherever they point; what cannot be read is not text.
         let wanted = Function { strings: 0b1111 };
         map(&object, "functions")?.update(&0u32.to_ne_bytes(), &wanted.to_bytes(), MapFlags::ANY)?;
         let records = Rc::new(RefCell::new(Vec::new()));

@@ -161,7 +161,7 @@ fn parent(module: &[String]) -> Vec<String> {
     module.split_last().map(|(_, above)| above.to_vec()).unwrap_or_default()
 }
 
-/// What comes first behind `::`: a name, or each in braces.
+/// What comes first after `::`: a name, or each in braces.
 fn named(tokens: &[TokenTree]) -> Vec<String> {
     match tokens.first() {
         Some(TokenTree::Ident(name)) => vec![name.to_string()],

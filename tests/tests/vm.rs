@@ -7,8 +7,8 @@
 //!
 //! # Which kernels
 //! `SITESEER_KERNELS`: rows of kernels/matrix.toml with spaces or commas between; `all`; or `default`: the five of Debian, and the
-//! [`BUILT`] one if it is in the cache. Without it, the [`REFERENCE`] alone. All cases run on each, but for
-//! those of which the [table](siteseer_conformance::case::ON_THE_REFERENCE) says why one kernel is enough.
+//! [`BUILT`] one if it is in the cache. Without it, the [`REFERENCE`] alone. All cases run on each, except those for
+//! which the [table](siteseer_conformance::case::ON_THE_REFERENCE) says why one kernel is enough.
 //!
 //! # What may differ
 //! The cases state what must come out on the [`REFERENCE`] kernel, and hold there to the letter. Other compilers inline otherwise
@@ -170,7 +170,8 @@ fn selection(arguments: &Arguments, kernel: &str) -> Vec<String> {
         .collect()
 }
 
-/// A verdict by the table of what is known to be wrong. That the guest said nothing of a case is no failure of the case.
+/// A verdict by the table of what is known to be wrong. That the guest said nothing of a case is not a failure of the
+/// case.
 fn known(kernel: &str, name: &str, verdict: Result<(), Failed>, run: &Run) -> Result<(), Failed> {
     let Some((_, _, why)) = KNOWN.iter().find(|(on, case, _)| (*on, *case) == (kernel, name)) else { return verdict };
     match verdict {
@@ -208,7 +209,8 @@ fn suite_names() -> Vec<String> {
     case_file::all(&case_file::folder()).unwrap_or_default().into_iter().map(|(name, _)| name).collect()
 }
 
-/// A case that is known to fail is no failure of the test: `ci/matrix` says so, and the case's line in `suite/known.rs`.
+/// A case that is known to fail is not a failure of the test: `ci/matrix` says so, and the case's line in
+/// `suite/known.rs`.
 fn suite_verdict(run: &Run, name: &str) -> Result<(), Failed> {
     match run.suite.get(name) {
         Some(verdict) if verdict.status == Status::Fail => Err(verdict.detail.clone().into()),
@@ -231,7 +233,7 @@ const OF_MODULE: [&str; 3] =
 /// What the guest gets besides its program: files of this machine, and where they are in the guest.
 struct Carried {
     files: Vec<(PathBuf, String)>,
-    /// The image whose site data are among them.
+    /// The image whose site data is among them.
     image: Target,
 }
 
@@ -314,7 +316,7 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
                 )
             });
             let lines = lines.iter().map(String::as_str);
-            let suite = prepared.judge(lines, false, failure.as_deref().unwrap_or("it ended without a word"));
+            let suite = prepared.judge(lines, false, failure.as_deref().unwrap_or("it ended and said nothing"));
             print_suite(kernel, &suite);
             Run { verdicts, suite, release: paths.record.release, image: Some(image), failure }
         }
@@ -368,7 +370,7 @@ fn print_table(kernel: &str, release: &str, time: Duration, verdicts: &BTreeMap<
     println!();
 }
 
-/// What became of the suite's cases that did not pass.
+/// The outcome of the suite's cases that did not pass.
 fn print_suite(kernel: &str, verdicts: &BTreeMap<String, judge::Verdict>) {
     println!("Conformance suite on {kernel}, {} cases:", verdicts.len());
     for (name, verdict) in verdicts.iter().filter(|(_, verdict)| verdict.status != Status::Pass) {
@@ -416,7 +418,7 @@ fn module_files(paths: &KernelPaths) -> Result<Vec<(PathBuf, String)>, String> {
     Ok(vec![(module, modules::FILE.to_owned()), (sites, format!("/var/cache/siteseer/{name}"))])
 }
 
-/// Site data of a few functions, of which the kernel will refuse a site.
+/// Site data of a few functions. The kernel will refuse a site of them.
 fn spoiled(vmlinux: &Path) -> Result<PathBuf, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", vmlinux.display());
     let bytes = std::fs::read(vmlinux).map_err(|error| failed(&error))?;
@@ -427,7 +429,7 @@ fn spoiled(vmlinux: &Path) -> Result<PathBuf, String> {
     written(&set, "-refused")
 }
 
-/// The encoded site data of an image, made anew: encoding takes seconds.
+/// The encoded site data of an image, made again: encoding takes seconds.
 fn site_file(vmlinux: &Path) -> Result<PathBuf, String> {
     encoded(vmlinux, &Options::default())
 }

@@ -2,11 +2,11 @@
 
 //! KVM or TCG, and how to know.
 //!
-//! `/dev/kvm` says little. On nested hosts QEMU may abort while it sets up a virtual CPU, or the guest may die in
-//! early boot without a word. So [`Accel::Auto`] proves KVM by using it: the first run on a machine tries it, with a short
-//! limit until init's sign of life, and falls back to TCG. The verdict is remembered per host kernel, CPU and QEMU version,
-//! so that the attempt costs time once. A kernel that reaches init under neither says nothing about KVM, and nothing
-//! is remembered then.
+//! `/dev/kvm` says little. On nested hosts QEMU may abort while it sets up a virtual CPU, or the guest may die in early
+//! boot and print nothing. So [`Accel::Auto`] proves KVM by using it: the first run on a machine tries it, with a short
+//! limit until init's sign of life, and falls back to TCG. The verdict is remembered per host kernel, CPU and QEMU
+//! version, so that the attempt costs time once. A kernel that reaches init under neither says nothing about KVM, and
+//! nothing is remembered then.
 
 use std::{fmt, fs, io::Write, path::PathBuf, process::Command, str::FromStr, time::Duration};
 
@@ -71,10 +71,10 @@ pub(crate) fn kvm_accessible(arch: Arch) -> Result<(), String> {
     }
 }
 
-/// What is known of KVM on this host.
+/// What is known about KVM on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Verdict {
-    /// What the verdict is about; another host, kernel or QEMU has to be tried anew.
+    /// What the verdict is about; another host, kernel or QEMU has to be tried again.
     host: String,
     pub(crate) works: bool,
     /// How it was found out.

@@ -81,7 +81,7 @@ pub enum BuildRootError {
     #[error("neither XDG_CACHE_HOME nor HOME is an absolute path, so there is no place for a cache")]
     NoCache,
     /// Making one, and building in one, takes mounts and chroot(2).
-    #[error("build roots take root: they are mounted and entered by chroot")]
+    #[error("build roots require root: they are mounted and entered by chroot")]
     NotRoot,
     /// A program is missing.
     #[error("{program} is not installed (Debian package {package}): run ci/setup")]
@@ -140,7 +140,7 @@ pub struct BuildRoot {
 
 impl BuildRoot {
     /// The build root of a row: from the cache, or made now, which takes a minute or two and the network. With `refresh`, made
-    /// anew. `progress` is told what goes on, a line at a time.
+    /// again. `progress` is told what goes on, a line at a time.
     ///
     /// # Errors
     /// If it cannot be made.

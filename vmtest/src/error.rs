@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 
-//! Why a run failed. Those that happen after the start hold what is known of the run.
+//! Why a run failed. Those that happen after the start hold what is known about the run.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -142,7 +142,7 @@ pub enum VmError {
 }
 
 impl VmError {
-    /// What is known of the run, if there was one.
+    /// What is known about the run, if there was one.
     pub fn outcome(&self) -> Option<&Outcome> {
         match self {
             VmError::NeverReachedInit { outcome, .. }

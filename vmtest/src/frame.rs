@@ -142,7 +142,7 @@ impl Decoder {
         frames
     }
 
-    /// How many lines bore the marker and were no whole frame.
+    /// How many lines had the marker and were not a whole frame.
     pub fn damaged(&self) -> usize {
         self.damaged
     }

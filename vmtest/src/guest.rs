@@ -177,7 +177,7 @@ fn power_off() -> ExitCode {
     nix::unistd::sync();
     match reboot(RebootMode::RB_POWER_OFF) {
         Ok(never) => match never {},
-        // The kernel then panics for want of an init, which ends the machine as well.
+        // The kernel then panics because it has no init, which ends the machine as well.
         Err(error) => {
             eprintln!("init: cannot power off: {error}");
             ExitCode::FAILURE

@@ -177,7 +177,7 @@ fn vendor(workspace: &Path, target: &Path) -> Result<(), BuildError> {
     fs::write(&done, wanted).map_err(prepare(done))
 }
 
-/// What `cargo metadata` says of the workspace.
+/// What `cargo metadata` says about the workspace.
 #[derive(Deserialize)]
 struct Metadata {
     /// Whatever set it.

@@ -21,7 +21,7 @@ pub(crate) struct Orders {
     pub(crate) marker: String,
     /// The device that carries frames, below `/dev`.
     pub(crate) results_device: String,
-    /// The program to run; none means init's own executable, started anew as an ordinary process.
+    /// The program to run; none means init's own executable, started again as an ordinary process.
     pub(crate) program: Option<String>,
     /// Its arguments, without the program's name.
     pub(crate) arguments: Vec<String>,

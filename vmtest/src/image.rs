@@ -2,8 +2,8 @@
 
 //! Kernel images: which format, which architecture, what is inside, and which build it is.
 //!
-//! A bootable image is the kernel, compressed, behind some code that unpacks it. To know that an image and a vmlinux with
-//! DWARF are of one build, their build ids must be compared, and the image's is inside the compressed part. The
+//! A bootable image is some code that unpacks, followed by the compressed kernel. To know that an image and a vmlinux
+//! with DWARF are of one build, their build ids must be compared, and the image's is inside the compressed part. The
 //! formats, and where they are described:
 //!
 //! * bzImage (x86): Documentation/arch/x86/boot.rst; the setup header at 0x1f1 says where the payload is, which is an
@@ -108,7 +108,7 @@ impl KernelImage {
     /// Reads an image and recognises its format.
     ///
     /// # Errors
-    /// If it cannot be read or is no kernel image.
+    /// If it cannot be read or is not a kernel image.
     pub fn read(path: &Path) -> Result<KernelImage, ImageError> {
         KernelImage::from_bytes(fs::read(path)?)
     }
@@ -116,7 +116,7 @@ impl KernelImage {
     /// [`KernelImage::read`] from memory.
     ///
     /// # Errors
-    /// If it is no kernel image.
+    /// If it is not a kernel image.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<KernelImage, ImageError> {
         let has = |at: usize, magic: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(magic));
         let format = if has(0x202, b"HdrS") {
@@ -305,7 +305,7 @@ fn pipe_through(
 /// The build id of an ELF file.
 ///
 /// # Errors
-/// If it cannot be read, is no ELF file or has none.
+/// If it cannot be read, is not an ELF file or has none.
 pub fn elf_build_id(path: &Path) -> Result<Vec<u8>, ImageError> {
     let cache = ReadCache::new(fs::File::open(path)?);
     let file = object::File::parse(&cache).map_err(ImageError::Elf)?;

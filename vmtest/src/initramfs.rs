@@ -67,8 +67,8 @@ impl Initramfs {
     /// Adds a file of the host, with its permissions; a file of the same guest path is replaced.
     ///
     /// # Errors
-    /// [`InitramfsError::GuestPath`] if the guest path is not absolute, has `.` or `..` in it, or would be hidden by
-    /// what init mounts.
+    /// [`InitramfsError::GuestPath`] if the guest path is not absolute, has `.` or `..` in it, or would be hidden by a
+    /// file system that init mounts.
     pub fn file(&mut self, host: &Path, guest: &str) -> Result<(), InitramfsError> {
         let name = guest_name(guest)?;
         self.files.insert(name, Source::File(host.to_owned()));

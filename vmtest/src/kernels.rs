@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 
-//! The kernels of the matrix: which there are, where they are kept, how they are had.
+//! The kernels of the matrix: which there are, where they are kept, where they come from.
 //!
 //! `kernels/matrix.toml` describes the rows ([`Matrix`]). A row is resolved to the newest packages of its suite by apt
 //! itself, with private state and private configuration, so that any suite and architecture can be read from any host
 //! and nothing of the host is touched (`apt.rs`). What is fetched, is checked and unpacked into a cache ([`Getter`]): a
-//! kernel that Debian built (`debian.rs`), or sources, of which one is built in a build root (`built.rs`).
+//! kernel that Debian built (`debian.rs`), or one that is built from sources in a build root (`built.rs`).
 //!
 //! ```text
 //! ${XDG_CACHE_HOME:-$HOME/.cache}/siteseer/kernels/NAME/
@@ -20,8 +20,8 @@
 //!     apt/, download/        apt's state; packages on their way
 //! ```
 //!
-//! Readers need no lock: they follow `current` once and use the folder behind it, which stays when a newer one comes
-//! (the one before it is removed then).
+//! Readers need no lock: they follow `current` once and use the folder that it leads to, which stays when a newer one
+//! comes (the one before it is removed then).
 
 mod apt;
 mod built;
@@ -69,7 +69,7 @@ pub struct KernelPaths {
     pub vmlinuz: PathBuf,
     /// The ELF file with DWARF and BTF.
     pub vmlinux: PathBuf,
-    /// What is known of them.
+    /// What is known about them.
     pub record: KernelRecord,
 }
 
@@ -200,7 +200,7 @@ fn file_name(name: &str) -> Option<&str> {
     (!name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])).then_some(name)
 }
 
-/// Reads the entry behind `current`.
+/// Reads the entry that `current` leads to.
 fn entry(current: &Path) -> Option<KernelPaths> {
     let directory = fs::canonicalize(current).ok()?;
     let record: KernelRecord = serde_json::from_slice(&fs::read(directory.join("kernel.json")).ok()?).ok()?;

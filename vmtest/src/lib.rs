@@ -25,7 +25,7 @@
 //!
 //! Results must not be mixed up with the console, where the kernel writes whenever it likes, in the middle of
 //! anyone's line. So they have a port of their own: a second 16550 UART, on the ISA bus on x86-64 (`ttyS1`) and on PCI
-//! on arm64 (whose `virt` board has a single PL011). Its driver is built in wherever the serial console is;
+//! on arm64 (the `virt` board has a single PL011). Its driver is built in wherever the serial console is;
 //! virtio-serial, the obvious other choice, is a module in many kernels. What travels there is [`frame`]s: lines with a
 //! marker that is random per run, a sequence number, a length and a checksum.
 //!

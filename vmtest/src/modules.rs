@@ -5,7 +5,7 @@
 //! A module fits one kernel: its configuration, its compiler, its symbols' versions. For a kernel of Debian's the packages of
 //! headers have all that ([`kernels`](crate::kernels) keeps them beside the kernel); a kernel that was built here keeps
 //! its own tree. The compiler that made the kernel is in the build root `kernel`, where kbuild runs, with the vmlinux at hand: the
-//! modules come out with DWARF, as the kernel has it, and with BTF upon the kernel's.
+//! modules come out with DWARF, as the kernel has it, and with BTF that is split over the kernel's.
 //!
 //! All modules are built by one run of kbuild (`make -k M=...`), each in a folder of its own. kbuild makes no module at
 //! all if one cannot be compiled, or lacks a symbol: then the ones to blame are built each by itself, so that each gets
@@ -84,8 +84,8 @@ pub enum ModulesError {
         /// Its folder.
         folder: PathBuf,
     },
-    /// What modules for this kernel are built with cannot be had.
-    #[error("cannot have what modules for {kernel} are built with: {error}")]
+    /// What modules for this kernel are built with is not available.
+    #[error("cannot get what modules for {kernel} are built with: {error}")]
     Headers {
         /// The kernel.
         kernel: String,
@@ -93,7 +93,7 @@ pub enum ModulesError {
         #[source]
         error: Box<GetError>,
     },
-    /// The build root cannot be had.
+    /// The build root is not available.
     #[error(transparent)]
     BuildRoot(#[from] BuildRootError),
     /// Something else failed on this host.
@@ -131,7 +131,7 @@ pub struct ModuleFailure {
 /// build root is made if it is not there.
 ///
 /// # Errors
-/// If nothing can be built: a source that is not there, or what it takes to build cannot be had.
+/// If nothing can be built: a source that is not there, or something that the build requires is not available.
 pub fn build(
     kernel: &KernelPaths,
     modules: &[ModuleSource],

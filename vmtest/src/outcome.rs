@@ -52,7 +52,7 @@ impl fmt::Display for Carrier {
     }
 }
 
-/// What is known of a run, whole if it came to its end, else as far as it came.
+/// What is known about a run, whole if it came to its end, else as far as it came.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// How the program ended; none if its end was not seen.

@@ -120,7 +120,7 @@ fn message(line: &str) -> Option<&str> {
         let Some(after) = after.strip_prefix(']') else {
             continue;
         };
-        // CONFIG_PRINTK_CALLER and CONFIG_PRINTK_EXECUTION_CTX add who printed it, directly behind.
+        // CONFIG_PRINTK_CALLER and CONFIG_PRINTK_EXECUTION_CTX add who printed it, directly after.
         let after = match after.strip_prefix('[').and_then(|caller| caller.split_once(']')) {
             Some((_, after)) => after,
             None => after,
@@ -173,7 +173,7 @@ pub fn find(console: &str) -> Vec<Splat> {
 const FAULT_TAINTS: &[(u32, &str)] =
     &[(5, "bad page"), (7, "the kernel died"), (9, "the kernel warned"), (14, "soft lockup")];
 
-/// What taint flags say of faults: none if they say nothing.
+/// What taint flags say about faults: none if they say nothing.
 pub fn taint_text(taint: u64) -> Option<String> {
     let faults: Vec<&str> =
         FAULT_TAINTS.iter().filter(|(bit, _)| taint >> bit & 1 == 1).map(|(_, text)| *text).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 /*
- * Which capabilities the kernel asks for, and in whose user namespace.
+ * Which capabilities the kernel asks for, and in which user namespace.
  *
  * ns_capable() is inlined into capable(), where `ns` is always the first namespace and the compiler keeps no copy of it. A program
  * that read `ns` as its parameter would not be attached there. This one asks for it, and does without if there is none.

@@ -5,8 +5,8 @@
 //! definition of an event in tracefs, which does nothing, and which the next process removes.) Detaching takes the
 //! programs away and waits until none runs; disarming events of tracefs and removing their definitions is then left
 //! to a short-lived process ([`super::background`]). Closing the descriptor of one kprobe, or of one event with many,
-//! waits for RCU grace periods, a few dozen milliseconds; many are closed by several threads, whose waits overlap in
-//! part.
+//! waits for RCU grace periods, a few dozen milliseconds; several threads close many of them, so that the waits overlap
+//! in part.
 
 use super::profile::missed_at_events;
 use super::tracefs::{Definition, remove_all};
@@ -32,7 +32,7 @@ pub(crate) struct Armed {
 }
 
 impl Armed {
-    /// Events alone, whose links are gone.
+    /// Events alone, without their links.
     pub(crate) fn events(definitions: Vec<Definition>) -> Armed {
         Armed { links: Vec::new(), definitions }
     }
@@ -88,7 +88,7 @@ pub(crate) fn missed_by<'d>(
             Missed::Elsewhere(count) => others += count,
         }
     }
-    // Of an event with many probes the link tells the first one's, which tracefs tells too.
+    // For an event with many probes, the link tells the number of the first one, which tracefs tells too.
     let events = missed_at_events(definitions)?;
     Ok(others + events.all + at_kprobes.saturating_sub(events.first))
 }
@@ -125,7 +125,7 @@ fn close_all(mut descriptors: Vec<OwnedFd>) {
     thread::scope(|scope| {
         while !descriptors.is_empty() {
             let part = descriptors.split_off(descriptors.len().saturating_sub(each));
-            // Where no thread can be had, the part is closed here: a closure that is not run is dropped.
+            // If no thread can be created, the part is closed here: a closure that is not run is dropped.
             let _ = thread::Builder::new().spawn_scoped(scope, move || drop(part));
         }
     });

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 /// What came of carrying a plan out.
 pub(super) enum Carried {
-    /// It is attached, and this became of each site.
+    /// It is attached, with this outcome at each site.
     Out(Box<Part>, Box<Report>),
     /// The kernel refused something that may be done otherwise: it is noted, and has to be planned again.
     Again,

@@ -44,7 +44,7 @@ pub enum AttachError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The process may not.
-    #[error("attaching takes CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN): run as root")]
+    #[error("attaching requires CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN): run as root")]
     Privileges,
     /// The program's section names no function, and none was given.
     #[error("program {program}: SEC(\"{section}\") names no function, and none was given to attach to")]
@@ -55,7 +55,7 @@ pub enum AttachError {
         section: &'static str,
     },
     /// `bpf_program__set_attach_target()` named a function that is not to be found any more.
-    #[error("program {program}: type {btf_id} of the kernel's BTF object {object} is no function")]
+    #[error("program {program}: type {btf_id} of the kernel's BTF object {object} is not a function")]
     NoSuchType {
         /// Name of the program.
         program: String,
@@ -116,7 +116,7 @@ pub enum AttachError {
     },
     /// Arguments are read by helpers that the program's licence does not allow.
     #[error(
-        "program {program} does not declare a GPL-compatible licence, and its arguments at {site} take helpers that \
+        "program {program} does not declare a GPL-compatible licence, and its arguments at {site} need helpers that \
          only such programs may call (bpf_probe_read_kernel, bpf_rdonly_cast)"
     )]
     Licence {
@@ -133,7 +133,7 @@ pub enum AttachError {
         /// Why.
         refusal: Refusal,
     },
-    /// The kernel does not take the BTF of a trampoline.
+    /// The kernel does not accept the BTF of a trampoline.
     #[error("the kernel refuses the BTF of the trampoline for {site}: {error}{}", tail(log))]
     Btf {
         /// One of its sites.

@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 /// are few.
 pub(super) const MANY: usize = 5;
 
-/// How many files the kprobes of a plan keep open at most, if the kernel takes what it is asked for.
+/// How many files the kprobes of a plan keep open at most, if the kernel accepts what it is asked for.
 pub(super) fn files(plan: &Plan, many: usize) -> u64 {
     let trampolines = || plan.trampolines.iter().filter(|planned| planned.mechanism == Mechanism::Kprobe);
     let sites: usize = trampolines().map(|planned| planned.sites.len()).sum();

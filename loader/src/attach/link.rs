@@ -114,7 +114,7 @@ impl fmt::Display for Gone {
     }
 }
 
-/// What a link takes of the machine, and what it took to make.
+/// What a link uses of the machine, and what it took to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cost {
@@ -135,7 +135,7 @@ impl Link {
         Link { parts: vec![part], report, known }
     }
 
-    /// What became of every site.
+    /// The outcome of every site.
     pub fn report(&self) -> &Report {
         &self.report
     }
@@ -210,7 +210,7 @@ impl Link {
         Ok(now.filter(|(name, instance)| self.known.get(name) != Some(instance)).map(|(name, _)| name).collect())
     }
 
-    /// What the link takes of the machine.
+    /// What the link uses of the machine.
     ///
     /// # Errors
     /// If the kernel does not give information on a program.
@@ -240,7 +240,7 @@ impl Link {
     /// operations), or is in a tracing program already (`bpf_prog_active`, kernel/trace/bpf_trace.c; for fentry and fexit, in
     /// this very program); where a kprobe is hit while another one is being handled; and how many returns, because more calls
     /// were pending than it keeps track of. Kernels count them since Linux 6.7 (fentry and fexit: 5.12; kprobes that
-    /// tracefs lists: always); of an older one the answer is 0 whatever was missed.
+    /// tracefs lists: always); on an older kernel the answer is 0 whatever was missed.
     ///
     /// # Errors
     /// If the kernel does not give a counter.
@@ -252,7 +252,7 @@ impl Link {
     /// hold now. The report has what they held when it was attached; programs may be put there at any time.
     ///
     /// # Errors
-    /// If the machine's maps cannot be looked through (which takes CAP_SYS_ADMIN).
+    /// If the machine's maps cannot be looked through (which requires CAP_SYS_ADMIN).
     pub fn tail_slots(&self) -> io::Result<Vec<TailSlot>> {
         let targets = self.report.attached().filter_map(|site| site.bpf.as_ref()).filter(|bpf| !bpf.subprogram);
         let programs: Vec<u32> = targets.map(|bpf| bpf.program).collect();

@@ -9,7 +9,7 @@ use siteseer_sites::btf::TypeId;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 impl LoadAs {
-    /// What a mechanism takes.
+    /// What a mechanism requires.
     pub(crate) fn of(
         mechanism: Mechanism,
         func: Option<TypeId>,

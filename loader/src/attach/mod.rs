@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Attaching a program: planning, and carrying the plan out (`carry_out`), as often as it takes.
+//! Attaching a program: planning, and carrying the plan out (`carry_out`), as often as needed.
 //!
 //! The maps that trampolines refer to are made, the trampolines loaded, the sites armed, the best mechanism first. Every
 //! call may fail. What the kernel refuses at one site by one mechanism is noted, and all is planned again without that: the
 //! next mechanism has the site, or the refusal is its reason. What the kernel refuses altogether (privileges,
-//! memory, a program that does not verify) ends the attempt. Whatever has been armed by then is owned by what is
+//! memory, a program that does not verify) ends the attempt. Whatever has been armed by then belongs to a value that is
 //! being dropped ([`armed::Armed`]), so that an error leaves nothing behind. What is refused by the last mechanism
 //! needs no new plan: when all sites have been tried the policy is applied once more, now with the kernel's refusals.
 
@@ -210,7 +210,7 @@ impl<'t> Attach<'t> {
                         report.notes.extend(off);
                         return Ok(Link::new(*part, *report, target.modules().instances()));
                     }
-                    // Each attempt that fails has noted something new, of which there is only so much.
+                    // Each attempt that fails has noted something new, and there is only so much of that.
                     Carried::Again => {}
                     Carried::Stale => break,
                 }
@@ -291,5 +291,5 @@ impl Prepared {
     }
 }
 
-/// How often an attachment is begun anew because modules have come or gone meanwhile.
+/// How often an attachment is begun again because modules have come or gone meanwhile.
 const ATTEMPTS: usize = 5;

@@ -120,10 +120,10 @@ impl AttachOptions {
         self.policy
     }
 
-    /// Whether doubtful arguments count as located. The default is no: a doubtful argument counts as missing, so that a site where
-    /// the program must have it is not attached, and `siteseer_arg()` returns `-ENOENT` for it. With doubt accepted the program
-    /// gets the value that the debug information names, which may be wrong. The [`Report`](crate::Report) says which arguments
-    /// are doubtful at which sites, and why.
+    /// Whether doubtful arguments count as located. By default they do not: a doubtful argument counts as missing, so
+    /// that a site where the program must have it is not attached, and `siteseer_arg()` returns `-ENOENT` for it. With
+    /// doubt accepted the program gets the value that the debug information names, which may be wrong. The
+    /// [`Report`](crate::Report) says which arguments are doubtful at which sites, and why.
     #[must_use]
     pub fn accept_doubt(mut self, accept: bool) -> AttachOptions {
         self.accept_doubt = Some(accept);

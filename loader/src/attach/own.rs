@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The program that libbpf loaded for its own function, as one of those that a plan takes.
+//! The program that libbpf loaded for its own function, as one of those that a plan needs.
 //!
 //! Where siteseer has something to add to a program, libbpf loads it for its function all the same, and it serves the
 //! body there: no other program is loaded for that, the kernel's information on it names the function, and the kernel

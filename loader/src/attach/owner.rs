@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Whose a definition in tracefs is, and whether that process is gone.
+//! Which process owns a definition in tracefs, and whether that process is gone.
 //!
 //! A definition outlives the process that wrote it, so its group's name says who that was: the PID namespace, the PID, and
 //! when the process started, because PIDs are used again. It does not say whether the process still lives: one of another PID
 //! namespace cannot be seen, and one that has ended may have forked after it had attached. Then the child has the descriptors that
-//! arm the event. Taking probes away from an armed event is something that the kernel does without a word
-//! (kernel/trace/trace_kprobe.c, `unregister_trace_kprobe()`: only the last probe of an event is refused), and hits would be
-//! missed silently.
+//! arm the event. Taking probes away from an armed event is something that the kernel does silently
+//! (kernel/trace/trace_kprobe.c, `unregister_trace_kprobe()`: only the last probe of an event is refused), and hits
+//! would be missed silently.
 //!
 //! So an owner holds a lock on one byte of `kprobe_events` before it defines anything, an open file description's lock (fcntl(2),
 //! F_OFD_SETLK). Children inherit it with the descriptors; exec and the end of the last of them drop it with the descriptors.

@@ -62,7 +62,8 @@ impl Attach<'_> {
         Err(AttachError::ModulesChange)
     }
 
-    /// What was attached at the new sites, numbered behind those of the link; `None` if modules have come or gone meanwhile.
+    /// What was attached at the new sites, numbered after those of the link; `None` if modules have come or gone
+    /// meanwhile.
     fn added(&self, prepared: &Prepared, target: &Target, link: &Link) -> Result<Option<(Part, Report)>, AttachError> {
         let first_id = u32::try_from(link.report().sites().count()).unwrap_or(u32::MAX);
         let work = CarryOut { prepared, target, own: None, many: self.options.many() };

@@ -4,7 +4,7 @@
 //! `p:GROUP/EVENT SYMBOL+OFFSET`, written to `kprobe_events`, defines an event; the same line with another place adds a
 //! probe to it (kernel/trace/trace_kprobe.c, `append_trace_kprobe()`). Places must be given by symbol (two bare addresses
 //! count as the same probe). Where the name of the symbol that holds a place is not unique, the distance from `_stext`
-//! does. A place that the kernel does not take here is left to a perf kprobe of its own.
+//! does. A place that the kernel does not accept here is left to a perf kprobe of its own.
 //!
 //! A place in a module is given without the module's name. With it, the kernel would put the probe back when the module is loaded
 //! again (`trace_kprobe_module_callback()`), at the same distance from the symbol in what may be another build.
@@ -188,7 +188,7 @@ pub(super) fn attach(groups: &[Group<'_>], symbols: &Symbols) -> Outcome {
     Outcome { left: left.collect(), links, definitions }
 }
 
-/// Defines events for the places that the kernel takes.
+/// Defines events for the places that the kernel accepts.
 fn define(groups: &[Group<'_>], symbols: &Symbols, owner: &Owner, folder: &Path, file: &mut File) -> Vec<Event> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let own_group = owner.group(COUNTER.fetch_add(1, Ordering::Relaxed));
@@ -203,7 +203,7 @@ fn define(groups: &[Group<'_>], symbols: &Symbols, owner: &Owner, folder: &Path,
             for &(member, place) in chunk {
                 let Some((symbol, offset)) = by_symbol(place, symbols, start) else { continue };
                 let place = written(symbol, offset);
-                // One line per write: the kernel takes a line or refuses it.
+                // One line per write: the kernel accepts a line or refuses it.
                 if file.write_all(format!("p:{} {place}\n", event.definition.name).as_bytes()).is_ok() {
                     event.definition.places.push(place);
                     event.members.push(member);

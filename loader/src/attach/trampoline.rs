@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// Why a program was not loaded.
 pub(super) enum Unloaded {
-    /// By this mechanism it cannot be had at its sites.
+    /// This mechanism cannot be used at its sites.
     There(Reason),
     /// At all.
     AtAll(AttachError),
@@ -90,7 +90,7 @@ impl Loader<'_> {
         }
         let module = planned.module.as_ref().map(|module| module_btf(&mut self.modules, module)).transpose();
         let module = module.map_err(|error| {
-            let said = Some(format!("the kernel's BTF of the module cannot be had: {error}"));
+            let said = Some(format!("the kernel's BTF of the module cannot be read: {error}"));
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             Unloaded::There(Reason::Kernel { errno, mechanism: planned.mechanism.word(), said })
         })?;
@@ -117,7 +117,8 @@ impl Loader<'_> {
         if !planned.mechanism.probe().is_tracing() {
             return Err(verifier(refused).into());
         }
-        // Whose fault it is, an empty program tells: what the kernel does not load for that function either.
+        // Load an empty program to find out which part is at fault: what the kernel does not load for that function
+        // either.
         let mechanism = planned.mechanism.word();
         match kind.refuses_all() {
             Some(target) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What libbpf keeps of a program, as the analysis takes it, and the function that it was told to attach to.
+//! What libbpf keeps of a program, as the analysis needs it, and the function that it was told to attach to.
 
 use super::AttachError;
 use crate::bpf::btf::{btf_data, btf_name};
@@ -15,7 +15,7 @@ use siteseer_sites::btf::{Btf, Kind, Type};
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
-/// What libbpf keeps of a program, as the analysis takes it.
+/// What libbpf keeps of a program, as the analysis needs it.
 pub(super) fn user_program(loaded: Loaded<'_>, kernel: &Kernel) -> UserProgram {
     let insns: Vec<_> = loaded.insns.iter().map(insn).collect();
     // All of the kernel's types take milliseconds to walk; most programs call no kfunc.

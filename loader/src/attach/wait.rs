@@ -6,8 +6,8 @@
 //!
 //! * membarrier(2), MEMBARRIER_CMD_GLOBAL (kernel/sched/membarrier.c). It is refused where CPUs run without a tick (nohz_full), and
 //!   by seccomp.
-//! * an update of a map that holds maps (`maybe_wait_bpf_programs()` in kernel/bpf/syscall.c), whose very purpose it is that no
-//!   program uses the old element any more.
+//! * an update of a map that holds maps (`maybe_wait_bpf_programs()` in kernel/bpf/syscall.c), where the kernel waits
+//!   so that no program uses the old element any more.
 
 use crate::bpf::map::{self, Map};
 use libbpf_sys as sys;
@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Waits until every program that had begun at a kprobe has ended.
 ///
 /// # Errors
-/// If neither call can be had. Then it has not waited.
+/// If neither call is available. Then it has not waited.
 pub(crate) fn wait_for_programs() -> io::Result<()> {
     membarrier().or_else(|_| update_map_of_maps())
 }

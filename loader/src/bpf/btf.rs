@@ -38,7 +38,7 @@ pub(crate) fn btf_data(id: u32) -> io::Result<Vec<u8>> {
     btf_data_of(fd.as_raw_fd())
 }
 
-/// The bytes of the BTF object behind a descriptor.
+/// The bytes of the BTF object that a descriptor refers to.
 pub(crate) fn btf_data_of(fd: RawFd) -> io::Result<Vec<u8>> {
     let mut data = Vec::new();
     // The first call tells the size, the second fills the buffer.
@@ -56,7 +56,7 @@ pub(crate) fn btf_data_of(fd: RawFd) -> io::Result<Vec<u8>> {
 pub(crate) fn btf_of(module: &str) -> io::Result<OwnedFd> {
     let mut id = 0;
     loop {
-        // SAFETY: the kernel writes the number; it says ENOENT behind the last one.
+        // SAFETY: the kernel writes the number; it says ENOENT past the end.
         check(unsafe { sys::bpf_btf_get_next_id(id, &mut id) })?;
         // SAFETY: plain call. An object may be gone by now.
         let Ok(fd) = opened(unsafe { sys::bpf_btf_get_fd_by_id(id) }) else { continue };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What is known of BPF helpers: names, how many arguments they take, and what becomes of a call in a trampoline.
+//! What is known about BPF helpers: names, how many arguments they take, and what happens to a call in a trampoline.
 //!
 //! A program of ours is written as if for fentry (program type TRACING), and mostly runs in a kprobe program. Most helpers
 //! do not care. Those that do fall into classes:
@@ -39,7 +39,7 @@ pub const SITESEER_ARG_SLOT: u32 = 0x5173_e002;
 /// `siteseer_site(ctx)` of siteseer.bpf.h.
 pub const SITESEER_SITE: u32 = 0x5173_e003;
 
-/// What becomes of a helper call.
+/// What happens to a helper call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Treatment {
     /// Left as it is; the context has no business in its arguments.
@@ -71,7 +71,7 @@ pub enum Treatment {
 }
 
 /// Why a program is not run by a kprobe if it calls a [`Treatment::Tracing`] helper.
-pub const ONLY_TRACING: &str = "only fentry, fexit and the like may call it, and this site takes a kprobe";
+pub const ONLY_TRACING: &str = "only fentry, fexit and the like may call it, and this site requires a kprobe";
 /// Why a program is not run by a kprobe if it calls a [`Treatment::Sleeps`] helper.
 pub const SLEEPS: &str = "it may sleep, and a kprobe cannot";
 /// Why a program is not run by a tracing-multi link if it asks for a stack trace.
@@ -83,7 +83,7 @@ pub const DEEPER_STACK_TRACE: &str =
 pub const NO_STACK_TRACE: &str =
     "the registers that a kprobe session has at the return make no stack trace on every kernel";
 
-/// What becomes of a call of this helper.
+/// What happens to a call of this helper.
 pub fn treatment(id: u32) -> Treatment {
     const ITERATES: &str = "only iterators may call it";
     const OVERRIDE: &str = "at an inline site it would return from the wrong function";

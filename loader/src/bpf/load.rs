@@ -137,7 +137,7 @@ impl Request<'_> {
         })
     }
 
-    /// Whether the kernel takes the program.
+    /// Whether the kernel accepts the program.
     pub(crate) fn is_taken(&self) -> bool {
         self.try_load(&mut []).is_ok()
     }

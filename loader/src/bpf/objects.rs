@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The programs, maps and links that there are, by id, and what the kernel tells of each.
+//! The programs, maps and links that there are, by id, and what the kernel tells about each.
 
 use super::call::{check, opened};
 use libbpf_sys as sys;
@@ -7,7 +7,8 @@ use std::ffi::{c_char, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// What the kernel says of the object behind a descriptor. (`bpf_prog_get_info_by_fd()` and its kin came with libbpf 1.2.)
+/// What the kernel says about the object that a descriptor refers to. (`bpf_prog_get_info_by_fd()` and its kin came
+/// with libbpf 1.2.)
 ///
 /// # Safety
 /// `T` is the structure of that kind of object, and any bytes are a value of it; pointers in it are to as many bytes as the lengths
@@ -25,7 +26,7 @@ pub(crate) fn program_info(fd: BorrowedFd<'_>) -> io::Result<sys::bpf_prog_info>
     Ok(info)
 }
 
-/// What the kernel says of a map.
+/// What the kernel says about a map.
 pub(crate) fn map_info(map: BorrowedFd<'_>) -> io::Result<sys::bpf_map_info> {
     let mut info = sys::bpf_map_info::default();
     // SAFETY: plain bytes, without pointers.
@@ -33,7 +34,7 @@ pub(crate) fn map_info(map: BorrowedFd<'_>) -> io::Result<sys::bpf_map_info> {
     Ok(info)
 }
 
-/// What the kernel says of a link.
+/// What the kernel says about a link.
 pub(crate) fn link_info(link: BorrowedFd<'_>) -> io::Result<sys::bpf_link_info> {
     let mut info = sys::bpf_link_info::default();
     // SAFETY: plain bytes, without pointers.
@@ -41,13 +42,13 @@ pub(crate) fn link_info(link: BorrowedFd<'_>) -> io::Result<sys::bpf_link_info> 
     Ok(info)
 }
 
-/// Opens a program by its id. Takes CAP_SYS_ADMIN.
+/// Opens a program by its id. Requires CAP_SYS_ADMIN.
 pub(crate) fn open_program(id: u32) -> io::Result<OwnedFd> {
     // SAFETY: plain call.
     opened(unsafe { sys::bpf_prog_get_fd_by_id(id) })
 }
 
-/// Opens a link by its id. Takes CAP_SYS_ADMIN.
+/// Opens a link by its id. Requires CAP_SYS_ADMIN.
 pub(crate) fn open_link(id: u32) -> io::Result<OwnedFd> {
     // SAFETY: plain call.
     opened(unsafe { sys::bpf_link_get_fd_by_id(id) })
@@ -87,21 +88,21 @@ fn still_there(result: c_int) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// All maps, opened one after the other. Takes CAP_SYS_ADMIN.
+/// All maps, opened one after the other. Requires CAP_SYS_ADMIN.
 pub(crate) fn maps() -> impl Iterator<Item = io::Result<OwnedFd>> {
     // SAFETY: plain call.
     let open = |id: io::Result<u32>| still_there(unsafe { sys::bpf_map_get_fd_by_id(id?) });
     ids(sys::bpf_map_get_next_id).filter_map(move |id| open(id).transpose())
 }
 
-/// All links, opened one after the other. Takes CAP_SYS_ADMIN.
+/// All links, opened one after the other. Requires CAP_SYS_ADMIN.
 pub(crate) fn links() -> impl Iterator<Item = io::Result<OwnedFd>> {
     // SAFETY: plain call.
     let open = |id: io::Result<u32>| still_there(unsafe { sys::bpf_link_get_fd_by_id(id?) });
     ids(sys::bpf_link_get_next_id).filter_map(move |id| open(id).transpose())
 }
 
-/// The program of an id; `None` if it is gone. Takes CAP_SYS_ADMIN.
+/// The program of an id; `None` if it is gone. Requires CAP_SYS_ADMIN.
 pub(crate) fn program_if_there(id: u32) -> io::Result<Option<OwnedFd>> {
     // SAFETY: plain call.
     still_there(unsafe { sys::bpf_prog_get_fd_by_id(id) })

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A plan in words: at which places a program would run, by what, at which it would not and why, and what can be done.
+//! A plan in words: at which places a program would run, by which mechanism, at which it would not and why, and what
+//! can be done.
 //!
 //! Everything is taken from plans: for each kind of program the sites are decided as for an attachment, under
 //! [`Policy::BestEffort`] (which leaves most standing), and the policy that the section has by default is asked for
@@ -42,13 +43,13 @@ pub struct Explanation {
     pub program: Option<String>,
     /// Which kernel it is about: a sentence.
     pub kernel: String,
-    /// What becomes of each kind of program; the first is the one that is shown site by site.
+    /// What happens to each kind of program; the first is the one that is shown site by site.
     pub verdicts: Vec<Verdict>,
     /// What else is to be known: sentences.
     pub notes: Vec<String>,
 }
 
-/// What becomes of a program of one kind.
+/// What happens to a program of one kind.
 #[derive(Debug, Clone)]
 pub struct Verdict {
     /// The section.
@@ -133,8 +134,8 @@ fn lookup(target: &Target, wanted: &Wanted) -> Result<Vec<Function>, ExplainErro
 /// functions of the name have.
 ///
 /// # Errors
-/// [`ExplainError::Section`] if it is no function's name, [`ExplainError::Target`] if there is no such function, or the
-/// site data cannot be read.
+/// [`ExplainError::Section`] if it is not a function's name, [`ExplainError::Target`] if there is no such function, or
+/// the site data cannot be read.
 pub fn function(target: &Target, name: &str) -> Result<Vec<Explanation>, ExplainError> {
     let functions = lookup(target, &Wanted::parse(name)?)?;
     let several = functions.len() > 1;

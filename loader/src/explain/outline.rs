@@ -3,7 +3,7 @@
 //!
 //! A plan is for one program, and leaves a site out for an argument that this program reads. Who makes programs per site wants all
 //! sites, each with its own locations, and decides. Two plans are made for that: one for a program that reads nothing
-//! says by what a site is reached, or why no probe can be there; one for a program that reads everything, under
+//! says how a site is reached, or why no probe can be there; one for a program that reads everything, under
 //! [`Policy::Complete`], says what would be in the way of somebody who must see all calls with all arguments.
 
 use crate::explain::{by_prototype, reader};
@@ -20,7 +20,7 @@ use crate::target::function::Function;
 pub struct Outline {
     /// The function. What follows has one entry for each of its candidates, in their order.
     pub function: Function,
-    /// By what a program that reads nothing would be attached; or why it would not.
+    /// How a program that reads nothing would be attached; or why it would not.
     pub reached: Vec<Result<Mechanism, Reason>>,
     /// Why a program that reads everything would be refused at the site under [`Policy::Complete`], if it would be.
     pub in_the_way: Vec<Option<Reason>>,
@@ -30,7 +30,7 @@ pub struct Outline {
 /// program reads the arguments of all.
 ///
 /// # Errors
-/// [`PlanError`] if there can be no plan even for a program that reads nothing.
+/// [`PlanError`] if no plan can be made, even for a program that reads nothing.
 pub fn outline(target: &Target, function: &Function, kind: Kind) -> Result<Vec<Outline>, PlanError> {
     by_prototype(function).into_iter().map(|function| one(target, function, kind)).collect()
 }

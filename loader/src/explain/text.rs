@@ -15,7 +15,7 @@ const WIDTH: usize = 100;
 /// How many places of one kind are named.
 const SHOWN: usize = 6;
 
-/// Writes words, wrapped, behind an indentation; `hang` is that of further lines.
+/// Writes words, wrapped, after an indentation; `hang` is that of further lines.
 fn wrap(f: &mut fmt::Formatter<'_>, indent: usize, hang: usize, text: &str) -> fmt::Result {
     let mut column = indent;
     write!(f, "{:indent$}", "")?;
@@ -160,7 +160,7 @@ impl Explanation {
         Ok(())
     }
 
-    /// Site by site: by what, or why not.
+    /// Site by site: how, or why not.
     fn sites(&self, f: &mut fmt::Formatter<'_>, verdict: &Verdict) -> fmt::Result {
         let subject = match &self.program {
             Some(name) => format!("Program {name}, in SEC(\"{}\"),", verdict.form.kind),
@@ -333,7 +333,7 @@ fn why_list(why: BTreeSet<String>) -> String {
     why.into_iter().collect::<Vec<_>>().join("; ")
 }
 
-/// What becomes of a program under the policy of its section.
+/// What happens to a program under the policy of its section.
 fn outcome(verdict: &Verdict) -> String {
     let plan = match &verdict.plan {
         Ok(plan) => plan,

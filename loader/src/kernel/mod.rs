@@ -3,11 +3,11 @@
 //!
 //! A plan needs to know which mechanisms there are. Versions say little (distributions backport and configure as they
 //! like), so each is asked for where it shows: the kprobe event source in sysfs, the kfuncs and the attach types in the
-//! kernel's BTF. A mechanism that an architecture or a configuration is without is one whose functions are not
-//! compiled: an architecture may load fentry programs and have no BPF trampolines, or no ftrace direct calls to reach
-//! them (arm64 before 6.4), or none that many functions can share, as tracing-multi links need (arm64). Their FUNCs
-//! are not in the kernel's BTF then. Nothing is attached to find out: that takes grace periods, which the user would
-//! wait for. What is compiled and still refused is planned again ([`crate::attach`]).
+//! kernel's BTF. A mechanism that an architecture or a configuration lacks is one with functions that are not compiled:
+//! an architecture may load fentry programs and have no BPF trampolines, or no ftrace direct calls to reach them (arm64
+//! before 6.4), or none that many functions can share, as tracing-multi links need (arm64). Their FUNCs are not in the
+//! kernel's BTF then. Nothing is attached to find out: that takes grace periods, which the user would wait for. What is
+//! compiled and still refused is planned again ([`crate::attach`]).
 //!
 //! A [`Kernel`] is plain data: plans for other kernels, and tests, make one themselves.
 
@@ -121,8 +121,8 @@ pub struct Kernel {
     pub fentry: bool,
     /// Whether one fentry or fexit program can be attached to many functions (BPF_TRACE_FENTRY_MULTI, Linux 7.3).
     pub tracing_multi: bool,
-    /// What kprobe sessions take (BPF_TRACE_KPROBE_SESSION, Linux 6.14): programs that run at a function's entry and at its
-    /// return; `None` where there are none that can be relied on.
+    /// What kprobe sessions require (BPF_TRACE_KPROBE_SESSION, Linux 6.14): programs that run at a function's entry and
+    /// at its return; `None` where there are none that can be relied on.
     pub kprobe_session: Option<Session>,
     /// The bit of a `kprobe` event's `config` that asks for the return; `None` where the event source has no such bit.
     pub kretprobe: Option<u32>,
@@ -130,7 +130,7 @@ pub struct Kernel {
     /// architecture: `check_max_stack_depth_subprog()` in kernel/bpf/verifier.c).
     pub private_stack: bool,
     /// Whether kprobe events may be in functions that ftrace does not know (CONFIG_KPROBE_EVENTS_ON_NOTRACE, which
-    /// distributions do not set). Read from the kernel's own configuration; where that cannot be had, it is not set.
+    /// distributions do not set). Read from the kernel's own configuration; if that cannot be read, it is not set.
     pub notrace_events: bool,
     /// Whether a kprobe in the last function of a module's text may crash it. For kallsyms that function ends with its page;
     /// x86 decodes all of it to find out whether the probe can be optimised (`can_optimize()` in
@@ -147,12 +147,12 @@ impl Kernel {
     ///
     /// # Errors
     /// [`KernelError`] if the machine is not supported, or the kernel does not say what it is. A mechanism that is missing
-    /// is no error here: the plan says what it means for each site.
+    /// is not an error here: the plan says what it means for each site.
     pub fn running() -> Result<Kernel, KernelError> {
         Ok(Kernel::identity()?.probed())
     }
 
-    /// The running kernel, of which the identity is known, with what it can do.
+    /// The running kernel, with its known identity and what it can do.
     pub(crate) fn probed(self) -> Kernel {
         let Kernel { release, machine, build_id, btf, .. } = self;
         let types = KernelTypes::new(running_types().cloned());
@@ -197,9 +197,9 @@ impl Kernel {
         Ok(Kernel { release, btf: running_btf(), ..Kernel::image(machine, build_id) })
     }
 
-    /// A kernel of which the image's BTF is known: what it could do if it ran, with all privileges. Each mechanism shows by
-    /// a function that is compiled with it alone; [`Kernel::notrace_events`] shows by none. Numbers that only a running kernel
-    /// gives are made up, and of no use but for planning.
+    /// A kernel with known image BTF: what it could do if it ran, with all privileges. Each mechanism shows by a
+    /// function that is compiled with it alone; [`Kernel::notrace_events`] shows by none. Numbers that only a running
+    /// kernel gives are made up, and of no use except for planning.
     pub fn of_image(machine: Machine, build_id: BuildId, btf: Option<Arc<[u8]>>) -> Kernel {
         let parsed = btf.as_deref().and_then(|data| Btf::parse(data).ok());
         if parsed.is_none() {
@@ -227,7 +227,7 @@ impl Kernel {
         }
     }
 
-    /// A kernel of which only the image is known. It can do nothing.
+    /// A kernel for which only the image is known. It can do nothing.
     pub fn image(machine: Machine, build_id: BuildId) -> Kernel {
         Kernel {
             release: String::new(),

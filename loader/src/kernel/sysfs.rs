@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What sysfs tells of a loaded module.
+//! What sysfs tells about a loaded module.
 
 use crate::kernel::{BuildId, build_id};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Where the kernel tells of its modules.
+/// Where the kernel tells about its modules.
 pub const SYSFS: &str = "/sys/module";
 
 /// A loaded module, as its folder in sysfs has it.

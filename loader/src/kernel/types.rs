@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What the kernel's types tell of what it can do. There are hundreds of thousands; one walk finds all that is asked for.
+//! What the kernel's types tell about what it can do. There are hundreds of thousands; one walk finds all that is asked
+//! for.
 
 use super::Session;
 use crate::trampoline::Kfunc;
@@ -77,7 +78,7 @@ impl<'a> KernelTypes<'a> {
     }
 
     /// See [`Kernel::decodes_past_modules`](super::Kernel::decodes_past_modules): what tells is which functions and members the
-    /// kernel has. Of one without types the worse is taken.
+    /// kernel has. For a kernel without types, the worse is assumed.
     pub(super) fn decodes_past_modules(&self) -> bool {
         if self.btf.is_none() {
             return true;

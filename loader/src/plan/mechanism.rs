@@ -102,7 +102,7 @@ impl Mechanism {
         }
     }
 
-    /// Whether each site takes a program of its own, loaded for that very function.
+    /// Whether each site needs a program of its own, loaded for that very function.
     pub(crate) fn is_for_one(self) -> bool {
         self.of_many().is_some()
     }
@@ -239,7 +239,7 @@ impl Choice<'_> {
         }
         let kernel = self.kernel;
         Reason::NoExit(if !self.candidate.is_entry() {
-            "what is known of it begins behind its entry"
+            "what is known of it begins after its entry"
         } else if !self.requires_arguments() {
             "this kernel has neither kretprobes nor their multi form"
         } else if !(kernel.kprobe_multi && kernel.kprobe_session.is_some()) {
@@ -340,7 +340,7 @@ impl Choice<'_> {
 /// Whether a copy's return value is where the calling convention puts it. GCC's IPA-SRA drops one that nobody uses, and names
 /// the copy `.isra`; what else it does to a clone, and names `.constprop`, takes parameters away and never the return value
 /// (gcc/ipa-sra.cc, gcc/ipa-cp.cc). clang drops it without renaming, and its debug information says no more than that the signature
-/// was changed. The site data know of copies that are so named or marked and return it all the same.
+/// was changed. The site data tells about copies that are so named or marked and return it all the same.
 pub(crate) fn keeps_return(candidate: &Candidate) -> bool {
     let named = |word: &str| {
         candidate.kind == SiteKind::Clone && candidate.symbol.split('.').skip(1).any(|suffix| suffix == word)

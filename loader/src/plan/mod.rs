@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What would be attached, by what, and what not and why. No system call is made here.
+//! What would be attached and how, and what would not and why. No system call is made here.
 //!
 //! Every candidate of every function ends in exactly one decision. The steps, in this order, so that the reason that is
 //! given is the one that could not be mended by changing the program:
@@ -14,10 +14,10 @@
 //! 6. a trampoline: one per distinct set of locations of what the program reads, and per mechanism. It is
 //!    generated here without the maps that it will refer to, so that what stands against it is known beforehand.
 //!
-//! Bodies that real fentry reaches take a program each, loaded for that function. Where several could do with one, and the
-//! kernel has the tracing-multi link, they are put together once all sites have their mechanisms.
+//! Bodies that real fentry reaches need a program each, loaded for that function. Where several could do with one, and
+//! the kernel has the tracing-multi link, they are put together once all sites have their mechanisms.
 //!
-//! Of functions with very many location prototypes, programs at kprobes serve many each (`sharing`).
+//! If functions have very many location prototypes, each program at kprobes serves many of them (`sharing`).
 //!
 //! Then the policy is applied. Sites in text that never runs again are reported, and do not count against
 //! [`Policy::Complete`].
@@ -54,7 +54,7 @@ use std::sync::Arc;
 pub enum Policy {
     /// All sites or none.
     Complete,
-    /// What plain libbpf attaches to, as it does, and each other site that can be had. A site whose hits could
+    /// What plain libbpf attaches to, as it does, and each other site that can be attached. A site whose hits could
     /// outnumber calls is left out.
     AtLeastLibbpf,
     /// What can be attached is, and the rest is reported.
@@ -63,8 +63,8 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// What holds for a section's programs if nothing is said: a function that is traced in part without a word is what
-    /// `fentry` and `fexit` programs must not meet; `kprobe_maybe_inline` has it in its name.
+    /// What holds for a section's programs if nothing is said: `fentry` and `fexit` programs must never silently miss
+    /// calls; the name of `kprobe_maybe_inline` says that it may.
     #[doc(hidden)]
     pub fn of(kind: Kind) -> Policy {
         match kind {
@@ -109,16 +109,17 @@ pub struct PlanOptions {
     pub accept_doubt: bool,
     /// Beyond how many location prototypes at kprobes they share programs; `None` for the default.
     pub share_beyond: Option<usize>,
-    /// Whether libbpf has loaded the program for its function, whose body it serves: bodies do not share a program then.
+    /// Whether libbpf has loaded the program for its function, so that it serves the body: bodies do not share a
+    /// program then.
     pub own: bool,
 }
 
-/// What becomes of a site.
+/// What happens to a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// It is attached.
     Attach {
-        /// By what.
+        /// How.
         mechanism: Mechanism,
         /// Index into [`Plan::trampolines`].
         trampoline: usize,
@@ -137,14 +138,14 @@ impl Decision {
     }
 }
 
-/// A site, and what becomes of it.
+/// A site, and what happens to it.
 #[derive(Debug, Clone)]
 pub struct PlannedSite {
     /// Index into [`Plan::functions`].
     pub function: usize,
     /// The site.
     pub site: Candidate,
-    /// What becomes of it.
+    /// What happens to it.
     pub decision: Decision,
     /// What the program reads there from doubtful locations; empty unless doubt is accepted.
     pub doubtful: Vec<DoubtfulArgument>,

@@ -89,7 +89,7 @@ impl<'a> Planner<'a> {
 
     /// The best mechanism for a site, or why there is none.
     pub(super) fn mechanism(&self, function: &Function, site: &Candidate) -> Result<Mechanism, Reason> {
-        // The kprobe blacklist is no list of what ftrace may not trace.
+        // The kprobe blacklist is not a list of what ftrace may not trace.
         let traced = site.is_entry() && site.traceable == Some(true);
         let libbpfs = self.is_libbpfs(site);
         let obstacle = self.kernel.obstacle(site).filter(|obstacle| !(traced && obstacle.is_about_kprobes()));
@@ -172,7 +172,7 @@ impl<'a> Planner<'a> {
         Some(MissingArgument { index, name: "the return value".to_owned(), why: why.into() })
     }
 
-    /// The trampoline that a site takes for itself.
+    /// The trampoline that a site needs for itself.
     fn planned(&self, function: &Function, site: &Candidate, index: usize, mechanism: Mechanism) -> PlannedTrampoline {
         let prototype = function.prototypes.get(site.prototype);
         let machine = self.kernel.machine;

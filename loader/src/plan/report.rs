@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What became of every site: for people, and as data.
+//! The outcome of every site: for people, and as data.
 //!
 //! The short form (`{}`) counts: one line for what is attached, one per reason for what is not. The long form
 //! ([`Report::long`]) lists every site.
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// What became of a site: exactly one of two, and there will be no third.
+/// The outcome of a site: exactly one of two. No third one will be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The program runs there.
@@ -71,7 +71,7 @@ pub struct SiteReport {
     /// How a live patch concerns it.
     #[doc(hidden)]
     pub live_patch: Option<Concern>,
-    /// What became of it.
+    /// The outcome of it.
     pub outcome: Outcome,
 }
 
@@ -91,7 +91,7 @@ pub struct FunctionReport {
     pub sites: Vec<SiteReport>,
 }
 
-/// What became of every site of every function.
+/// The outcome of every site of every function.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Report {
@@ -258,7 +258,7 @@ impl FunctionReport {
         writeln!(f)
     }
 
-    /// What is to be known of sites that are attached, besides their number: sentences for people.
+    /// What is to be known about sites that are attached, besides their number: sentences for people.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = BTreeSet::new();
         let mut old: BTreeMap<(&str, bool), usize> = BTreeMap::new();

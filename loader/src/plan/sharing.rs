@@ -2,10 +2,10 @@
 //! Which trampolines share a program.
 //!
 //! A program of its own for each location prototype makes the cheapest hit. It is also the whole of the user's program again, in
-//! memory and at the verifier. So it is one each as long as there are not too many; beyond that all at kprobes that are alike but
-//! for where things are share programs, as many in each as jumps can reach across.
+//! memory and at the verifier. So it is one each as long as there are not too many; beyond that all at kprobes that are
+//! alike except for where things are share programs, as many in each as jumps can reach across.
 //!
-//! It takes links with cookies (Linux 5.15), by which a program tells its sites apart.
+//! It requires links with cookies (Linux 5.15), by which a program tells its sites apart.
 
 use super::PlannedTrampoline;
 use crate::plan::mechanism::Mechanism;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The user's program, and what can be known of it without running it: which arguments it reads.
+//! The user's program, and what can be known about it without running it: which arguments it reads.
 //!
 //! A program is attached to a site if the site can supply what the program reads, so "what it reads" must not be an
 //! underestimate (an argument would be garbage), and should not be an overestimate (a site would be refused for an
@@ -134,7 +134,7 @@ pub struct Uses {
     pub indexed: IndexSet,
     /// Parameters asked for through siteseer.bpf.h's fallible accessors.
     pub fallible: IndexSet,
-    /// Slots of which it loads a part, or across whose border it loads.
+    /// Slots that it loads in part, or together with a part of a neighbour.
     pub narrow: IndexSet,
     /// Slots whose value it uses as a pointer: loads memory through it.
     pub dereferenced: IndexSet,

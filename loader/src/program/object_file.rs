@@ -2,11 +2,11 @@
 //! Programs as they stand in an object file, for `explain`: no kernel, no libbpf, no privileges.
 //!
 //! What is attached comes from libbpf, relocated ([`crate::program::object`]). What is explained need not: libbpf's relocations put
-//! addresses of maps, ids of kernel functions and offsets of members in place, none of which changes which slots of its context a
-//! program loads. Only the parts of a program must be brought together, for it reads in its subprograms too: clang puts
-//! static functions and those of other sections elsewhere, and calls them through relocations (`R_BPF_64_32` on the call,
-//! `R_BPF_64_64` where a function's address is taken). They are appended here in the order in which they are met, and calls
-//! are made relative.
+//! addresses of maps, ids of kernel functions and offsets of members in place. None of these changes which slots of its
+//! context a program loads. Only the parts of a program must be brought together, for it reads in its subprograms too:
+//! clang puts static functions and those of other sections elsewhere, and calls them through relocations (`R_BPF_64_32`
+//! on the call, `R_BPF_64_64` where a function's address is taken). They are appended here in the order in which they
+//! are met, and calls are made relative.
 //!
 //! Where that is not the same: code that a CO-RE relocation makes unreachable, or a constant in `.rodata` does, is
 //! there before libbpf and the verifier have seen it. What it reads counts as read, so that the answer errs by asking
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// Why an object file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectFileError {
-    /// It is no ELF file, or a damaged one.
+    /// It is not an ELF file, or a damaged one.
     #[error("not a BPF object: {0}")]
     Elf(#[from] object::Error),
     /// It is for another machine.

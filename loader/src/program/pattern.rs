@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Patterns that stand for functions: `vfs_*`, `@read_write.c`, `ext4:*`, `nf_conntrack:nf_ct_*@nf_conntrack_core.c`.
 //!
-//! A pattern is `[MODULE:][FUNCTION][@FILE]`, of which at least one part is there. MODULE and FUNCTION are globs: `*` is any text,
-//! `?` any character, `[a-z]` one of some and `[!a-z]` one of the others. A module without a function, `ext4:`, is all of the
-//! module's. FILE is the end of a source file's path, component by component, each of them a glob: `@file.c`, `@fs/*.c`.
+//! A pattern is `[MODULE:][FUNCTION][@FILE]`, with at least one of the three parts. MODULE and FUNCTION are globs: `*`
+//! is any text, `?` any character, `[a-z]` one of some and `[!a-z]` one of the others. A module without a function,
+//! `ext4:`, is all of the module's. FILE is the end of a source file's path, component by component, each of them a
+//! glob: `@file.c`, `@fs/*.c`.
 
 use crate::program::section::kernel_name;
 use std::fmt;

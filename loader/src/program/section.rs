@@ -103,7 +103,7 @@ impl Form {
 pub struct Wanted {
     /// The module before the colon, if any; `vmlinux` is the kernel's image.
     pub module: Option<String>,
-    /// The function; `None` in a bare `SEC("fentry")`, whose function is given when attaching.
+    /// The function; `None` in a bare `SEC("fentry")`: its function is given when attaching.
     pub function: Option<String>,
 }
 
@@ -190,7 +190,7 @@ const PLAIN: [(&str, bool); 7] = [
 /// What the section of a program names that libbpf attaches to a function's symbol and nowhere else: a kprobe, for one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plain {
-    /// The function; of `SEC("kprobe/foo+8")` it is `foo`. `None` for a section that names none, or a pattern.
+    /// The function: `foo` for `SEC("kprobe/foo+8")`. `None` for a section that names none, or a pattern.
     pub wanted: Option<Wanted>,
     /// Whether the program runs at the return.
     pub exit: bool,

@@ -30,7 +30,7 @@ pub fn can_attach(function: &str, module: Option<&str>) -> Result<(), RegisterEr
         },
         Err(error) => error,
     };
-    // A name that nothing bears, or whose sites are all out of reach, is out of libbpf's reach, too.
+    // A name that nothing has, or whose sites are all out of reach, is out of libbpf's reach, too.
     let is_certain = matches!(
         &error,
         RegisterError::Explain(ExplainError::Target(
@@ -59,7 +59,7 @@ fn reached(explanations: &[explain::Explanation], function: &str) -> Result<(), 
     Err(why.into())
 }
 
-/// Whether plain libbpf finds the function, and the kernel takes a program for it.
+/// Whether plain libbpf finds the function, and the kernel accepts a program for it.
 fn loads(wanted: &Wanted) -> bool {
     func::named(wanted).is_ok_and(|func| {
         let kind = LoadAs::of(Mechanism::Fentry, Some(func.own.func), func.object(), None, false);

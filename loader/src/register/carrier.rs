@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! A `struct bpf_link` of libbpf's around a descriptor of ours.
 //!
-//! libbpf makes links for what it attached itself, each with one descriptor, whose number it tells (`bpf_link__fd()`). So something
-//! is attached, and its descriptor replaced. What is attached is an iterator over the kernel's maps: until somebody reads it, which
-//! nobody does, that changes nothing (`bpf_iter_link_attach()` in kernel/bpf/bpf_iter.c).
+//! libbpf makes links for what it attached itself, each with one descriptor, and `bpf_link__fd()` returns its number.
+//! So something is attached, and its descriptor replaced. What is attached is an iterator over the kernel's maps:
+//! until somebody reads it, which nobody does, that changes nothing (`bpf_iter_link_attach()` in
+//! kernel/bpf/bpf_iter.c).
 //!
 //! The iterator's program is of an object of our own: an ELF file with two instructions in it.
 

@@ -11,9 +11,9 @@
 //! a privilege that is missing).
 //!
 //! What plain libbpf could not load goes behind the guard ([`crate::program::section`]), where only siteseer can
-//! attach it: a program that calls what siteseer.bpf.h has; one whose function has no FUNC, or of which the kernel
-//! takes no program; one that would find arguments in the body elsewhere than fentry looks for them. If siteseer
-//! cannot have it either, the load fails, as libbpf's does.
+//! attach it: a program that calls what siteseer.bpf.h has; one whose function has no FUNC, or is such that the kernel
+//! does not accept a program for it; one that would find arguments in the body elsewhere than fentry looks for them. If
+//! siteseer cannot have it either, the load fails, as libbpf's does.
 
 use super::func::{self, Func};
 use super::{RegisterError, shared};
@@ -74,11 +74,11 @@ pub(super) struct Decided {
 pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<BorrowedFd<'_>>, by_itself: bool) -> Decided {
     let options = super::programs::known(program.raw()).map(|known| known.options).unwrap_or_default();
     let names_nothing = options.names_nothing();
-    // To find it takes a walk over the kernel's types.
+    // To find it requires a walk over the kernel's types.
     let func = || match func::told(loaded.told) {
         _ if asks_siteseer(loaded.insns) || !names_nothing => None,
         Some(func) => Some(Ok(func)),
-        // Of a program's functions the plan tells which is meant.
+        // The plan tells which of a program's functions is meant.
         None if matches!(loaded.told, Told::Program { .. }) => None,
         None => program.wanted().ok().filter(|wanted| wanted.function.is_some()).map(|wanted| func::named(&wanted)),
     };
@@ -105,7 +105,7 @@ pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<Borrow
     Decided { load, reached }
 }
 
-/// For its own function, if there is one and the kernel takes the program for it.
+/// For its own function, if there is one and the kernel accepts the program for it.
 fn own(
     program: Program<'_>,
     loaded: &Loaded<'_>,
@@ -149,7 +149,7 @@ pub(super) fn asks_siteseer(insns: &[sys::bpf_insn]) -> bool {
     insns.iter().any(|insn| insn.code == CALL && insn.src_reg() == 0 && OURS.contains(&(insn.imm as u32)))
 }
 
-/// The one site that can run, if it goes by fentry or fexit and the kernel takes a program there.
+/// The one site that can run, if it goes by fentry or fexit and the kernel accepts a program there.
 fn only_body(planned: &Planned, loaded: &Loaded<'_>) -> Option<Func> {
     let plan = &planned.plan;
     let mut live =
@@ -163,7 +163,7 @@ fn only_body(planned: &Planned, loaded: &Loaded<'_>) -> Option<Func> {
     let trampoline = plan.trampolines.get(trampoline).filter(|planned| planned.module.is_none())?;
     let func = Func::of_program(trampoline.func?, trampoline.program);
     let kind = LoadAs::of(mechanism, trampoline.func, None, trampoline.program, loaded.form.sleepable);
-    // What the kernel does not take for this function may go otherwise.
+    // What the kernel does not accept for this function may be attached in another way.
     kind.refuses_all().is_none().then_some(func)
 }
 
@@ -189,7 +189,7 @@ fn finds_its_arguments(planned: &Planned, func: &Func, loaded: &Loaded<'_>) -> b
     })
 }
 
-/// Whether the kernel takes the program for the function: by loading it.
+/// Whether the kernel accepts the program for the function: by loading it.
 fn is_taken(program: Program<'_>, loaded: &Loaded<'_>, func: &Func, btf: Option<BorrowedFd<'_>>) -> bool {
     let mechanism = if loaded.form.kind.is_exit() { Mechanism::Fexit } else { Mechanism::Fentry };
     let module = func.object();

@@ -35,7 +35,7 @@ pub enum RegisterError {
     #[error(transparent)]
     Attach(#[from] AttachError),
     /// libbpf refused a handler.
-    #[error("libbpf does not take a handler for SEC(\"{section}\"): {error}")]
+    #[error("libbpf does not accept a handler for SEC(\"{section}\"): {error}")]
     Handler {
         /// The section.
         section: &'static str,

@@ -104,7 +104,7 @@ fn modules() -> Vec<String> {
     names
 }
 
-/// The function that `bpf_program__set_attach_target()` named; `None` if it is to be had from the section, or its program.
+/// The function that `bpf_program__set_attach_target()` named; `None` if it follows from the section, or its program.
 pub(super) fn told(told: Told) -> Option<Func> {
     match told {
         Told::Nothing | Told::Program { btf_id: 0, .. } => None,

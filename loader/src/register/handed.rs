@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Attachments that were handed to libbpf's user as a `struct bpf_link`, and what can be asked of them.
 //!
-//! What arms the sites belongs to the link ([`super::queue`]). Here is kept what does not: the programs and maps, whose counters
-//! can be asked; the report; and the definitions of events in tracefs. Of all that only the last must be undone when the link is
-//! destroyed, and nobody says when that is. So it is looked for whenever something is attached or asked, and when the process ends:
-//! the links' sockets hang up. Until then a definition does nothing, but is there.
+//! What arms the sites belongs to the link ([`super::queue`]). This file keeps what does not: the programs and maps,
+//! with their counters; the report; and the definitions of events in tracefs. Only these definitions must be undone
+//! when the link is destroyed, and nobody says when that is. So it is looked for whenever something is attached or
+//! asked, and when the process ends: the links' sockets hang up. Until then a definition does nothing, but is there.
 
 use super::queue::{Queue, identity, is_closed};
 use super::{RegisterError, carrier};
@@ -70,7 +70,7 @@ extern "C" fn sweep_at_exit() {
     }
 }
 
-/// Makes a link one of libbpf's. What is had of it besides is found by its descriptor from then on.
+/// Makes a link one of libbpf's. Its report and counters are found by its descriptor from then on.
 pub(super) fn hand_out(mut link: Link) -> Result<(NonNull<sys::bpf_link>, Attached), RegisterError> {
     static AT_EXIT: Once = Once::new();
     sweep();
@@ -116,20 +116,20 @@ pub(super) fn hand_out(mut link: Link) -> Result<(NonNull<sys::bpf_link>, Attach
     Ok((raw, Attached(handed)))
 }
 
-/// The attachment behind the descriptor of a link.
+/// The attachment that the descriptor of a link stands for.
 pub(super) fn find(descriptor: RawFd) -> Option<Attached> {
     sweep();
     let identity = identity(descriptor)?;
     all().iter().find(|handed| handed.identity == identity).map(|handed| Attached(Arc::clone(handed)))
 }
 
-/// What stands behind a link that libbpf's calls gave. It can be asked; it is detached by `bpf_link__destroy()`, or what
-/// calls that.
+/// The attachment that a link of libbpf's calls stands for. It can be asked; it is detached by `bpf_link__destroy()`,
+/// or what calls that.
 #[derive(Clone)]
 pub struct Attached(Arc<Handed>);
 
 impl Attached {
-    /// What became of every site.
+    /// The outcome of every site.
     pub fn report(&self) -> &Report {
         self.0.link.report()
     }
@@ -147,7 +147,7 @@ impl Attached {
         self.0.link.gone()
     }
 
-    /// As [`Link::missed`]. Takes CAP_SYS_ADMIN.
+    /// As [`Link::missed`]. Requires CAP_SYS_ADMIN.
     ///
     /// # Errors
     /// If the kernel does not give a counter, or the link is destroyed.

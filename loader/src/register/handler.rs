@@ -60,7 +60,7 @@ fn iterator() -> Option<u32> {
     *ITERATOR.get_or_init(|| func::in_image("bpf_iter_bpf_map_elem"))
 }
 
-/// What the program's options say of its target.
+/// What the program's options say about its target.
 ///
 /// # Safety
 /// The options are libbpf's.

@@ -31,7 +31,7 @@ enum To {
 
 static TO: RwLock<To> = RwLock::new(To::Stderr);
 
-/// Sets what takes messages, of one or more lines, without a line break at the end; `None` drops them. It is called
+/// Sets what receives messages, of one or more lines, without a line break at the end; `None` drops them. It is called
 /// from any thread, by several at once.
 #[expect(clippy::type_complexity, reason = "it is written once, and a name for it would be one more in the interface")]
 pub fn set_log(sink: Option<Arc<dyn Fn(LogLevel, &str) + Send + Sync>>) {

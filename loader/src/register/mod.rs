@@ -19,10 +19,10 @@
 //!
 //! # The link
 //! `struct bpf_link` is opaque, and libbpf has no call that makes one for descriptors that it did not open; still its
-//! user must get one: `bpf_program__attach()` fails without, and it is what he destroys. Of such a link libbpf has
-//! one descriptor, and destroying it closes that. So all that has to be closed is put behind one descriptor: the
+//! user must get one: `bpf_program__attach()` fails without, and it is what he destroys. libbpf has one descriptor for
+//! such a link, and destroying the link closes it. So all that has to be closed is kept alive by one descriptor: the
 //! files that arm the sites are sent over a socket and left lying in its queue (`SCM_RIGHTS`, unix(7)), and when the
-//! socket is closed, the kernel closes what lies in it, before `close()` returns. The link itself is had by attaching
+//! socket is closed, the kernel closes what lies in it, before `close()` returns. The link itself comes from attaching
 //! an iterator, which arms nothing; then the socket takes the place of its descriptor (`dup3()`). No structure of
 //! libbpf is looked into, no thread or callback is needed, and a process that is killed leaves nothing armed.
 //!
@@ -80,21 +80,21 @@ impl Default for RegisterOptions {
 }
 
 impl RegisterOptions {
-    /// Where site data are looked for.
+    /// Where site data is looked for.
     #[must_use]
     pub fn source(mut self, source: SourceOptions) -> RegisterOptions {
         self.source = source;
         self
     }
 
-    /// The policy of programs of which nothing else is said, in place of their section's.
+    /// The policy of programs for which nothing else is said, in place of their section's.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> RegisterOptions {
         self.policy = Some(policy);
         self
     }
 
-    /// Whether doubtful arguments count as located, in programs of which nothing else is said
+    /// Whether doubtful arguments count as located, in programs for which nothing else is said
     /// ([`AttachOptions::accept_doubt`](crate::AttachOptions::accept_doubt)).
     #[must_use]
     pub fn accept_doubt(mut self, accept: bool) -> RegisterOptions {
@@ -150,7 +150,8 @@ fn types(form: Form) -> (sys::bpf_prog_type, sys::bpf_attach_type) {
 /// Registers the sections with libbpf. Call it before opening objects that use them; called again it changes nothing.
 ///
 /// From then on every object of the process that libbpf opens has its `fentry` and `fexit` programs here: libbpf's calls attach
-/// them to all sites of their functions that can be had ([`Policy::by_libbpf`]), and so does [`Attach`](crate::Attach).
+/// them to all sites of their functions that can be attached ([`Policy::by_libbpf`]), and so does
+/// [`Attach`](crate::Attach).
 ///
 /// # Errors
 /// [`RegisterError::Handler`] if libbpf refuses. Then none is registered.
@@ -158,7 +159,7 @@ pub fn register() -> Result<(), RegisterError> {
     set_up(None)
 }
 
-/// [`register`] with options. Called again, it sets the options anew, for objects that are opened from then on.
+/// [`register`] with options. Called again, it sets the options again, for objects that are opened from then on.
 ///
 /// # Errors
 /// As [`register`].
@@ -198,7 +199,7 @@ fn set_up(options: Option<RegisterOptions>) -> Result<(), RegisterError> {
     Ok(())
 }
 
-/// The last first: libbpf moves those behind a handler that goes.
+/// The last first: libbpf moves those that follow a handler that goes.
 fn take_back(handlers: Vec<i32>) {
     for handler in handlers.into_iter().rev() {
         // SAFETY: plain call; the table is ours to change, as in `register`.
@@ -236,7 +237,7 @@ impl Program<'_> {
 }
 
 impl Attached {
-    /// What stands behind a link that libbpf's calls gave; `None` if it is libbpf's own.
+    /// The attachment that a link of libbpf's calls stands for; `None` if it is libbpf's own.
     ///
     /// # Safety
     /// The link is alive.

@@ -5,7 +5,7 @@
 //! entry and no return. A program that is at its entry would keep what nobody takes, so such programs are kept to the
 //! calls that both reach.
 //!
-//! Programs of one object are known by the object's BTF, whose id the kernel gives to no other.
+//! Programs of one object are known by the object's BTF: the kernel gives its id to no other.
 
 use super::decide::asks_siteseer;
 use crate::bpf::objects::info_by_fd;
@@ -33,7 +33,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// What is to be known of a program that is being loaded; `None` if it has no other end.
+    /// What is to be known about a program that is being loaded; `None` if it has no other end.
     pub(super) fn of(
         program: Program<'_>,
         loaded: &Loaded<'_>,
@@ -75,7 +75,7 @@ pub(super) fn other_end(of: &End) -> Option<Pair> {
     Some(Pair { program: first.name.clone(), reached })
 }
 
-/// What is to be said of a program that is at calls of which the other end is not seen.
+/// What is to be said about a program that is at calls with an unseen other end.
 pub(super) fn note(pair: &Pair, report: &Report) -> Option<String> {
     let alone = report.attached().filter(|site| !pair.reached.contains(&site.address)).count();
     let both = report.attached().count() - alone;

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct Known {
     /// How libbpf's own calls attach it.
     pub(super) options: AttachOptions,
-    /// Which object it is of, and which calls of which function it is at, if it was planned to be loaded.
+    /// Which object it is of, and at which calls of a function it is, if it was planned to be loaded.
     pub(super) end: Option<Arc<End>>,
     /// The function that it was loaded for, if it was for its own.
     pub(super) own: Option<OwnFunction>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Many descriptors behind one: files that lie in the queue of a socket (`SCM_RIGHTS`, unix(7)) live as long as the socket, and are
-//! closed by the kernel when its last descriptor is (`unix_release_sock()` in net/unix/af_unix.c), before that `close()` returns
-//! to user space.
+//! One descriptor that stands for many: files that lie in the queue of a socket (`SCM_RIGHTS`, unix(7)) live as long as
+//! the socket, and are closed by the kernel when its last descriptor is (`unix_release_sock()` in net/unix/af_unix.c),
+//! before that `close()` returns to user space.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -19,7 +19,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Puts files behind one descriptor, which has then the only one of each.
+    /// Makes one descriptor hold files. It then has the only reference to each.
     pub(super) fn of(files: Vec<OwnedFd>) -> io::Result<Queue> {
         let mut pair: [RawFd; 2] = [-1; 2];
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;

@@ -2,7 +2,7 @@
 //! The target of all programs that libbpf's own calls load and attach: read once, and again when modules or live
 //! patches come and go.
 //!
-//! A failure is kept for the process, until [`super::register_with`] sets where site data are: to find out that there
+//! A failure is kept for the process, until [`super::register_with`] sets where site data is: to find out that there
 //! are none takes as long as to find some.
 
 use super::{RegisterError, options, warn};
@@ -73,7 +73,7 @@ pub(super) fn target() -> Result<Arc<Target>, RegisterError> {
     }
 }
 
-/// Reads it anew when it is next asked for.
+/// Reads it again when it is next asked for.
 pub(super) fn forget() {
     *SHARED.lock().unwrap_or_else(PoisonError::into_inner) = None;
     warn::again();

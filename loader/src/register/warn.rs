@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What is said of programs that libbpf's calls attached, and that do not see all calls.
+//! What is said about programs that libbpf's calls attached, and that do not see all calls.
 
 use super::RegisterError;
 use crate::attach::AttachError;

@@ -48,7 +48,7 @@ pub(crate) fn write_slots(f: &mut fmt::Formatter<'_>, slots: &[TailSlot]) -> fmt
 pub struct BpfSite {
     /// Id of the program.
     pub program: u32,
-    /// From where it is entered behind the probe.
+    /// From where it is entered after the probe.
     pub tail_slots: Vec<TailSlot>,
     /// Whether it is a subprogram: clang may have inlined copies of it.
     pub subprogram: bool,

@@ -51,7 +51,7 @@ pub struct Candidate {
     /// Where the function was declared.
     pub declared: Option<Place>,
     /// What stands against a probe there, whatever the program.
-    /// `Kernel::notrace_events` says of some obstacles that they are none.
+    /// `Kernel::notrace_events` says that some obstacles are not obstacles on this kernel.
     pub obstacle: Option<Reason>,
     /// Whether it is in the last function of a module's text: see
     /// `Kernel::decodes_past_modules`.

@@ -28,8 +28,8 @@ pub enum Reason {
     Blacklisted,
     /// The running kernel refuses kprobe events in functions that ftrace does not know.
     Notrace,
-    /// The site is in the last function of a module's text, which this kernel takes to go on behind its end when it looks whether a
-    /// kprobe can be optimised: it may crash. See `Kernel::decodes_past_modules`.
+    /// The site is in the last function of a module's text, which this kernel takes to go on after its end when it
+    /// looks whether a kprobe can be optimised: it may crash. See `Kernel::decodes_past_modules`.
     EndsModule,
     /// The site lacks arguments that the program reads, or has them in doubtful locations only.
     MissingArguments(Vec<MissingArgument>),
@@ -52,7 +52,7 @@ pub enum Reason {
     SymbolMismatch,
     /// The site data puts the site outside of the symbol that is said to hold it.
     OutsideSymbol,
-    /// The site is in a module of which there are no site data.
+    /// The site is in a module for which there is no site data.
     InModule(String),
     /// The kernel has no mechanism that could reach the site.
     NoMechanism,
@@ -64,7 +64,7 @@ pub enum Reason {
     ReturnRemoved,
     /// The program may sleep, and only a real fentry or fexit program can.
     Sleepable,
-    /// The BPF program that is the target is entered by tail call, behind the probe. Only under the policy `complete`.
+    /// The BPF program that is the target is entered by tail call, after the probe. Only under the policy `complete`.
     TailCalled(Vec<TailSlot>),
     /// An extension has taken the place of the function of a BPF program.
     Extended {
@@ -75,7 +75,8 @@ pub enum Reason {
     },
     /// A function of a BPF program, where neither fentry nor fexit can have what the program needs.
     OnlyTracing,
-    /// A live patch redirects the function's calls before they come to the probe, which stands some bytes behind the entry.
+    /// A live patch redirects the function's calls before they come to the probe, which stands some bytes after the
+    /// entry.
     Redirected {
         /// The patch.
         patch: String,
@@ -100,7 +101,7 @@ pub enum Reason {
         errno: i32,
         /// What refused it: `kprobe`, `kprobe.multi`, `fentry`, ...
         mechanism: &'static str,
-        /// What the verifier says of it, where it was asked.
+        /// What the verifier says about it, where it was asked.
         said: Option<String>,
     },
 }
@@ -238,7 +239,7 @@ impl fmt::Display for Reason {
             ),
             Reason::SymbolMismatch => f.write_str("the kernel has another symbol there than the site data"),
             Reason::OutsideSymbol => f.write_str("the site data puts it outside of the symbol that holds it"),
-            Reason::InModule(module) => write!(f, "in module {module}, of which there are no site data"),
+            Reason::InModule(module) => write!(f, "in module {module}, for which there is no site data"),
             Reason::NoMechanism => f.write_str("this kernel has no kprobes"),
             Reason::ExitOfInline => f.write_str("an inlined copy has no return that a probe could be put on"),
             Reason::NoExit(why) => write!(f, "no probe can be put on its return: {why}"),
@@ -247,7 +248,7 @@ impl fmt::Display for Reason {
             }
             Reason::Sleepable => f.write_str("sleepable programs cannot run at a kprobe"),
             Reason::TailCalled(slots) => {
-                f.write_str("it is also entered by tail call, behind the probe, from ")?;
+                f.write_str("it is also entered by tail call, after the probe, from ")?;
                 write_slots(f, slots)
             }
             Reason::Extended { program, name } => {

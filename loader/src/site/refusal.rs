@@ -36,7 +36,7 @@ pub enum Refusal {
         /// The store.
         insn: usize,
     },
-    /// The program reads in front of its context.
+    /// The program reads before its context.
     #[error("instruction {insn} reads {bytes} bytes before the context")]
     ReadsBeforeContext {
         /// The load.
@@ -94,8 +94,8 @@ pub enum Refusal {
     /// The program reads the return value of a function that has none.
     #[error("the program reads the return value, and the function returns nothing")]
     ReturnsNothing,
-    /// The program reads a return value that cannot be had.
-    #[error("the return value, which the program reads, cannot be had here: {reason}")]
+    /// The program reads a return value that is not available.
+    #[error("the program reads the return value, which is not available here: {reason}")]
     ReturnMissing {
         /// Why.
         reason: Unavailable,

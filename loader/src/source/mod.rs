@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Where site data come from.
+//! Where site data comes from.
 //!
 //! In order: the file that the caller names; what the application brings along (`subset.rs`); a site file in a cache
 //! folder, by the kernel's build id, which says more than the kernel's own data do; those,
 //! `/sys/kernel/btf/vmlinux.inline`; a debug vmlinux in the usual places, first its encoded sites, then (feature
-//! `dwarf`) its DWARF, of which only the functions asked for are encoded.
+//! `dwarf`) its DWARF. Only the functions asked for are encoded from DWARF.
 //!
-//! Site data are addresses: those of another kernel are worse than none. A file whose build id is not the kernel's is
+//! Site data is addresses: that of another kernel is worse than none. A file whose build id is not the kernel's is
 //! refused, or passed over while searching. The types in it are numbers of the kernel's BTF; so its copy of that BTF is
 //! compared with the kernel's, byte by byte.
 //!
@@ -100,8 +100,8 @@ impl SourceOptions {
     }
 }
 
-/// Whose DWARF is read. It is an intricate format, and its reader is large: a process with privileges had better leave it to
-/// `siteseer encode`, which needs none.
+/// Which files DWARF is read from. It is an intricate format, and its reader is large: a process with privileges had
+/// better leave it to `siteseer encode`, which needs none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Dwarf {
@@ -129,7 +129,7 @@ impl Default for Dwarf {
     }
 }
 
-/// Where site data were found.
+/// Where site data was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The kernel's own, of its image.
@@ -158,7 +158,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A place that was tried in vain.
+/// A place that was tried without success.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tried {
     /// The place.
@@ -167,7 +167,7 @@ pub struct Tried {
     pub why: String,
 }
 
-/// Why there are no site data.
+/// Why there is no site data.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// Nothing was found.
@@ -265,7 +265,7 @@ pub enum SourceError {
         /// What is wrong.
         error: FileError,
     },
-    /// The kernel's BTF cannot be read, and its own site data need it.
+    /// The kernel's BTF cannot be read, and its own site data needs it.
     #[error("/sys/kernel/btf/vmlinux: {0}")]
     KernelBtf(BtfError),
     /// What the application brings along cannot be used.
@@ -466,7 +466,7 @@ impl SiteData {
         Err(SourceError::NotFound { build_id: kernel.build_id.clone(), tried })
     }
 
-    /// None, for a kernel of which there are none: no site is known, and the types are those of the kernel's BTF.
+    /// None, for a kernel without any: no site is known, and the types are those of the kernel's BTF.
     ///
     /// # Errors
     /// [`SourceError::KernelBtf`] if the kernel has no BTF.
@@ -513,7 +513,7 @@ impl SiteData {
         section.data().ok().map(Arc::from)
     }
 
-    /// Whether they are a debug image's, of which only the functions asked for are encoded.
+    /// Whether they are a debug image's. Only the functions asked for are encoded from one.
     pub(crate) fn reads_dwarf(&self) -> bool {
         matches!(self.bytes, Bytes::Dwarf(_))
     }
@@ -523,9 +523,9 @@ impl SiteData {
         &self.origin
     }
 
-    /// Reads them. Of DWARF, only the functions named are encoded; an empty list is all of them. What was encoded last is
-    /// kept, and serves again if it has the functions. The numbers of types that the kernel's own BTF does not have are
-    /// then the same; after other functions were encoded they are others.
+    /// Reads them. If it is DWARF, only the functions named are encoded; an empty list is all of them. What was encoded
+    /// last is kept, and serves again if it has the functions. The numbers of types that the kernel's own BTF does not
+    /// have are then the same; after other functions were encoded they are others.
     ///
     /// # Errors
     /// [`SourceError`] if they are malformed.

@@ -2,11 +2,12 @@
 //! Site data of modules.
 //!
 //! In order: the files that the caller names, if one has the module's build id; a site file in a cache folder, by that build id;
-//! what the kernel itself has of it; the module's file with debug information in the usual places: by its build id,
-//! and by the path that `modules.dep` has for its name. Of DWARF only the functions asked for are encoded.
+//! what the kernel itself provides for it; the module's file with debug information in the usual places: by its build
+//! id, and by the path that `modules.dep` has for its name. Only the functions asked for are encoded from DWARF.
 //!
-//! A module's types continue its kernel's. A site file says which kernel that is, and is of no use with another. That
-//! the types are those that the running kernel knows the module by is checked against `/sys/kernel/btf/MODULE`, byte by byte.
+//! A module's types continue its kernel's. A site file says which kernel that is, and is of no use with another. The
+//! types must be those that the running kernel knows the module by: they are compared with `/sys/kernel/btf/MODULE`,
+//! byte by byte.
 
 use super::own::SYSFS;
 use super::trust::Chosen;
@@ -247,7 +248,7 @@ fn places(id: &BuildId, name: &str, release: &str) -> Vec<PathBuf> {
     }
     let folder = Path::new("/lib/modules").join(release);
     let listed = fs::read_to_string(folder.join("modules.dep")).unwrap_or_default();
-    // Of a compressed module the debug file beside it is not.
+    // The debug file beside a compressed module is not compressed.
     let paths = module_paths(&listed, name)
         .map(|path| path.trim_end_matches(".xz").trim_end_matches(".zst").trim_end_matches(".gz"));
     for path in paths {
@@ -257,7 +258,7 @@ fn places(id: &BuildId, name: &str, release: &str) -> Vec<PathBuf> {
     places
 }
 
-/// The paths that `modules.dep` has of a module: lines of `path: dependencies`.
+/// The paths that `modules.dep` lists for a module: lines of `path: dependencies`.
 fn module_paths<'l>(listing: &'l str, name: &'l str) -> impl Iterator<Item = &'l str> {
     listing.lines().filter_map(|line| line.split_once(':')).map(|(path, _)| path).filter(move |path| {
         let file = path.rsplit('/').next().unwrap_or(path);

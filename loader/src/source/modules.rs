@@ -4,8 +4,8 @@
 //! A module has site data of its own, found by its build id as the kernel's are, over types that continue the kernel's. A
 //! machine has 150 modules, and a name may be inlined in any of them (functions of headers are), so a name without a
 //! module is looked up in all. What is needed for that is found when it is first asked for, and kept: a file is opened, not
-//! read, and a name costs a few pages of it. A module of which there are no site data is not an error there: it is noted
-//! ([`Modules::without_data`]).
+//! read, and a name costs a few pages of it. A module for which there is no site data is not an error there: it is
+//! noted ([`Modules::without_data`]).
 //!
 //! Modules come and go. What is found here is of one loading of a module ([`Loaded::instance`]), and whoever attaches to it has
 //! to ask whether that is still there.
@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 /// The loaded modules of a kernel.
 #[derive(Debug, Default)]
 pub struct Modules {
-    /// Where the kernel tells of them; `None` if there is no such kernel, and they are files.
+    /// Where the kernel tells about them; `None` if there is no such kernel, and they are files.
     root: Option<PathBuf>,
     entries: Vec<Arc<Entry>>,
 }
@@ -55,16 +55,16 @@ pub struct ModuleData {
     pub loaded: Option<Loaded>,
     /// Its site data.
     pub data: SiteData,
-    /// Whether the running kernel has its BTF, with the types that the site data have.
+    /// Whether the running kernel has its BTF, with the types that the site data has.
     types: OnceLock<Known>,
 }
 
 /// What the running kernel knows of a module's types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// What the site data say.
+    /// What the site data says.
     Same,
-    /// Nothing: the kernel did not take the module's BTF, or it has none.
+    /// Nothing: the kernel did not accept the module's BTF, or it has none.
     Nothing,
     /// Other types.
     Other,
@@ -129,7 +129,7 @@ impl Modules {
         Ok(now != self.instances())
     }
 
-    /// Which loading of each of these modules it is; of those that are loaded.
+    /// Which loading of each of these modules it is, for those that are loaded.
     pub(crate) fn instances_of(&self, names: &BTreeSet<Arc<str>>) -> Vec<(Arc<str>, u64)> {
         let instances = names.iter().filter_map(|name| {
             let entry = self.entries.iter().find(|entry| entry.name == *name)?;
@@ -176,20 +176,20 @@ impl Modules {
         })
     }
 
-    /// Notes that a module's site data are of no use.
+    /// Notes that a module's site data is of no use.
     pub(crate) fn note(&self, name: &str, why: &str) {
         if let Some(entry) = self.entries.iter().find(|entry| *entry.name == *name) {
             let _ = entry.broken.set(why.to_owned());
         }
     }
 
-    /// What a report should say of the first module whose site data do not have all that siteseer's own have.
+    /// What a report should say about the first module whose site data does not have all that siteseer's own has.
     pub(crate) fn note_of_lacking(&self) -> Option<String> {
         let mut found = self.entries.iter().filter_map(|entry| entry.found.get()?.as_ref().ok());
         found.find_map(|data| data.data.note_of_lacking())
     }
 
-    /// What a report should say of modules that were asked for site data in vain.
+    /// What a report should say about modules that turned out to have no site data.
     pub(crate) fn note_of_missing(&self) -> Option<String> {
         const SHOWN: usize = 8;
         let missing: Vec<&str> = self.without_data().map(|(name, _)| name).collect();
@@ -199,13 +199,13 @@ impl Modules {
         let shown = missing.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
         let more = if missing.len() > SHOWN { format!(" and {} more", missing.len() - SHOWN) } else { String::new() };
         Some(format!(
-            "there are no site data of {} of the {} loaded modules ({shown}{more}): copies that were inlined there are not known",
+            "there is no site data of {} of the {} loaded modules ({shown}{more}): copies that were inlined there are not known",
             missing.len(),
             self.entries.len()
         ))
     }
 
-    /// The modules that were asked for site data in vain, and why there are none.
+    /// The modules that turned out to have no site data, and why.
     pub fn without_data(&self) -> impl Iterator<Item = (&str, &str)> {
         self.entries.iter().filter_map(|entry| Some((&*entry.name, entry.why_not()?)))
     }

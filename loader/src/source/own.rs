@@ -5,9 +5,9 @@
 //! image are a module themselves (`btf_vmlinux_inline`), reading the file loads it. A module that was built outside of the
 //! kernel's tree has its sites in `MODULE`, among its types.
 //!
-//! A LOCSEC is named for a section of the image, and its offsets count from where that section is now. Of the image only
-//! symbols tell where that is; of a module, sysfs does. What a module's address constants are relative to is not settled: they
-//! count as unknown.
+//! A LOCSEC is named for a section of the image, and its offsets count from where that section is now. For the image,
+//! only symbols tell where that is; for a module, sysfs does. What a module's address constants are relative to is not
+//! settled: they count as unknown.
 //!
 //! Only upstream's kinds are in these data. They do not say that a copy may be passed by, or why an argument is missing.
 
@@ -28,7 +28,7 @@ pub(super) const SYSFS: &str = "/sys/kernel/btf";
 /// The kernel's own site data of its image.
 pub(super) const KERNEL_INLINE: &str = "/sys/kernel/btf/vmlinux.inline";
 
-/// The addresses that the kernel's own site data are relative to.
+/// The addresses that the kernel's own site data is relative to.
 #[derive(Debug, Clone, Copy)]
 pub struct RunTime {
     /// `_text`.
@@ -40,7 +40,7 @@ pub struct RunTime {
 }
 
 impl RunTime {
-    /// The sections of the image of which symbols tell where they are.
+    /// The sections of the image that symbols locate.
     fn sections(self) -> Vec<Section> {
         let section = |name: &str, address| Section { name: name.to_owned(), address, size: 0 };
         let init = self.init.map(|address| section(".init.text", address));
@@ -118,10 +118,10 @@ impl SiteData {
         Ok(SiteData::new(Origin::KernelModule(path), Bytes::Kernel { inline, btf, image }))
     }
 
-    /// What a report should say of data that have upstream's kinds alone.
+    /// What a report should say about data that have upstream's kinds alone.
     pub(crate) fn note_of_lacking(&self) -> Option<String> {
         if *self.origin() == Origin::Nothing {
-            let note = "there are no site data: only what bears a function's name is traced, and calls of inlined copies are missed \
+            let note = "there is no site data: only symbols with the function's name are traced, and calls of inlined copies are missed \
                         (siteseer encode makes site data of the kernel's debug image)";
             return Some(note.to_owned());
         }

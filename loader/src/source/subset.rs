@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Site data that the application brings along: a subset of the site data of many kernels (`siteseer subset`).
 //!
-//! The running kernel is found in it by its build id. What the subset says is over the types of the kernel's BTF, of which
-//! it has a length and a checksum, and is joined with that BTF here; from then on it is a site file like any other, in
+//! The running kernel is found in it by its build id. The subset refers to the types of the kernel's BTF. It stores the
+//! length and the checksum of that BTF, and is joined with it here; from then on it is a site file like any other, in
 //! memory.
 //!
 //! A subset knows the functions that its maker asked for, and no others. To look for another in it finds nothing, and
@@ -56,11 +56,11 @@ pub(super) struct Asked(Vec<Pattern>);
 
 impl Asked {
     fn of(subset: &Subset<'_>) -> Result<Asked, SubsetError> {
-        // What is no pattern to this release stands for nothing.
+        // What is not a pattern to this release stands for nothing.
         Ok(Asked(subset.asked()?.into_iter().filter_map(|text| text.parse().ok()).collect()))
     }
 
-    /// Whether all is known of a name, in a module or wherever it is.
+    /// Whether all is known about a name, in a module or wherever it is.
     fn has_name(&self, module: Option<&str>, name: &str) -> bool {
         self.0.iter().any(|pattern| {
             let everywhere = pattern.module().is_none();
@@ -78,13 +78,13 @@ impl Asked {
 }
 
 impl SiteData {
-    /// What a subset says of the running kernel.
+    /// What a subset says about the running kernel.
     pub(super) fn of_subset(embedded: &Embedded, kernel: &Kernel) -> Result<SiteData, SourceError> {
         let btf = kernel.btf.as_deref().ok_or(SourceError::KernelBtf(BtfError::TruncatedHeader(0)))?;
         Self::joined(embedded, &kernel.build_id.0, btf, None)
     }
 
-    /// What a subset says of a loaded module.
+    /// What a subset says about a loaded module.
     pub(super) fn of_subset_module(
         embedded: &Embedded,
         kernel: &Kernel,
@@ -267,7 +267,7 @@ mod tests {
         for unknown in ["vfs_r*", "*", "ext4:*", "foo@x.c", "e*:foo"] {
             assert!(data.check_patterns(&pattern(unknown)).is_err(), "{unknown}");
         }
-        // The module, over the types that sysfs has of it.
+        // The module, over the types that sysfs provides for it.
         let folder = tempfile::tempdir().unwrap();
         let loaded = Loaded {
             name: "a_module".to_owned(),

@@ -3,8 +3,8 @@
 //!
 //! A site file is compact: many sites share a name, a prototype, a tuple of locations. What is made of it for the
 //! sites of one function shares little, so that a small file, made for it, could ask for any amount. What is read is
-//! therefore counted, and bounded by what the file's size can justify. Of the largest kernels, functions with ten
-//! thousand sites take a tenth of it.
+//! therefore counted, and has a bound that follows from the file's size. Functions with ten thousand sites in the
+//! largest kernels take a tenth of it.
 
 use crate::target::function::DataSite;
 use siteseer_sites::file::{FileError, Sizes};

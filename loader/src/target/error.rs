@@ -18,7 +18,7 @@ pub enum TargetError {
     #[doc(hidden)]
     #[error(transparent)]
     Symbols(#[from] SymbolsError),
-    /// There are no site data for it.
+    /// There is no site data for it.
     #[doc(hidden)]
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -48,7 +48,7 @@ pub enum TargetError {
         /// The function.
         function: String,
     },
-    /// A module was named of which there are no site data that can be used.
+    /// A module was named, and there is no usable site data for it.
     #[error("{module}:{function}: {why}")]
     NoModuleData {
         /// The module.
@@ -63,7 +63,7 @@ pub enum TargetError {
     NoBase(&'static str),
     /// The site data and the kernel disagree about the layout of the image.
     #[error(
-        "the site data do not fit the running kernel: by _text it is displaced by {by_text:#x}, by _stext by {by_stext:#x}"
+        "the site data does not fit the running kernel: by _text it is displaced by {by_text:#x}, by _stext by {by_stext:#x}"
     )]
     Displacement {
         /// By `_text`.
@@ -71,7 +71,7 @@ pub enum TargetError {
         /// By `_stext`.
         by_stext: u64,
     },
-    /// The site data are damaged.
+    /// The site data is damaged.
     #[doc(hidden)]
     #[error("{origin}: {error}")]
     Damaged {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The functions that a pattern stands for, and how many sites each has.
 //!
-//! All of it is read from the site data: not from the kernel's symbols, which take root and a second to read. A
-//! function is listed if [`Target::functions`] finds sites of it, with the numbers that it finds.
+//! All of it is read from the site data: not from the kernel's symbols: only root can read those, and it takes a
+//! second. A function is listed if [`Target::functions`] finds sites of it, with the numbers that it finds.
 
 use super::{IMAGE, Target, TargetError};
 use crate::kernel::Kernel;
@@ -30,7 +30,7 @@ pub struct Listed {
     pub clones: usize,
     /// Inlined copies.
     pub inlined: usize,
-    /// Sites of which only the kernel's symbols tell what they are: the site data come without a companion section.
+    /// Sites about which only the kernel's symbols tell anything: the site data has no companion section.
     pub unknown: usize,
     /// How many of all these cannot be probed, as far as the image tells.
     pub unprobeable: usize,
@@ -113,7 +113,7 @@ fn list(file: &SiteFile<'_>, pattern: &Pattern, module: Option<&Arc<str>>) -> Re
     // What the compiler left of a function (`foo.part.0`), and each clone, is a function of its own to those alone who ask for it.
     let dotted = glob.to_string().contains('.');
     let in_file = |path: &str| pattern.in_file(path);
-    // Of a file all functions are at hand at once; of names only those are read that begin as the pattern does.
+    // All functions of a file are at hand at once; only those names are read that begin as the pattern does.
     let (functions, mut holders) = if pattern.has_file() {
         (file.functions_in(in_file)?, file.containers_in(in_file)?)
     } else {

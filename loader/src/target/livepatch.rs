@@ -7,15 +7,16 @@
 //! * what ftrace runs at the old *entry* still sees every call: fentry, fexit (which calls what the patch put in place,
 //!   `BPF_TRAMP_F_SHARE_IPMODIFY` in kernel/bpf/trampoline.c; since Linux 6.0, before that the kernel refuses one of the
 //!   two), kprobe.multi, and a kprobe on the first byte, which on x86-64 is ftrace's too, and on arm64 comes before;
-//! * everything behind the entry in the old *body* does not run any more: the copies of other functions that were inlined
-//!   there. (A probe on the function itself that had to be put a few bytes after its entry sees none of its calls, and
-//!   is in the way of `complete`: [`Redirected`](crate::Reason::Redirected).) While a patch is in transition some tasks still
-//!   run it (`task->patch_state`), and when it is disabled all do again.
+//! * everything after the entry in the old *body* does not run any more: the copies of other functions that were
+//!   inlined there. (A probe on the function itself that had to be put a few bytes after its entry sees none of its
+//!   calls, and is in the way of `complete`: [`Redirected`](crate::Reason::Redirected).) While a patch is in transition
+//!   some tasks still run it (`task->patch_state`), and when it is disabled all do again.
 //!
 //! Copies in an old body are attached nevertheless: that costs nothing, and they are right at once when the patch is
 //! disabled. What cannot be attached there is no loss as long as the patch is in force, and not in the way of the
 //! policy `complete`. Only what is certain is called dead: nothing is while any patch is in transition (one
-//! that replaces another may bring an old body back), nor by a name that several functions bear unless sysfs says which.
+//! that replaces another may bring an old body back), nor by a name that several functions have unless sysfs says
+//! which.
 //!
 //! The new code is in the patch's module, and what the compiler inlined there is covered as in all modules: if there
 //! are site data of it.
@@ -31,7 +32,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Where the kernel tells of its live patches.
+/// Where the kernel tells about its live patches.
 pub const SYSFS: &str = "/sys/kernel/livepatch";
 
 /// A function that a live patch has replaced.
@@ -85,7 +86,7 @@ impl LivePatches {
     }
 
     /// Reads a folder of the shape of [`SYSFS`]: `PATCH/{enabled,transition}`, `PATCH/OBJECT/patched`,
-    /// `PATCH/OBJECT/FUNCTION,POSITION/`. What goes away while it is read was no patch in force.
+    /// `PATCH/OBJECT/FUNCTION,POSITION/`. What goes away while it is read was not a patch in force.
     ///
     /// # Errors
     /// As [`LivePatches::running`].
@@ -140,7 +141,7 @@ impl LivePatches {
             let object = site.module.as_deref().unwrap_or("vmlinux");
             let concern = self.concern(object, &site.symbol, position, site.offset(), site.is_entry());
             match concern {
-                // An inlined copy there does not run; a body is called, and what is behind its entry does not see it.
+                // An inlined copy there does not run; a body is called, and what is after its entry does not see it.
                 Some(Concern::OldBody { patch, .. }) if site.kind != SiteKind::Inline => {
                     site.obstacle = site.obstacle.take().or(Some(Reason::Redirected { patch }));
                 }

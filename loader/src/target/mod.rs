@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! A kernel to attach to: its site data, symbols and capabilities, and the functions looked up in them.
 //!
-//! Site data carry link-time addresses. The kernel lies elsewhere (KASLR), all of it displaced by one number, which follows
-//! from the symbol `_text`. That the number is right is checked twice: against `_stext`, and, site by site, by the
-//! symbol that the site data say is there ([`crate::Reason::SymbolMismatch`]).
+//! Site data has link-time addresses. The kernel lies elsewhere (KASLR), all of it displaced by one number, which
+//! follows from the symbol `_text`. The number is checked twice: against `_stext`, and, site by site, by the symbol
+//! that the site data says is there ([`crate::Reason::SymbolMismatch`]).
 //!
 //! The kernel's table of symbols is long, and the kernel slow to write it. Where `_text` is stands in its first
-//! lines; of the symbols that a lookup needs site data have the link-time addresses, and the kernel confirms each
-//! ([`crate::kernel::symbols`], `part`). The whole table is read for what site data do not tell: modules without site
+//! lines; of the symbols that a lookup needs site data has the link-time addresses, and the kernel confirms each
+//! ([`crate::kernel::symbols`], `part`). The whole table is read for what site data does not tell: modules without site
 //! data, live patches, names that are not known.
 //!
-//! A name stands for the functions that bear it in the image and in all loaded modules, each with site data of its own
+//! A name stands for the functions that have it in the image and in all loaded modules, each with site data of its own
 //! ([`crate::source::modules`]), unless a module is named.
 
 pub mod bpf_program;
@@ -71,14 +71,14 @@ pub struct Target {
     bases: Option<Bases>,
     machine: Machine,
     build_id: BuildId,
-    /// Of an image, found out when it is asked for: that takes a walk over all types, and a lookup does not need it.
+    /// Of an image, found out when it is asked for: that requires a walk over all types, and a lookup does not need it.
     kernel: OnceLock<Kernel>,
     data: Arc<SiteData>,
     /// Whether the symbols are those of the site data, taken for each function when it is looked up.
     own_symbols: bool,
     live_patches: LivePatches,
     modules: Modules,
-    /// Where the modules' site data are looked for.
+    /// Where the modules' site data is looked for.
     options: SourceOptions,
     /// The types that the modules' are over.
     base: OnceLock<Option<BaseTypes>>,
@@ -86,19 +86,20 @@ pub struct Target {
 
 /// What the kernel's image is called where a module may be named.
 const IMAGE: &str = "vmlinux";
-/// Of so many symbols the kernel is asked one by one; it takes no longer to read more of them from its table.
+/// The kernel is asked for so many symbols one by one; it takes no longer to read more of them from its table.
 const MOST_ASKED: usize = 2000;
 /// How many names an error suggests.
 const SUGGESTIONS: usize = 5;
 
 impl Target {
-    /// The running kernel: finds its site data, and where its image lies, which takes privileges (see [`symbols::running`]). All of
-    /// its symbols are read when a lookup needs what site data do not have ([`Target::symbols`]).
+    /// The running kernel: finds its site data, and where its image lies, which requires privileges (see
+    /// [`symbols::running`]). All of its symbols are read when a lookup needs what site data does not have
+    /// ([`Target::symbols`]).
     ///
     /// # Errors
     /// [`TargetError::Kernel`], [`TargetError::Symbols`] or [`TargetError::Source`].
     pub fn running(options: &SourceOptions) -> Result<Target, TargetError> {
-        // Without site data all else is in vain.
+        // Without site data nothing else is of use.
         let kernel = Kernel::identity()?;
         let (data, bases, symbols, loaded) = if source::kernel_has_its_own() {
             let (symbols, loaded) = running_symbols()?;
@@ -127,8 +128,8 @@ impl Target {
         })
     }
 
-    /// The running kernel as its symbols and its BTF describe it, without any site data: of a function only what bears its name is
-    /// known, and what is made from it. Whatever was inlined is missed, which is for whoever asks to say.
+    /// The running kernel as its symbols and its BTF describe it, without any site data: of a function only what has
+    /// its name is known, and what is made from it. Whatever was inlined is missed, which is for whoever asks to say.
     ///
     /// # Errors
     /// [`TargetError::Kernel`], [`TargetError::Symbols`], or [`TargetError::Source`] if the kernel has no BTF.
@@ -139,7 +140,7 @@ impl Target {
         Ok(Target::new(symbols, kernel, data).with_live_patches(LivePatches::running_or_noted()))
     }
 
-    /// A kernel of which everything is given; plans for it can be computed without it running.
+    /// A kernel for which everything is given; plans for it can be computed without it running.
     #[doc(hidden)]
     pub fn new(symbols: Symbols, kernel: Kernel, data: SiteData) -> Target {
         Target {
@@ -222,7 +223,7 @@ impl Target {
         Ok(self.symbols.get_or_init(|| symbols))
     }
 
-    /// The symbols of the image that bear some names, and `_stext`, by the site data; `None` if all symbols have been
+    /// The symbols of the image that have some names, and `_stext`, by the site data; `None` if all symbols have been
     /// read, or have to be. What they say is how many addresses a name stands for.
     pub(crate) fn bearing(&self, names: &BTreeSet<&str>) -> Option<Symbols> {
         // To ask debug information for other names is to encode them, and a subset does not know them.
@@ -285,7 +286,7 @@ impl Target {
     }
 
     /// Looks up the functions of several names at once, in their order: of the kernel's image and of all loaded
-    /// modules, or of the one that is named (`vmlinux` is the image). A module of which there are no site data is
+    /// modules, or of the one that is named (`vmlinux` is the image). A module for which there is no site data is
     /// passed over unless it is named ([`Modules::without_data`]).
     ///
     /// # Errors
@@ -319,7 +320,7 @@ impl Target {
     fn look_up(&self, file: &SiteFile<'_>, wanted: &[Wanted]) -> Result<Vec<Function>, TargetError> {
         let mut in_modules: Vec<Vec<Function>> = vec![Vec::new(); wanted.len()];
         let mut covered = BTreeSet::new();
-        // Whether what is in modules is known from site data: else their symbols are all that is known of them.
+        // Whether what is in modules is known from site data: else their symbols are all that is known about them.
         let mut all_covered = true;
         for module in self.modules.names() {
             let here: Vec<usize> = (0..wanted.len())
@@ -356,14 +357,15 @@ impl Target {
                 let by_part = if is_told { self.in_image_by_part(file, &name)? } else { None };
                 in_image = match by_part {
                     Some(Some(function)) => Some(function),
-                    // A name that nothing bears might be a symbol that site data do not have.
+                    // A name that nothing has might be a symbol that site data does not have.
                     Some(None) if !in_modules.is_empty() => None,
                     Some(None) | None => self.in_image(file, &name)?,
                 };
             }
             let mut function = Function::merged(in_image.into_iter().chain(in_modules));
             if let Some(function) = &mut function {
-                // A symbol in a module whose site data tell of it has a candidate of theirs; vmlinux:foo leaves all of them out.
+                // A symbol in a module has a candidate of the module's site data, if that tells about it; vmlinux:foo
+                // leaves all of them out.
                 let only_image = wanted.module.is_some();
                 function.candidates.retain(|site| match &site.obstacle {
                     Some(Reason::InModule(module)) => !only_image && !covered.contains(module.as_str()),
@@ -378,7 +380,7 @@ impl Target {
         Ok(functions)
     }
 
-    /// What a name that nothing bears is refused with.
+    /// What a name that nothing has is refused with.
     fn unknown(&self, file: &SiteFile<'_>, name: String, module: Option<&str>) -> Result<TargetError, SymbolsError> {
         let Some(module) = module.filter(|&module| module != IMAGE).map(kernel_name) else {
             let nearest = self.nearest(file, self.symbols()?, &name);
@@ -406,7 +408,7 @@ impl Target {
     }
 
     /// The symbols that a lookup of a name needs, of the image or a module, each confirmed by the kernel. `None` if all are read
-    /// already, or have to be: the kernel does not confirm one, or does not answer, or site data do not tell all.
+    /// already, or have to be: the kernel does not confirm one, or does not answer, or site data does not tell all.
     fn part(
         &self,
         file: &SiteFile<'_>,
@@ -415,7 +417,7 @@ impl Target {
         placement: &Placement,
     ) -> Result<Option<Symbols>, FileError> {
         let is_known = self.symbols.get().is_some() || !file.is_complete() || !self.live_patches.is_empty();
-        // Where a module's text ends is not known of a part.
+        // A part does not tell where a module's text ends.
         if is_known || module.is_some() && self.kernel().decodes_past_modules {
             return Ok(None);
         }
@@ -463,7 +465,7 @@ impl Target {
         self.lookup(file, name, None, &placement, self.symbols()?).map_err(damaged)
     }
 
-    /// The functions of several names in a module; the error says why there are no site data of it.
+    /// The functions of several names in a module; the error says why there is no site data of it.
     fn in_module(
         &self,
         module: &Arc<str>,
@@ -523,10 +525,10 @@ impl Target {
     }
 
     /// Opens the types that prototypes are numbers of: of the image, and of modules. They are those of the functions' names that
-    /// were looked up last, if the site data are read from DWARF.
+    /// were looked up last, if the site data is read from DWARF.
     ///
     /// # Errors
-    /// [`TargetError::Source`] if the site data cannot be read. A module whose data are not to be had is left out.
+    /// [`TargetError::Source`] if the site data cannot be read. A module without available data is left out.
     #[doc(hidden)]
     pub fn with_types<R>(
         &self,
@@ -607,17 +609,17 @@ impl Target {
         }))
     }
 
-    /// What a report should say of site data that do not have all that siteseer's own have.
+    /// What a report should say about site data that do not have all that siteseer's own have.
     pub(crate) fn note_of_data(&self) -> Option<String> {
         self.data.note_of_lacking().or_else(|| self.modules.note_of_lacking())
     }
 
-    /// What a report should say of live patches.
+    /// What a report should say about live patches.
     pub(crate) fn note_of_live_patches(&self) -> Option<String> {
         self.live_patches.note()
     }
 
-    /// The loaded modules, and what is known of their site data.
+    /// The loaded modules, and what is known about their site data.
     #[doc(hidden)]
     pub fn modules(&self) -> &Modules {
         &self.modules
@@ -694,7 +696,7 @@ impl Target {
             placement,
         };
         let mut found = Function::join(name, sites, &plain, sources);
-        // What the image says of symbols that no site tells of.
+        // What the image says about symbols that no site tells about.
         for candidate in found.iter_mut().flat_map(|function| &mut function.candidates) {
             if candidate.module.as_ref() != module {
                 continue;

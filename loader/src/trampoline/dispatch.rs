@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! One program for several location prototypes.
 //!
-//! Code that gathers arguments in one way is a few instructions; the user's program behind it may be thousands, and is loaded,
-//! verified and compiled anew for each way. Where there are very many ways, one program has them all: it asks for the
-//! cookie of the link that runs it, finds the way by halves, and goes on to the user's program, which is there once. With
-//! 23 ways that takes 21 instructions more for each hit on x86-64 (docs/performance.md).
+//! Code that gathers arguments in one way is a few instructions; the user's program that follows may be thousands, and
+//! is loaded, verified and compiled again for each way. Where there are very many ways, one program has them all: it
+//! asks for the cookie of the link that runs it, finds the way by halves, and goes on to the user's program, which is
+//! there once. With 23 ways that takes 21 instructions more for each hit on x86-64 (docs/performance.md).
 //!
 //! The address would tell as well, through a map; but two copies may begin at one address, each with its own way.
 
@@ -30,8 +30,8 @@ impl Layout {
     }
 }
 
-/// The layout that several have in common, and what each of them gathers. Of one alone nothing is taken apart. What is not alike
-/// is too complex for one program.
+/// The layout that several have in common, and what each of them gathers. A single layout is not taken apart. What is
+/// not alike is too complex for one program.
 pub(super) fn together(mut layouts: Vec<Layout>, spec: &Spec<'_>) -> Result<(Layout, Vec<Vec<Item>>), Refusal> {
     if layouts.len() == 1 {
         return layouts.pop().map(|layout| (layout, Vec::new())).ok_or(Refusal::TooComplex);

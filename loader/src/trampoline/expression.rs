@@ -122,7 +122,7 @@ impl Gather {
             Op::And => self.plain(Alu::And, work, depth + 1, top)?,
             Op::Or => self.plain(Alu::Or, work, depth + 1, top)?,
             Op::Xor => self.plain(Alu::Xor, work, depth + 1, top)?,
-            // The verifier refuses a division by a constant 0, whose result BPF defines nevertheless.
+            // The verifier refuses a division by a constant 0, although BPF defines its result.
             Op::DivU if matches!(top, Entry::Constant(0)) => self.push(Insn::mov_imm(work, 0)),
             Op::ModU if matches!(top, Entry::Constant(0)) => {}
             Op::DivU => self.plain(Alu::Div, work, depth + 1, top)?,

@@ -98,7 +98,7 @@ pub(super) struct Gather {
     scratch: i32,
     /// Jumps to be made where this argument cannot be read.
     pub(super) item_faults: Vec<usize>,
-    /// Jumps to be made where an argument that the program relies on cannot be had.
+    /// Jumps to be made where an argument that the program relies on is not available.
     pub(super) faults: Vec<usize>,
     pub(super) gpl_only: bool,
 }
@@ -115,7 +115,7 @@ impl Gather {
         self.lines.push((at, text));
     }
 
-    /// What is kept in front of the array: the context and the address of the probe.
+    /// What is kept before the array: the context and the address of the probe.
     fn surroundings(&mut self, layout: &Layout) -> Result<(), Refusal> {
         if layout.context {
             self.store(self.array - 8, CONTEXT)?;
@@ -417,7 +417,7 @@ impl Gather {
         self.push(Insn::exit());
     }
 
-    /// Where a call is lost because something that the program reads could not be had.
+    /// Where a call is lost because something that the program reads is not available.
     fn lost(&mut self, layout: &Layout) -> Result<(), Refusal> {
         if self.faults.is_empty() {
             return Ok(());
@@ -426,7 +426,7 @@ impl Gather {
         for jump in std::mem::take(&mut self.faults) {
             self.land(jump, here)?;
         }
-        self.line("an argument could not be had: the program is not run, the loss is counted".to_owned());
+        self.line("an argument is not available: the program does not run, and the loss is counted".to_owned());
         if let Some(map) = layout.fault_map {
             let key = self.scratch_word(0);
             self.push(Insn::store_imm(Width::W, FRAME, near(key)?, 0));

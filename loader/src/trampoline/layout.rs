@@ -27,9 +27,9 @@ pub(super) struct Layout {
     pub(super) returned: Option<u32>,
     /// How arguments get from the entry to the return.
     pub(super) session: Option<Session>,
-    /// Whether the real context is kept in front of the array.
+    /// Whether the real context is kept before the array.
     pub(super) context: bool,
-    /// Whether the probe's address is kept in front of that.
+    /// Whether the probe's address is kept before that.
     pub(super) address: bool,
     /// Whether `bpf_get_func_ip` is answered with the probe's address.
     pub(super) func_ip_is_address: bool,

@@ -28,10 +28,10 @@
 //! | `Kretprobe` | KPROBE | registers at the return: the return value, and no argument |
 //! | `Session` | KPROBE | registers at the entry, kept (`session`), and at the return |
 //!
-//! A tracing-multi program is verified against `int bpf_multi_func(void)` (kernel/bpf/syscall.c), whose context has
-//! neither arguments nor a return value, so that every load from it is refused, and the helpers, which look at the
-//! number of arguments that the function has, are the only way. What they give are numbers; pointers get their types
-//! as at a kprobe.
+//! A tracing-multi program is verified against `int bpf_multi_func(void)` (kernel/bpf/syscall.c). The context of that
+//! has neither arguments nor a return value, so that every load from it is refused, and the helpers, which look at the
+//! number of arguments that the function has, are the only way. What they give are numbers; pointers get their types as
+//! at a kprobe.
 //!
 //! A function that returns nothing has no slot for it: the verifier refuses the load under fexit
 //! (`btf_ctx_access()`), and it is refused here. `bpf_get_func_ret`, which would give what rax happens to hold,
@@ -74,16 +74,16 @@
 //!
 //! # Which helpers
 //! A helper that only programs of type TRACING may call is refused where a kprobe runs the program; so is one that may
-//! sleep. A stack trace is refused where it would not be the one that fentry gives: in a kprobe session, whose
-//! registers at the return do not lead to the caller on many kernels, and under tracing-multi, where the trampoline is a
-//! frame of it. A tail call leaves the trampoline, and its target finds the context that the kernel gives: only under real
-//! fentry and fexit is that the one which the program had.
+//! sleep. A stack trace is refused where it would not be the one that fentry gives: in a kprobe session, because its
+//! registers at the return do not lead to the caller on many kernels, and under tracing-multi, where the trampoline is
+//! a frame of it. A tail call leaves the trampoline, and its target finds the context that the kernel gives: only under
+//! real fentry and fexit is that the one which the program had.
 //!
 //! # Limits
-//! BPF's stack is 512 bytes for the whole path of calls, of which the array takes some. Where the kernel gives BPF
+//! BPF's stack is 512 bytes for the whole path of calls, and the array takes some of them. Where the kernel gives BPF
 //! programs private stacks (`bpf_enable_priv_stack()` in kernel/bpf/verifier.c: JIT of x86-64 since 6.13, of arm64
-//! later; types KPROBE and TRACING among others; no tail calls), a frame of 64 bytes and more has 512 bytes to itself, and only the
-//! smaller ones share: 8 of them, as deep as calls may go, are less than 512. So with
+//! later; types KPROBE and TRACING among others; no tail calls), a frame of 64 bytes and more has 512 bytes to itself,
+//! and only the smaller ones share: 8 of them, as deep as calls may go, are less than 512. So with
 //! [`KernelIds::private_stack`] each frame is held to the limit, and their sum is not.
 //!
 //! Values are little-endian. Real fentry and fexit need no trampoline; only the accessor calls are replaced, which

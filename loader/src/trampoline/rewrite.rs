@@ -18,7 +18,7 @@ const ENOENT: i32 = 2;
 const EINVAL: i32 = 22;
 const EOPNOTSUPP: i32 = 95;
 
-/// What becomes of an instruction.
+/// What happens to an instruction.
 #[derive(Debug)]
 pub(super) enum Edit {
     /// These come before it.
@@ -96,7 +96,7 @@ impl<'p> Frames<'p> {
         self.uses.frames.get(&owner).copied().unwrap_or(0).next_multiple_of(8)
     }
 
-    /// The first word below them. The frame is no larger than the stack, which [`Frames::new`] saw to.
+    /// The first word below them. [`Frames::new`] checked that the frame is not larger than the stack.
     fn below(&self, at: usize) -> i16 {
         -(self.size(at).min(super::STACK_LIMIT) as i16) - 8
     }
@@ -151,7 +151,7 @@ pub(super) fn edit(insns: &[Insn], mut edit_of: impl FnMut(usize, Insn) -> Optio
     Ok(Rewritten { insns: out, positions })
 }
 
-/// Where a main program gathered the arguments into an array, whose address the program has as its context.
+/// Where a main program gathered the arguments into an array, and the program has the address of that as its context.
 fn array_edit(uses: &Uses, layout: &Layout, at: usize, insn: Insn) -> Option<Edit> {
     let id = insn.helper()?;
     let real_context = || Edit::Before(vec![Insn::load(Width::D, 1, 1, -8)]);
@@ -337,7 +337,7 @@ pub(super) struct Info {
 }
 
 impl Info {
-    /// Moves everything behind so many instructions.
+    /// Moves everything after so many instructions.
     pub(super) fn shift(&mut self, by: usize) -> Result<(), Refusal> {
         let by = u32::try_from(by).map_err(|_| Refusal::TooComplex)?;
         for info in &mut self.functions {

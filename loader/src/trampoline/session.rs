@@ -6,7 +6,7 @@
 //! gathers the arguments and saves them; at the return it puts them back, adds the return value, and runs the program.
 //!
 //! # Where
-//! One word fits in the cookie. More of them go into a hash map, whose key is the cookie's *address*. The cookie is in
+//! One word fits in the cookie. More of them go into a hash map. Its key is the cookie's *address*. The cookie is in
 //! memory that belongs to this call of this function under this link from entry to return (the task's shadow stack,
 //! `fgraph_reserve_data()` in kernel/trace/fgraph.c), so no two calls in flight share an address, whatever recurses, is
 //! preempted, or moves to another CPU.
@@ -142,7 +142,7 @@ impl Gather {
     }
 }
 
-/// An offset in the map's value, which is no larger than the stack.
+/// An offset in the map's value. The value is not larger than the stack.
 fn near_value(offset: u32) -> Result<i16, Refusal> {
     i16::try_from(offset).map_err(|_| Refusal::TooComplex)
 }

@@ -16,7 +16,7 @@ pub struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     pub(super) fn parse(section: &'a [u8]) -> Layout<'a> {
-        // A rest that is no whole entry describes nothing.
+        // A rest that is not a whole entry describes nothing.
         let whole = section.len() / size_of::<RawLayout>() * size_of::<RawLayout>();
         let entries = section.get(..whole).and_then(|bytes| <[RawLayout]>::ref_from_bytes(bytes).ok());
         Layout { entries: entries.unwrap_or_default() }

@@ -174,7 +174,7 @@ pub fn from_upstream(size: u32, flags: u32, words: impl Iterator<Item = u32>, co
     };
     let fits = match at {
         Location::RegisterPair(..) => (9..=16).contains(&size),
-        // Of more bytes than the kernel takes there is no doubt either.
+        // Memory may have more bytes than the kernel accepts.
         Location::Memory(..) => size != 0,
         Location::Computed(_) if flags & DEREF != 0 => true,
         _ => (1..=8).contains(&size),

@@ -234,8 +234,8 @@ impl<'a> Btf<'a> {
     }
 
     /// BTF whose types' offsets come with it, so that nothing is read until it is asked for. Wrong offsets lead to
-    /// wrong types, not outside of the data. What is read is checked by its checksums, but for the entries of LOCSECs:
-    /// whoever reads one checks it.
+    /// wrong types, not outside of the data. What is read is checked by its checksums, except for the entries of
+    /// LOCSECs: whoever reads one checks it.
     pub(crate) fn with_checkpoints(
         data: &'a [u8],
         base: Option<&Btf<'a>>,
@@ -425,7 +425,7 @@ impl<'a> Btf<'a> {
         types.into_iter().flatten().filter(move |ty| ty.kind() == kind && offsets.contains(&ty.name_offset()))
     }
 
-    /// The type behind qualifiers, type tags and typedefs. `None` for void, and for a chain without an end.
+    /// The type without its qualifiers, type tags and typedefs. `None` for void, and for a chain without an end.
     pub fn resolve(&self, id: TypeId) -> Option<Type<'a>> {
         let mut ty = self.ty(id)?;
         for _ in 0..MAX_CHAIN {

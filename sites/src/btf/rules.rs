@@ -6,9 +6,9 @@
 //! the same rules, and lists all violations, each with the name of the kernel's function that would refuse it. The rules of the
 //! LOC kinds are those of October 2026.
 //!
-//! For the LOC kinds both steps are checked, and for FUNC that it refers to a FUNC_PROTO; of the other kinds only the first step,
-//! which is all that the kernel does for its own BTF and for its modules', and that each type that is referred to exists.
-//! BTF that cannot be read at all has no violations: it has a [`BtfError`].
+//! For the LOC kinds both steps are checked, and for FUNC that it refers to a FUNC_PROTO; for the other kinds only the
+//! first step (the kernel does no more for its own BTF and for its modules'), and that each type that is referred to
+//! exists. BTF that cannot be read at all has no violations: it has a [`BtfError`].
 
 use super::kinds::{IntEncoding, Kind, RawHeader, RawHeaderLayout, loc_flags};
 use super::loc::MAX_SIZE;
@@ -28,7 +28,7 @@ pub const NAME_LEN: usize = 512;
 /// Where a rule is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// In the header, or in what it says of the sections.
+    /// In the header, or in what it says about the sections.
     Header,
     /// In a type.
     Type {

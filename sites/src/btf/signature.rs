@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What a function's prototype says of its parameters' values.
+//! What a function's prototype says about its parameters' values.
 //!
 //! A LOC_PARAM says where a value is and how many bytes it has. Whether it is extended to its slot by its sign follows from
 //! the parameter's type. All sites of a function have that in common, and a LOC_PROTO that several functions share has not.
@@ -7,7 +7,7 @@
 use super::kinds::Kind;
 use super::read::{Btf, TypeId};
 
-/// How many parameters a [`Signature`] can tell of: more than C requires compilers to take (127).
+/// How many parameters a [`Signature`] can tell about: more than C requires compilers to take (127).
 const MOST: u32 = u128::BITS;
 
 /// The parameters of a prototype: how many there are, and which are signed.

@@ -252,7 +252,7 @@ impl<'a> Type<'a> {
         })
     }
 
-    /// Of a declaration tag, the member or parameter that it is about; `None` for the whole declaration.
+    /// The member or parameter that a declaration tag is about; `None` for the whole declaration.
     pub fn component(&self) -> Option<u32> {
         self.records::<U32>(Kind::DeclTag).first().map(|word| word.get()).filter(|index| *index != u32::MAX)
     }

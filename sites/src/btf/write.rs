@@ -155,7 +155,7 @@ impl SplitBtf {
         &self.strings
     }
 
-    /// Adds a type of which the tail is in `scratch` unless it is there.
+    /// Adds a type with its tail in `scratch`, unless the type is there.
     fn add(&mut self, raw: RawType) -> TypeId {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes[..size_of::<RawType>()].copy_from_slice(raw.as_bytes());

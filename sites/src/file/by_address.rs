@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What a site file has of an address: the symbol that holds it, and the sites that are there.
+//! What a site file stores for an address: the symbol that holds it, and its sites.
 
 use super::ext::wide;
 use super::read::{FileError, SiteFile};

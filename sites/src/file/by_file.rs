@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What a site file has of a source file.
+//! What a site file stores about a source file.
 //!
-//! Of functions with sites of their own it says where they were declared. Of a symbol that is no site it says nothing directly; but
-//! most functions have something inlined into them, and where that was called is in the function's own source file.
+//! It says where functions with sites of their own were declared. It says nothing directly of a symbol that is not a
+//! site; but most functions have something inlined into them, and where that was called is in the function's own source
+//! file.
 
 use super::ext::{Ext, NONE24, from24};
 use super::function::FunctionRef;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What a site file has of a name: functions, symbols, types. Each is a binary search.
+//! What a site file stores for a name: functions, symbols, types. Each is a binary search.
 
 use super::function::FunctionRef;
 use super::read::{FileError, SiteFile};
@@ -84,8 +84,8 @@ impl<'a> SiteFile<'a> {
         super::nearest::nearest(self.function_names(), name, count)
     }
 
-    /// The out-of-line symbols that bear the name, or are made from it: `foo`, `foo.isra.0`, `foo.cold`. By name, then by
-    /// address. None without the companion section.
+    /// The out-of-line symbols that have the name, or are made from it: `foo`, `foo.isra.0`, `foo.cold`. By name, then
+    /// by address. None without the companion section.
     ///
     /// # Errors
     /// If data on the way are damaged.

@@ -160,7 +160,7 @@ impl Records {
 
 /// What goes by function.
 struct ByFunction {
-    /// Per function, in their order, its first run and its first declaration; behind them the numbers of both.
+    /// Per function, in their order, its first run and its first declaration; after them the numbers of both.
     functions: Vec<(u32, u32)>,
     runs: Vec<RawRun>,
     declarations: Vec<RawDeclaration>,
@@ -216,7 +216,7 @@ fn section_table(set: &SiteSet, upstream: &Upstream, name: &mut dyn FnMut(&str) 
     table
 }
 
-/// What only a module has: its sections, and its name with the build id of its kernel behind.
+/// What only a module has: its sections, and its name followed by the build id of its kernel.
 fn module_tables(set: &SiteSet, name: &mut dyn FnMut(&str) -> u32) -> (Vec<RawLoaded>, Vec<u8>) {
     let Some(module) = &set.module else { return (Vec::new(), Vec::new()) };
     let loaded = module.loaded.iter().map(|section| {

@@ -257,7 +257,7 @@ impl Around<'_> {
     }
 }
 
-/// The companion section: a header, the tables, and behind them the checksums. `base_address` is the image's, and the
+/// The companion section: a header, the tables, and after them the checksums. `base_address` is the image's, and the
 /// tables are in the order of the header, without that of the checksums. Returns the first checksum, too.
 pub(super) fn assemble(
     base_address: u64,

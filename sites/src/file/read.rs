@@ -76,7 +76,7 @@ impl FileError {
     }
 }
 
-/// What is known of an image whose site data come without the companion section.
+/// What is known about an image if its site data has no companion section.
 #[derive(Debug, Clone)]
 pub struct Image {
     /// The architecture.
@@ -113,7 +113,7 @@ impl TextSection<'_> {
     }
 }
 
-/// What a file says of the module that it is about.
+/// What a file says about the module that it is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModuleRef<'a> {
     /// Name, as the kernel has it.
@@ -464,7 +464,7 @@ impl<'a> SiteFile<'a> {
         self.base_address
     }
 
-    /// What the file says of the module that it is about; `None` if it is about the kernel's image.
+    /// What the file says about the module that it is about; `None` if it is about the kernel's image.
     pub fn module(&self) -> Option<ModuleRef<'a>> {
         let bytes = self.ext.as_ref()?.module;
         let (name, kernel_build_id) = bytes.split_first_chunk::<4>()?;
@@ -490,8 +490,8 @@ impl<'a> SiteFile<'a> {
         &self.sections
     }
 
-    /// The image's out-of-line symbols, by address: those that contain sites, and those that may be bodies of which no
-    /// site tells. None without the companion section. Damaged ones are left out.
+    /// The image's out-of-line symbols, by address: those that contain sites, and those that may be bodies without a
+    /// site. None without the companion section. Damaged ones are left out.
     pub fn containers(&self) -> impl Iterator<Item = ContainerRef<'a>> + '_ {
         let table = self.ext.as_ref().map_or(&[][..], |ext| ext.containers);
         (0..table.len()).filter_map(|nth| ContainerRef::read(self, self.row(table, nth)?))

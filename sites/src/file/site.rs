@@ -241,7 +241,7 @@ impl<'f, 'a> SiteRef<'f, 'a> {
         PrototypeKey(u64::from(self.loc_proto) << 32 | u64::from(ours))
     }
 
-    /// What the prototype says of the parameters.
+    /// What the prototype says about the parameters.
     fn signature(&self) -> Result<Signature, FileError> {
         let found = match self.shared {
             Some(shared) => shared.signature,

@@ -38,7 +38,7 @@ pub enum WriteError {
         expected: TypeId,
     },
     /// An index leads nowhere.
-    #[error("site {site} has {what} {index}, of which there are {count}")]
+    #[error("site {site} refers to {what} {index}, but the count is {count}")]
     Index {
         /// Index of the site.
         site: usize,
@@ -322,12 +322,12 @@ fn sort_sites(set: &SiteSet, protos: &[LocProtos]) -> Result<Vec<Entry>, WriteEr
     }
     let (one, other) = entries.split_at_mut(set.sites.len() / 2);
     both(|| one.sort_unstable(), || other.sort_unstable());
-    // Of two runs it makes one.
+    // This merges two sorted runs.
     entries.sort();
     Ok(entries)
 }
 
-/// Checks that the set does not contradict itself, but for what is seen only while it is written.
+/// Checks that the set does not contradict itself, except for what is seen only while it is written.
 fn check(set: &SiteSet) -> Result<Outline, WriteError> {
     let base = check_types(set)?;
     check_indices(set)?;

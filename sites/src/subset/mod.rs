@@ -2,15 +2,16 @@
 //! The sites of a few functions on many kernels, in one file that an application embeds.
 //!
 //! An application attaches to ten functions, and wants to run on a thousand kernels. The site files of these kernels are 30 GB.
-//! A *subset* has what they say of the ten functions. It does not have what the machine has: the kernel's BTF, to which it
-//! refers by numbers of types. [`Image::site_set`] joins both, and [`crate::file::write`] makes of them a site file of the
-//! kernel, which is read as any other.
+//! A *subset* has what they say about the ten functions. It does not have what the machine has: the kernel's BTF, to
+//! which it refers by numbers of types. [`Image::site_set`] joins both, and [`crate::file::write`] makes of them a site
+//! file of the kernel, which is read as any other.
 //!
-//! Most of what is said of a function is the same on many kernels: the next point release has the same copies, in the same
-//! places of the same callers, with their arguments in the same registers. What differs nearly always is where the callers
-//! are, and the numbers of types. So what is said of a function is split in two. Its *shape* is everything but addresses and
-//! numbers of types. Each shape is stored once, and in it refers to sites and location prototypes, which are stored once
-//! too. A kernel's record names the shape of each function, followed by the addresses and numbers that fill it.
+//! Most of what is said about a function is the same on many kernels: the next point release has the same copies, in
+//! the same places of the same callers, with their arguments in the same registers. What differs nearly always is where
+//! the callers are, and the numbers of types. So what is said about a function is split in two. Its *shape* is
+//! everything but addresses and numbers of types. Each shape is stored once, and in it refers to sites and location
+//! prototypes, which are stored once too. A kernel's record names the shape of each function, followed by the addresses
+//! and numbers that fill it.
 //!
 //! Which functions the makers asked for is in the file as well: of any other function the file knows nothing, and whoever
 //! reads it must not take that for a function without sites.
@@ -116,7 +117,7 @@ pub enum SubsetError {
         /// Its kind.
         kind: u8,
     },
-    /// The site data are damaged.
+    /// The site data is damaged.
     #[error(transparent)]
     File(#[from] FileError),
     /// What was read contradicts itself.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Reading a subset: finding a kernel in it, and joining what it says with the kernel's BTF.
 //!
-//! Opening reads the header and the checksums' own checksum. A kernel is found by a binary search. Only what is said of this
-//! kernel is read, and each block that is read is checked by its checksum, as in a site file. Memory is in proportion to the
-//! file: a shape is used once for a kernel, so that sites and symbols are no more than there are bytes; names, which many
-//! symbols may share, are counted.
+//! Opening reads the header and the checksums' own checksum. A kernel is found by a binary search. Only what is said
+//! about this kernel is read, and each block that is read is checked by its checksum, as in a site file. Memory is in
+//! proportion to the file: a shape is used once for a kernel, so that sites and symbols are no more than there are
+//! bytes; names, which many symbols may share, are counted.
 
 use super::{HEADER, MAGIC, SubsetError, TABLES, VERSION, reference, table};
 use crate::btf::{Btf, Enumerator, IntEncoding, Kind, Linkage, Member, SplitBtf, TypeId};
@@ -35,7 +35,7 @@ pub struct Subset<'a> {
     bytes: usize,
 }
 
-/// What a subset says of one kernel's image, or of one module.
+/// What a subset says about one kernel's image, or of one module.
 #[derive(Debug, Clone, Copy)]
 pub struct Image<'s, 'a> {
     subset: &'s Subset<'a>,
@@ -124,7 +124,7 @@ impl<'a> Subset<'a> {
         Ok(Subset { tables, header, sums, bytes: bytes.len() })
     }
 
-    /// Names and patterns that were asked for: nothing is known of a function that none of them stands for.
+    /// Names and patterns that were asked for: nothing is known about a function that none of them stands for.
     ///
     /// # Errors
     /// If the list is damaged.
@@ -147,7 +147,7 @@ impl<'a> Subset<'a> {
         self.len() == 0
     }
 
-    /// What it says of the image or module with a build id; `None` if nothing.
+    /// What it says about the image or module with a build id; `None` if nothing.
     ///
     /// # Errors
     /// If what is on the way is damaged.

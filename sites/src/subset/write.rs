@@ -75,7 +75,7 @@ impl Strings {
     }
 }
 
-/// What is said of one function on one kernel: what other kernels may share, and what is this one's.
+/// What is said about one function on one kernel: what other kernels may share, and what is this one's.
 #[derive(Default)]
 struct Split {
     shape: Vec<u8>,
@@ -118,8 +118,8 @@ impl SubsetWriter {
         self.images.is_empty()
     }
 
-    /// Adds what the site data of an image or a module say of functions of these names. A name that they do not have is left
-    /// out.
+    /// Adds what the site data of an image or a module say about functions of these names. A name that they do not have
+    /// is left out.
     ///
     /// # Errors
     /// [`SubsetError::Unsuitable`] if they come without a companion section, a copy of `.BTF` or a build id;
@@ -250,7 +250,7 @@ impl SubsetWriter {
         split.shape.push(u8::from(prototype.variadic));
         uleb(&mut split.shape, parts.numbers.len() as u64);
         split.shape.extend_from_slice(&parts.types);
-        // One more than the reference: 0 is a name of which there are only symbols.
+        // One more than the reference: 0 is a name that only symbols have.
         uleb(&mut split.shape, func + 1);
         self.containers(&mut split, file, &parts);
         uleb(&mut split.shape, count);
@@ -258,7 +258,7 @@ impl SubsetWriter {
         Ok(split)
     }
 
-    /// The symbols of a name, whether or not sites tell of them.
+    /// The symbols of a name, whether or not sites tell about them.
     fn symbols(&mut self, file: &SiteFile<'_>, name: &str, symbols: Vec<ContainerRef<'_>>) -> Split {
         let mut split = Split::default();
         self.string(&mut split.shape, name);

@@ -177,7 +177,7 @@ pub(crate) fn site_set() -> impl Strategy<Value = SiteSet> {
             .map(|(parameters, (name, func))| Function { name, func, parameters, variadic: false })
             .collect();
         for (name, params) in new_functions {
-            // Some bear a name of the base's, some each other's.
+            // Some have a name of the base's, some each other's.
             let name = if name < 2 { format!("base{name}") } else { format!("new{name}") };
             let params: Vec<(String, TypeId)> = (0..params).map(|i| (format!("p{i}"), 1)).collect();
             let (parameters, variadic) = (params.len() as u32, params.len() == 3);
@@ -198,7 +198,7 @@ pub(crate) fn site_set() -> impl Strategy<Value = SiteSet> {
             functions.push(Function { name, func, parameters: ids.len() as u32, variadic });
             arguments.push(prototype.into_iter().map(|(argument, ty)| TYPES[ty].value(argument)).collect());
         }
-        // Of the others nothing is known.
+        // Nothing is known about the others.
         let first_empty = arguments.len() as u32;
         arguments.extend((0..8).map(|count| vec![Err(Missing::EntryValue); count].into()));
         let sections: Vec<Section> = [".text", ".init.text", ".text.unlikely"][..sections]

@@ -7,7 +7,7 @@ int BPF_PROG(both, int scale, long value, int unused, long ret)
 	return SUITE_SEND(scale, value, ret);
 }
 
-/* What it returned, and nothing of the entry: slot 3 is behind the three arguments. */
+/* What it returned, and nothing of the entry: slot 3 is after the three arguments. */
 SEC("fexit/siteseer_clone_returns:pick")
 int returned(void *ctx)
 {

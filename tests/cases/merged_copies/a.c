@@ -11,7 +11,7 @@ static void note(struct account *account, int code, long amount)
 	account->trail = account->trail * 5 + code + amount;
 }
 
-/* What both copies begin with is moved in front of the branch. */
+/* What both copies begin with is moved before the branch. */
 static noinline long withdraw(struct account *account, long amount)
 {
 	if (amount > account->balance) {

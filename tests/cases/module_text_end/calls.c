@@ -17,7 +17,7 @@ static noinline long inside(long value)
 	return mark(value) - 1;
 }
 
-/* Behind it is nothing but the rest of a page. */
+/* Nothing follows it but the rest of a page. */
 static SUITE_END noinline long at_the_end(long value)
 {
 	return mark(value) - 2;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 #include "suite.h"
 
-/* The compiler may leave out a call of which nothing is used. */
+/* The compiler may leave out a call if nothing of it is used. */
 static noinline __attribute_const__ long derived(long value)
 {
 	OPTIMIZER_HIDE_VAR(value);

@@ -33,7 +33,7 @@ static long by24(int before, struct twenty_four_bytes it, long after)
 	return before * it.first - it.second * after + it.third;
 }
 
-/* On x86-64 the structure does not fit into the one register that is left, and what comes behind it does. */
+/* On x86-64 the structure does not fit into the one register that is left, and what comes after it does. */
 static long late16(long a, long b, long c, long d, long e, struct sixteen_bytes it, long after)
 {
 	return a * b + c * d - e * it.first - it.second * after + it.third;

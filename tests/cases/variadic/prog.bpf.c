@@ -13,7 +13,7 @@ int BPF_PROG(add_up_maybe, int count, long first)
 	return SUITE_SEND(count, first);
 }
 
-/* What is behind the named parameters has no slot. */
+/* What follows the named parameters has no slot. */
 SEC("fentry/siteseer_variadic:add_up")
 int BPF_PROG(third, int count, long first, long second)
 {

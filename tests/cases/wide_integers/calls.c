@@ -9,7 +9,7 @@ static long high(int before, wide value, long after)
 	return before + (long)(value >> 64) * 3 - (long)value + after;
 }
 
-/* On x86-64 there is one register left: the pair is on the stack, and what comes behind it is in the register. */
+/* On x86-64 there is one register left: the pair is on the stack, and what comes after it is in the register. */
 static long late(long a, long b, long c, long d, long e, wide value, long after)
 {
 	return a * b + c * d - e + (long)(value >> 64) * 3 - (long)value + after;

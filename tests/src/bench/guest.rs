@@ -48,7 +48,7 @@ impl Guest<'_> {
     /// Hits, on one CPU, so that nothing else runs between two of them.
     ///
     /// # Errors
-    /// If the machine cannot be had, or the program fails.
+    /// If the machine is not available, or the program fails.
     pub fn hits(&self) -> Result<Vec<Figure>, Box<dyn Error>> {
         Ok(parse(self.run(1, &["cost", "hits"])?.iter().map(String::as_str))?)
     }

@@ -47,7 +47,7 @@ pub struct Figures {
     pub kernel: String,
     /// Its architecture, as Debian names it.
     pub arch: String,
-    /// What `siteseer encode --json` says of it.
+    /// What `siteseer encode --json` says about it.
     pub census: serde_json::Value,
     /// Bytes of the image with DWARF.
     pub image: u64,

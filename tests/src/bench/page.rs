@@ -243,7 +243,7 @@ fn medians(figures: &Figures) -> BTreeMap<usize, (String, BTreeMap<Way, Attachin
             left: of(|run| run.left),
             ..(*first).clone()
         };
-        // All ways of one function have one number of sites, but for what the kernel refuses.
+        // All ways of one function have one number of sites, except for what the kernel refuses.
         let sites = figures.guest.iter().filter_map(|figure| match figure {
             Figure::Attach(run) if run.function == function => Some(run.sites),
             _ => None,

@@ -175,7 +175,7 @@ fn dwarf_size(vmlinux: &Path) -> Result<u64, Box<dyn Error>> {
     Ok(sections.map(|section| section.file_range().map_or(0, |(_, size)| size)).sum())
 }
 
-/// Where the kernel's site data are.
+/// Where the kernel's site data is.
 fn encoded(scratch: &Path, kernel: &Kernel) -> PathBuf {
     scratch.join(format!("{}.sites", kernel.name))
 }

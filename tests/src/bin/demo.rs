@@ -64,7 +64,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The build id of the kernel that site data are for.
+/// The build id of the kernel that site data is for.
 fn build_id(sites: &Path) -> Result<String, Box<dyn Error>> {
     let bytes = std::fs::read(sites)?;
     let file = siteseer_sites::file::SiteFile::parse(&bytes)?;

@@ -2,8 +2,8 @@
 //! What of the arguments at inlined copies is located, on every kernel of the matrix: `ci/census`.
 //!
 //! Each kernel's image is encoded, and the encoder's own census ([`siteseer_encoder::Census`]) is one row of a table.
-//! An argument is usable if the debug information has any location for it at the copy's entry; of the usable ones at
-//! least [`LEAST`] of a thousand must be located, on every kernel, or the table says which is below.
+//! An argument is usable if the debug information has any location for it at the copy's entry; at least [`LEAST`] of a
+//! thousand usable ones must be located, on every kernel, or the table says which is below.
 
 use siteseer_encoder::census::ArgumentCensus;
 use siteseer_encoder::{Census, Options};
@@ -60,7 +60,7 @@ impl Row {
     }
 }
 
-/// What a fragment of a configuration says of the link.
+/// What a fragment of a configuration says about the link.
 fn link_of(fragment: &str) -> Option<&'static str> {
     fragment.lines().find_map(|line| match line {
         "CONFIG_LTO_CLANG_THIN=y" => Some("ThinLTO"),
@@ -70,7 +70,7 @@ fn link_of(fragment: &str) -> Option<&'static str> {
 }
 
 /// The compiler in the text that `/proc/version` shows: `Linux version RELEASE (builder) (COMPILER, LINKER) ...`. Its
-/// first word with a version is the compiler's, behind a name that may be a path or have a triple in front.
+/// first word with a version is the compiler's, after a name that may be a path or begin with a triple.
 fn compiler(image: &[u8]) -> Option<String> {
     const BEGINNING: &[u8] = b"Linux version ";
     let starts = image.windows(BEGINNING.len()).enumerate().filter(|(_, bytes)| *bytes == BEGINNING);
@@ -110,7 +110,7 @@ pub fn page(rows: &[Row]) -> String {
          implicit pointer is none.\n\
          * A located argument is certain, or doubtful: the debug information names a place for it that may hold another value \
          ([semantics.md](semantics.md), S4.14). Programs read certain ones.\n\
-         * \"Moved\" are arguments that are located because the probe stands a few bytes behind the entry. They are not among the \
+         * \"Moved\" are arguments that are located because the probe stands a few bytes after the entry. They are not among the \
          usable.\n\n\
          | kernel | release | arch | compiler | link | inline sites | with all arguments | arguments | usable | of these located | \
          located | certain | moved |\n\

@@ -196,7 +196,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
                 attached
                     .map(|site| Place { address: site.address, written: format!("{}+{}", site.symbol, site.offset) }),
             );
-            // One of which little can be attached is passed over.
+            // One that can be attached at few sites is passed over.
             if (places.len() - before) * 2 > *count as usize {
                 names.push(name.clone());
             } else {

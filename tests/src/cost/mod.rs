@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What siteseer costs, measured inside a virtual machine whose time goes by instructions.
+//! What siteseer costs, measured inside a virtual machine with a clock that counts instructions.
 //!
 //! The machine has no hardware counters, and a host that is busy makes every clock lie. Under QEMU's `-icount shift=0` the
 //! guest's clocks advance by one nanosecond per instruction, and jump where the guest waits for a timer, whatever else the host

@@ -120,7 +120,7 @@ impl fmt::Display for Class {
                 "DWARF does not state where the copy is entered: perf takes the start of its first range, even of an empty one; we take where control enters"
             },
             Class::FurtherEntry => {
-                "a loop that was unrolled, or jump threading, gave the copy several entries, each of which the line table marks; perf lists one"
+                "a loop that was unrolled, or jump threading, gave the copy several entries, and the line table marks each; perf lists one"
             }
             Class::OverriddenWeak => {
                 "in a weak function that another file overrides: perf names the place by its symbol, which is elsewhere"

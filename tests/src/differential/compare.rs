@@ -2,8 +2,8 @@
 //! Comparing perf's answer for one function with ours.
 //!
 //! Places are matched by address: perf's are symbol + offset, and there may be several symbols of one name. At
-//! each place that both have, arguments are compared in one form, or by what they are worth. Where they differ, DWARF is
-//! asked what holds there, and what perf's rules make of it: if the one is what we say and the other what perf says, the rule
+//! each place that both have, arguments are compared in one form, or by their values. Where they differ, DWARF is asked
+//! what holds there, and what perf's rules make of it: if the one is what we say and the other what perf says, the rule
 //! that makes the difference is the class. What does not come out so is unexplained.
 
 use super::class::Class;
@@ -238,7 +238,7 @@ impl<'c, 'a> Matching<'_, 'c, '_, 'a> {
         let is_entered_again = |instance: &Instance<'_>| {
             instance.is_inline
                 && instance.entry != place
-                // It may be at an empty range, of which nothing is left but the mark.
+                // It may be at an empty range. Nothing is left of that but the mark.
                 && (instance.around.0..instance.around.1).contains(&place)
                 && self.context.evidence.is_marked(instance, place)
         };
@@ -392,7 +392,7 @@ impl Judge<'_, '_, '_, '_> {
             (None, _) => false,
         };
         if !perf_is_explained {
-            // perf found something else by that name, where ours has to be what DWARF says of the parameter itself.
+            // perf found something else by that name, where ours has to be what DWARF says about the parameter itself.
             let inner = evidence.inner_readings(self.instance, name, self.place);
             let is_inner = reading.is_none() && inner.iter().any(|location| same_reading(location, self.perf));
             return (is_inner && self.is_ours_right(false, false)).then_some(Class::InnerVariable);

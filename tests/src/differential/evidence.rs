@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What DWARF itself says of the functions that are compared: the judge between perf and us.
+//! What DWARF itself says about the functions that are compared: the judge between perf and us.
 //!
 //! It is read here a second time, with nothing of the encoder but its tables of call frames: the copies of a function,
 //! where each is entered, and the entries of its parameters' location lists with GCC's location views.
@@ -62,7 +62,7 @@ pub struct Variable<'a> {
 }
 
 impl<'a> Variable<'a> {
-    /// The entry that holds at a view of an address; of several, the one that begins last.
+    /// The entry that holds at a view of an address: the one that begins last, if there are several.
     pub fn holding(&self, point: Point) -> Option<&Holding<'a>> {
         let holds = self.entries.iter().filter(|entry| entry.begin <= point && point < entry.end);
         holds.max_by_key(|entry| entry.begin)
@@ -177,7 +177,7 @@ impl Place {
     }
 }
 
-/// What DWARF says of a parameter at a point.
+/// What DWARF says about a parameter at a point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Truth {
     /// Something holds there, and it has these values in the trial states; bytes that do not exist are `None`.
@@ -413,7 +413,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Where a copy or function is; `None` if it is no text.
+    /// Where a copy or function is; `None` if it is not text.
     fn place(&self, unit: &Unit<Slice<'a>>, entry: &Entry<'a>) -> gimli::Result<Option<Place>> {
         let mut ranges = Vec::new();
         let mut iterator = self.dwarf.die_ranges(unit, entry)?;
@@ -534,8 +534,9 @@ impl<'a> Evidence<'a> {
         Ok(holdings)
     }
 
-    /// What DWARF says of a variable of `size` bytes at a point. `late`: whether an entry that begins at the address but after
-    /// the view counts. `entry_values`: whether registers are taken to be as they were when the function around was entered.
+    /// What DWARF says about a variable of `size` bytes at a point. `late`: whether an entry that begins at the address
+    /// but after the view counts. `entry_values`: whether registers are taken to be as they were when the function
+    /// around was entered.
     pub fn truth(
         &self,
         instance: &Instance<'a>,
@@ -642,11 +643,11 @@ impl<'a> Evidence<'a> {
         for piece in evaluation.as_result() {
             let wanted = match piece.size_in_bits {
                 Some(bits) if bits % 8 == 0 => (bits / 8) as usize,
-                Some(_) => return Err("a piece that is no whole bytes"),
+                Some(_) => return Err("a piece that does not consist of whole bytes"),
                 None => size as usize,
             };
             if piece.bit_offset.is_some_and(|offset| offset != 0) || wanted > size as usize {
-                return Err("a piece that is no whole bytes");
+                return Err("a piece that does not consist of whole bytes");
             }
             let word = |word: u64| {
                 let bytes = word.to_le_bytes().into_iter().map(Some);

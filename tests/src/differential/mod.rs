@@ -54,7 +54,7 @@ pub struct Question {
 /// Compares.
 ///
 /// # Errors
-/// If a file cannot be read or perf cannot be run. Disagreements are no errors: they are in the report.
+/// If a file cannot be read or perf cannot be run. Disagreements are not errors: the report lists them.
 pub fn run(question: &Question) -> Result<Report, Failure> {
     Perf::check().map_err(|error| format!("the differential needs perf (package linux-perf): {error}"))?;
     let vmlinux = &question.vmlinux;

@@ -150,7 +150,7 @@ fn refusal(stderr: &str) -> String {
     line.map_or_else(|| "no word".to_owned(), |line| line.trim().to_owned())
 }
 
-/// Reads a line, or `None` if it is no probe definition.
+/// Reads a line, or `None` if it is not a probe definition.
 fn parse_line(line: &str, machine: Machine) -> Option<Line> {
     let mut words = line.split_whitespace();
     words.next().filter(|word| word.starts_with("p:"))?;

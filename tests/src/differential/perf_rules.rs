@@ -66,7 +66,7 @@ impl<'a> Evidence<'a> {
 pub struct PerfReading<'a> {
     /// The location.
     pub location: PerfLocation,
-    /// The entry that it is from, if it is no constant.
+    /// The entry that it is from, if it is not a constant.
     entry: Option<Holding<'a>>,
     /// Whether the entry's expression has more than the one operation that perf looks at.
     pub more: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Made-up states of a machine, in which locations are compared by what they are worth.
+//! Made-up states of a machine, in which locations are compared by their values.
 //!
 //! Two descriptions of a place that look unlike may mean the same: `rax+0` and `rax`, a chain of DWARF operations and the
 //! form that it was lowered to. In a state where registers and memory are filled from a hash, different values

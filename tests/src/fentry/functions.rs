@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Functions by what a compiler may have done to them, and calls of them that are known.
+//! Functions, grouped by the changes that a compiler may have made to them, and known calls of them.
 
 use crate::calls::{open, syscall};
 use crate::case::Failure;
@@ -182,7 +182,7 @@ pub(super) const LOST: [(&str, &str); 2] =
 type Call = fn(&Object) -> Result<(), Failure>;
 
 /// Functions where kernels let programs sleep, and calls of them: a system call's own, where they are open to error injection
-/// (CONFIG_FUNCTION_ERROR_INJECTION), and one that is there for tests of fentry (net/bpf/test_run.c).
+/// (CONFIG_FUNCTION_ERROR_INJECTION), and one that exists for tests of fentry (net/bpf/test_run.c).
 pub(super) const SLEEPABLE: [(&str, Call); 2] = [
     (crate::entry!("getpgid"), |_| Ok(getpgid(0).map(drop)?)),
     ("bpf_fentry_test1", |object| Ok(program_of(object, "tested")?.test_run(ProgramInput::default()).map(drop)?)),

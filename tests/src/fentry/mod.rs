@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! fentry and fexit programs at every sort of site, by every mechanism: known calls, known arguments, known results.
 //!
-//! Which function shows a sort of site is the compiler's choice. A case has several that it can call in known ways, and takes
-//! the first of which the running kernel has the [shape](crate::shape) that it is about. The mechanism at each site is what S13.1
-//! and S15.10 of docs/semantics.md give for it, on a kernel of these capabilities.
+//! Which function shows a sort of site is the compiler's choice. A case has several that it can call in known ways, and
+//! takes the first that has the [shape](crate::shape) that the case is about on the running kernel. The mechanism at
+//! each site is what S13.1 and S15.10 of docs/semantics.md give for it, on a kernel of these capabilities.
 
 mod functions;
 
@@ -269,8 +269,8 @@ fn typed_pointers_at_the_return(target: &Target) -> Result<String, Failure> {
 
 const CAP_SETGID: u64 = 6;
 
-/// Has a process in a user namespace of its own, whose parent is the initial one, ask for two capabilities there, each
-/// by a function of its own.
+/// Has a process in a user namespace of its own, a child of the initial one, ask for two capabilities there, each by a
+/// function of its own.
 fn ask() -> io::Result<()> {
     in_child(|| {
         syscall(libc::SYS_unshare, [libc::CLONE_NEWUSER as u64, 0, 0, 0, 0, 0])?;

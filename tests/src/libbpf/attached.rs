@@ -134,7 +134,7 @@ pub(super) fn a_link_stands_for_all_sites() -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Type of the kernel's link behind a descriptor.
+/// Type of the kernel's link that a descriptor refers to.
 pub(super) fn link_type(link: &Link) -> Option<u32> {
     let mut info = sys::bpf_link_info::default();
     let mut len = size_of_val(&info) as u32;
@@ -152,12 +152,12 @@ pub(super) fn what_siteseer_adds_nothing_to_is_libbpfs() -> Result<String, Failu
     let (plain, asks) = (program(&object, "plain")?, program(&object, "asks")?);
     let link = plain.attach()?;
     same("the kernel's link", link_type(&link), Some(sys::BPF_LINK_TYPE_TRACING))?;
-    same("behind it", behind(&link).is_none(), true)?;
+    same("its attachment", behind(&link).is_none(), true)?;
     let report = Program::from(&plain).report().ok_or("it was not planned")?;
     same("its sites", report.attached().count(), 1)?;
     // It asks what siteseer alone can answer.
     let asking = asks.attach()?;
-    same("behind the one that asks", behind(&asking).is_some(), true)?;
+    same("the attachment of the one that asks", behind(&asking).is_some(), true)?;
     let other = program(&object, "other")?.attach()?;
     same("another section's link", link_type(&other), Some(sys::BPF_LINK_TYPE_PERF_EVENT))?;
     // The kernel calls bpf_fentry_test1(1) to test a program of this kind.

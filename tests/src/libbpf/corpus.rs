@@ -11,7 +11,7 @@ use std::ffi::CStr;
 use std::io;
 use std::ptr;
 
-/// What became of an object.
+/// The outcome of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Seen {
     opened: i32,

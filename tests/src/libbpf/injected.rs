@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Every system call of an attachment fails once, and nothing stays behind.
+//! Every system call of an attachment fails once, and nothing is left behind.
 //!
 //! A thread attaches under a seccomp filter that asks another thread about the calls that matter (seccomp_unotify(2)): it counts
 //! them, and lets the one whose turn it is fail.

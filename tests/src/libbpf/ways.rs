@@ -327,7 +327,7 @@ fn attached_as_libbpf(heard: &Arc<Mutex<Vec<String>>>) -> Result<String, Failure
     Ok(said.concat())
 }
 
-/// A function of a module of which there are no site data is attached as by plain libbpf, and that is said.
+/// A function of a module for which there is no site data is attached as by plain libbpf, and that is said.
 pub(super) fn a_module_without_site_data_is_libbpfs() -> Result<String, Failure> {
     let module = Loaded::load()?;
     let hidden = Hidden::of_module()?;
@@ -345,7 +345,8 @@ pub(super) fn a_module_without_site_data_is_libbpfs() -> Result<String, Failure>
     Ok(said.concat())
 }
 
-/// A return of an inlined copy is not to be had: by default the body's are, with a warning, and under `complete` it is an error.
+/// An inlined copy has no return to attach to: by default the body's are attached, with a warning, and under `complete`
+/// it is an error.
 pub(super) fn the_default_is_at_least_what_libbpf_does() -> Result<String, Failure> {
     siteseer::register()?;
     let heard = listen();

@@ -67,7 +67,7 @@ pub enum Extent {
 /// How many of the functions with inlined copies the suite looks at.
 const SAMPLE: usize = 400;
 
-/// What became of a function.
+/// The outcome of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     /// At all of its sites that can run.
@@ -289,7 +289,7 @@ fn detach(links: Vec<Link>) {
     });
 }
 
-/// The functions of these names, and the names of which the kernel has no code.
+/// The functions of these names, and the names for which the kernel has no code.
 fn look_up<'n>(target: &Target, names: &[&'n str]) -> Result<(Vec<Function>, Vec<&'n str>), Failure> {
     let described: BTreeSet<String> =
         target.data().read(&[], |file| file.function_names().map(str::to_owned).collect())?;
@@ -360,7 +360,7 @@ fn hypothetical(everything: bool) -> Result<(UserProgram, Uses), Failure> {
     Ok((program, uses))
 }
 
-/// What would become of each function.
+/// What would happen to each function.
 fn plan_all(target: &Target, functions: &[Function], (program, uses): &(UserProgram, Uses)) -> Result<Fates, Failure> {
     let form = Form { kind: Section::Fentry, sleepable: false };
     let options = PlanOptions { policy: Some(Policy::BestEffort), form, ..PlanOptions::default() };
@@ -376,7 +376,7 @@ fn plan_all(target: &Target, functions: &[Function], (program, uses): &(UserProg
     Ok(fates)
 }
 
-/// What became of a function that is attached somewhere.
+/// The outcome of a function that is attached somewhere.
 fn fate(function: &FunctionReport) -> Fate {
     let (repeat, miss) = (Reason::MayRepeat, Reason::MayMiss);
     let reasons = function.sites.iter().filter_map(|site| match &site.outcome {
@@ -426,7 +426,7 @@ fn nothing(sites: &[InTheWay]) -> Why {
 /// How many functions share a link.
 const TOGETHER: usize = 128;
 
-/// Attaches a program to all functions that can be, and corrects the outcomes by what the kernel refuses.
+/// Attaches a program to all functions that can be, and corrects the outcomes if the kernel refuses a site.
 fn attach_all(target: &Target, program: &libbpf_rs::Program<'_>, fates: &mut Fates) -> Result<Vec<Link>, Failure> {
     let planned: Vec<String> =
         fates.0.iter().filter(|(_, fate)| !matches!(fate, Fate::Not(_))).map(|(name, _)| name.clone()).collect();
@@ -464,7 +464,7 @@ fn attach_all(target: &Target, program: &libbpf_rs::Program<'_>, fates: &mut Fat
     Ok(links)
 }
 
-/// What a link's report says of its functions.
+/// What a link's report says about its functions.
 fn note(report: &Report, fates: &mut Fates) {
     for function in &report.functions {
         fates.0.insert(function.name.clone(), fate(function));

@@ -45,7 +45,7 @@ fn write(reach: &Reach, text: &mut String) -> std::fmt::Result {
     }
     let parts = reach.part_nothing.0.len();
     writeln!(text)?;
-    writeln!(text, "2. Functions that plain fentry traces in part, without a word: {parts}")?;
+    writeln!(text, "2. Functions that plain fentry traces in part, silently: {parts}")?;
     writeln!(text, "   (a body that it attaches to, and inlined copies that it does not see)")?;
     let (all, seen) = reach.inlined;
     if seen < all {

@@ -73,7 +73,7 @@ pub struct Conditions {
     pub located: Vec<Parameter>,
     /// Parameters that have none.
     pub not_located: Vec<Parameter>,
-    /// Functions of which copies begin at one address.
+    /// Functions with copies that begin at one address.
     pub same_entry: Vec<SameEntry>,
     /// Functions whose signature was changed.
     pub changed: Vec<String>,
@@ -472,7 +472,7 @@ fn expect(table: ExpectTable) -> Result<Expect, String> {
             return Err(of("`unsupported` stands beside `events`"));
         }
         if let Some(ours) = unsupported.reasons.iter().find(|reason| !limits::can_be_a_limit(reason)) {
-            return Err(of(&format!("unsupported: {ours:?} is no limit of the kernel or of the debug information")));
+            return Err(of(&format!("unsupported: {ours:?} is not a limit of the kernel or of the debug information")));
         }
     }
     if matches!(outcome, Outcome::Refused(_))
@@ -486,15 +486,15 @@ fn expect(table: ExpectTable) -> Result<Expect, String> {
     };
     let skipped = table.skipped.iter().flat_map(|counts| counts.keys()).chain(&table.skipped_for);
     if let Some(unknown) = refused.iter().chain(skipped).find(|reason| !limits::is_reason(reason)) {
-        return Err(of(&format!("{unknown:?} is no reason")));
+        return Err(of(&format!("{unknown:?} is not a reason")));
     }
     if let Some(unknown) = table.sites.iter().flat_map(|counts| counts.keys()).find(|kind| !KINDS.contains(&&***kind)) {
-        return Err(of(&format!("sites: {unknown:?} is no kind of site")));
+        return Err(of(&format!("sites: {unknown:?} is not a kind of site")));
     }
     let cookie = match table.cookie.as_ref().map(value) {
         None => 0,
         Some(Ok(Value::Number(cookie))) => cookie,
-        Some(_) => return Err(of("cookie: it is no number")),
+        Some(_) => return Err(of("cookie: it is not a number")),
     };
     Ok(Expect {
         on: On::parse(&table.on)?,
@@ -518,7 +518,7 @@ fn expect(table: ExpectTable) -> Result<Expect, String> {
 const KINDS: [&str; 3] = ["body", "clone", "inline"];
 
 fn value(value: &toml::Value) -> Result<Value, String> {
-    let wrong = || format!("{value} is no value");
+    let wrong = || format!("{value} is not a value");
     match value {
         toml::Value::Integer(number) => Ok(Value::Number(*number as u64)),
         toml::Value::String(text) => {

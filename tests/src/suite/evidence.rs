@@ -44,7 +44,7 @@ pub struct Symbol {
 pub struct Presence {
     /// At the entry.
     pub at_entry: bool,
-    /// At the entry or in the [`dies::NEAR`] bytes behind it.
+    /// At the entry or in the [`dies::NEAR`] bytes after it.
     pub near: bool,
 }
 
@@ -201,7 +201,7 @@ impl Layout {
         let mut symbols: Vec<Symbol> = functions
             .filter_map(|symbol| {
                 let name = symbol.name().ok()?.to_owned();
-                // What stands before a function for padding and its type is no function.
+                // What stands before a function for padding and its type is not a function.
                 let is_padding = name.starts_with("__pfx_") || name.starts_with("__cfi_");
                 (!is_padding).then(|| Symbol { name, address: self.address(&symbol), size: symbol.size() })
             })

@@ -58,7 +58,7 @@ pub enum FamilyError {
         /// Why not.
         error: std::io::Error,
     },
-    /// It does not say by what it was compiled.
+    /// It does not say which compiler made it.
     #[error("{path}: no text \"Linux version ...\" that names a compiler", path = path.display())]
     NoBanner {
         /// The image.
@@ -67,8 +67,8 @@ pub enum FamilyError {
 }
 
 impl Family {
-    /// Of a kernel of the matrix. The compiler and the version are those of `linux_banner` in its image; the link mode,
-    /// of which an image tells nothing, that of the row's name (`thinlto-`, `fulllto-`).
+    /// Of a kernel of the matrix. The compiler and the version are those of `linux_banner` in its image; the link mode
+    /// is not in an image, so it is that of the row's name (`thinlto-`, `fulllto-`).
     ///
     /// # Errors
     /// If the image cannot be read or does not say.
@@ -240,7 +240,7 @@ impl On {
     pub fn parse(alternatives: &[String]) -> Result<On, String> {
         let word = |text: &str| {
             let (wanted, name) = text.strip_prefix('!').map_or((true, text), |name| (false, name));
-            Word::parse(name).map(|word| (wanted, word)).ok_or_else(|| format!("on: {text:?} is no condition"))
+            Word::parse(name).map(|word| (wanted, word)).ok_or_else(|| format!("on: {text:?} is not a condition"))
         };
         let one = |text: &String| match text.split_ascii_whitespace().map(word).collect::<Result<Vec<_>, _>>() {
             Ok(words) if words.is_empty() => Err("on: an empty alternative".to_owned()),

@@ -26,10 +26,10 @@ use std::time::{Duration, Instant};
 const NAME: usize = 32;
 const VALUES: usize = 16;
 const RECORD: usize = NAME + 8 + 8 * VALUES;
-/// How long the kernel may hold on to a module of which everything was detached: it lets go in the background.
+/// How long the kernel may hold on to a module after everything in it was detached: it lets go in the background.
 const LET_GO: Duration = Duration::from_secs(120);
 
-/// Runs the cases that are there, and writes a line for each.
+/// Runs the cases that it finds, and writes a line for each.
 ///
 /// # Errors
 /// If a job cannot be read: the host wrote it. What goes wrong with a case is in its line.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What the host tells the guest to do with a case, and what the guest tells of it. The guest attaches, runs and writes down;
-//! the host knows what must come out.
+//! What the host tells the guest to do with a case, and what the guest tells about it. The guest attaches, runs and
+//! writes down; the host knows what must come out.
 
 use super::limits::InWay;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct Job {
     pub run: u32,
     /// Whether calls by other processes count.
     pub any_process: bool,
-    /// Symbols of which the addresses are wanted.
+    /// Symbols for which the addresses are wanted.
     pub symbols: Vec<String>,
     /// What is to be attached, one after the other.
     pub attempts: Vec<Attempt>,
@@ -64,7 +64,7 @@ pub struct Observation {
     pub milliseconds: u64,
 }
 
-/// What became of an [`Attempt`].
+/// The outcome of an [`Attempt`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attempted {
@@ -72,7 +72,7 @@ pub enum Attempted {
     Attached(Attached),
     /// Something was in the way. Nothing is attached, and a run of the calls has shown so.
     Refused(Refused),
-    /// An error that is no answer.
+    /// An error that is not a refusal.
     Error(String),
 }
 

@@ -48,7 +48,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// What became of a case on a kernel.
+/// The outcome of a case on a kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// How it ended.
@@ -152,7 +152,7 @@ impl Wanted {
             Value::Absent => Ok(None),
             Value::Address(symbol, offset) => match addresses.get(symbol) {
                 Some(address) => Ok(Some(address.wrapping_add(*offset))),
-                None => Err(format!("there is no symbol {symbol}, of which the address is expected")),
+                None => Err(format!("there is no symbol {symbol}, and its address is expected")),
             },
         };
         let event = |event: &Event| {
@@ -244,12 +244,12 @@ fn refused_as(wanted: &BTreeSet<String>, refused: &Refused) -> Result<(), String
     Err(format!("refused for {}, and not for {}: {}", list(&seen), list(wanted), refused.text))
 }
 
-/// Whether a refusal is one that is allowed, and a limit; what to say of it.
+/// Whether a refusal is one that is allowed, and a limit; what to say about it.
 fn unsupported(allowed: Option<&Unsupported>, refused: &Refused) -> Result<String, String> {
     let Some(Unsupported { reasons, because }) = allowed else { return Err(format!("refused: {}", refused.text)) };
     let is_allowed = |reason: &InWay| reason.is_limit && reasons.contains(&reason.key);
     if let Some(other) = refused.reasons.iter().find(|reason| !is_allowed(reason)) {
-        let why = if other.is_limit { "which is not expected" } else { "which is no limit of others" };
+        let why = if other.is_limit { "which is not expected" } else { "which is not a limit of others" };
         return Err(format!("refused for {}, {why}: {}", other.key, refused.text));
     }
     if !refused.after.is_empty() {
@@ -409,7 +409,7 @@ pub(crate) mod tests {
         fails(&want, &refused(&[("missing_arguments", true), ("notrace", true)]), "not expected");
     }
 
-    /// What the guest tells of the case `complete_inlining` if all is well.
+    /// What the guest tells about the case `complete_inlining` if all is well.
     fn complete_inlining() -> (CaseFile, Observation) {
         let case = CaseFile::read(&super::super::case_file::folder().join("complete_inlining")).unwrap();
         let attempt = |expect: &Expect| match &expect.outcome {

@@ -9,7 +9,7 @@ type Known = (&'static str, &'static str, &'static str);
 
 const KNOWN: &[Known] = &[];
 
-/// The verdict on a case of the suite, given what is known of it.
+/// The verdict on a case of the suite, given what is known about it.
 pub fn judged(kernel: &str, case: &str, verdict: Verdict) -> Verdict {
     judged_by(KNOWN, kernel, case, verdict)
 }

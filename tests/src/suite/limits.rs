@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What stands in the way of a program, as a case's table names it, and whose limit that is.
+//! What stands in the way of a program, as a case's table names it, and which part has that limit.
 //!
 //! "Unsupported" is an answer only where it is the kernel's or the debug information's limit. This is the one place that says
 //! so; what is not in the table is ours, and a failure.
@@ -9,7 +9,7 @@ use siteseer::{AttachError, InTheWay, PlanError, Reason, Refusal, TargetError, U
 use siteseer_sites::location::Missing;
 use std::fmt;
 
-/// Whose limit it is.
+/// Which part has the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
@@ -41,7 +41,7 @@ pub struct InWay {
 
 use Limit::{DebugInformation, Kernel};
 
-/// Every reason, and whose limit it is; none if it is ours, or no limit at all.
+/// Every reason, and which part has that limit; none if it is ours, or no limit at all.
 const REASONS: &[(&str, Option<Limit>)] = &[
     // The sentences of Unprobeable.
     ("init", Some(Kernel)),
@@ -102,7 +102,7 @@ pub fn is_reason(key: &str) -> bool {
     REASONS.iter().any(|(name, _)| *name == key) || ["refused.", "program.", "prototype."].into_iter().any(refusal)
 }
 
-/// Whose limit a reason can be, if it can be one.
+/// Which part can have the limit that a reason is, if it can be one.
 pub fn limit(key: &str) -> Option<Limit> {
     REASONS.iter().find(|(name, _)| *name == key).and_then(|(_, limit)| *limit)
 }
@@ -170,8 +170,8 @@ fn of_site(site: &InTheWay) -> InWay {
     InWay { key, is_limit, text: site.to_string() }
 }
 
-/// What is in the way, of an attempt to attach that failed. None if it did not fail because something is in the way: that is
-/// no answer to a program, but an error.
+/// What is in the way, of an attempt to attach that failed. None if it did not fail because something is in the way:
+/// that is not an answer to a program, but an error.
 pub fn of_error(error: &AttachError) -> Option<Vec<InWay>> {
     let whole = |key: String| Some(vec![InWay { key, is_limit: false, text: error.to_string() }]);
     match error {

@@ -93,7 +93,7 @@ pub fn page(results: &Results) -> String {
     text
 }
 
-/// What keeps a case from passing, by what is said of it.
+/// What keeps a case from passing, by the sentence that describes it.
 fn reasons<'r>(kernels: &'r [KernelRun], row: &'r Row) -> BTreeMap<&'r str, Vec<&'r str>> {
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for kernel in kernels {

@@ -150,7 +150,7 @@ impl Prepared {
     }
 
     /// The verdicts: of what was decided before, and of what the guest tells. `planted` cases get a wrong expectation; with
-    /// `otherwise`, a case of which the guest told nothing fails with that.
+    /// `otherwise`, a case that the guest did not report fails with that.
     pub fn judge<'l>(
         &self,
         lines: impl IntoIterator<Item = &'l str>,

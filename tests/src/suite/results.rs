@@ -14,7 +14,7 @@ pub struct Results {
     pub rows: Vec<Row>,
 }
 
-/// What became of a kernel's run.
+/// The outcome of a kernel's run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelRun {
     /// Its name in kernels/matrix.toml.

@@ -132,7 +132,7 @@ fn kernel(name: &str, wanted: &Wanted, making: &Mutex<()>, progress: &(dyn Fn(&s
         }
     }
     let lines = known.map(Outcome::result_lines).unwrap_or_default();
-    let otherwise = problem.as_deref().unwrap_or("it ended without a word");
+    let otherwise = problem.as_deref().unwrap_or("it ended and said nothing");
     let mut verdicts = prepared.judge(lines.iter().map(String::as_str), wanted.planted, otherwise);
     verdicts.extend(truth(&lines, &wanted.truth, release, &image));
     let run = KernelRun {

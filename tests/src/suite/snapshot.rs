@@ -4,8 +4,8 @@
 //! ([`PlansFile`]).
 //!
 //! They hold neither addresses nor offsets, nor the hashes that ThinLTO puts into names. Which mechanism reaches a site is the
-//! kernel's, and of kernels that one compiler made it may differ: they hold whether it is attached. What the kernel's own image
-//! has of a function is another in each version: they hold that there is something.
+//! kernel's, and of kernels that one compiler made it may differ: they hold whether it is attached. What the kernel's
+//! own image has for a function differs between versions: they hold that there is something.
 
 use super::case_file::{CaseFile, Expect};
 use super::family::Family;
@@ -83,7 +83,7 @@ pub enum Compared {
     NotRecorded,
 }
 
-/// Compares a case's plans with the snapshot for a kernel's compiler. `INSTA_UPDATE` says what becomes of a difference.
+/// Compares a case's plans with the snapshot for a kernel's compiler. `INSTA_UPDATE` says what happens to a difference.
 ///
 /// # Errors
 /// A sentence, if they differ or the file cannot be read.

@@ -11,7 +11,7 @@
 //! a copy may be passed by (the compiler duplicated it), and for nothing else, the tool is attached by best effort, and calls may
 //! be missed: that was said.
 //!
-//! What a call leads to is known of the source of one kernel, the reference; there alone they run
+//! What a call leads to is known from the source of one kernel, the reference; only there they run
 //! ([`ON_THE_REFERENCE`](crate::case::ON_THE_REFERENCE)).
 
 mod files;
@@ -77,7 +77,7 @@ pub const GROUPS: [&Group; 4] = [&files::GROUP, &tasks::GROUP, &sockets::GROUP, 
 pub struct Tally(Count);
 
 impl Tally {
-    /// A call, of which the program sees `value`.
+    /// A call. The program sees `value` of it.
     pub fn call(&mut self, value: u64) {
         self.0.calls += 1;
         self.0.sum = self.0.sum.wrapping_add(value);

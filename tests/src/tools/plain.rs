@@ -2,7 +2,7 @@
 //! The same programs, loaded and attached by libbpf alone, in a process that has never called [`siteseer::register`].
 //!
 //! The process is the guest's program once more: `siteseer-guest plain GROUP TGID`. It attaches what can be attached, says
-//! of each program how that went, and then answers every line with what each tool has counted.
+//! about each program how that went, and then answers every line with what each tool has counted.
 
 use super::{GROUPS, Group, counts, open};
 use crate::case::Failure;
@@ -15,7 +15,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// What became of each program: `None` if it is attached, else why not.
+/// The outcome of each program: `None` if it is attached, else why not.
 type Outcomes = BTreeMap<String, Option<String>>;
 
 /// What the process answers to every line.
@@ -86,7 +86,7 @@ impl Drop for Process {
 /// `siteseer-guest plain GROUP TGID`.
 ///
 /// # Errors
-/// If there is no such group, or the kernel cannot be used at all. That a program cannot be attached is no error.
+/// If there is no such group, or the kernel cannot be used at all. That a program cannot be attached is not an error.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let [name, tgid] = arguments else { return Err("expected a group and a process".into()) };
     let group = GROUPS.iter().find(|group| group.name == name).ok_or_else(|| format!("no group {name}"))?;

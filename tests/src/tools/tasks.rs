@@ -51,7 +51,7 @@ fn pidfd() -> io::Result<std::os::fd::OwnedFd> {
     Ok(owned(syscall(libc::SYS_pidfd_open, [me(), 0, 0, 0, 0, 0])?))
 }
 
-/// waitid() on a process that is no child.
+/// waitid() on a process that is not a child.
 fn wait() -> io::Result<()> {
     fails(syscall(libc::SYS_wait4, [me(), 0, libc::WNOHANG as u64, 0, 0, 0]), libc::ECHILD)
 }
@@ -335,7 +335,7 @@ fn vmasplit(tally: &mut Tally) -> io::Result<()> {
         ((libc::PROT_READ | libc::PROT_WRITE) as u64, (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u64);
     for pages in [3u64, 5] {
         let at = syscall(libc::SYS_mmap, [0, pages * PAGE, protection, flags, u64::MAX, 0])? as u64;
-        // One page in the middle: first what is before it is split off, then what is behind.
+        // One page in the middle: first what is before it is split off, then what is after it.
         tally.call(1 + ((pages * PAGE) << 12));
         tally.call(1 + (((pages - 1) * PAGE) << 12));
         syscall(libc::SYS_mprotect, [at + PAGE, PAGE, libc::PROT_READ as u64, 0, 0, 0])?;

@@ -37,7 +37,7 @@ fn plain(text: &str) -> String {
     text.replace(['`', '*'], "").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The string literal that a text begins with, unescaped, and what is behind it.
+/// The string literal that a text begins with, unescaped, and what follows it.
 fn literal(text: &str) -> Option<(String, &str)> {
     let mut chars = text.strip_prefix('"')?.char_indices();
     let mut value = String::new();
@@ -46,7 +46,7 @@ fn literal(text: &str) -> Option<(String, &str)> {
             '"' => return Some((value, &text[at + 2..])),
             '\\' => match chars.next()?.1 {
                 'n' => value.push('\n'),
-                // The line break and the indentation behind it are not in the string.
+                // The line break and the indentation after it are not in the string.
                 '\n' => {
                     let rest = text[1..].get(chars.offset()..)?;
                     let indent = rest.len() - rest.trim_start().len();

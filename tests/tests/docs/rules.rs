@@ -74,7 +74,7 @@ const RULES: &[(&str, Proof)] = &[
     ("S3.3", Unit(PLAN, "a_fragment_is_not_a_site")),
     ("S3.4", Unit(COMPILED, "the_rest_of_a_split_function_is_no_site")),
     ("S3.5", Unit(COMPILED, "the_census_adds_up")),
-    ("S3.6", None("a limit: that an alias is not known cannot be shown by what is seen")),
+    ("S3.6", None("a limit: that an alias is not known cannot be shown by a test")),
     ("S4.1", Case("fentry::partly_inlined_counted_exactly")),
     ("S4.2", Unit(EXECUTION, "slots_are_what_the_evaluator_says")),
     ("S4.3", Case("truth::ksys_shmget")),

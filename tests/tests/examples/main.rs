@@ -7,7 +7,7 @@
 //! is Debian's and of this machine's architecture boots once, with all of the programs, and every example is a test
 //! ([`siteseer_conformance::examples`] makes the calls and compares). [`installed`] looks at what was installed, and removes it.
 //!
-//! On the reference kernel the outputs are those of docs/before-and-after.md, which is written anew if
+//! On the reference kernel the outputs are those of docs/before-and-after.md, which is written again if
 //! SITESEER_UPDATE_DOCS is set ([`page`]).
 
 mod build;

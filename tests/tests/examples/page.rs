@@ -14,7 +14,7 @@ use std::fs;
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/before-and-after.md");
 const FUNCTION: &str = "do_sys_open";
 
-/// What the page says of a run.
+/// What the page says about a run.
 fn page(release: &str, sites: &str, before: &str, after: &str) -> Result<String, std::fmt::Error> {
     let (seen, all) = (before.lines().count() - 1, after.lines().count() - 1);
     let mut page = String::new();

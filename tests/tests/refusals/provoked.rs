@@ -99,7 +99,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A file that stays is no failure.
+        // A file that stays is not a failure.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -112,7 +112,7 @@ fn kernel() -> Kernel {
     }
 }
 
-/// What the site data say of a kernel with these symbols.
+/// What the site data says about a kernel with these symbols.
 fn look_up(data: &[u8], symbols: &str, name: &str) -> Result<Function, TargetError> {
     let scratch = Scratch::new(name, data);
     let data = SiteData::open(&scratch.0, Some(&kernel()), false)?;
@@ -145,7 +145,7 @@ fn reasons(function: &Function) -> Vec<&'static str> {
     }
 }
 
-/// A function that only symbols tell of.
+/// A function that only symbols tell about.
 fn of_symbols(symbols: &str, plain: &[TypeId]) -> Function {
     let (data, _) = types(0);
     let btf = Btf::parse(&data).expect("well-formed");
@@ -214,7 +214,7 @@ fn the_objects_btf_is_damaged() {
     let program = UserProgram {
         func_info: vec![FuncInfo { insn_off: 0, type_id: 1 }],
         line_info: vec![LineInfo { insn_off: 0, file_name_off: 0, line_off: 0, line_col: 0 }],
-        btf: Some(b"this is no BTF".to_vec()),
+        btf: Some(b"this is not BTF".to_vec()),
         insns: vec![Insn::mov_imm(0, 0), Insn::exit()],
         name: "damaged".to_owned(),
         ..UserProgram::default()
@@ -237,8 +237,8 @@ fn symbols_that_disagree_about_the_images_place() {
 
 #[test]
 fn site_data_that_are_damaged_inside() {
-    // Of a file of many blocks most are not read when it is opened: somewhere a change is only noticed when the function is
-    // looked up.
+    // Most blocks of a file with many blocks are not read when it is opened: somewhere a change is only noticed when
+    // the function is looked up.
     let good = site_data(2000);
     let mut noticed = 0;
     for at in (0..good.len()).step_by(1021) {

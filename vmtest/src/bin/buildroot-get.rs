@@ -14,7 +14,7 @@ struct Arguments {
     /// File of rows [default: the workspace's kernels/buildroot.toml]
     #[arg(long)]
     rows: Option<PathBuf>,
-    /// Make it anew, of the packages that the mirror has today
+    /// Make it again, of the packages that the mirror has today
     #[arg(long)]
     refresh: bool,
     /// List the build roots

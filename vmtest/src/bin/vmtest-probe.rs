@@ -51,7 +51,8 @@ fn act(word: &str) -> io::Result<ExitCode> {
             writeln!(results, "stext {}", address.flatten().unwrap_or_default())?;
             Ok(ExitCode::from(7))
         }
-        // Loads modules, each given by its file and its parameters, and says what the kernel then has of them.
+        // Loads modules, each given by its file and its parameters, and prints what the kernel then has about
+        // them.
         "load" => {
             let arguments: Vec<String> = std::env::args().skip(2).collect();
             for module in arguments.chunks_exact(2) {
@@ -88,8 +89,8 @@ fn act(word: &str) -> io::Result<ExitCode> {
                 thread::sleep(Duration::from_secs(1));
             }
         }
-        // Has the kernel rewrite its own code, hundreds of times, while all CPUs execute it: scheduler statistics are
-        // behind a static key.
+        // Has the kernel rewrite its own code, hundreds of times, while all CPUs execute it: a static key turns
+        // scheduler statistics on.
         "patch" => {
             let stop = AtomicBool::new(false);
             thread::scope(|scope| -> io::Result<()> {

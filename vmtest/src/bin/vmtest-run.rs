@@ -81,7 +81,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
         None => PathBuf::from(&arguments.kernel),
     };
     let arch: Arch = KernelImage::read(&kernel)
-        .map_err(|error| format!("{}: {error} (nor is it a kernel that ci/kernel has fetched)", kernel.display()))?
+        .map_err(|error| format!("{}: {error} (and it is not a kernel that ci/kernel has fetched)", kernel.display()))?
         .arch();
     let mut vm = Vm::new(arch, &kernel)
         .cpus(arguments.cpus)

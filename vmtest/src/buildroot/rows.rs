@@ -43,7 +43,7 @@ impl Rows {
     /// Reads a file of rows.
     ///
     /// # Errors
-    /// If it cannot be read, is not of the right shape, or a row holds a word that is no name.
+    /// If it cannot be read, is not of the right shape, or a row holds a word that is not a name.
     pub fn read(path: &Path) -> Result<Rows, BuildRootError> {
         let error = |reason: String| BuildRootError::Rows { path: path.to_owned(), reason };
         let text = fs::read_to_string(path).map_err(|why| error(why.to_string()))?;
@@ -59,7 +59,7 @@ impl Rows {
             let suites = recipe.packages.iter().flat_map(|packages| packages.names.iter().chain([&packages.suite]));
             // They become words of command lines, some of a shell's.
             if let Some(wrong) = suites.chain(&recipe.architectures).chain([name]).find(|word| !is_name(word)) {
-                return Err(format!("build root {name}: {wrong:?} is no name"));
+                return Err(format!("build root {name}: {wrong:?} is not a name"));
             }
         }
         Ok(rows)
@@ -108,7 +108,7 @@ mod tests {
             let text = format!(
                 "[buildroot.x]\narchitectures = [\"amd64\"]\n[[buildroot.x.packages]]\nsuite = \"sid\"\nnames = [{name:?}]\n"
             );
-            assert!(Rows::parse(&text).unwrap_err().contains("is no name"), "{name}");
+            assert!(Rows::parse(&text).unwrap_err().contains("is not a name"), "{name}");
         }
         let text = "[buildroot.x]\narchitectures = []\npackages = []\n";
         assert!(Rows::parse(text).unwrap_err().contains("build root x"));

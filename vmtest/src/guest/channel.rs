@@ -78,7 +78,7 @@ impl Channel {
     }
 }
 
-/// Opens a serial port for bytes as they are. A `ttyS` node without hardware behind it can be opened, but not set.
+/// Opens a serial port for bytes as they are. A `ttyS` node without hardware can be opened, but not set.
 fn open_uart(device: &str) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)

@@ -142,7 +142,7 @@ pub(super) fn renew(row: &Row, built: &BuiltRow, place: &Path, say: &mut dyn FnM
     say(&format!("{}: built in {} min {} s", row.name, seconds / 60, seconds % 60));
     suite.discard_downloads();
     source::remove_unused(place.parent().unwrap_or(place));
-    // Of a build that succeeded, there is nothing to look up.
+    // There is nothing to look up about a build that succeeded.
     let _ = fs::remove_file(&make.log);
     Ok(directory)
 }

@@ -2,9 +2,9 @@
 
 //! Configuration fragments, and whether Kconfig took them.
 //!
-//! A fragment is in the form of a `.config`: `CONFIG_X=y`, `CONFIG_X=8`, `# CONFIG_X is not set`. Kconfig drops without a word what
-//! it does not know and what lacks a dependency (Documentation/kbuild/kconfig.rst), and a kernel without an option that it was
-//! thought to have is a riddle later. So what it made is compared with what was asked for.
+//! A fragment is in the form of a `.config`: `CONFIG_X=y`, `CONFIG_X=8`, `# CONFIG_X is not set`. Kconfig silently
+//! drops what it does not know and what lacks a dependency (Documentation/kbuild/kconfig.rst), and a kernel without an
+//! option that it was thought to have is a riddle later. So what it made is compared with what was asked for.
 
 use std::{collections::BTreeMap, fmt};
 

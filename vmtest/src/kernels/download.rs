@@ -2,7 +2,7 @@
 
 //! Fetches a package file, going on where an interrupted run stopped.
 //!
-//! `apt-get download` begins anew each time, which hurts with 350 MB. So curl does it where it can, and the SHA-256 of
+//! `apt-get download` begins again each time, which hurts with 350 MB. So curl does it where it can, and the SHA-256 of
 //! apt's signed index says whether the result is right; where there is no curl, or the mirror is of a kind that only apt
 //! knows (`mirror+file:`), apt does it.
 
@@ -115,7 +115,7 @@ fn sha256(path: &Path) -> Result<String, GetError> {
         .map_err(|_| GetError::NoProgram { program: "sha256sum".to_owned(), package: "coreutils" })?;
     let text = String::from_utf8_lossy(&output.stdout);
     match text.split(' ').next() {
-        // A leading backslash tells of a quoted name.
+        // A leading backslash marks a quoted name.
         Some(sum) if output.status.success() => Ok(sum.trim_start_matches('\\').to_owned()),
         _ => Err(GetError::io(format!("cannot read {}", path.display()))(io::Error::other(
             String::from_utf8_lossy(&output.stderr).trim().to_owned(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 
-//! Why a kernel could not be had.
+//! Why a kernel could not be obtained.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use crate::{buildroot::BuildRootError, image::ImageError};
 /// Names the mirror, if it is not to be taken from the host's apt sources.
 pub(super) const MIRROR_VARIABLE: &str = "SITESEER_DEBIAN_MIRROR";
 
-/// Why a kernel could not be had.
+/// Why a kernel could not be obtained.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GetError {
@@ -124,7 +124,7 @@ pub enum GetError {
         package: String,
         /// The version needed, if it must be a certain one.
         version: Option<String>,
-        /// The versions that are there.
+        /// The versions that exist.
         found: Vec<String>,
     },
     /// A fragment of the configuration cannot be read.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 
-//! Gets a kernel of the matrix into the cache (whose layout is in the parent's page).
+//! Gets a kernel of the matrix into the cache (the parent's page describes its layout).
 
 use std::{
     fs, io,
@@ -51,10 +51,10 @@ impl<'a> Getter<'a> {
     }
 
     /// The kernel of this name. An entry that was up to date within the last day is returned without looking further; if
-    /// looking further fails, what there is is used, with a warning, unless the row itself is at fault.
+    /// looking further fails, the cached kernel is used, with a warning, unless the row itself is at fault.
     ///
     /// # Errors
-    /// If there is no such row, or nothing in the cache and it cannot be had.
+    /// If there is no such row, or nothing in the cache and it cannot be obtained.
     pub fn get(&mut self, name: &str) -> Result<KernelPaths, GetError> {
         let row = self.matrix.row(name)?;
         let place = self.directory.join(file_name(name).ok_or_else(|| GetError::Name(name.to_owned()))?);
@@ -136,7 +136,7 @@ fn touch(path: &Path) -> Result<(), GetError> {
     fs::write(path, "").map_err(|error| GetError::disk(path, format!("cannot write {}", path.display()), error))
 }
 
-/// Removes entries, and what interrupted runs left, but for these. Failing to is no reason to fail.
+/// Removes entries, and what interrupted runs left, except for these. Failing to is not a reason to fail.
 fn remove_others(place: &Path, keep: &[Option<PathBuf>]) {
     for file in fs::read_dir(place).into_iter().flatten().flatten() {
         let path = file.path();

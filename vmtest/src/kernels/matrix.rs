@@ -72,11 +72,11 @@ pub struct Row {
     pub name: String,
     /// The architecture.
     pub arch: Arch,
-    /// How it is had.
+    /// Where it comes from.
     pub how: How,
 }
 
-/// How a kernel is had.
+/// Where a kernel comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum How {

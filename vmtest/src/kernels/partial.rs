@@ -34,7 +34,7 @@ impl Partial {
         self.temporary.path()
     }
 
-    /// Writes a record into it, and gives it its name, in place of what bore it.
+    /// Writes a record into it, and gives it its name, in place of what had it.
     pub(super) fn complete(self, record: &impl Serialize, file: &str, directory: &Path) -> Result<(), GetError> {
         let path = self.temporary.path();
         let write = || {

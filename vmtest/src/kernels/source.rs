@@ -61,7 +61,7 @@ pub(super) fn get(
     Ok(directory)
 }
 
-/// Removes sources that no kernel in the folder of kernels was made of. Failing to is no reason to fail.
+/// Removes sources that no kernel in the folder of kernels was made of. Failing to is not a reason to fail.
 pub(super) fn remove_unused(kernels: &Path) {
     let folders =
         |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|file| file.path()).collect::<Vec<_>>();

@@ -107,7 +107,7 @@ pub(super) fn describe(package: &Package) -> String {
     format!("{} {} ({} MB)", package.name, package.version, package.size.div_ceil(1_000_000))
 }
 
-/// What the record says of a package.
+/// What the record says about a package.
 pub(super) fn record(package: &Package) -> PackageRecord {
     PackageRecord { name: package.name.clone(), version: package.version.clone(), sha256: package.sha256.clone() }
 }

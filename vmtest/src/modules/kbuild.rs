@@ -56,7 +56,7 @@ impl<'a> Kbuild<'a> {
         Ok(Kbuild { root, tree, directory })
     }
 
-    /// Builds all, and says of each where it is or what is wrong with it. The files live as long as this.
+    /// Builds all, and says about each where it is or what is wrong with it. The files live as long as this.
     pub(super) fn build(&self, modules: &[&Sources]) -> Result<Vec<Result<PathBuf, ModuleFailure>>, ModulesError> {
         let together = self.run("together", modules)?;
         let suspects: Vec<&Sources> = match blamed(&together, modules) {
@@ -211,7 +211,7 @@ mod tests {
         let module = directory.path().join("m/m.ko");
         fs::write(&module, "nonsense").unwrap();
         assert!(check(&run, "m", true).unwrap_err().reason.contains("cannot be read"));
-        // An ELF file that is no module: it has no BTF.
+        // An ELF file that is not a module: it has no BTF.
         fs::copy(std::env::current_exe().unwrap(), &module).unwrap();
         assert!(check(&run, "m", true).unwrap_err().reason.contains(".BTF"));
     }

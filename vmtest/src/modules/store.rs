@@ -108,7 +108,7 @@ impl Store {
         write().map_err(ModulesError::io(format!("cannot keep a module in {}", self.directory.display())))
     }
 
-    /// Failing to is no reason to fail.
+    /// Failing to is not a reason to fail.
     fn remove_unused(&self, now: SystemTime) {
         for file in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
             let path = file.path();

@@ -83,7 +83,7 @@ impl Frames<'_> {
     fn parse<T: DeserializeOwned>(&mut self, payload: &[u8]) -> Option<T> {
         serde_json::from_slice(payload)
             .map_err(|error| {
-                self.failure = Some(format!("init speaks another version of the protocol ({error}): build it anew"));
+                self.failure = Some(format!("init speaks another version of the protocol ({error}): build it again"));
             })
             .ok()
     }

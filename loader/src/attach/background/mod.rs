@@ -35,7 +35,7 @@ static PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 }
 /// The number of signals, `_NSIG`.
 const SIGNALS: libc::c_int = 64;
 
-/// Closes the events, and then writes each line by one system call. Where no process can be had, that is done here.
+/// Closes the events, and then writes each line by one system call. If no process can be created, it does that here.
 pub(super) fn close_and_write(file: &File, lines: &[String], events: Vec<OwnedFd>) {
     if start(file, lines, &events).is_ok() {
         // The other process has its own, and is the one that waits for the kernel.
@@ -110,7 +110,7 @@ fn has_ended(child: libc::pid_t) -> bool {
     unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) != 0 }
 }
 
-/// Makes a copy of the process, with this thread alone, whose end sends no signal.
+/// Makes a copy of the process, with this thread alone. The end of the copy sends no signal.
 ///
 /// # Safety
 /// As fork(2): the child may only make system calls.
@@ -138,7 +138,7 @@ unsafe fn block_signals() -> MaybeUninit<libc::sigset_t> {
 /// # Safety
 /// In a child that has no use for them.
 unsafe fn default_signals() {
-    // SAFETY: any bytes are a structure, and no handler is no address. Those that cannot be set (SIGKILL) are refused.
+    // SAFETY: any bytes are a structure, and a null handler is valid. Those that cannot be set (SIGKILL) are refused.
     unsafe {
         let none: libc::sigaction = MaybeUninit::zeroed().assume_init();
         for signal in 1..=SIGNALS {

@@ -138,7 +138,8 @@ fn without_a_process_it_is_done_here() {
 fn the_application_does_not_come_across_it() {
     let _alone = alone();
     let (mut report, to_report) = pipe();
-    // SAFETY: a process by itself, whose children and signals are its own. It allocates, as the C library lets a child do.
+    // SAFETY: a process by itself, with children and signals of its own. It allocates, as the C library lets a child
+    // do.
     let application = unsafe { libc::fork() };
     if application == 0 {
         let saw = application_with_children();

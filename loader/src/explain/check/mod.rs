@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What a compiler made of a function on a kernel that need not run, and what would become of programs there: by rules that an
-//! application's own tests can deny.
+//! What a compiler made of a function on a kernel that need not run, and what would happen to programs there: by rules
+//! that an application's own tests can deny.
 //!
 //! Each question is about one function of one kernel. The answer has the function's *shape* (a plain body, inlined in
 //! part or wholly, clones alone, missing), its arguments site by site in numbers, and an *outlook* for each kind of
@@ -58,7 +58,7 @@ pub enum Shape {
     Cloned,
     /// Nothing: there is no function of the name.
     Missing,
-    /// It is in a module of which no site data were given.
+    /// It is in a module for which no site data was given.
     NoData,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for Shape {
 pub enum Rule {
     /// There is no function of the name.
     Missing,
-    /// The function is in a module of which no site data were given.
+    /// The function is in a module for which no site data was given.
     NoData,
     /// siteseer would attach the program nowhere.
     Refused,
@@ -108,11 +108,11 @@ pub enum Rule {
     WhollyInlined,
     /// Inlined copies are there besides out-of-line ones.
     PartlyInlined,
-    /// Some out-of-line copy bears another symbol, made from the name.
+    /// Some out-of-line copy has another symbol, made from the name.
     Cloned,
     /// The compiler changed the signature of some out-of-line copy.
     SignatureChanged,
-    /// Several bodies bear the name.
+    /// Several bodies have the name.
     SeveralBodies,
     /// Functions of the name take different arguments.
     Ambiguous,
@@ -165,7 +165,7 @@ impl Rule {
     pub fn describe(self) -> &'static str {
         match self {
             Rule::Missing => "The kernel has no function of the name.",
-            Rule::NoData => "The function is in a module of which no site data were given.",
+            Rule::NoData => "The function is in a module for which no site data was given.",
             Rule::Refused => "siteseer would attach the program nowhere.",
             Rule::Incomplete => "The policy complete would refuse the program: sites are in the way.",
             Rule::Arguments => "A site lacks an argument that the program reads.",
@@ -175,10 +175,10 @@ impl Rule {
             }
             Rule::PartlyInlined => "Some calls were inlined: a plain kprobe or fentry misses them.",
             Rule::Cloned => {
-                "Some copies bear a symbol made from the name: a plain kprobe or fentry misses their calls."
+                "Some copies have a symbol made from the name: a plain kprobe or fentry misses their calls."
             }
             Rule::SignatureChanged => "A copy's signature was changed: its arguments are not where the ABI has them.",
-            Rule::SeveralBodies => "Several bodies bear the name: plain libbpf attaches to one of them or to none.",
+            Rule::SeveralBodies => "Several bodies have the name: plain libbpf attaches to one of them or to none.",
             Rule::Ambiguous => "Functions of the name take different arguments.",
             Rule::Prototype => "The prototype differs from that on the first kernel that has the function.",
             Rule::Shape => "The compiler treated the function otherwise than on the first kernel that has it.",
@@ -225,7 +225,7 @@ pub struct PrototypeCounts {
     pub arguments: Vec<ArgumentCounts>,
 }
 
-/// What would become of a program.
+/// What would happen to a program.
 #[derive(Debug, Clone)]
 pub struct Outlook {
     /// The section that is asked about.
@@ -236,7 +236,7 @@ pub struct Outlook {
     pub sites: usize,
     /// Sites that [`Policy::BestEffort`] attaches.
     pub attached: usize,
-    /// By what, and how many each.
+    /// The mechanisms, and how many sites each attaches.
     pub mechanisms: BTreeMap<&'static str, usize>,
     /// Why the program does not fit the function at all.
     pub refusal: Option<String>,
@@ -262,7 +262,7 @@ impl Outlook {
     }
 }
 
-/// What is to be said of a function on a kernel.
+/// What is to be said about a function on a kernel.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// What the compiler made of it.
@@ -281,7 +281,7 @@ pub struct Answer {
     pub changed_signatures: usize,
     /// The prototypes that functions of the name have.
     pub prototypes: Vec<PrototypeCounts>,
-    /// What would become of programs.
+    /// What would happen to programs.
     pub outlooks: Vec<Outlook>,
     /// What is worth a word.
     pub findings: Vec<Finding>,
@@ -313,7 +313,7 @@ impl Answer {
     }
 }
 
-/// What becomes of a function on a kernel. That it is not there is an answer, and no error.
+/// What happens to a function on a kernel. That it is not there is an answer, and no error.
 ///
 /// # Errors
 /// [`ExplainError::Target`] if the site data cannot be read; [`ExplainError::Declared`] if the object's BTF cannot.
@@ -372,11 +372,11 @@ fn is_dead(site: &Candidate) -> bool {
     site.obstacle.as_ref().is_some_and(Reason::is_dead)
 }
 
-/// Shape, numbers, outlooks and findings of a function that is there.
+/// Shape, numbers, outlooks and findings of a function that exists.
 fn answer(target: &Target, function: &Function, question: Question<'_>) -> Answer {
     let dead = function.candidates.iter().filter(|site| is_dead(site)).count();
     let all_dead = dead == function.candidates.len();
-    // Of a function that runs no more, its shape is that of what there was.
+    // If no site runs any more, the shape is that of the sites that there were.
     let live: Vec<&Candidate> = function.candidates.iter().filter(|site| all_dead || !is_dead(site)).collect();
     let of = |kind: SiteKind| live.iter().filter(|site| site.kind == kind).count();
     let (bodies, clones, inlined) = (of(SiteKind::Body), of(SiteKind::Clone), of(SiteKind::Inline));
@@ -437,7 +437,7 @@ fn about_shape(answer: &mut Answer, function: &Function, live: &[&Candidate], ke
         answer.find(Rule::SignatureChanged, format!("of {}", symbols(&changed)));
     }
     if bodies > 1 {
-        answer.find(Rule::SeveralBodies, format!("{bodies} bodies bear the name"));
+        answer.find(Rule::SeveralBodies, format!("{bodies} bodies have the name"));
     }
     if !function.prototypes_agree() {
         let texts: BTreeSet<&str> = function.known_prototypes().map(|prototype| prototype.text.as_str()).collect();
@@ -456,7 +456,7 @@ fn places(count: usize) -> String {
     format!("{count} place{}", if count == 1 { "" } else { "s" })
 }
 
-/// The findings about the programs at the entry; of a program at the return, about that.
+/// The findings about the programs at the entry; or about the program, if it is at the return.
 fn about_programs(answer: &mut Answer) {
     // A name is answered for both ends, and the return of an inlined copy is in nobody's way who did not ask for it.
     let asked = |outlook: &&Outlook| answer.outlooks.len() == 1 || !outlook.form.kind.is_exit();
@@ -622,7 +622,7 @@ pub fn compare(first: &Answer, other: &Answer) -> Vec<Finding> {
     let (before, now) = (types(first), types(other));
     let texts = |types: &BTreeMap<String, String>| types.values().cloned().collect::<Vec<_>>().join("; ");
     let mut findings = Vec::new();
-    // Of a prototype that is not known, nobody knows whether it differs.
+    // Nobody knows whether an unknown prototype differs.
     if !before.is_empty() && !now.is_empty() && !before.keys().eq(now.keys()) {
         findings.push(Finding {
             rule: Rule::Prototype,

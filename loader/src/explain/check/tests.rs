@@ -41,7 +41,7 @@ fn answers_differ_by_prototype_and_shape() {
     assert_eq!(message, "it was text of int (int), and is text of int (long)");
 }
 
-/// What a program meets, of which some sites are skipped and some in the way.
+/// What a program meets if some sites are skipped and some are in the way.
 fn meets(attached: usize, skipped: &[Reason], in_the_way: &[Reason]) -> Outlook {
     let site = |reason: &Reason| InTheWay {
         module: None,
@@ -89,7 +89,7 @@ fn what_is_found_about_programs() {
             (Rule::Arguments, "at 1 site: a: optimised out".to_owned()),
         ]
     );
-    // Of a function that runs no more nothing is in the way, and nothing can be attached.
+    // If no site of a function runs any more, nothing is in the way, and nothing can be attached.
     let dead = Reason::Unprobeable(Unprobeable::Init);
     let refused = found(vec![meets(0, std::slice::from_ref(&dead), &[])]);
     assert_eq!(refused, [(Rule::Refused, format!("at 1 site: {dead}"))]);

@@ -3,7 +3,8 @@
 //!
 //! A BPF program of the type SYSCALL (Linux 5.14) runs when it is told to, attached to nothing. It prints the address as `%pS`
 //! (`sprint_symbol()` in kernel/kallsyms.c): the symbol, the distance from it, its size, and the module. That is the kernel's own
-//! lookup, by which it names probes and refuses them. It takes what loading a tracing program takes, and no table in `/proc`.
+//! lookup, by which it names probes and refuses them. It requires what loading a tracing program requires, and no table
+//! in `/proc`.
 
 use crate::bpf::insn::{Insn, Width, pseudo};
 use crate::bpf::load::LoadAs;
@@ -19,10 +20,10 @@ const FORMAT: [u8; 4] = *b"%pS\0";
 /// `BPF_FUNC_snprintf`
 const SNPRINTF: u32 = 165;
 
-/// What the kernel says of an address.
+/// What the kernel says about an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// The symbol; of several at one address the first of the table.
+    /// The symbol; the first of the table if several are at the address.
     pub(crate) symbol: String,
     /// Bytes from it to the address.
     pub(crate) offset: u64,

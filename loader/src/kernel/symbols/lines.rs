@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 /// How much is asked for at once.
 pub(super) const BUFFER: usize = 64 << 10;
 
-/// Calls with each line of the input, without its end. No line of the kernel's is longer than the buffer; of one that is,
-/// pieces are given.
+/// Calls with each line of the input, without its end. No line of the kernel's is longer than the buffer; a longer one
+/// would be given in pieces.
 pub(super) fn read_lines(input: impl Read, mut with: impl FnMut(&[u8])) -> io::Result<()> {
     read_lines_until(input, |line| {
         with(line);

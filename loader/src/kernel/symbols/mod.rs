@@ -2,7 +2,7 @@
 //! What the kernel says about its own text: symbols, the functions that ftrace knows, the kprobe blacklist, modules.
 //!
 //! A site is stored with its link-time address. Where it is now, which symbol holds it, and whether the kernel will
-//! take a probe there are questions to the running kernel's tables:
+//! accept a probe there are questions to the running kernel's tables:
 //!
 //! * `/proc/kallsyms`: every symbol with its address. Only text symbols matter here. The kernel itself answers "which
 //!   function is this address in" by the greatest symbol not above it, and says that the function ends where the next
@@ -16,8 +16,8 @@
 //! parsers can fail: a line that is not what it should be is passed over.
 //!
 //! Whether a kprobe event is refused because the function is invisible to ftrace is decided by
-//! `within_notrace_func()` in kernel/trace/trace_kprobe.c, whose rule [`Symbols::notrace`] repeats: a
-//! suffixed symbol (`foo.isra.0`) that ftrace does not know is refused only if `foo` is refused too.
+//! `within_notrace_func()` in kernel/trace/trace_kprobe.c. [`Symbols::notrace`] repeats its rule: a suffixed symbol
+//! (`foo.isra.0`) that ftrace does not know is refused only if `foo` is refused too.
 
 mod ask;
 mod kallsyms;
@@ -38,7 +38,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Why the running kernel's symbols cannot be had.
+/// Why the running kernel's symbols cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolsError {
     /// A file could not be read.
@@ -92,7 +92,7 @@ pub struct Symbol<'a> {
 /// The symbol that holds an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Containing<'a> {
-    /// The symbol. Of several at one address, the first of the table, as the kernel answers.
+    /// The symbol. If several are at one address, it is the first of the table, as in the kernel's answers.
     pub symbol: Symbol<'a>,
     /// Bytes from the symbol to the address.
     pub offset: u64,
@@ -100,7 +100,7 @@ pub struct Containing<'a> {
     pub size: u64,
 }
 
-/// What is known of the functions that ftrace can trace.
+/// What is known about the functions that ftrace can trace.
 #[derive(Debug, Clone, Default)]
 pub enum Ftrace {
     /// Nothing: tracefs could not be read.
@@ -133,7 +133,7 @@ pub struct Symbols {
     blacklist: Option<Vec<Range<u64>>>,
     modules: Vec<Module>,
     unavailable: Vec<String>,
-    /// If it is a part, what is known of its symbols; the table does not say where they end.
+    /// If it is a part, what is known about its symbols; the table does not say where they end.
     part: Option<part::Part>,
 }
 
@@ -174,7 +174,7 @@ impl ByName {
     }
 }
 
-/// The module names that kallsyms gives to text that is no module's: JITed BPF programs, trampolines.
+/// The module names that kallsyms gives to text that is not a module's: JITed BPF programs, trampolines.
 const PSEUDO_MODULES: [&str; 3] = ["bpf", "__builtin__ftrace", "__builtin__kprobes"];
 
 impl Symbols {
@@ -202,7 +202,7 @@ impl Symbols {
     }
 
     /// The tables of a kernel that is not running, from its ELF image: the symbols of its executable sections, at their
-    /// link-time addresses. What ftrace knows and what is blacklisted is not in them; site data have it for their sites.
+    /// link-time addresses. What ftrace knows and what is blacklisted is not in them; site data has it for their sites.
     ///
     /// # Errors
     /// If it is not an ELF file that can be read.
@@ -220,7 +220,7 @@ impl Symbols {
         Ok(Symbols::from_image(symbols.filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?)))))
     }
 
-    /// Adds what is known of ftrace.
+    /// Adds what is known about ftrace.
     #[must_use]
     pub fn with_ftrace(mut self, ftrace: Ftrace) -> Symbols {
         self.ftrace = ftrace;
@@ -326,7 +326,7 @@ impl Symbols {
                 Some(addresses.get(from).is_some_and(|&patch| patch - address < size))
             }
             Ftrace::Names(names) => {
-                // A name that several functions of the image, or of a module, bear says nothing about one of them.
+                // A name that several functions of the image, or of a module, have says nothing about one of them.
                 let listed = |symbol: &Symbol<'_>| match symbol.module {
                     None => names.contains(symbol.name),
                     Some(module) => names.contains(&format!("{} [{module}]", symbol.name)),

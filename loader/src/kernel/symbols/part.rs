@@ -2,9 +2,9 @@
 //! A part of the kernel's symbols: those of the site data that one lookup needs, each confirmed by the kernel.
 //!
 //! The kernel takes a second and more on a slow machine to write all its symbols as text, and a lookup needs a
-//! handful, of which site data have the names, the link-time addresses and what ftrace makes of them. Of those the
-//! kernel is asked one by one ([`super::ask`]): which symbol begins there, and how long it is. What it does not
-//! confirm is not taken.
+//! handful. Site data has their names, the link-time addresses and what ftrace makes of them. For those the kernel
+//! is asked one by one ([`super::ask`]): which symbol begins there, and how long it is. What it does not confirm is
+//! not taken.
 
 use super::{Symbols, Table};
 use siteseer_sites::site::Unprobeable;
@@ -22,7 +22,7 @@ pub(crate) struct Confirmed<'n> {
     pub(crate) traceable: Option<bool>,
 }
 
-/// What is known of the symbols of a part, by address.
+/// What is known about the symbols of a part, by address.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     sizes: BTreeMap<u64, u64>,
@@ -42,7 +42,7 @@ impl Part {
     }
 }
 
-/// What the reason for which a symbol's first byte cannot be probed tells of ftrace; `None` where it tells nothing.
+/// What the reason for which a symbol's first byte cannot be probed tells about ftrace; `None` where it tells nothing.
 pub(crate) fn traceable(unprobeable: Option<Unprobeable>) -> Option<bool> {
     match unprobeable {
         None => Some(true),

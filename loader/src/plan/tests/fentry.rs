@@ -198,7 +198,7 @@ fn stack_traces() {
     assert_eq!(body(Kind::KprobeMaybeInline), Mechanism::Kprobe);
 }
 
-/// The kprobe blacklist is for kprobes: what ftrace traces can be had by other means.
+/// The kprobe blacklist is for kprobes: what ftrace traces can be attached by other means.
 #[test]
 fn the_blacklist_is_about_kprobes() {
     let world = world();
@@ -283,7 +283,7 @@ fn sleepable_programs_keep_to_fentry() {
         })
         .collect();
     assert_eq!(decisions, ["fentry", "sleepable", "sleepable", "sleepable"]);
-    // What the kernel says of the only mechanism that there is.
+    // What the kernel says about the only mechanism that there is.
     let mut barred = Barred::default();
     let said = Reason::Kernel { errno: libc::EINVAL, mechanism: "fentry", said: Some("foo is not sleepable".into()) };
     assert!(barred.add(plan.sites[0].site.address, Mechanism::Fentry, said.clone()));

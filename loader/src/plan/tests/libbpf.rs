@@ -8,7 +8,7 @@ use crate::program::section::Kind;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What becomes of each site: its symbol, its distance, the mechanism or the reason's key.
+/// What happens to each site: its symbol, its distance, the mechanism or the reason's key.
 fn outcomes(function: &Function, kind: Kind, policy: Policy, barred: &Barred) -> Vec<(String, u64, &'static str)> {
     let functions = std::slice::from_ref(function);
     let plan = plan_all(functions, &[0], form(kind), Some(policy), &modern(), barred).unwrap();
@@ -16,7 +16,7 @@ fn outcomes(function: &Function, kind: Kind, policy: Policy, barred: &Barred) ->
         Decision::Attach { mechanism, .. } => mechanism.word(),
         Decision::Skip(reason) => reason.key(),
     };
-    // The made-up kernel has clones of which nothing is known, too.
+    // The made-up kernel also has clones about which nothing is known.
     let sites = plan.sites.iter().filter(|site| site.site.kind != SiteKind::Clone);
     sites.map(|site| (site.site.symbol.clone(), site.site.offset(), outcome(site))).collect()
 }
@@ -47,7 +47,7 @@ fn at_least_what_libbpf_attaches_to() {
     let best_effort = outcomes(&function, Kind::Fentry, Policy::BestEffort, &Barred::default());
     assert_eq!(best_effort[0].2, "noinstr");
     assert_eq!(best_effort[2].2, "kprobe");
-    // A return is had of the body alone.
+    // Only the body has a return.
     let returns = outcomes(&function, Kind::Fexit, Policy::AtLeastLibbpf, &Barred::default());
     let returns: Vec<&str> = returns.iter().map(|(_, _, outcome)| *outcome).collect();
     assert_eq!(returns, ["fexit", "exit_of_inline", "exit_of_inline", "exit_of_inline"]);

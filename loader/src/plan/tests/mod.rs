@@ -316,7 +316,7 @@ fn dead_sites_do_not_count() {
     insta::assert_snapshot!("complete_but_dead", text(&plan));
 }
 
-/// Beyond a number of location prototypes, those that are alike but for where things are share a program.
+/// Beyond a number of location prototypes, those that are alike except for where things are share a program.
 #[test]
 fn many_location_prototypes_share_programs() {
     let world = world();
@@ -480,7 +480,7 @@ fn a_fragment_is_not_a_site() {
     assert_eq!(symbols, ["foo", "foo.isra.0", "foo.constprop.1"]);
 }
 
-/// A body of which only the name is known is not given the arguments of one of several functions of that name.
+/// A body with only a known name is not given the arguments of one of several functions of that name.
 #[test]
 fn a_name_of_several_functions_tells_no_arguments() {
     let world = world();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Plans of functions that the kernel's image and a module have: whose FUNC, whose addresses, whose types.
+//! Plans of functions that the kernel's image and a module have: which of the two has the FUNC, the addresses, the
+//! types.
 
 use super::*;
 use crate::program::section::Kind as SectionKind;
@@ -69,7 +70,7 @@ fn inline(index: u32, func: TypeId, arguments: Vec<Argument>) -> DataSite {
     }
 }
 
-/// What the image, and what the module, has of a name.
+/// What the image, and what the module, has for a name.
 fn parts(types: &Types, name: &str, data: Vec<DataSite>) -> [Option<Function>; 2] {
     let kernel = Btf::parse(&types.kernel).unwrap();
     let module = Btf::parse_split(&types.module, &kernel).unwrap();
@@ -115,7 +116,7 @@ fn one_name_in_the_image_and_in_a_module() {
     let copy = inline(3, types.module_foo, vec![constant, at(4, Location::Register(4))]);
     let [image, module] = parts(&types, "foo", vec![copy]);
     let mut image = image.unwrap();
-    // By itself the image takes the module's symbol for one of which nothing is known.
+    // By itself the image takes the module's symbol for an unknown one.
     let in_module = |site: &Candidate| matches!(&site.obstacle, Some(Reason::InModule(module)) if module == "mod");
     assert_eq!(image.candidates.iter().filter(|site| in_module(site)).count(), 1);
     image.candidates.retain(|site| !in_module(site));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What a program says of the function that it means: its parameter types.
+//! What a program says about the function that it means: its parameter types.
 //!
-//! Several functions may bear one name (`static` ones, in different files). A program says which it means by the line
+//! Several functions may have one name (`static` ones, in different files). A program says which it means by the line
 //!
 //! ```c
 //! SITESEER_PROTO(program, int, struct user_namespace *ns, int cap);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Whose files are read, and how.
+//! Which files are read, by who owns them, and how.
 //!
-//! Site data decide where probes stand and which registers are called arguments. Build ids, types and checksums show that a file
-//! fits the kernel. They do not show who made it: all of them are public. So a process that may do more than other processes
-//! of its user (root, capabilities, set-user-ID) reads what it finds by searching only if root alone can have put it there:
-//! each folder and each symbolic link on the way, and the file itself, are owned by root, and nobody else may write to them. A
-//! file that the caller names is the caller's decision.
+//! Site data decides where probes stand and which registers are called arguments. Build ids, types and checksums show
+//! that a file fits the kernel. They do not show who made it: all of them are public. So a process that may do more
+//! than other processes of its user (root, capabilities, set-user-ID) reads what it finds by searching only if root
+//! alone can have put it there: each folder and each symbolic link on the way, and the file itself, are owned by root,
+//! and nobody else may write to them. A file that the caller names is the caller's decision.
 //!
 //! The path is walked one component at a time, each opened in the folder that was looked at before, and no link is followed
 //! by the kernel: what was looked at is what is opened.

@@ -9,18 +9,17 @@
 //!
 //! Three things keep calls from being seen.
 //!
-//! * A *tail call* jumps behind the instructions that are patched (`X86_TAIL_CALL_OFFSET` in
-//!   arch/x86/net/bpf_jit_comp.c, `PROLOGUE_OFFSET` in arch/arm64/net/bpf_jit_comp.c). Only main functions are entered so,
-//!   and only those of programs that are in a map of type PROG_ARRAY. All maps of the machine are looked through for that
-//!   ([`TailSlot`]). A program that is put into such a map later is not noticed by itself: [`crate::Link::tail_slots`]
-//!   looks again.
-//! * An *extension* (freplace) is jumped to from the first instructions of the function that it replaces, whose old
-//!   body then does not run. The kernel lets nothing else patch them meanwhile. The extension is a program, and a target: what
-//!   jumps to it comes in by its first instruction, and is seen. (Since Linux 6.13 the kernel keeps programs with an
-//!   extension out of prog arrays, and extensions too. Before, a tail call into such a program runs the old body; that is
-//!   no call of the extension.)
-//! * Copies that clang inlined into other functions of the program before it was loaded. BTF does not tell of them. A
-//!   main function has none; for a subprogram the report has a note.
+//! * A *tail call* jumps past the instructions that are patched (`X86_TAIL_CALL_OFFSET` in arch/x86/net/bpf_jit_comp.c,
+//!   `PROLOGUE_OFFSET` in arch/arm64/net/bpf_jit_comp.c). Only main functions are entered so, and only those of
+//!   programs that are in a map of type PROG_ARRAY. All maps of the machine are looked through for that ([`TailSlot`]).
+//!   A program that is put into such a map later is not noticed by itself: [`crate::Link::tail_slots`] looks again.
+//! * An *extension* (freplace) is jumped to from the first instructions of the function that it replaces. The old body
+//!   of that function then does not run. The kernel lets nothing else patch them meanwhile. The extension is a program,
+//!   and a target: what jumps to it comes in by its first instruction, and is seen. (Since Linux 6.13 the kernel keeps
+//!   programs with an extension out of prog arrays, and extensions too. Before, a tail call into such a program runs
+//!   the old body; that is not a call of the extension.)
+//! * Copies that clang inlined into other functions of the program before it was loaded. BTF does not tell about them.
+//!   A main function has none; for a subprogram the report has a note.
 //!
 //! What else the kernel has against it (a target without BTF, or one that is not JITed; more than one fentry program on
 //! top of another) it says when the program is loaded, and that is the site's reason.
@@ -41,7 +40,7 @@ pub use query::{id_of, tail_slots};
 /// Why a function of a BPF program cannot be a target.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfTargetError {
-    /// The kernel does not tell of the program.
+    /// The kernel does not tell about the program.
     #[error(
         "BPF program {id}: {what}: {error}{}",
         if matches!(error.raw_os_error(), Some(libc::EPERM)) { " (CAP_SYS_ADMIN is needed)" } else { "" }

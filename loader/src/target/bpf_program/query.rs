@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What the kernel tells of loaded programs, maps and links. Nothing is changed.
+//! What the kernel tells about loaded programs, maps and links. Nothing is changed.
 
 use super::{BpfFunction, BpfProgram, BpfTargetError, Extension, TailSlot};
 use crate::bpf::btf::btf_data;

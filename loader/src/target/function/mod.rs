@@ -6,8 +6,8 @@
 //! * the site data: inlined copies, and the out-of-line copies that a name cannot tell (clones, changed signatures, several
 //!   functions of one name), with link-time addresses;
 //! * the kernel's symbols: where all that is now, and out-of-line copies that the site data does not mention. A symbol that
-//!   bears exactly the function's name is a body, and its arguments are where the ABI puts them. A symbol `foo.anything` is
-//!   a clone, of which nothing is known;
+//!   has exactly the function's name is a body, and its arguments are where the ABI puts them. A symbol
+//!   `foo.anything` is a clone about which nothing is known;
 //! * BTF: the prototypes.
 //!
 //! `foo.cold` (a continuation) and `foo.part.N` (what is left of foo after its head was inlined) are not places where foo
@@ -130,8 +130,8 @@ pub struct Sources<'a> {
     pub symbols: &'a Symbols,
     /// Where it lies.
     pub placement: &'a Placement,
-    /// What the site data know of out-of-line symbols that bear the name or are made from it: link-time address, and why its
-    /// first byte cannot be probed.
+    /// What the site data knows of out-of-line symbols that have the name or are made from it: link-time address, and
+    /// why its first byte cannot be probed.
     pub outlines: &'a [(u64, Option<Unprobeable>)],
 }
 
@@ -151,8 +151,9 @@ impl<'a> Sources<'a> {
 
     /// Finds the symbol that holds a site which the kernel has at `address`.
     ///
-    /// The checksums of site data keep accidents out, not intent. The names under which sites are reported are therefore those that
-    /// the kernel's own symbols confirm: the holder is where the site data says, it is as large, and the site is inside of it.
+    /// The checksums of site data protect from accidents, not from intent. The names under which sites are reported are
+    /// therefore those that the kernel's own symbols confirm: the holder is where the site data says, it is as large,
+    /// and the site is inside of it.
     fn holder_of(&self, site: &DataSite, address: u64) -> Option<Held> {
         let Some(holder) = &site.holder else {
             let found = self.symbols.containing(address)?;
@@ -180,16 +181,16 @@ impl<'a> Sources<'a> {
         Some(Prototype { module: self.module.cloned(), ..prototype })
     }
 
-    /// The prototype of a copy of which none is known.
+    /// The prototype of a copy if none is known.
     fn no_prototype(&self, name: &str) -> Prototype {
         Prototype { module: self.module.cloned(), ..Prototype::unknown(name) }
     }
 }
 
 impl Function {
-    /// Joins what is known of the functions of a name in the image, or in one module. `funcs` are the FUNCs of exactly that name
-    /// in its own BTF. `None` if nothing is known: there is no such function. For the image, symbols in modules are taken for
-    /// bodies of which nothing is known.
+    /// Joins what is known about the functions of a name in the image, or in one module. `funcs` are the FUNCs of
+    /// exactly that name in its own BTF. `None` if nothing is known: there is no such function. For the image, symbols
+    /// in modules are taken for bodies about which nothing is known.
     pub fn join(name: &str, data: Vec<DataSite>, funcs: &[TypeId], sources: Sources<'_>) -> Option<Function> {
         let mut function = Function {
             name: name.to_owned(),

@@ -46,7 +46,7 @@ impl Parameter {
 pub struct Prototype {
     /// The module whose BTF its types are numbers of; `None` for that of the kernel's image.
     pub module: Option<Arc<str>>,
-    /// BTF FUNC; `None` for an out-of-line copy of which no prototype is known.
+    /// BTF FUNC; `None` for an out-of-line copy without a known prototype.
     pub func: Option<TypeId>,
     /// As C text.
     pub text: String,
@@ -60,7 +60,8 @@ pub struct Prototype {
     pub signature: Option<Signature>,
     /// Where functions with it were declared, as far as the site data tells.
     pub declared: Vec<Place>,
-    /// What a program writes behind its name in `SITESEER_PROTO()` to state it: `int, struct user_namespace *ns, int cap`.
+    /// What a program writes after its name in `SITESEER_PROTO()` to state it: `int, struct user_namespace *ns, int
+    /// cap`.
     pub statement: String,
 }
 
@@ -123,7 +124,7 @@ impl Prototype {
         })
     }
 
-    /// The prototype of a copy of which none is known.
+    /// The prototype of a copy if none is known.
     pub(super) fn unknown(name: &str) -> Prototype {
         Prototype {
             module: None,
@@ -185,7 +186,7 @@ fn is_regular(btf: &Btf<'_>, ty: TypeId, start: u64, depth: u32) -> bool {
     }
 }
 
-/// The structure or union behind a pointer.
+/// The structure or union that a pointer points to.
 fn pointee(btf: &Btf<'_>, ty: TypeId) -> Option<TypeId> {
     let pointer = btf.resolve(ty).filter(|ty| ty.kind() == Kind::Ptr)?;
     let target = btf.resolve(pointer.target()?)?;

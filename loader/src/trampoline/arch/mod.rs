@@ -21,8 +21,8 @@
 //! the trampoline asks `bpf_get_func_ip()`, which answers with the function's address.
 //!
 //! A probe asked for at a function's first byte may be put elsewhere: on an x86 kernel built for IBT, functions start
-//! with `endbr64`, and `arch_adjust_kprobe_addr()` moves the probe behind it. [`Arch::entry_addresses`] lists what
-//! the probe's address can be.
+//! with `endbr64`, and `arch_adjust_kprobe_addr()` moves the probe past it. [`Arch::entry_addresses`] lists what the
+//! probe's address can be.
 
 mod arm64;
 mod x86_64;
@@ -42,7 +42,7 @@ pub struct Arch {
     pub instruction_pointer_register: Option<Register>,
     /// The registers that pass arguments, by DWARF number.
     pub(crate) passing: &'static [Register],
-    /// How far behind a function's first byte a probe on it may be put.
+    /// How far after a function's first byte a probe on it may be put.
     entry_offsets: &'static [u64],
 }
 

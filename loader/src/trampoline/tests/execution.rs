@@ -129,7 +129,7 @@ fn location(slots: usize) -> BoxedStrategy<Location> {
     }
 }
 
-/// Lists of parameters that are alike but for where they are.
+/// Lists of parameters that are alike except for where they are.
 fn alike() -> impl Strategy<Value = Vec<Vec<Parameter>>> {
     prop::collection::vec(parameter(), 1..4).prop_flat_map(|parameters| {
         let elsewhere: Vec<_> = parameters

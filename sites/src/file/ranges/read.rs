@@ -59,8 +59,8 @@ pub struct Frame<'a> {
     pub function: &'a str,
     /// Where the function is declared.
     pub declared: Option<Source<'a>>,
-    /// The line of this function that the address belongs to: of all but the innermost one, where the one before was called. Of the
-    /// innermost one it is `None` unless the file has source lines.
+    /// The line of this function that the address belongs to: for all but the innermost one, where the one before was
+    /// called. For the innermost one it is `None` unless the file has source lines.
     pub line: Option<Source<'a>>,
 }
 

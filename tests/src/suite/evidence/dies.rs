@@ -7,7 +7,7 @@ use gimli::{
     UnitRef, constants as dw,
 };
 
-/// How far behind the entry a location still counts as near it: clang often begins one an instruction or two later.
+/// How far after the entry a location still counts as near it: clang often begins one an instruction or two later.
 pub(super) const NEAR: u64 = 16;
 /// How many origins are followed: an abstract instance, its declaration, and room to spare.
 const ORIGINS: usize = 8;
@@ -38,7 +38,7 @@ struct Walk<'w, 'a> {
 enum Scope {
     /// An instance: index into the evidence.
     Instance(usize),
-    /// A function of which parameters are declared.
+    /// A function with declared parameters.
     Function(String),
     /// Neither.
     Other,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which of the functions of one name is meant.
 //!
-//! A name may be borne by several functions. Two things tell them apart: the prototype, which the program states (see
+//! Several functions may have one name. Two things tell them apart: the prototype, which the program states (see
 //! [`crate::program::declared`]), and the file that declares the function. What is shown to be another function is
 //! left out, and kept in [`Function::left_out`] for the report. What cannot be shown to be either stays a candidate,
 //! with the reason why it is not attached: under the policy `complete` it is in the way, since it might be the
@@ -34,7 +34,7 @@ pub struct Namesake {
 }
 
 impl Namesake {
-    /// What a prototype says of the functions that have it.
+    /// What a prototype says about the functions that have it.
     pub fn of(prototype: &Prototype) -> Namesake {
         Namesake {
             prototype: prototype.text.clone(),
@@ -123,7 +123,7 @@ fn is_path(file: &str, wanted: &str) -> bool {
     !wanted.is_empty() && file.ends_with(&wanted)
 }
 
-/// What is known of a candidate.
+/// What is known about a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Meant,
@@ -205,7 +205,8 @@ impl Function {
                 if let Some(place) = &candidate.declared {
                     return verdict(is_path(&place.file, wanted));
                 }
-                // A body of which the site data do not tell is of a function that they know, if they know but one.
+                // A body that is not in the site data belongs to a function that is, if there is only one such
+                // function.
                 let places = function.prototypes.get(candidate.prototype).map_or(&[][..], |known| &known.declared);
                 if !places.is_empty() && places.iter().all(|place| is_path(&place.file, wanted)) {
                     Verdict::Meant
@@ -217,7 +218,7 @@ impl Function {
         ))
     }
 
-    /// Applies a verdict to each candidate; the reason is for those of which nothing is known.
+    /// Applies a verdict to each candidate; the reason is for those about which nothing is known.
     fn keep(mut self, verdict: impl Fn(&Function, &Candidate) -> Verdict, unknown: &Reason) -> Function {
         let candidates = std::mem::take(&mut self.candidates);
         let mut kept: Vec<Candidate> = Vec::with_capacity(candidates.len());
