@@ -22,7 +22,7 @@ struct Arguments {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
-    let (mut needs, mut policies, mut form_rows, mut format_rows) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut needs, mut policies, mut counted, mut format_rows) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for name in &arguments.kernels {
         let kernel =
             kernels::cached(name).ok_or_else(|| format!("{name} is not in the cache: run ci/kernel {name}"))?;
@@ -33,15 +33,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         let counts = functions::count(&set);
         needs.push(counts.needs(name));
         policies.extend(counts.policies(name));
-        form_rows.extend(forms::count(&set).rows(name));
+        counted.push((name.clone(), forms::count(&set)));
         format_rows.extend(formats::rows(name, &set).map_err(|error| format!("{name}: {error}"))?);
     }
-    // One form's kernels stand together.
-    form_rows.sort_by(|a, b| a[..2].cmp(&b[..2]));
+    let (form_header, form_rows) = forms::rows(&counted);
     let tables = [
         ("needs", table(&functions::NEEDS, &needs)),
         ("policies", table(&functions::POLICIES, &policies)),
-        ("forms", table(&forms::HEADER, &form_rows)),
+        ("forms", table(&form_header, &form_rows)),
         ("formats", table(&formats::HEADER, &format_rows)),
     ];
     for (name, text) in &tables {

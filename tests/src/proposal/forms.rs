@@ -2,10 +2,9 @@
 //! Which forms of location earn their place: the arguments at inlined copies that each form gives, those that upstream's kinds have
 //! and those that they lack.
 
-use super::share;
 use siteseer_sites::location::{Argument, LocationKind, Op};
 use siteseer_sites::{Location, SiteKind, SiteSet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A form of location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,19 +96,26 @@ pub fn count(set: &SiteSet) -> Forms {
     counts
 }
 
-/// The header of [`Forms::rows`].
-pub const HEADER: [&str; 5] = ["form", "flags of LOC_PARAM", "certain", "doubtful", "kernel"];
-
 impl Forms {
-    /// A row for each form.
-    pub fn rows(&self, kernel: &str) -> Vec<Vec<String>> {
-        let row = |(form, &(certain, doubtful)): (&Form, &(usize, usize))| {
-            let (name, flags) = form.names();
-            let share = |count| share(count, self.arguments);
-            vec![name.to_owned(), flags.to_owned(), share(certain), share(doubtful), kernel.to_owned()]
-        };
-        self.forms.iter().map(row).collect()
+    /// The shares of a form: of certain arguments, and of doubtful ones.
+    fn cell(&self, form: Form) -> String {
+        let (certain, doubtful) = self.forms.get(&form).copied().unwrap_or_default();
+        let share = |count: usize| 100.0 * count as f64 / self.arguments.max(1) as f64;
+        format!("{:.2}% + {:.2}%", share(certain), share(doubtful))
     }
+}
+
+/// A row for each form, a column for each kernel: the shares of certain and of doubtful arguments. Forms of upstream's come first.
+pub fn rows(kernels: &[(String, Forms)]) -> (Vec<&str>, Vec<Vec<String>>) {
+    let mut header = vec!["form", "flags of LOC_PARAM"];
+    header.extend(kernels.iter().map(|(name, _)| name.as_str()));
+    let forms: BTreeSet<Form> = kernels.iter().flat_map(|(_, counts)| counts.forms.keys().copied()).collect();
+    let row = |form: Form| {
+        let (name, flags) = form.names();
+        let cells = kernels.iter().map(|(_, counts)| counts.cell(form));
+        [name.to_owned(), flags.to_owned()].into_iter().chain(cells).collect()
+    };
+    (header, forms.into_iter().map(row).collect())
 }
 
 #[cfg(test)]

@@ -405,7 +405,7 @@ pub(crate) mod tests {
             }
             other => panic!("{other:?}"),
         }
-        fails(&want, &refused(&[("missing_arguments", false)]), "no limit of others");
+        fails(&want, &refused(&[("missing_arguments", false)]), "not a limit of others");
         fails(&want, &refused(&[("missing_arguments", true), ("notrace", true)]), "not expected");
     }
 

@@ -258,6 +258,12 @@ pub(crate) const TABLE: &[Enumeration] = &[
                 "ObjectFileError::Section",
             ),
             never("Code", "no test of its own yet: an object whose code refers to what it has not"),
+            unit(
+                "TooLarge",
+                "loader/src/program/object_file.rs",
+                "programs_that_share_code_and_types",
+                "ObjectFileError::TooLarge",
+            ),
         ],
     },
     Enumeration {
