@@ -2,7 +2,7 @@
 //! Call frame information: the input is `.debug_frame`, and is asked about the addresses that stand in it.
 #![no_main]
 
-use siteseer_encoder::cfi::Frames;
+use siteseer_encoder::debug::cfi::Frames;
 
 siteseer_fuzz::target!(|data| {
     let frames = Frames::parse(data);

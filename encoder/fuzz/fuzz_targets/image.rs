@@ -2,7 +2,7 @@
 //! An ELF image: its headers, symbols, tables and sections, and what the loader reads of its symbols.
 #![no_main]
 
-use siteseer_encoder::image::Image;
+use siteseer_encoder::elf::image::Image;
 use siteseer_encoder::{Options, encode};
 
 const DEBUG: [&str; 4] = [".debug_info", ".debug_abbrev", ".debug_frame", ".debug_line"];

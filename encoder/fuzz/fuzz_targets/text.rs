@@ -7,8 +7,8 @@
 #[path = "../../src/test_image.rs"]
 mod test_image;
 
-use siteseer_encoder::image::Image;
-use siteseer_encoder::probeable::Prober;
+use siteseer_encoder::elf::image::Image;
+use siteseer_encoder::text::probeable::Prober;
 use siteseer_encoder::text::{FunctionText, Known};
 use siteseer_sites::Machine;
 use test_image::{TEXT, TestImage};
