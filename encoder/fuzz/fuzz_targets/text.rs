@@ -4,7 +4,7 @@
 #![no_main]
 
 #[allow(dead_code, reason = "the encoder's own tests use the rest")]
-#[path = "../../src/test_image.rs"]
+#[path = "../../src/elf/test_image.rs"]
 mod test_image;
 
 use siteseer_encoder::elf::image::Image;
