@@ -56,7 +56,7 @@ pub struct Options<'o> {
     pub threads: Option<usize>,
     /// Called from any thread as work proceeds, with bytes of debug information done and in all.
     pub progress: Option<&'o (dyn Fn(u64, u64) + Sync)>,
-    /// For a module: the kernel that it is for, whose types its own BTF refers to.
+    /// For a module: the kernel that it is for. The module's own BTF refers to types of that kernel.
     pub kernel: Option<BaseKernel<'o>>,
     /// Called with each site as it is made, with what the debug information has for its arguments.
     pub observer: Option<Observer<'o>>,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How the debug information gives the arguments of each site: told to who measures how far it can be trusted.
 //!
-//! Site data do not say it: what is known to be doubtful is marked there, and the rest is for programs to read. An instrument that
-//! counts wrong values needs it, since which values are wrong depends on the form in which they are given.
+//! Site data does not say it: what is known to be doubtful is marked there, and the rest is for programs to read. An
+//! instrument that counts wrong values needs it, since which values are wrong depends on the form in which they are
+//! given.
 
 use siteseer_sites::SiteKind;
 

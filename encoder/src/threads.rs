@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The threads that encode.
 //!
-//! rayon's own pool panics where a thread cannot be had (cgroup pids.max, RLIMIT_NPROC, seccomp). An application that encodes has a
-//! limit of its own, so the pool is made here: of as many threads as are wanted, or of the calling thread alone.
+//! rayon's own pool panics if a thread cannot be created (cgroup pids.max, RLIMIT_NPROC, seccomp). An application that
+//! encodes has a limit of its own, so the pool is made here: with as many threads as are wanted, or with the calling
+//! thread alone.
 
 use rayon::{ThreadPoolBuildError, ThreadPoolBuilder};
 

@@ -51,7 +51,7 @@ impl<'a> Frames<'a> {
         let mut descriptions = Vec::new();
         let mut commons = HashMap::new();
         let mut entries = section.entries(&bases);
-        // An error ends the iteration: lengths cannot be trusted behind it.
+        // An error ends the iteration: the lengths after it cannot be trusted.
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(partial) = entry else { continue };
             let parsed = partial.parse(|section, bases, offset| match commons.get(&offset) {

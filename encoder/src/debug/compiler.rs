@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Who compiled a unit, by what its `DW_AT_producer` says.
+//! Which compiler made a unit, as its `DW_AT_producer` says.
 
 /// Who compiled a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -11,7 +11,7 @@ pub(crate) enum Compiler {
     Other,
 }
 
-/// What stands in front of the version in clang's name for itself.
+/// What comes before the version in clang's name for itself.
 pub(crate) const CLANG: &str = "clang version ";
 
 /// The major version in a producer like `Debian clang version 19.1.7 (3)`; 0 if it cannot be read.

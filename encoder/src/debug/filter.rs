@@ -48,7 +48,7 @@ impl Filter {
             .any(|wanted| wanted.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
     }
 
-    /// Whether a symbol bears one of the names, or one made from it.
+    /// Whether a symbol has one of the names, or a name made from one of them.
     pub(crate) fn has_symbol(&self, symbol: &str) -> bool {
         self.names
             .iter()

@@ -4,10 +4,11 @@
 //! The line table is read once per unit, when the first copy asks for it, and only these rows are kept. The line number program has
 //! no opcode for views: a row's view is the number of rows before it at the same address. Two things are read off it:
 //!
-//! * *Where copies are entered.* GCC (from version 8 on) puts a marker in front of every body that it inlines. Optimisations
-//!   duplicate and move the marker together with the body. Each one becomes a row of its own, at the place in the source where the
-//!   callee is declared; no statement of the body is there (`expand_call_inline` in gcc/tree-inline.cc, `NOTE_INSN_INLINE_ENTRY` in
-//!   gcc/final.cc). The debug entry names only the first of them (`dwarf2out_inline_entry` in gcc/dwarf2out.cc).
+//! * *Where copies are entered.* GCC (from version 8 on) puts a marker before every body that it inlines. Optimisations
+//!   duplicate and move the marker together with the body. Each one becomes a row of its own, at the place in the
+//!   source where the callee is declared; no statement of the body is there (`expand_call_inline` in
+//!   gcc/tree-inline.cc, `NOTE_INSN_INLINE_ENTRY` in gcc/final.cc). The debug entry names only the first of them
+//!   (`dwarf2out_inline_entry` in gcc/dwarf2out.cc).
 //! * *Where statements of the body begin*: what a probe that moves must not pass.
 
 use crate::debug::loclist::Point;
@@ -34,13 +35,14 @@ pub(crate) struct Statement {
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     statements: Vec<Statement>,
-    /// The other rows, by point; of clang's units alone, whose rows of one line at another column begin no statement.
+    /// The other rows, by point. Only clang's units have them: clang's rows of the same line at another column do not
+    /// begin a statement.
     others: Vec<Statement>,
 }
 
 impl Lines {
-    /// Reads a unit's line table. Of one that is broken, nothing is taken: then copies have the entries that their debug entries
-    /// give, and no more.
+    /// Reads a unit's line table. A broken line table is ignored: then copies have only the entries that their debug
+    /// entries give.
     pub(crate) fn read(unit: &DebugUnit<'_, '_>) -> Lines {
         let mut lines = read(unit).unwrap_or_default();
         // Sequences come in any order; each is sorted, so that this is a merge.
@@ -93,7 +95,8 @@ impl Lines {
         first..first + count
     }
 
-    /// Where the first statement of a body begins after a point. Statements of the caller, whose line is given, are not the body's.
+    /// Where the first statement of a body after a point begins. `call` is the file and line of the call: statements
+    /// there belong to the caller, not to the body.
     pub(crate) fn next_statement(&self, after: Point, body: &[Range<u64>], call: (u64, u32)) -> Option<u64> {
         let first = self.statements.partition_point(|statement| statement.point <= after);
         let here = first.checked_sub(1).map(|index| &self.statements[index]).filter(|here| here.point == after);

@@ -31,7 +31,7 @@ pub(crate) struct Point {
     pub(crate) view: u32,
 }
 
-/// One bounded entry of a location list. `begin` may equal `end` but for the views.
+/// One bounded entry of a location list. `begin` and `end` may have the same address and differ only in their views.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ListEntry<'a> {
     pub(crate) begin: Point,
@@ -69,9 +69,9 @@ pub(crate) enum Choice {
 
 /// Chooses the entry that tells a variable's value at a point.
 ///
-/// An entry that holds at the point comes first; of several, the one that begins last. Else, of those that begin
-/// at the same address at a later view, the one that begins first: it is the nearest to the point. Entries
-/// whose expression is empty never count as late ones.
+/// An entry that holds at the point is chosen first. If several hold, the one that begins last is chosen. If none
+/// holds, the choice is among those that begin at the same address at a later view: the one that begins first is the
+/// nearest to the point. Entries with an empty expression never count as late ones.
 pub(crate) fn choose(entries: &[ListEntry<'_>], point: Point) -> Choice {
     let mut holds: Option<usize> = None;
     let mut late: Option<usize> = None;

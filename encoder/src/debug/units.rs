@@ -179,8 +179,8 @@ impl<'a> DebugUnit<'a, '_> {
         (1..=count).chain([0]).find(|&index| self.file_name(index).as_deref() == Some(name))
     }
 
-    /// Whether names of the unit's functions may be elsewhere than in `.debug_str` and the unit: behind an index of
-    /// strings, or in another unit.
+    /// Whether names of the unit's functions may be elsewhere than in `.debug_str` and the unit: reached through an
+    /// index of strings, or in another unit.
     pub(crate) fn refers_elsewhere(&self) -> bool {
         let of_functions = |tag| matches!(tag, gimli::DW_TAG_subprogram | gimli::DW_TAG_inlined_subroutine);
         (1..)

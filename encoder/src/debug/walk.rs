@@ -6,8 +6,8 @@
 //! else is stepped over, by `DW_AT_sibling` where the compiler wrote it (GCC does, clang does not). Abstract
 //! functions are not walked either: `origin` reads them where a copy refers to one.
 //!
-//! Nothing is interpreted here. The raw facts of one function are gathered in a [`RawFunction`], whose buffers are
-//! used again for the next, and given to the [`Visitor`].
+//! Nothing is interpreted here. The walk gathers the raw facts of one function in a [`RawFunction`] and gives it to the
+//! [`Visitor`]. It uses the buffers again for the next function.
 
 use crate::debug::slice::Slice;
 use crate::debug::units::DebugUnit;
@@ -45,7 +45,7 @@ pub(crate) struct RawFunction<'a> {
     pub(crate) parameters: Vec<RawParameter<'a>>,
 }
 
-/// A call, by the place behind it.
+/// A call, identified by the address after it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawCall {
     /// `DW_AT_call_origin`: the function called, as an offset in `.debug_info`.
@@ -503,8 +503,8 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Appends the entry's ranges, without those of text that the linker discarded. A copy of which no instruction
-    /// is left has an empty one: it still says where the copy is.
+    /// Appends the entry's ranges, without those of text that the linker discarded. A copy with no instruction left has
+    /// an empty range: it still says where the copy is.
     fn ranges(&self, unit: &DebugUnit<'a, '_>, out: &mut Vec<Range<u64>>) -> gimli::Result<()> {
         let mut push = |range: Range<u64>| {
             // 0 and 1, too, stand for discarded text; no kernel has text there.

@@ -249,7 +249,7 @@ impl<'a> Image<'a> {
         self.extent.clone()
     }
 
-    /// Whether this is a module, whose sections the kernel places one by one.
+    /// Whether this is a module. The kernel places the sections of a module one by one.
     pub fn is_relocatable(&self) -> bool {
         self.layout.is_relocatable()
     }

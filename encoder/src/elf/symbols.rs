@@ -173,7 +173,7 @@ impl<'a> SymbolTable<'a> {
         self.linker.get(name).copied()
     }
 
-    /// The addresses of the symbols, defined or (in a module) imported, whose names fit; sorted.
+    /// The addresses of the symbols with a name that fits, sorted. The symbols are defined or (in a module) imported.
     pub(crate) fn addresses(&self, fits: impl Fn(&str) -> bool + Sync) -> Vec<u64> {
         let defined = self.sorted.par_iter().filter(|symbol| fits(symbol.name)).map(|symbol| symbol.address);
         let mut addresses: Vec<u64> = defined.collect();

@@ -283,8 +283,8 @@ fn read_kcfi_traps(image: &Image<'_>) -> Vec<u64> {
 
 fn read_ftrace(image: &Image<'_>) -> Vec<u64> {
     let range = if image.is_relocatable() {
-        // FTRACE_CALLSITE_SECTION of include/linux/ftrace.h. Where the compiler lists the calls to ftrace, the other table may
-        // still be there, with the room in front of functions that x86 asks for.
+        // FTRACE_CALLSITE_SECTION of include/linux/ftrace.h. If the compiler lists the calls to ftrace here, the other
+        // table may still exist: it then lists the room before functions that x86 asks for.
         let calls = image.section_range("__mcount_loc");
         if calls.is_empty() { image.section_range("__patchable_function_entries") } else { calls }
     } else {

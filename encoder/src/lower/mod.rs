@@ -146,7 +146,7 @@ pub fn lower(
 
 /// The constant of a `DW_AT_const_value`.
 ///
-/// Blocks and strings hold the value's bytes. Of the other forms the low `size` bytes count. A data form that is
+/// Blocks and strings hold the value's bytes. In the other forms, the low `size` bytes count. A data form that is
 /// narrower than the type is extended by zeros: gcc writes negative numbers as `DW_FORM_sdata`, and leaves the data
 /// forms to numbers that are not negative.
 ///

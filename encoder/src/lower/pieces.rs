@@ -75,7 +75,7 @@ fn put_together(pieces: Vec<Piece<'_>>, ty: &ParamType, machine: Machine, terms:
                 && from < to
             {
                 let skipped = piece.offset.checked_add(from - start).ok_or(Missing::Malformed)?;
-                // A piece of padding that cannot be had is as good as none.
+                // A piece of padding may be missing: its bits stay zero.
                 match bits_of(place, skipped, (to - from) as u32, terms) {
                     Ok(part) => {
                         let part = terms.shl_by(part, (from - first) as u32);

@@ -51,16 +51,16 @@ pub struct SiteCensus {
     pub may_repeat: u64,
     /// Those whose entry the debug information does not tell for certain.
     pub entry_uncertain: u64,
-    /// Those of which some calls may not be seen, because control may come in past the entry.
+    /// Those that may miss some calls, because control may come in past the entry.
     pub may_miss: u64,
     /// Those with an argument that is located one view after the entry.
     pub late_view: u64,
-    /// Inlined copies that are no sites: their address is not in the image's text.
+    /// Inlined copies that are not sites: their address is not in the image's text.
     pub outside_text: u64,
-    /// Inlined copies that are no sites: what they are copies of cannot be read.
+    /// Inlined copies that are not sites: the function that they are copies of cannot be read.
     pub without_origin: u64,
-    /// Inlined copies that are no sites: nothing is left of them but a jump to where another copy of the same function
-    /// begins, which is where their calls are seen.
+    /// Inlined copies that are not sites: nothing is left of them except a jump to where another copy of the same
+    /// function begins. Their calls are seen there.
     pub merged: u64,
 }
 
@@ -79,7 +79,8 @@ pub struct ArgumentCensus {
     pub certain: u64,
     /// The other located ones, by the reason for the doubt.
     pub doubtful: BTreeMap<Doubt, u64>,
-    /// Those of them that are located because the probe was moved, or behind the branch that the body begins with.
+    /// Those of them that are located because the probe was moved, or because they are located after the branch that
+    /// the body begins with.
     pub gained_by_moving: u64,
     /// The located ones by kind.
     pub by_location: BTreeMap<LocationKind, u64>,

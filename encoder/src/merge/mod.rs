@@ -197,7 +197,7 @@ fn compact<T>(all: &mut Vec<T>, used: &[bool]) -> Vec<u32> {
 }
 
 /// Marks copies of one function that begin at one address, unless markers in a straight line say that they are calls
-/// one after the other. They may be branches that the compiler merged, of which control takes one. The debug
+/// one after the other. They may be branches that the compiler merged, and control takes only one of these. The debug
 /// information does not say; a program that runs for each of them may run more often than the function was called.
 fn mark_shared(unit: &mut UnitSites<'_>) {
     let rests: HashSet<u32> = unit.rests.iter().copied().collect();
@@ -219,7 +219,7 @@ fn mark_shared(unit: &mut UnitSites<'_>) {
     }
 }
 
-/// Marks what is doubtful of inlined copies' arguments by what all copies show of the parameters.
+/// Marks doubtful arguments of inlined copies, from what all copies show about the parameters.
 fn doubt_by_evidence(unit: &mut UnitSites<'_>, machine: Machine, evidence: &HashMap<ParameterKey<'_>, Evidence>) {
     let mut doubted: HashMap<(u32, u32), u32> = HashMap::new();
     for site in unit.sites.iter_mut().filter(|site| site.kind == SiteKind::Inline) {
@@ -427,7 +427,8 @@ struct Containers {
 }
 
 impl Containers {
-    /// Every symbol that could be a body of which no site tells, or only those of the names asked for and made from them.
+    /// Every symbol that could be a body for which there is no site. With a filter, only the symbols with a name that
+    /// it asks for, or with a name made from one of these.
     fn symbols(&mut self, image: &Image<'_>, only: Option<&Filter>) {
         let mut prober = Prober::new(image);
         for symbol in image.symbols().iter() {

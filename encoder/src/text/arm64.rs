@@ -67,7 +67,7 @@ fn flow(word: u32, address: u64) -> Flow {
         _ if is_bti(word) => return if word & BTI_J != 0 { Flow::LandingPad } else { Flow::Next },
         _ => {}
     }
-    // What is not known here may go anywhere, but for system instructions.
+    // An instruction that is not known here may go anywhere, except system instructions.
     let unknown = if is_system(word) { Flow::Next } else { Flow::Invalid };
     let Some(instruction) = decode_word(word) else { return unknown };
     let target = || {
@@ -280,7 +280,7 @@ pub(super) fn result_at(image: &Image<'_>, address: u64) -> Result {
     if instruction.opcode == O::MOVK && writes.contains(0) {
         return Result::Over;
     }
-    // What is stored, and what is compared, is read; of others the first operands are written.
+    // Instructions that store or compare only read their operands. All others write their first operands.
     let results = match instruction.opcode {
         _ if stores => 0,
         O::CCMP | O::CCMN => 0,

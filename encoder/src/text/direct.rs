@@ -18,11 +18,12 @@ const AT_ONCE: usize = 256;
 pub(crate) struct DirectEntries(Vec<u64>);
 
 impl DirectEntries {
-    /// Decodes all text of an image. What is no instruction (padding, data) may show as a branch: a function more.
+    /// Decodes all text of an image. Bytes that are not an instruction (padding, data) may decode as a branch: then one
+    /// function too many is found.
     pub(crate) fn find(image: &Image<'_>) -> DirectEntries {
         let mut symbols: Vec<u64> = image.symbols().iter().map(|symbol| symbol.address).collect();
         symbols.dedup();
-        // Decoding starts anew at each symbol: data in front of one does not put it out of step.
+        // Decoding starts again at each symbol: data before a symbol does not put it out of step.
         let mut pieces: Vec<Range<u64>> = Vec::with_capacity(symbols.len());
         for section in image.text_sections() {
             let range = section.range();
@@ -85,7 +86,7 @@ mod tests {
     #[test]
     fn calls_and_branches_enter_x86_64_functions() {
         let mut code = [0x90; 80];
-        // In front of what `caller` has: a byte that begins an instruction as long as the piece is.
+        // Before the code of `caller`: a byte that begins an instruction as long as the piece is.
         code[63] = 0xe8;
         code[64] = 0xe8;
         code[65..69].copy_from_slice(&relative(TEXT + 69, TEXT));

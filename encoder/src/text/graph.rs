@@ -19,7 +19,7 @@ pub(super) struct Graph {
     marks: Vec<u8>,
     /// Where branches lead, by the branch.
     targets: Adjacent,
-    /// Which branches lead to each, by what they lead to.
+    /// The branches that lead to each instruction, by that instruction.
     sources: Adjacent,
     /// What searches work with.
     search: RefCell<Search>,
@@ -60,7 +60,7 @@ impl Graph {
         }
     }
 
-    /// The instruction behind one, if control may go on to it.
+    /// The instruction after one, if control may go on to it.
     pub(super) fn next(&self, index: usize) -> Option<usize> {
         (self.marks[index] & GOES_ON != 0).then_some(index + 1)
     }
@@ -75,7 +75,7 @@ impl Graph {
         self.targets.of(index)
     }
 
-    /// Whose branches lead to an instruction.
+    /// The branches that lead to an instruction.
     pub(super) fn sources(&self, index: usize) -> &[u32] {
         self.sources.of(index)
     }

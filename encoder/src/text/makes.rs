@@ -17,7 +17,7 @@ impl<'i, 'a> FunctionText<'i, 'a> {
         Makers { text: self, effects: Effects::new(self.image.machine()) }
     }
 
-    /// Whose instructions they are.
+    /// The machine that the instructions are for.
     pub(crate) fn machine(&self) -> Machine {
         self.image.machine()
     }
@@ -61,7 +61,7 @@ impl Makers<'_, '_, '_> {
         }
     }
 
-    /// Whether control goes on behind an instruction, and nowhere else.
+    /// Whether control goes on after an instruction, and nowhere else.
     pub(crate) fn goes_straight(&mut self, address: u64) -> bool {
         self.effects.at(self.text.image, address).is_some_and(|effect| effect.straight)
     }
@@ -81,8 +81,9 @@ impl Makers<'_, '_, '_> {
         text.has_unknown_targets() || text.any_before(to, &mut |address| self.writes(address, register))
     }
 
-    /// Whether an instruction leaves a value in a register that was nowhere before: not a copy of another register, not what had
-    /// been put on the stack, not that value in other width, no constant. What a call leaves behind does not count.
+    /// Whether an instruction leaves a value in a register that was nowhere before: not a copy of another register, not
+    /// what had been put on the stack, not that value in another width, not a constant. What a call leaves in registers
+    /// does not count.
     pub(crate) fn makes(&mut self, address: u64, register: Register) -> bool {
         let image = self.text.image;
         match &mut self.effects {

@@ -149,8 +149,8 @@ struct Edge {
     source: u64,
 }
 
-/// The places after a function's entry that control comes to before the function has done anything: behind landing
-/// pads, no-ops, and the instruction that ftrace patches, where tracers restore all registers.
+/// The places after a function's entry that control comes to before the function has done anything: after landing pads,
+/// no-ops, and the instruction that ftrace patches, where tracers restore all registers.
 pub(crate) fn idle_prefix<'i>(image: &'i Image<'_>, entry: u64) -> impl Iterator<Item = u64> + 'i {
     /// A landing pad, two no-ops of the arm64 patch area, and one to spare.
     const LONGEST: usize = 4;
@@ -435,7 +435,7 @@ impl<'i, 'a> FunctionText<'i, 'a> {
         if self.indirect.is_empty() || pads.is_empty() && !arm64::begins_with_bti(self.image, self.entry) {
             return;
         }
-        // Bounded: a product of two large numbers is no function that a compiler made.
+        // Bounded: if the product of the two numbers is large, this is not a function that a compiler made.
         if self.indirect.len().saturating_mul(pads.len()) > 1 << 20 {
             return;
         }

@@ -5,15 +5,15 @@ use super::Effects;
 use crate::elf::image::Image;
 use siteseer_sites::Machine;
 
-/// More instructions than compilers put in front of the call to ftrace: a landing pad.
+/// More instructions than compilers put before the call to ftrace: a landing pad.
 const FARTHEST: usize = 2;
 
-/// The address behind a function's call to ftrace, if nothing but no-ops is in front of it and GCC does not know of it.
+/// The address after a function's call to ftrace, if only no-ops come before the call and GCC does not know of it.
 ///
 /// With `-mfentry` GCC for x86-64 writes the call into the assembly by itself (`x86_function_profiler()` in
-/// gcc/config/i386/i386.cc): to the rest of the compiler it is no instruction, and the labels of location lists that
-/// belong behind it may be those of the function's start. On arm64 the no-ops that become the call are instructions
-/// like any other.
+/// gcc/config/i386/i386.cc): the rest of the compiler does not see it as an instruction, and location lists may use the
+/// labels of the function's start where they mean the place after the call. On arm64 the no-ops that become the call
+/// are instructions like any other.
 pub(crate) fn behind_fentry(image: &Image<'_>, entry: u64) -> Option<u64> {
     if image.machine() != Machine::X86_64 {
         return None;

@@ -139,7 +139,7 @@ impl FunctionText<'_, '_> {
         })
     }
 
-    /// Whether an instruction of the body that stores or calls runs behind `from`, on a way to where control leaves the
+    /// Whether an instruction of the body that stores or calls runs after `from`, on a way to where control leaves the
     /// function, and none of `avoided` does.
     fn acts_behind(&self, from: usize, avoided: &[usize], body: &[Range<u64>]) -> bool {
         let graph = self.graph();
@@ -226,8 +226,9 @@ impl FunctionText<'_, '_> {
         self.edges_to(target).iter().map(|edge| edge.source)
     }
 
-    /// Whether an entry is in front of a loop of the caller's in which the body runs: what only computes, and the same in each turn, was
-    /// moved out of the loop. It is the caller's if the jump back is not in the body.
+    /// Whether an entry is before a loop of the caller's in which the body runs: instructions that only compute, and
+    /// compute the same in each turn, were moved out of the loop. It is the caller's loop if the jump back is not in
+    /// the body.
     pub(crate) fn was_moved_out_of_loop(&self, entry: u64, body: &[Range<u64>]) -> bool {
         let Some((_, start)) = self.index(entry) else { return false };
         let Some(end) = body.iter().filter(|range| !range.is_empty()).map(|range| range.end).max() else {
@@ -351,13 +352,13 @@ impl FunctionText<'_, '_> {
         })
     }
 
-    /// Whether an instruction stores to memory, and control goes on behind it.
+    /// Whether an instruction stores to memory, and control goes on after it.
     pub(crate) fn stores(&self, address: u64) -> bool {
         let effect = Effects::new(self.image.machine()).at(self.image, address);
         effect.is_some_and(|effect| effect.stores && effect.straight)
     }
 
-    /// The first instructions behind an address, or there, that do something that can be seen.
+    /// The first instructions at or after an address that do something that can be seen.
     pub(crate) fn first_acts(&self, from: u64) -> Vec<u64> {
         let mut acts = Vec::new();
         let mut search = self.graph().search(None);
@@ -387,7 +388,8 @@ impl FunctionText<'_, '_> {
         }
     }
 
-    /// Of some instructions, keeps those that control can come to from behind others without passing any of `avoided`.
+    /// Keeps those of the instructions `of` that control can reach after an instruction in `from`, without passing any
+    /// of `avoided`.
     pub(crate) fn keep_reached(&self, from: &[u64], avoided: &[u64], of: &mut Vec<u64>) {
         let graph = self.graph();
         let avoided: Vec<usize> = avoided.iter().filter_map(|&at| self.index(at)).map(|(_, index)| index).collect();
@@ -417,8 +419,8 @@ impl FunctionText<'_, '_> {
         all.filter(|&address| self.acts(&mut effects, address)).collect()
     }
 
-    /// Where a body goes on behind what others do that can be seen, if that is in a straight line before it does anything itself:
-    /// instructions that only compute were moved up from there.
+    /// Where a body goes on after instructions of others that do something that can be seen, if control gets there in a
+    /// straight line before the body does such a thing itself: instructions that only compute were moved up from there.
     pub(crate) fn behind_others(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
         let (piece, mut index) = self.index(entry)?;
         let mut effects = Effects::new(self.image.machine());
@@ -467,7 +469,8 @@ impl FunctionText<'_, '_> {
         is_fallen_into && (!self.edges_to(address).is_empty() || self.has_unknown_targets())
     }
 
-    /// Whether the first branch behind an address leads back into a body, and else past it: the test of a loop around the body.
+    /// Whether the first branch after an address leads back into a body, and past it otherwise: the test of a loop
+    /// around the body.
     pub(crate) fn loops_back_from(&self, address: u64, body: &[Range<u64>]) -> bool {
         let graph = self.graph();
         let mut at = self.index(address).map(|(_, index)| index);
@@ -482,8 +485,9 @@ impl FunctionText<'_, '_> {
         false
     }
 
-    /// Where a body begins behind the padding that its first range may begin with: the compiler aligns the head of a loop
-    /// by it, and when a loop that is not the body's comes back to the head, the body starts anew without it.
+    /// Where a body begins after the padding that its first range may begin with. The compiler aligns the head of a
+    /// loop by this padding. When a loop that is not the body's comes back to the head, the body starts again without
+    /// the padding.
     pub fn behind_padding(&self, body: &[Range<u64>]) -> Option<u64> {
         let range = body.iter().find(|range| !range.is_empty())?;
         let (piece, first) = self.index(range.start)?;

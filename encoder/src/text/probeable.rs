@@ -71,7 +71,7 @@ impl<'i, 'a> Prober<'i, 'a> {
             self.verdict = symbol_verdict(self.image, &container);
             self.is_notrace = within_notrace(self.image, &container);
             let tables = self.image.tables();
-            // The address that counts may be behind the symbol's `endbr64`, and so behind all of it.
+            // The address that counts may be after the symbol's `endbr64`, and so past the end of the symbol.
             let near = container.address..self.symbol.end.saturating_add(ENDBR64.len() as u64);
             self.jump_labels = reaching(&tables.jump_labels, &near, |label| label.code);
             self.static_calls = reaching(&tables.static_calls, &near, |&call| call);
@@ -90,7 +90,7 @@ impl<'i, 'a> Prober<'i, 'a> {
         self.bugs.binary_search_by_key(&address, |bug| bug.address).ok().map(|_| Unprobeable::Bug)
     }
 
-    /// Where the kernel puts a probe that is asked for at a function's `endbr64`: behind it
+    /// Where the kernel puts a probe that is asked for at a function's `endbr64`: after it
     /// (arch/x86/kernel/kprobes/core.c `arch_adjust_kprobe_addr`).
     fn adjusted(&self, address: u64) -> u64 {
         let is_endbr = || {

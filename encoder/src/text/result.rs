@@ -20,7 +20,7 @@ pub(super) enum Result {
 const FARTHEST: usize = 64;
 
 /// Whether the instructions that control comes to from an address on, without a choice, read the return register before
-/// anything else becomes of it.
+/// they do anything else to it.
 pub(crate) fn uses_result(image: &Image<'_>, address: u64) -> bool {
     let mut at = address;
     let mut x86 = x86::Effects::default();

@@ -423,7 +423,7 @@ fn what_only_an_unknown_jump_leads_to_is_an_entry() {
     });
 }
 
-/// The end of a copy, which sets an error, is shared with the code in front of it.
+/// The end of a copy, which sets an error, is shared with the code before it.
 #[test]
 fn the_entry_leads_to_ends_that_other_code_shares() {
     let code = [
@@ -620,9 +620,9 @@ fn arm64_loads_stores_and_the_zero_register() {
 #[test]
 fn arm64_branches_that_are_new_or_not_known() {
     const RET: u32 = 0xd65f_03c0;
-    // bc.eq .+8 (FEAT_HBC), as b.eq but for bit 4.
+    // bc.eq .+8 (FEAT_HBC), as b.eq except for bit 4.
     arm64(&[0x5400_0050, RET, RET], |text| assert_eq!(branches(text), [(0, 8)]));
-    // cbgt w0, w1, .+8 (FEAT_CMPBR): where it goes is not known here, and nothing behind it is relied on.
+    // cbgt w0, w1, .+8 (FEAT_CMPBR): the target is not known here, and nothing after it is relied on.
     arm64(&[0xd503_201f, 0x7401_0040, RET], |text| assert_eq!(offsets(text), [0]));
     // blr x1, svc #0, hint #127, dmb ish, msr nzcv, x0 and a system register without a name go on.
     let straight = [0xd63f_0020, 0xd400_0001, 0xd503_2fff, 0xd503_3bbf, 0xd51b_4200, 0xd51f_ffff];
@@ -692,7 +692,7 @@ proptest! {
     }
 }
 
-/// Whether code behind a call reads what the call returned.
+/// Whether code after a call reads what the call returned.
 fn uses_result_of(machine: Machine, text: &[u8]) -> bool {
     let bytes = TestImage::kernel(machine, text).build();
     uses_result(&Image::parse(&bytes).expect("a kernel"), TEXT)

@@ -204,7 +204,7 @@ pub(super) fn is_alike(image: &Image<'_>, one: u64, other: u64) -> bool {
             .all(|n| one.try_immediate(n).ok() == other.try_immediate(n).ok())
 }
 
-/// The branch of a `test %reg, %reg` and a `je` or `jne` behind it.
+/// The branch of a `test %reg, %reg` and the `je` or `jne` after it.
 pub(super) fn zero_branch(image: &Image<'_>, test: u64, branch: u64) -> Option<ZeroBranch> {
     let (test, branch) = (instruction_at(image, test)?, instruction_at(image, branch)?);
     let register = test.op0_register();
@@ -257,7 +257,7 @@ pub(super) fn refusal(image: &Image<'_>, address: u64) -> Option<Unprobeable> {
     if is_call_or_jump && (0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory) {
         return Some(super::REFUSED);
     }
-    // Interrupts are masked behind `mov %reg, %ss`.
+    // Interrupts are masked after `mov %reg, %ss`.
     if instruction.mnemonic() == Mnemonic::Mov && instruction.op0_register() == Register::SS {
         return Some(super::REFUSED);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The base's types by name, and by what they refer to.
+//! The base's types by name, and by the types that they refer to.
 
 use hashbrown::hash_map::Entry;
 use hashbrown::{DefaultHashBuilder, Equivalent, HashMap, HashTable};

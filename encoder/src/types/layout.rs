@@ -48,7 +48,7 @@ pub(super) fn is_float(die: &Die<'_>) -> bool {
     )
 }
 
-/// The entry behind typedefs, qualifiers and what else does not change the value.
+/// The entry that is left after removing typedefs, qualifiers and everything else that does not change the value.
 fn strip<'a>(units: &Units<'_, 'a>, offset: usize) -> Option<Die<'a>> {
     let mut die = units.read(offset)?;
     for _ in 0..MAX_DEPTH {
@@ -248,7 +248,7 @@ fn merge(mut ranges: Vec<Range<u32>>) -> Vec<Range<u32>> {
 
 /// The base type that a typed DWARF operation refers to, by its offset in the unit of the expression.
 ///
-/// clang converts through types of any number of bits, whose bytes are rounded up: those are named
+/// clang converts through types of any number of bits, and rounds their size up to whole bytes: those are named
 /// `DW_ATE_unsigned_1` and the like (LLVM's `DwarfCompileUnit::createBaseTypeDIEs`).
 pub fn base_type(dwarf: &Dwarf<Slice<'_>>, unit: &Unit<Slice<'_>>, offset: UnitOffset) -> Option<BaseType> {
     let start = unit.header.debug_info_offset()?.0;

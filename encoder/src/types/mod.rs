@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! From DWARF types to types of the image's own BTF.
 //!
-//! Every unit of DWARF describes all its types anew; pahole has turned them into BTF and merged the equal ones.
-//! The sites refer to that BTF: whoever reads an argument wants *the* `struct file` of the kernel. So a DWARF type is
-//! not converted, it is found again: named types by their name, pointers, qualifiers, arrays and prototypes by what
-//! they refer to ([`BaseIndex`]). A name is nearly always unique; where it is not, and where there is none,
-//! candidates are compared member by member, and what they point to by name, then one level deeper until one is
-//! left. Forward declarations stand for the type of that name if there is exactly one, as libbpf's deduplication
-//! resolves them.
+//! Every unit of DWARF describes all its types again; pahole has turned them into BTF and merged the equal ones. The
+//! sites refer to that BTF: whoever reads an argument wants *the* `struct file` of the kernel. So a DWARF type is not
+//! converted, but looked up in the BTF: named types by their name; pointers, qualifiers, arrays and prototypes by the
+//! types that they refer to ([`BaseIndex`]). A name is nearly always unique. If it is not, or if there is no name,
+//! candidates are compared member by member. The types that they point to are compared by name, then one level deeper
+//! until one candidate is left. Forward declarations stand for the type of that name if there is exactly one, as
+//! libbpf's deduplication resolves them.
 //!
 //! pahole's habits matter: arrays of several dimensions are one of all elements, `_Atomic` is not there,
 //! clang's `btf_type_tag` attributes stand between the pointer and what it points to, units in Rust are left out.

@@ -119,8 +119,8 @@ impl<'a> Gathered<'a> {
         &self.entries[range.start as usize..range.end as usize]
     }
 
-    /// Puts what lists say of later views of a function's entry behind its call to ftrace, where those steps are: see
-    /// [`behind_fentry`](crate::text::behind_fentry), which `behind` is to ask.
+    /// Moves the bounds that lists give as later views of a function's entry to the address after its call to ftrace,
+    /// because those steps are there: see [`behind_fentry`](crate::text::behind_fentry). The argument is to call it.
     pub(crate) fn settle(&mut self, entry: u64, behind: impl FnOnce() -> Option<u64>) {
         let is_later = |point: &Point| point.address == entry && point.view > 0;
         if !self.entries.iter().any(|entry| is_later(&entry.begin) || is_later(&entry.end)) {
@@ -180,7 +180,7 @@ pub(crate) enum Form {
     Covering,
     /// An entry of zero width at the address, or one that holds at the site's view alone.
     View,
-    /// By what a register held when the enclosing function was entered.
+    /// From the value that a register held when the enclosing function was entered.
     EntryValue,
 }
 
@@ -262,7 +262,7 @@ impl<'s, 'a, 'd> At<'s, 'a, 'd> {
         At { surroundings, address, cfa: Cell::new(None) }
     }
 
-    /// Finds one argument at the entry of a site, whose view is given.
+    /// Finds one argument at the entry of a site, at the given view.
     pub(crate) fn find(
         &self,
         gathered: &Gathered<'a>,

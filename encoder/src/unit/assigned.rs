@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Parameters that a body assigns to, as its machine code shows.
 //!
-//! Clang says where a variable is, whichever value it has: before and behind an assignment alike, and of an assignment
-//! that comes first it says nothing else. But each instruction is of the copy that its line is in, and what a caller
-//! passes is computed by the caller's instructions. So if a parameter is in a register that an instruction of the body
-//! itself has made, the body has assigned to it.
+//! Clang says where a variable is, whichever value it has: it says the same before and after an assignment. If the
+//! assignment comes first, clang says only where the variable is after it. But each instruction belongs to the copy
+//! that its line is in, and the caller's instructions compute what the caller passes. So if a parameter is in a
+//! register that an instruction of the body itself has made, the body has assigned to it.
 
 use crate::debug::slice::Slice;
 use crate::text::{FunctionText, Makers};
@@ -80,12 +80,12 @@ impl Body<'_, '_, '_> {
 
     /// Whether what is said of a parameter at an address cannot be what was passed, or was once something else:
     ///
-    /// * A register, but by an expression that had an operation until the value was found to be good enough without: of a
-    ///   value of which the body looks at a few bits, the others are made as they come.
+    /// * A register, given by an expression that had an operation until the compiler found that the value was good
+    ///   enough without it: if the body looks at a few bits of a value, the other bits are arbitrary.
     /// * A register that nothing has written on the way there, and that nothing is passed in.
     /// * A register that an instruction of the body itself has written last, in a straight line before the address.
-    /// * A register that an instruction of the caller's writes while the body has begun and is not over. It was moved there
-    ///   from in front of the body.
+    /// * A register that an instruction of the caller's writes while the body has begun and is not over. That
+    ///   instruction was moved there from before the body.
     pub(crate) fn is_stale(&self, gathered: &Gathered<'_>, index: usize, address: u64, encoding: Encoding) -> bool {
         let (expression, end) = match &gathered.given[index] {
             Given::Expression(expression) => (*expression, address),
@@ -120,7 +120,7 @@ impl Body<'_, '_, '_> {
         // where it was.
         let until = if self.text.machine() == Machine::Aarch64 { u64::MAX } else { end };
         for at in self.text.instructions(address, until).take(MOST) {
-            // Behind the end of what is said, up to what the body does first.
+            // After the end of the location's range, up to what the body does first.
             if at >= end && (makers.acts(at) || !makers.goes_straight(at)) {
                 return false;
             }
@@ -156,7 +156,7 @@ impl Body<'_, '_, '_> {
         (self.owns(before) && makers.makes(before, register)).then_some(before)
     }
 
-    /// The first instruction of the body that makes a value in a register in a range that goes on behind it.
+    /// The first instruction of the body that makes a value in a register, within a range that goes on after it.
     fn made_within(&self, makers: &mut Makers<'_, '_, '_>, range: &Range<u64>, register: Register) -> Option<u64> {
         let mut instructions = self.text.instructions(range.start, range.end).take(MOST).peekable();
         while let Some(address) = instructions.next() {

@@ -123,7 +123,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         Some(())
     }
 
-    /// Adds an out-of-line site, whose arguments are in [`UnitEncoder::arguments`]; `place` is its address and section.
+    /// Adds an out-of-line site. Its arguments are in [`UnitEncoder::arguments`]; `place` is its address and section.
     pub(super) fn push_out_of_line(
         &mut self,
         name: &'a str,
@@ -154,7 +154,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         });
     }
 
-    /// Finds what the debug information has of an out-of-line function's own arguments at its entry.
+    /// Finds what the debug information says about an out-of-line function's own arguments at its entry.
     fn find_own(&mut self, function: &RawFunction<'a>, origin: &Origin<'a>, address: u64, is_whole: bool) {
         let own = function.parameters.partition_point(|parameter| parameter.site == RawParameter::OWN);
         self.gathered.gather(self.unit, origin, &function.parameters[..own], |offset| self.origins.root(offset));
@@ -221,7 +221,7 @@ enum Returned {
     IfUsed,
 }
 
-/// Where a function does something itself: behind landing pads and the call to ftrace.
+/// Where a function does something itself: after landing pads and the call to ftrace.
 fn behind_tracer(image: &Image<'_>, entry: u64) -> u64 {
     /// The length of a call.
     const CALL: u64 = 5;
@@ -232,8 +232,8 @@ fn behind_tracer(image: &Image<'_>, entry: u64) -> u64 {
     if is_call { behind } else { start }
 }
 
-/// Finds the arguments that clang locates only from behind the instruction that ftrace patches on: nothing happens before
-/// it, so that they are there at the entry too.
+/// Finds the arguments that clang locates only after the instruction that ftrace patches. Nothing happens before it, so
+/// they are there at the entry too.
 fn look_behind_patch_site<'a>(
     surroundings: &Surroundings<'_, 'a, '_>,
     origin: &Origin<'a>,

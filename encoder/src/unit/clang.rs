@@ -2,20 +2,22 @@
 //! What clang does to signatures, and how much of it its debug information tells.
 //!
 //! Clang drops arguments that a function does not need, and passes what a pointer points to in its place, under the
-//! same name. It says `DW_CC_nocall` of a function that lost an argument or its return value only from version 16 on, and of one
-//! of which a pointer argument was replaced from version 23 on (llvm/lib/Transforms/IPO/DeadArgumentElimination.cpp,
-//! ArgumentPromotion.cpp). Before, such a function looks like any other: the arguments behind the one that is gone may even be
-//! where the source's signature would have them. What gives it away is a parameter that is not where the calling convention
-//! puts it; a function with one that might be replaced is taken for changed.
+//! same name. It marks a function that lost an argument or its return value with `DW_CC_nocall` only from version 16
+//! on, and a function that had a pointer argument replaced only from version 23 on
+//! (llvm/lib/Transforms/IPO/DeadArgumentElimination.cpp, ArgumentPromotion.cpp). Before these versions, such a function
+//! looks like any other: the arguments after the one that is gone may even be where the source's signature would have
+//! them. What gives it away is a parameter that is not where the calling convention puts it. A function with an
+//! argument that might be replaced is treated as changed.
 //!
-//! *What callers pass.* A signature that stays is no promise either. Where a function looks at nothing of an argument,
-//! clang has the calls that it sees pass whatever is in the register (`removeDeadArgumentsFromCallers()` in
-//! DeadArgumentElimination.cpp). The function's own debug information then has no value for it that is read from where
-//! it would be passed. All of this takes a call by name: a function that is entered through pointers alone gets what
-//! its type says.
+//! *What callers pass.* A signature that stays is not a promise either. If a function looks at nothing of an argument,
+//! clang makes the calls that it sees pass whatever is in the register (`removeDeadArgumentsFromCallers()` in
+//! DeadArgumentElimination.cpp). The function's own debug information then has no value for the argument that is read
+//! from where it would be passed. All of this requires a call by name: a function that is entered through pointers
+//! alone gets what its type says.
 //!
 //! *Where a location begins.* What a function does before its first own instruction (the call to ftrace, landing pads,
-//! pushes) is in front of all its locations. A register that is not written on the way has the value at the entry already.
+//! pushes) comes before all its locations. A register that is not written on the way already has the value at the
+//! entry.
 //!
 //! *What a location says.* Clang has no views (see `loclist`): of a parameter that the body assigns to before it
 //! does anything, it only gives what was assigned. `never = value` makes the register of `value` that of a parameter that is not
@@ -34,10 +36,10 @@ use siteseer_sites::machine::Register;
 
 /// From this version on clang marks functions that lost an argument or their return value.
 pub(crate) const MARKS_DEAD: u32 = 16;
-/// From this version on clang marks functions of which a pointer argument was replaced by what it points to.
+/// From this version on, clang marks functions in which it replaced a pointer argument by what the pointer points to.
 const MARKS_PROMOTED: u32 = 23;
 
-/// Looks behind the prologue for arguments that have no location at the entry of an out-of-line function.
+/// Looks after the prologue for arguments that have no location at the entry of an out-of-line function.
 pub(crate) fn look_behind_prologue<'a>(
     at: &At<'_, 'a, '_>,
     gathered: &Gathered<'a>,

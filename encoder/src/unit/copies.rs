@@ -471,7 +471,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
         self.observe(origin.name, SiteKind::Inline, address);
         self.note_evidence(origin, around.entries);
-        // Where the step behind the entry is no statement's, a statement of the body may have been lost in front of it.
+        // If the step after the entry does not begin a statement, a statement of the body may have been lost before it.
         let next = Point { address: entry.address, view: entry.view.saturating_add(1) };
         let is_ordered = self.lines.get().is_some_and(|lines| lines.has(next));
         self.doubt_forms(origin, around, is_ordered);

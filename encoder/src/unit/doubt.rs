@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which located arguments are doubtful.
 //!
-//! Compilers' debug information is wrong about some values, and nothing in a location tells which. What can be told is which
-//! locations are prone to it: by compiler, by how the location is given, and by what all copies of the function say of the
-//! parameter. The rates are those that random programs show (docs/truth.md).
+//! Compilers' debug information is wrong about some values, and nothing in a location tells which. What can be told is
+//! which locations are prone to it. This depends on the compiler, on how the location is given, and on what all copies
+//! of the function say about the parameter. The rates are those that random programs show (docs/truth.md).
 //!
 //! *By form.* GCC's view of a parameter in memory or computed, one view after the entry, may be of a step of the body;
 //! in a register or as a constant it is what was passed. GCC's expressions leave out masks where 64 bits are wider than
@@ -13,15 +13,15 @@
 //! their code is equal. Clang computes a value again from others when it has lost it, and goes on to say so after these
 //! have changed; its constants outside of `DW_AT_const_value` are as often those of later assignments.
 //!
-//! *By evidence.* A parameter that the body assigns to is told by its lists: from one constant to another within one
-//! copy, or from one location to another at one address, where the machine does nothing. A copy with several entries
-//! does not count, as its list is of several calls. What GCC then says of constants is doubtful, as its views do not
-//! order them against the padding in front of the entry. Clang has no views, so all that it says of such a parameter in
-//! inlined copies is doubtful. Where clang has a parameter of all copies computed in some way, and in none as it is,
-//! the computation is the body's. Where it has a parameter in a register that the body itself has made, the body
-//! assigns to it (see `assigned`). Of a parameter that is a constant in all copies, nothing tells whether the body
-//! assigns it: only where some copy has it as it is, and none shows an assignment, a constant is what was passed. What
-//! differs from copy to copy is mostly passed, too.
+//! *By evidence.* Location lists show that the body assigns to a parameter: the list goes from one constant to another
+//! within one copy, or from one location to another at one address, where the machine does nothing. A copy with several
+//! entries does not count, because its list covers several calls. What GCC says about constants of such a parameter is
+//! doubtful, because its views do not order them relative to the padding before the entry. Clang has no views, so
+//! everything that it says about such a parameter in inlined copies is doubtful. If clang gives a parameter as computed
+//! in all copies, and as it is in none, the body does the computation. If clang gives a parameter in a register that
+//! the body itself has made, the body assigns to it (see `assigned`). If a parameter is a constant in all copies,
+//! nothing tells whether the body assigns to it. A constant is known to be what was passed only if some copy has the
+//! parameter as it is, and no copy shows an assignment. What differs from copy to copy is mostly passed, too.
 
 use crate::debug::compiler::Compiler;
 use crate::debug::loclist::ListEntry;

@@ -2,10 +2,11 @@
 //! Where the probe of an inlined copy goes.
 //!
 //! *The entry.* GCC says where a copy is entered: by a marker in the line table for each entry (see `markers`), and by
-//! `DW_AT_entry_pc` for the first. For two copies in a hundred it does not; clang never does.
-//! There the text is asked where control comes into the copy's ranges from outside. One answer is the entry. Of several, it is
-//! the one from which the copy leads to the others, if there is one: these are ends that other code shares, mostly. Else the
-//! copy's low address is taken if it is one of them, and the site is marked as uncertain.
+//! `DW_AT_entry_pc` for the first. For two copies in a hundred it does not; clang never does. There the text is asked
+//! where control comes into the copy's ranges from outside. If there is one answer, it is the entry. If there are
+//! several, the entry is the one from which the copy leads to the others, if there is such a one: the others are mostly
+//! ends that other code shares. Else the copy's low address is taken if it is one of them, and the site is marked as
+//! uncertain.
 //!
 //! *A copy without instructions* at its entry (all of it, or its beginning, was folded into what is around it) still has
 //! an address: of an instruction that is not the copy's. A probe there is hit when control comes to that instruction. If it can
@@ -21,11 +22,11 @@
 //! located at the entry must still be where it was; and what is gained must be the parameter's first location in the block, since a
 //! later one may be what the body made of it.
 //!
-//! *Behind a first branch.* A body that begins with `if (!size) return` is a branch on zero from its first instruction
-//! on, and clang often locates `size` only behind it, where it is needed: in the register that the branch is on. It was
-//! there at the entry too, on both ways. Where the register is not zero, the debug information says so, and the branch
-//! changes nothing. Where it is zero, so is the parameter, as that is what the body's branch asks. Unless the body asks
-//! about something else that is in the same register, so all other arguments must be known, and be elsewhere.
+//! *After a first branch.* A body that begins with `if (!size) return` is a branch on zero from its first instruction
+//! on. Clang often locates `size` only after this branch, where it is needed: in the register that the branch is on. It
+//! was there at the entry too, on both ways. If the register is not zero, the debug information says so, and the branch
+//! changes nothing. If it is zero, so is the parameter, because the body's branch asks for that. This is wrong if the
+//! body asks about something else that is in the same register, so all other arguments must be known, and be elsewhere.
 
 use crate::debug::loclist::{ListEntry, Point};
 use crate::text::probeable::Prober;
@@ -45,7 +46,8 @@ pub(crate) struct Entry {
     pub(crate) uncertain: bool,
     /// Whether it was found by the body's first statement: see `repeats`.
     pub(crate) by_statement: bool,
-    /// Whether it was found by what the body does first, and what the debug information says may be of the call before.
+    /// Whether it was found from what the body does first. What the debug information says there may be about the call
+    /// before.
     pub(crate) by_act: bool,
 }
 
@@ -75,14 +77,14 @@ pub(crate) fn marked(point: Point, body: &[Range<u64>], text: &FunctionText<'_, 
     }
 }
 
-/// Whether an address is not the body's, and control may come there without the body: in one of two ways, or because the test of a
-/// loop around the body is behind it.
+/// Whether an address is not the body's, and control may come there without the body: in one of two ways, or because
+/// the test of a loop around the body comes after it.
 fn is_beside(address: u64, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> bool {
     !body.iter().any(|range| range.contains(&address))
         && (text.has_two_ways_in(address) || text.loops_back_from(address, body))
 }
 
-/// Finds where a copy is entered of which no marker tells; `given` is `DW_AT_entry_pc`, `view` the step of the source there.
+/// Finds where a copy without a marker is entered; `given` is `DW_AT_entry_pc`, `view` the step of the source there.
 pub(crate) fn find(given: Option<u64>, view: u32, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Option<Entry> {
     let at = |address, uncertain| Entry { address, view, uncertain, by_statement: false, by_act: false };
     let mut parts: Vec<Range<u64>> = body.iter().filter(|range| !range.is_empty()).cloned().collect();
@@ -203,8 +205,8 @@ pub(crate) fn keep_own(found: &mut [Found], gathered: &Gathered<'_>, entry: &Ent
     }
 }
 
-/// Finds the argument that the body's first branch is on, if it is located only behind that branch: its index, and
-/// where it is at the entry, too.
+/// Finds the argument that the body's first branch is on, if it is located only after that branch. Returns its index
+/// and its location, which holds at the entry too.
 pub(crate) fn behind_branch<'a>(
     surroundings: &Surroundings<'_, 'a, '_>,
     text: &FunctionText<'_, '_>,

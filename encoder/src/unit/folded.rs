@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Functions that GCC folded into an equal one (`-fipa-icf`).
 //!
-//! Of two functions whose code is equal GCC keeps one body. The other's debug entry is a definition without an address,
-//! and callers in the same unit call the body, or have a copy of it, under the name of the one that was kept. So hits
-//! at all sites of that one may be calls of the other ([`Marks::MAY_REPEAT`]). What becomes of the other's symbol
-//! depends on whether its address may be compared:
+//! If the code of two functions is equal, GCC keeps one body. The other's debug entry is a definition without an
+//! address, and callers in the same unit call the body, or have a copy of it, under the name of the one that was kept.
+//! So hits at all sites of that one may be calls of the other ([`Marks::MAY_REPEAT`]). What happens to the other's
+//! symbol depends on whether its address may be compared:
 //!
 //! * *An alias.* It is a second symbol at the body: a site, at which hits may be calls of the one that was kept, too.
 //!   Where that has inlined copies, they may be calls that are missed ([`Marks::MAY_MISS`]).
 //! * *A wrapper.* It has text, which jumps to the body or has a copy of it. That is entered by callers elsewhere and through
 //!   pointers: a site at which calls are missed. The jump tells whose body it is, or the body does by being the same code.
-//! * *Nothing*, of a static function that is only called. Its debug entry is that of a function that is neither inlined
-//!   nor there, of which few units have any. It cannot be told which clone it was folded into: hits at all clones of
-//!   its shape may be its calls.
+//! * *Nothing* is left of the symbol of a static function that is only called. Its debug entry is that of a function
+//!   that is neither inlined nor present, and few units have any such entry. It cannot be told which clone the function
+//!   was folded into: hits at all clones of its shape may be its calls.
 //!
-//! Other symbols that share an address are aliases that the source made: what bears such a name has no definition of
-//! its own, and a call by that name is a call of the function. Most definitions without an address are of functions
+//! Other symbols that share an address are aliases that the source made: a function with such a name has no definition
+//! of its own, and a call by that name is a call of the function. Most definitions without an address are of functions
 //! that were inlined everywhere, or of weak ones that another unit overrides: the text at their symbol, if there is
 //! one, is not in the unit's ranges.
 //!

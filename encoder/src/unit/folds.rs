@@ -50,7 +50,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         }
     }
 
-    /// The clones that functions of which nothing is left may have been folded into: those of the same shape.
+    /// The clones that functions without anything left may have been folded into: those of the same shape.
     fn twins_of(&mut self, folds: &Folds<'a>) -> HashSet<u32> {
         let shape_of = |origin: &Origin<'a>| {
             let parameters: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
@@ -58,7 +58,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         };
         let mut gone = Vec::new();
         for die in folds.gone(self.shared.image) {
-            // What a header declares and the unit does not call is no such function.
+            // A function that a header declares and the unit does not call is not such a function.
             let origin = self.origins.get(die).filter(|origin| origin.declared_file == PRIMARY_FILE);
             gone.extend(origin.map(|origin| shape_of(&origin)));
         }
@@ -73,7 +73,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
             .collect()
     }
 
-    /// Makes the site of a function at a symbol of its, of which nothing but that is known.
+    /// Makes the site of a function from one of its symbols, if nothing else is known about it.
     fn site_by_symbol(&mut self, die: usize, address: u64, mut marks: Marks) -> Option<()> {
         let image = self.shared.image;
         let section = image.section_at(address)?;

@@ -175,7 +175,7 @@ fn each_its_own(of_address: &[(usize, usize)], function: &RawFunction<'_>, lines
     (!rows.iter().zip(&copies).any(is_anothers)).then_some(copies)
 }
 
-/// Whose marker a row is, of the copies that claim it; `None` if it cannot be told.
+/// The copy that a row's marker belongs to, among the copies that claim it; `None` if it cannot be told.
 fn owner(claims: &[(usize, usize)], function: &RawFunction<'_>, point: Point) -> Option<usize> {
     if let [(_, copy)] = claims {
         return Some(*copy);

@@ -2,7 +2,7 @@
 //! The sites of one unit.
 //!
 //! Units are encoded in parallel and know nothing of each other: functions, location prototypes, containing symbols and
-//! files are numbered within the unit here, and numbered anew when the units are merged. What only all units together
+//! files are numbered within the unit here, and numbered again when the units are merged. What only all units together
 //! can tell (whether a parameter is assigned to in some copy of its function) is left open: see [`Provisional`].
 //!
 //! Here is what all kinds of sites share; `copies` makes those of inlined copies, `bodies` those of functions
@@ -12,8 +12,8 @@
 //! * What is it a copy of (`origin`), and is it a call at all (`split`)?
 //! * Where is it entered: by its statements (`markers`, `repeats`), and where can a probe go (`entry`)?
 //! * Where are its arguments (`arguments`), which of them does a body assign to (`assigned`), and which are to be doubted (`doubt`)?
-//! * For a symbol of its own: which part it plays (`outofline`), whose signature it has (`signature`, `clang`), and whether it returns
-//!   what the function does (`returns`).
+//! * For a symbol of its own: which part it plays (`outofline`), which signature it has (`signature`, `clang`), and
+//!   whether it returns what the function does (`returns`).
 
 use crate::debug::cfi::{Cursor, Frames};
 use crate::debug::compiler::Compiler;
@@ -73,7 +73,7 @@ pub(crate) struct Shared<'a, 'd> {
     pub(crate) frames: &'d Frames<'a>,
     /// Functions that are called by name; `None` where no unit was found to be clang's.
     pub(crate) direct: Option<DirectEntries>,
-    /// Names that other symbols bear with a suffix.
+    /// Names that other symbols have with a suffix.
     pub(crate) namesakes: HashSet<&'a str>,
     pub(crate) shared_addresses: SharedAddresses<'a>,
     pub(crate) foreign: Foreign<'a, 'd>,
@@ -86,7 +86,7 @@ pub(crate) struct Shared<'a, 'd> {
 /// A function as one unit declares it.
 #[derive(Debug, Clone)]
 pub(crate) struct UnitFunction<'a> {
-    /// The name: the abstract function's, but for what is left of a split function, which bears its symbol's.
+    /// The name: the abstract function's. What is left of a split function has the name of its symbol instead.
     pub(crate) name: &'a str,
     pub(crate) origin: Arc<Origin<'a>>,
     /// Its FUNC in the base.
@@ -132,7 +132,7 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) containers: Vec<(Container<'a>, Option<Unprobeable>)>,
     pub(crate) files: Vec<String>,
     pub(crate) sites: Vec<Site>,
-    /// Those of them that are no sites, but the rest of a function that was split. In order.
+    /// Those of them that are not sites, but the rest of a function that was split. In order.
     pub(crate) rests: Vec<u32>,
     /// Those of them that are entries by a marker, at an address that control comes to in one way: whatever else begins there
     /// begins each time. In order.
@@ -320,7 +320,7 @@ fn shape(ty: &Result<ParamType, Missing>) -> ParamShape {
     }
 }
 
-/// The kind of a type behind typedefs and qualifiers; `None` for `void` and what is malformed.
+/// The kind of a type without its typedefs and qualifiers; `None` for `void` and what is malformed.
 fn resolved_kind(base: &BaseIndex<'_>, ty: &TypeRef) -> Option<Kind> {
     match ty {
         TypeRef::Void => None,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Abstract functions: the name, prototype and parameters that copies refer to.
 //!
-//! A copy's debug entry says little more than where it is. What it is a copy of is behind `DW_AT_abstract_origin`: the
-//! abstract function, with its name, its types and all its parameters, also those that the copy does not mention.
-//! The reference may lead through several entries, and, with link-time optimisation, into another unit
-//! (`DW_FORM_ref_addr`). Each is read once per unit that refers to it; abstract functions of other units are
-//! read once in all and shared.
+//! A copy's debug entry says little more than where it is. What it is a copy of is found through
+//! `DW_AT_abstract_origin`: the abstract function, with its name, its types and all its parameters, also those that the
+//! copy does not mention. The reference may lead through several entries, and, with link-time optimisation, into
+//! another unit (`DW_FORM_ref_addr`). Each is read once per unit that refers to it; abstract functions of other units
+//! are read once in all and shared.
 
 use crate::debug::slice::Slice;
 use crate::debug::units::{DebugInfo, DebugUnit};
@@ -173,8 +173,8 @@ impl<'a, 'd, 'u> Origins<'a, 'd, 'u> {
         Origins { unit, types: types_of(unit, foreign.base), foreign, known: HashMap::default() }
     }
 
-    /// The abstract function behind an entry, given by its offset in `.debug_info`. `None` if the entry is none
-    /// of a function, has no name, or cannot be read.
+    /// The abstract function that an entry refers to; the entry is given by its offset in `.debug_info`. `None` if the
+    /// entry is not one of a function, has no name, or cannot be read.
     pub(crate) fn get(&mut self, offset: usize) -> Option<Arc<Origin<'a>>> {
         if let Some(known) = self.known.get(&offset) {
             return known.clone();
@@ -225,7 +225,7 @@ impl<'a, 'd, 'u> Origins<'a, 'd, 'u> {
         self.foreign.unit_at(offset)?.file_name(file)
     }
 
-    /// The name of the abstract function behind an entry, and nothing else of it.
+    /// The name of the abstract function that an entry refers to, and nothing else of it.
     pub(crate) fn name(&self, offset: usize) -> Option<&'a str> {
         name_at(self.unit, self.foreign, root(self.unit, self.foreign, offset))
     }

@@ -18,7 +18,8 @@ use crate::elf::image::Image;
 use hashbrown::HashSet;
 use siteseer_sites::SiteKind;
 
-/// The names of functions of which another, with a suffix that only tells apart, is in the image.
+/// The names of functions for which the image has another function, under the same name with a suffix that only tells
+/// them apart.
 pub(crate) fn namesakes<'a>(image: &Image<'a>) -> HashSet<&'a str> {
     let stem = |name: &'a str| {
         let (stem, _) = name.split_once('.')?;

@@ -54,11 +54,11 @@ pub(crate) struct Row {
     pub(crate) file: u64,
     /// 0 where no line is known.
     pub(crate) line: u32,
-    /// The address is the first one behind a sequence.
+    /// The address is the first one after a sequence.
     pub(crate) is_end: bool,
 }
 
-/// The rows of a unit, sorted. Of a line table that is broken, nothing is taken.
+/// The rows of a unit, sorted. A broken line table is ignored.
 pub(crate) fn rows(unit: &DebugUnit<'_, '_>) -> Vec<Row> {
     let mut rows = read_rows(unit).unwrap_or_default();
     // Where one sequence ends, another may begin. Rows at one address stay in their order: the last one is what counts.
@@ -202,8 +202,8 @@ fn end(merged: &Ranges) -> u64 {
     last.unwrap_or(0)
 }
 
-/// Adds a piece behind all others. What of it is another's already, which several functions of one text are (folded by the
-/// linker), is left out.
+/// Adds a piece after all others. Text that already belongs to another piece is left out: several functions may have
+/// the same text (folded by the linker).
 fn add_piece(merged: &mut Ranges, piece: &Piece, runs: &[Run], files: &[u32], first_tree: u32, is_lines_alone: bool) {
     let last = merged.pieces.last();
     let is_before_lines = last.is_some_and(|last| merged.trees[last.tree as usize].function.is_none());

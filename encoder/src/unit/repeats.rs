@@ -9,12 +9,11 @@
 //! * Between two calls something happens that can be seen: the body of the first is run. Between two parts of one statement
 //!   nothing needs to.
 //!
-//! Often a copy does not begin with a row of its first statement: instructions of others are in front of it, or bodies
-//! of one statement follow each other in one row. The machine code shows these: the first thing that a body does that
-//! can be seen is there again, in a row of the same place in the source, and control comes to it without passing the
-//! entry.
+//! Often a copy does not begin with a row of its first statement: instructions of others come before it, or bodies of
+//! one statement follow each other in one row. The machine code shows these: the first thing that a body does that can
+//! be seen is there again, in a row of the same place in the source, and control comes to it without passing the entry.
 //!
-//! Where something that the body does can come both before and behind such a place, it is the place that is in the middle of the
+//! If something that the body does can come both before and after such a place, that place is in the middle of the
 //! body: in a loop of its own that was unrolled, mostly.
 //!
 //! *GCC* marks entries, but loses the marks of some loops that it unrolls. Its statements have rows even where nothing
@@ -87,11 +86,11 @@ pub(crate) fn find(
     let (mut before, mut behind) = (all.clone(), all);
     text.keep_reached(&[entry], &again, &mut before);
     text.keep_reached(&again, &[entry], &mut behind);
-    // What the body does both before and behind a place puts that in the middle of it.
+    // If the body does something both before and after a place, that place is in the middle of it.
     if behind.iter().any(|act| before.contains(act) && !again.contains(act)) {
         return Again { is_unclear: true, ..Again::default() };
     }
-    // What it does only behind it may do so, too.
+    // If it does something only after the place, the place may still be in the middle of it.
     before.push(entry);
     let place = |act: &u64| lines.row_at(*act).map(|row| row.place).filter(|place| place.line != 0);
     let done: Vec<_> = before.iter().filter_map(place).collect();
@@ -117,8 +116,8 @@ fn acts_again(lines: &Lines, text: &FunctionText<'_, '_>, acts: &[u64], entry: u
     again
 }
 
-/// Finds where the first statement at or behind an entry comes again right after a statement of the caller;
-/// `is_callers` tells these.
+/// Finds where the first statement at or after an entry comes again right after a statement of the caller; `is_callers`
+/// tells these.
 pub(crate) fn behind_caller(
     lines: &Lines,
     entry: Point,
@@ -141,16 +140,17 @@ pub(crate) fn behind_caller(
 /// Whether a function's own first act may be done again without passing its entry: in a loop that the body begins with,
 /// or in one that its calls of itself became.
 ///
-/// `start` is behind what tracers put in the function.
+/// `start` is after what tracers put in the function.
 pub(crate) fn begins_with_loop(text: &FunctionText<'_, '_>, lines: &Lines, start: u64, ranges: &[Range<u64>]) -> bool {
     let acts = text.first_acts(start);
     acts.iter().any(|&act| holds(ranges, act) && text.comes_back(act, ranges))
         || !acts_again(lines, text, &acts, start, ranges).is_empty()
 }
 
-/// Finds where GCC's copy that lost its markers begins again in a straight line: the first store of the body itself is made again,
-/// in a row of the same place in the source. Of a loop of the body's own there are statements between the two, and of calls nothing
-/// but that control was out of the body. Elsewhere than in a straight line it may be so, too.
+/// Finds where GCC's copy that lost its markers begins again in a straight line: the first store of the body itself is
+/// made again, in a row of the same place in the source. If this is a loop of the body's own, there are statements
+/// between the two stores. If these are calls, the only thing between them is that control was out of the body.
+/// Elsewhere than in a straight line it may be so, too.
 pub(crate) fn in_line(lines: &Lines, text: &FunctionText<'_, '_>, entry: u64, body: &Body<'_, '_, '_>) -> Again {
     let mut acts = text.first_acts(entry);
     acts.retain(|&act| body.owns(act) && text.stores(act));
@@ -169,7 +169,7 @@ pub(crate) fn in_line(lines: &Lines, text: &FunctionText<'_, '_>, entry: u64, bo
 /// Whether the first statement of a body by GCC may come again without its entry: in a loop that the body begins with, or in the one
 /// that its calls of itself became.
 ///
-/// `entry` has the row of the entry itself, at the place where the function is declared; the statement is behind it.
+/// `entry` has the row of the entry itself, at the place where the function is declared; the statement comes after it.
 pub(crate) fn first_statement_comes_again(
     lines: &Lines,
     text: &FunctionText<'_, '_>,

@@ -4,17 +4,17 @@
 //! A compiler that sees all callers may drop a return value that none of them uses. The copy's DWARF has the source's
 //! type all the same, and whoever reads the return register when it returns reads garbage. Two things show that the value is there:
 //!
-//! * How the compiler works. GCC drops return values in IPA-SRA, whose clones are named `.isra`
-//!   (gcc/ipa-sra.cc `process_isra_node_results`), and in function splitting, `.part` (gcc/ipa-split.cc `split_function`).
-//!   Constant propagation makes `.constprop` of a function with its return value, or hands down what an earlier clone
-//!   was (gcc/ipa-cp.cc `create_specialized_node`: `m_skip_return` of the old adjustments), and then the earlier suffix stays in
-//!   the name. Clang drops them in dead argument elimination, which leaves the name and says `DW_CC_nocall` from version 16 on
-//!   (llvm/lib/Transforms/IPO/DeadArgumentElimination.cpp).
-//! * A caller that uses it. Its `DW_TAG_call_site` tells where the call returns to, and the call instruction, whom it calls. If
-//!   the first instruction behind that has to do with the return register reads it, the value is there: a compiler gives no
-//!   such register to anything else between a call that clobbers it and its first write. Instructions that read it
-//!   for no value's sake do not count (`push %rax` for alignment, `xor`, `sbb`, `and $0`, no-ops with an address); neither does
-//!   anything behind a conditional branch or a further call.
+//! * How the compiler works. GCC drops return values in IPA-SRA, which names its clones `.isra` (gcc/ipa-sra.cc
+//!   `process_isra_node_results`), and in function splitting, `.part` (gcc/ipa-split.cc `split_function`). Constant
+//!   propagation makes `.constprop` of a function with its return value, or hands down what an earlier clone was
+//!   (gcc/ipa-cp.cc `create_specialized_node`: `m_skip_return` of the old adjustments), and then the earlier suffix
+//!   stays in the name. Clang drops them in dead argument elimination, which leaves the name and says `DW_CC_nocall`
+//!   from version 16 on (llvm/lib/Transforms/IPO/DeadArgumentElimination.cpp).
+//! * A caller that uses it. Its `DW_TAG_call_site` tells where the call returns to, and the call instruction, whom it
+//!   calls. If the first instruction after the call that has to do with the return register reads it, the value is
+//!   there: a compiler gives no such register to anything else between a call that clobbers it and its first write.
+//!   Instructions that read it for no value's sake do not count (`push %rax` for alignment, `xor`, `sbb`, `and $0`,
+//!   no-ops with an address); neither does anything after a conditional branch or a further call.
 //!
 //! Nothing shows that a value is not there, so a copy whose callers are silent is left unmarked.
 
@@ -34,14 +34,14 @@ pub(crate) struct Pending {
     pub(crate) entries: [usize; 2],
 }
 
-/// Whether GCC keeps the return value of copies with this name, given the words behind the function's own.
+/// Whether GCC keeps the return value of copies with this name, given the words after the function's own.
 pub(crate) fn gcc_keeps<'s>(mut suffix: impl Iterator<Item = &'s str>) -> bool {
     suffix.all(|word| {
         matches!(word, "constprop" | "lto_priv" | "localalias") || word.bytes().all(|byte| byte.is_ascii_digit())
     })
 }
 
-/// Marks the sites of which a call in the unit shows that the value is returned.
+/// Marks the sites for which a call in the unit shows that the value is returned.
 pub(crate) fn mark(image: &Image<'_>, pending: &mut Vec<Pending>, calls: &mut Vec<RawCall>, sites: &mut [Site]) {
     if !pending.is_empty() {
         calls.sort_unstable_by_key(|call| call.callee);

@@ -60,7 +60,7 @@ pub(crate) struct Copy<'s> {
     pub(crate) is_called: bool,
 }
 
-/// Whose signature a copy has.
+/// Which signature a copy has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signature {
     /// The source's.
@@ -70,7 +70,7 @@ pub(crate) enum Signature {
 }
 
 impl Copy<'_> {
-    /// Whose signature the copy has: the table above.
+    /// Which signature the copy has: the table above.
     pub(crate) fn signature(&self, parameters: &[Passed]) -> Signature {
         let changed = if !self.is_c || self.role.is_changed() {
             true

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Copies that are no calls: the rest of a function that was split, and what was merged of several copies.
+//! Copies that are not calls: the rest of a function that was split, and what was merged of several copies.
 //!
-//! GCC splits a function whose head often returns early (`-fpartial-inlining`): the head is inlined into callers, the rest
-//! becomes `foo.part.0`. Where the rest is inlined as well, back into `foo` or behind a copy of its head, the debug
-//! information shows a copy of `foo` inside `foo`. The body does not start there; it goes on. As a site it
-//! would be counted twice, and out of line, as `foo.part.0`, it would not be one either. If the rests of two functions
-//! are equal, one stands for both, and the rest of `bar` is shown as a copy of `foo` inside `bar`.
+//! GCC splits a function whose head often returns early (`-fpartial-inlining`): the head is inlined into callers, the
+//! rest becomes `foo.part.0`. If the rest is inlined as well, back into `foo` or after a copy of its head, the debug
+//! information shows a copy of `foo` inside `foo`. The body does not start there; it goes on. As a site it would be
+//! counted twice, and out of line, as `foo.part.0`, it would not be one either. If the rests of two functions are
+//! equal, one stands for both, and the rest of `bar` is shown as a copy of `foo` inside `bar`.
 //!
 //! Such a copy gives itself away by where it is called: the call is the compiler's own and has no place in the source,
 //! and GCC gives the copy the place of the callee's declaration instead (`expand_call_inline` in gcc/tree-inline.cc).
@@ -13,10 +13,11 @@
 //! that do come from the callee's line are those between functions that one macro wrote: all their places are that of the
 //! macro's use. Then the function around the copy is declared there as well, and is another one.
 //!
-//! Clang merges instructions that two branches have in common, in front of the branch or behind it. If they are of two
-//! copies of one function, it makes a third, called at line 0, for what was merged (`getMergedLocation` in
-//! llvm/lib/IR/DebugInfoMetadata.cpp). The calls still begin in their own copies; or nothing is left of these, and the
-//! third copy is all calls. The two are told apart by whether the function around it has another copy.
+//! Clang merges instructions that two branches have in common, and puts them before or after the branch. If they belong
+//! to two copies of one function, clang makes a third copy, called at line 0, for the merged instructions
+//! (`getMergedLocation` in llvm/lib/IR/DebugInfoMetadata.cpp). Either the calls still begin in their own copies, or
+//! nothing is left of these, and the third copy stands for all calls. The two cases are told apart by whether the
+//! function around it has another copy.
 
 use crate::debug::units::DebugUnit;
 use crate::debug::walk::{RawFunction, RawSite};

@@ -19,7 +19,7 @@ fn check<'s>(set: &'s SiteSet, records: &[image::Record], name: &str) -> Vec<&'s
     let mut addresses: Vec<u64> = records.iter().map(|record| record.address).collect();
     addresses.sort_unstable();
     assert_eq!(sites.len(), addresses.len(), "{name}: one for each beginning of the body: {sites:x?}, {addresses:x?}");
-    // In order, each is at its record or before it, behind the record before.
+    // In order, each is at its record or before it, and after the record before.
     for (nth, (site, record)) in sites.iter().zip(&addresses).enumerate() {
         assert!(site.address <= *record && nth.checked_sub(1).is_none_or(|before| addresses[before] < site.address));
     }
@@ -99,7 +99,7 @@ fn each_beginning_that_jump_threading_made_is_a_site() {
     }
 }
 
-/// A body that begins with its own loop, whose test is made twice.
+/// A body that begins with its own loop. The test of the loop is made twice.
 const LOOPS: &str = r#"
 volatile long seq;
 extern __attribute__((noinline)) long opaque(long);
@@ -146,7 +146,7 @@ fn a_probe_does_not_move_past_a_statement() {
     }
 }
 
-/// A loop around the body, whose head is aligned.
+/// A loop around the body. The head of the loop is aligned.
 const PADDED: &str = r#"
 volatile long seq, in;
 static inline __attribute__((always_inline)) void body(int a, int b) { seq = a; TRUTH(0, b); }

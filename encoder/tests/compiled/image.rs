@@ -191,7 +191,7 @@ pub(crate) fn is_volatile(operand: &str) -> bool {
     matches!(wide_name(operand).as_str(), "rax" | "rcx" | "rdx" | "rsi" | "rdi" | "r8" | "r9" | "r10" | "r11")
 }
 
-/// The full register of which an operand names a part: `%edi` is of `rdi`.
+/// The full register that an operand names a part of: `%edi` is part of `rdi`.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn wide_name(operand: &str) -> String {
     let name = operand.trim_start_matches('%');

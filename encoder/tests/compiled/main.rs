@@ -238,7 +238,7 @@ fn clones_have_only_what_the_debug_information_says() {
     assert_eq!((census.out_of_line.clones, census.out_of_line.signature_changed), (1, 1));
 }
 
-/// A function that GCC splits, and whose rest it inlines behind each copy of the head.
+/// A function that GCC splits. GCC inlines its rest after each copy of the head.
 const SPLIT: &str = r#"
 struct object { long count; struct object *parent; long data[4]; };
 extern __attribute__((noinline)) long opaque(long);
@@ -426,8 +426,8 @@ fn damaged_images_never_panic() {
     assert!(refused > 100 && encoded > 100, "both outcomes are met: {refused} refused, {encoded} encoded");
 }
 
-/// A copy right behind the call to ftrace, whose arguments it consumes at once: GCC gives their locations as zero-width ones
-/// at the start of the function.
+/// A copy right after the call to ftrace that consumes its arguments at once: GCC gives their locations as zero-width
+/// ones at the start of the function.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn gcc_views_behind_the_call_to_ftrace() {

@@ -56,7 +56,8 @@ fn ours(bytes: &[u8], addresses: &[u64]) -> Vec<Chain> {
 /// Who is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tool {
-    /// Knows what GCC writes. Of clang's copies, its version 2.40 does not find those whose ranges are numbers of lists (DWARF 5).
+    /// Knows what GCC writes. Version 2.40 does not find clang's copies with ranges that are numbers of lists (DWARF
+    /// 5).
     Addr2line,
     Llvm,
 }

@@ -8,7 +8,7 @@ use siteseer_sites::location::{Argument, Location, Missing};
 use siteseer_sites::site::{Marks, Site};
 use siteseer_sites::{Machine, SiteSet};
 
-/// Each is called so that a compiler that sees all callers changes it, but for `plain`.
+/// Each is called so that a compiler that sees all callers changes it, except `plain`.
 const CHANGED: &str = r#"
 struct pair { long a, b, c[6]; };
 long sink;
@@ -83,7 +83,7 @@ fn check(set: &SiteSet, registers: [u16; 2]) {
         assert!(site.marks.contains(Marks::SIGNATURE_CHANGED), "{name}");
         assert_ne!(register(gone), Some(registers[0]), "{name}: something else is there");
         assert!(register(passed).is_some(), "{name}: {passed:?}");
-        // What comes behind a parameter that is gone has moved up; behind a promoted one it has not.
+        // The parameters after one that is gone have moved up; those after a promoted one have not.
         let expected = if name == "promoted" { registers[1] } else { registers[0] };
         assert_eq!(register(passed), Some(expected), "{name}");
     }
@@ -107,7 +107,7 @@ fn check_truth(image: &[u8], set: &SiteSet) {
         let container = &set.containers[site.container as usize];
         assert!((container.address..container.address + container.size).contains(&record.address), "{name}");
         let named = passed.as_ref().expect("it is located").display(Machine::X86_64).to_string();
-        // Behind a frame's pushes the value may have been copied for later; before, it is where it was passed.
+        // After a frame's pushes the value may have been copied for later; before, it is where it was passed.
         if image::is_volatile(&record.operands[0]) {
             assert_eq!(image::wide_name(&record.operands[0]), named, "{name}");
         }
@@ -145,7 +145,7 @@ fn clang_changes_signatures_on_arm64() {
     }
 }
 
-/// clang begins the locations of parameters behind the instruction that ftrace patches.
+/// clang begins the locations of parameters after the instruction that ftrace patches.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn clang_changes_signatures_of_functions_that_ftrace_knows() {
@@ -197,7 +197,7 @@ fn clang_says_what_was_assigned() {
     }
 }
 
-/// Copies at a function's very beginning, behind the call to ftrace, that assign to a parameter at once.
+/// Copies at a function's very beginning, after the call to ftrace, that assign to a parameter at once.
 #[cfg(target_arch = "x86_64")]
 const ASSIGNED_BEHIND_FTRACE: &str = r#"
 long sink;
@@ -225,7 +225,7 @@ fn gcc_notes_assignments_in_front_of_the_call_to_ftrace() {
     }
 }
 
-/// The locations begin behind the no-ops.
+/// The locations begin after the no-ops.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn clang_locates_arguments_behind_what_ftrace_patches() {

@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
         sites
     }
 
-    /// The type behind typedefs (8), qualifiers (9 to 11) and type tags (18).
+    /// The type without typedefs (8), qualifiers (9 to 11) and type tags (18).
     fn strip(&self, mut id: u32) -> &Type<'a> {
         loop {
             let ty = &self.types[id as usize];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Terms: 64-bit values computed from registers, constants, addresses and reads, kept in a normal form.
 //!
-//! A term is built by the functions of [`Terms`], each of which simplifies as it builds: constants fold, sums keep
-//! their constant part apart, shift pairs and masks become extensions, operands of commutative operations are
-//! sorted. Equal terms have one identity (hash-consing), so that two ways to write a value mostly end as the same
-//! program, and sites that share it share a prototype. Everything is exact modulo 2^64; nothing here is a heuristic.
+//! The functions of [`Terms`] build terms, and each function simplifies as it builds: constants fold, sums keep their
+//! constant part apart, shift pairs and masks become extensions, operands of commutative operations are sorted. Equal
+//! terms have one identity (hash-consing), so that two ways to write a value mostly end as the same program, and sites
+//! that share it share a prototype. Everything is exact modulo 2^64; nothing here is a heuristic.
 //!
 //! For each term two widths are kept: how many low bits can be set at all, and from how many low bits the value
 //! is the sign extension. They decide when an extension is redundant. [`Terms::narrow`] goes the other way: it drops

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Expressions and what becomes of them.
+//! Expressions and the outcome of lowering them.
 
 use super::*;
 
