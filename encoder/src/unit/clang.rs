@@ -36,7 +36,7 @@ use siteseer_sites::machine::Register;
 
 /// From this version on clang marks functions that lost an argument or their return value.
 pub(crate) const MARKS_DEAD: u32 = 16;
-/// From this version on, clang marks functions in which it replaced a pointer argument by what the pointer points to.
+/// From this version on, clang marks functions in which it replaced a pointer argument with the value that it points to.
 const MARKS_PROMOTED: u32 = 23;
 
 /// Looks after the prologue for arguments that have no location at the entry of an out-of-line function.
