@@ -19,7 +19,7 @@ const unsigned most_operands = 30;
 /* Longer parameters are written down as not known. */
 const unsigned most_bytes = 64;
 
-/* What the next operand of a value takes, of which so many bytes are left. */
+/* How many bytes the next operand takes, if `left` bytes of the value are left. */
 inline unsigned part(unsigned left)
 {
 	return left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;

@@ -162,7 +162,7 @@ impl<'e, D: 'e> Emulator<'e, D> {
             Machine::Aarch64 => (Arch::ARM64, Mode::LITTLE_ENDIAN),
         };
         let mut unicorn = Unicorn::new_with_data(arch, mode, data).map_err(unusable("start the emulator"))?;
-        // Without page tables addresses are physical ones, of which x86-64 has 52 bits; kernels are above.
+        // Without page tables, addresses are physical, and x86-64 has 52 bits of those. Kernel addresses are above.
         unicorn.ctl_set_tlb_type(TlbType::VIRTUAL).map_err(unusable("use all addresses"))?;
         Ok(Emulator { machine, unicorn })
     }

@@ -20,7 +20,7 @@ pub(crate) struct ValueKey {
     pub(crate) doubt: Option<String>,
 }
 
-/// What became of values.
+/// The outcome for values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Values {
     /// The value was the one passed.
@@ -41,7 +41,7 @@ impl Values {
     }
 }
 
-/// What became of calls, by compiler.
+/// The outcome for calls, by compiler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Calls {
     /// Runs of a compiled program.
@@ -54,7 +54,7 @@ pub(crate) struct Calls {
     pub(crate) seen: u64,
     /// Of them, those that were seen only after the body's first effect.
     pub(crate) late: u64,
-    /// Calls that no site saw, where no site of the function in that symbol bears a mark.
+    /// Calls that no site saw, if no site of the function in that symbol has a mark.
     pub(crate) missed: u64,
     /// The same, where one does.
     pub(crate) missed_marked: u64,
@@ -68,7 +68,7 @@ pub(crate) struct Calls {
     pub(crate) at_marked: u64,
     /// Sites, and those that were hit.
     pub(crate) sites: u64,
-    /// Sites that bear a mark about hits.
+    /// Sites that have a mark about hits.
     pub(crate) marked_sites: u64,
     /// Sites at which no probe can be put.
     pub(crate) unprobeable_sites: u64,
@@ -100,7 +100,7 @@ impl Calls {
 /// One thing that is wrong, so that it can be looked at.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Failure {
-    /// Of which kind: what the budget file accepts failures by.
+    /// The kind of failure. The budget file accepts failures by kind.
     pub(crate) kind: String,
     /// The compiler.
     pub(crate) compiler: String,

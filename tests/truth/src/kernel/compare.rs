@@ -22,7 +22,7 @@ const BEGINNINGS: [usize; 7] = [0, 3, 10, 30, 90, 250, 700];
 /// What random values are made from.
 const SEEDS: [u64; 3] = [0x5eed, 0xb0a7, 0xfeed];
 
-/// What became of one argument of a site.
+/// The outcome for one argument of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The location's value is the argument.

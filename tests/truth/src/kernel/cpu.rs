@@ -235,7 +235,7 @@ fn general(machine: Machine) -> std::ops::Range<Register> {
     }
 }
 
-/// Random memory, much of which can be pointers.
+/// Random memory. Much of it can be read as pointers.
 fn contents(seed: u64) -> Vec<u8> {
     let mut numbers = Numbers(seed);
     (0..OWN * PAGE / 8).flat_map(|_| numbers.draw_address().to_le_bytes()).collect()

@@ -4,8 +4,8 @@
 //! The kernel was compiled with a plugin (tests/truth/plugins) that writes a record at the start of each copy of each function's
 //! body: the address, and where the compiler has the parameters there. So two things can be told without running the kernel.
 //!
-//! * **Sites**: each record belongs to a site of its function, and each site to a record ([`pair`]). A record that is left is a
-//!   copy of which the encoder says nothing: calls there would be missed.
+//! * **Sites**: each record belongs to a site of its function, and each site to a record ([`pair`]). A record that is
+//!   left over is a copy that the encoder says nothing about: calls there would be missed.
 //! * **Values**: what a site's locations give is what the record's operands give ([`compare`]).
 //!
 //! [`record`] reads the records, [`code`] the machine code, [`cpu`] emulates it, [`group`] puts sites and records of a symbol

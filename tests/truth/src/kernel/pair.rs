@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Which record tells of which site.
+//! Which record belongs to which site.
 //!
 //! A record is at its site's address, or a few instructions after it: the compiler puts the asm statement after a
 //! prologue, or after what computes an operand. Now and then it is before the site, where the probe was moved forward.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The records of the marker plugins: where the compiler had each parameter at the start of a copy of a function's body.
 //!
-//! Their layout is in tests/truth/plugins/README.md. An operand is an instruction that would read it, so it is decoded, not
-//! parsed. What cannot be decoded is an error of that operand; what breaks the layout is one of the whole section, since nothing
-//! behind it can be trusted.
+//! Their layout is in tests/truth/plugins/README.md. An operand is an instruction that would read it, so it is decoded,
+//! not parsed. What cannot be decoded is an error of that operand; what breaks the layout is one of the whole section,
+//! since nothing after it can be trusted.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 use siteseer_sites::Machine;
@@ -64,7 +64,7 @@ pub(super) struct Part {
 pub(super) enum Operand {
     /// A constant; link-time addresses are constants too.
     Constant(u64),
-    /// A register, the low bytes of which are the value.
+    /// A register. Its low bytes are the value.
     Register(Register),
     /// Memory.
     Memory {

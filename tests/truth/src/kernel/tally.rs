@@ -9,7 +9,8 @@ use std::fmt;
 /// What values are counted by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct Key {
-    /// `body`, `clone`, `inline`; `plain` for a body of which the encoder says nothing, since the calling convention does.
+    /// `body`, `clone`, `inline`; `plain` for a body that the encoder says nothing about, since the calling convention
+    /// does.
     pub(super) site: &'static str,
     /// The form of the location.
     pub(super) form: &'static str,
@@ -17,7 +18,7 @@ pub(super) struct Key {
     pub(super) doubt: Option<String>,
 }
 
-/// What became of values.
+/// The outcome for values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Values {
     /// The argument.
@@ -60,7 +61,7 @@ pub(super) struct Finding {
 /// A record without a site, or a site without a record.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Unpaired {
-    /// The kind of site; of a record, `record`.
+    /// The kind of site, or `record` for a record.
     pub(super) site: &'static str,
     /// The address.
     pub(super) address: u64,
@@ -79,7 +80,7 @@ pub(super) struct Unpaired {
 /// All of it.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Tally {
-    /// How many sites there are, those of which the encoder says nothing among them.
+    /// How many sites there are, including those that the encoder says nothing about.
     pub(super) sites: u64,
     /// How many records.
     pub(super) records: u64,
@@ -92,11 +93,11 @@ pub(super) struct Tally {
     pub(super) values: BTreeMap<Key, Values>,
     /// Arguments without a location where the compiler had one, by reason.
     pub(super) missing: BTreeMap<&'static str, u64>,
-    /// Records of which no site tells and no mark.
+    /// Records that neither a site nor a mark tells about.
     pub(super) missed: Vec<Unpaired>,
-    /// The same, where a site of the function in that symbol bears a mark about it.
+    /// The same, if a site of the function in that symbol has a mark about it.
     pub(super) missed_marked: Vec<Unpaired>,
-    /// Sites of which no record tells.
+    /// Sites that no record tells about.
     pub(super) extra: Vec<Unpaired>,
     /// Wrong arguments, and those that cannot be confirmed.
     pub(super) findings: Vec<Finding>,

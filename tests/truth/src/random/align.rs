@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Which hit is of which call.
+//! Which hit belongs to which call.
 //!
 //! Both are in order, and both know how many stores of numbers came before them. A hit that is in its place comes after
-//! as many stores as its call. The compiler may have put the place where a body is said to begin behind effects of the
-//! body, so a hit may be late, but not later than the call's end; it may have put effects of the caller behind it, so
-//! it may be early by one. In a straight line a hit may even come after the effects of what follows the call. Of all
-//! pairings in order the cheapest is taken. What is not paired is a call without a hit or a hit without a call.
+//! as many stores as its call. The compiler may have put the place where a body is said to begin after effects of the
+//! body, so a hit may be late, but not later than the call's end. It may also have put effects of the caller after this
+//! place, so a hit may be early by one. In a straight line a hit may even come after the effects of what follows the
+//! call. The cheapest of all pairings in order is taken. What is not paired is a call without a hit or a hit without a
+//! call.
 //!
 //! Where recursion was inlined into itself, a hit of the inner call comes before the end of the outer one, and may be
 //! taken for a late hit of it: one call that is missed would make wrong values of all that follow. So values are asked
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn values_tell_late_hits_of_recursion_apart() {
-        // Each call stores once and calls the next; all hits come behind the store, and the fourth call has none.
+        // Each call stores once and calls the next; all hits come after the store, and the fourth call has none.
         let calls = [0..4, 1..4, 2..4, 3..4, 4..8, 5..8, 6..8, 7..8];
         let hits = [1, 2, 3, 5, 6, 7, 8];
         let called = [0, 1, 2, 4, 5, 6, 7];

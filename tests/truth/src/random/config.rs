@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 const GCC: std::ops::RangeInclusive<u32> = 12..=18;
 const CLANG: std::ops::RangeInclusive<u32> = 18..=26;
 
-/// A compiler that is there.
+/// A compiler that is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Compiler {
     /// `gcc-12`, `clang-22`: for which machine does not matter.

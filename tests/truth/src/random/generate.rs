@@ -809,7 +809,7 @@ impl<'w> Body<'w> {
         let label = self.name("out");
         let condition = self.condition();
         let body = self.block(depth);
-        // What is declared between may not be used behind.
+        // What is declared between the goto and the label may not be used after the label.
         vec![
             Statement::line(format!("if ({condition}) goto {label};")),
             Statement::block("", body),

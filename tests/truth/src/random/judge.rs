@@ -412,13 +412,13 @@ fn stem(name: &str) -> Option<usize> {
     name.split('.').next()?.strip_prefix('f')?.parse().ok()
 }
 
-/// A pointer of the unoptimised build as it is in another, whose memory is elsewhere.
+/// A pointer of the unoptimised build, converted to another build: the memory of that build is elsewhere.
 fn in_world(pointer: u64, world: u64) -> u64 {
     let truth = WORLD[0];
     if (truth..truth + WORLD_SIZE).contains(&pointer) { pointer - truth + world } else { pointer }
 }
 
-/// Of which form a location is: how the debug information gives it, and what was made of it.
+/// The form of a location: how the debug information gives it, and what was made of it.
 fn form(site: &Site, located: &Located, given: Option<&str>) -> String {
     let is_conventional = site.kind != SiteKind::Inline && !site.marks.contains(Marks::SIGNATURE_CHANGED);
     let given = match given {
@@ -432,7 +432,7 @@ fn form(site: &Site, located: &Located, given: Option<&str>) -> String {
     format!("{given} {}", located.at.kind().key())
 }
 
-/// What kind of copy lost a call whose body stored its number there, and whether a site there bears a mark.
+/// What kind of copy lost a call whose body stored its number there, and whether a site there has a mark.
 fn where_missed(sites: &Sites, call: &Call, pc: u64) -> (&'static str, bool, String) {
     let Some((symbol, name)) = sites.symbol(pc) else { return ("nowhere", false, String::new()) };
     let stem = name.split('.').next().unwrap_or(name);

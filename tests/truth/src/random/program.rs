@@ -18,7 +18,7 @@ pub(crate) enum Type {
     Object,
     /// A pointer to a function that takes an `int` and a `u64` and gives an `int`.
     Callback,
-    /// A structure of that many bytes, whose fields are named `a`, `b`, `c`, with the fields' type.
+    /// A structure of that many bytes. Its fields are named `a`, `b`, `c`, and have the type that is given last.
     Struct(&'static str, u32, &'static str),
 }
 
