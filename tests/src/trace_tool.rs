@@ -254,7 +254,7 @@ fn conditions(_: &Target) -> Result<String, Failure> {
     if wrong.is_empty() { Ok(format!("{} conditions", table.len())) } else { Err(wrong.join("\n").into()) }
 }
 
-/// Where no site data are found: the tool looks in a root of its own for them.
+/// Traces where no site data is found: the tool looks for it in a root of its own.
 fn without_site_data(_: &Target) -> Result<String, Failure> {
     let hidden = "/var/cache/siteseer-hidden";
     std::fs::rename("/var/cache/siteseer", hidden)?;

@@ -205,7 +205,7 @@ fn ns_capable(calls: &mut Calls<'_>) -> io::Result<()> {
             .expect(Body, "ns_capable", vec![Address("init_user_ns"), Is(CAP_SYS_CHROOT)])
             .called_by("__do_sys_chroot");
         syscall(libc::SYS_chroot, [root.as_ptr() as u64, 0, 0, 0, 0, 0])?;
-        // capable() is ns_capable(&init_user_ns, cap) in the same file; of the constant this copy has no trace.
+        // capable() is ns_capable(&init_user_ns, cap) in the same file; this copy has no trace of the constant.
         let by_capable = vec![missing(Address("init_user_ns")), Is(CAP_SYS_ADMIN)];
         calls.expect(Inline, "capable", by_capable).on_behalf_of("__do_sys_swapoff");
         let _ = syscall(libc::SYS_swapoff, [nowhere.as_ptr() as u64, 0, 0, 0, 0, 0]);
@@ -218,8 +218,8 @@ fn ns_capable(calls: &mut Calls<'_>) -> io::Result<()> {
 }
 
 fn jhash(calls: &mut Calls<'_>) -> io::Result<()> {
-    // A value whose size is no multiple of 4 is hashed by jhash(), once for each hash function; others by jhash2(). The
-    // seed is known at this copy's site only as what the enclosing function was called with.
+    // A value with a size that is not a multiple of 4 is hashed by jhash(), once for each hash function; others by
+    // jhash2(). The seed is known at this copy's site only as what the enclosing function was called with.
     let object = ObjectBuilder::default().open_memory(BLOOM).and_then(|open| open.load()).map_err(io::Error::other)?;
     for (name, value_size, hashes) in [("push5", 5u8, 2), ("push7", 7, 3), ("push13", 13, 4)] {
         for seed in 0..hashes {
@@ -350,9 +350,9 @@ fn ksys_semctl(calls: &mut Calls<'_>) -> io::Result<()> {
 }
 
 fn c_start(calls: &mut Calls<'_>) -> io::Result<()> {
-    // Each file has its own c_start(); one read of a new file calls it once. The x86 processors' c_next() calls it too, after
-    // the first record: there it was inlined, behind a change of the register that held the seq_file. The arm64 processors'
-    // does since 7.x.
+    // Each file has its own c_start(); one read of a new file calls it once. The x86 processors' c_next() calls it too,
+    // after the first record: there it was inlined, after a change of the register that held the seq_file. The arm64
+    // processors' does since 7.x.
     let processors_next = cfg!(target_arch = "x86_64") || calls.has_site(Inline, "c_next");
     for path in ["/proc/cpuinfo", "/proc/consoles", "/proc/crypto"] {
         // A kernel without that file has no third c_start() either.

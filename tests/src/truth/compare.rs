@@ -200,8 +200,9 @@ fn places<'e>(
     Ok(Some(Wanted { call, sites: sites.iter().map(|site| site.id).collect(), may_miss }))
 }
 
-/// Whether a site is of this kind in this symbol. Of namesakes, a link that is optimised as a whole leaves one its name, and
-/// gives the others a number after it, as suffixes of clones are; what one file has from another's gets a hash (ThinLTO).
+/// Whether a site is of this kind in this symbol. A link that is optimised as a whole leaves the name to one of several
+/// namesakes, and adds a number to the names of the others, like the suffixes of clones. What one file has from
+/// another's gets a hash (ThinLTO).
 pub(super) fn is_named(site: &SiteReport, kind: SiteKind, within: &str) -> bool {
     let suffix = site.symbol.strip_prefix(within).and_then(|rest| rest.strip_prefix('.'));
     let told_apart = suffix.is_some_and(|suffix| {

@@ -7,9 +7,9 @@
 //! their order, and nothing else: a missed call, a call counted twice, and a wrong value all fail.
 //!
 //! # Other compilers
-//! Where a function is inlined, and which arguments have a location there, is the compiler's choice; the cases state that of one
-//! kernel, and the function of the source that makes each call. On another kernel, its site data say what holds instead, and only
-//! this ([`compare`]):
+//! Where a function is inlined, and which arguments have a location there, is the compiler's choice; the cases state that
+//! of one kernel, and the function of the source that makes each call. On another kernel, its site data says what holds instead, and
+//! only this ([`compare`]):
 //! * where they have inlined copies in the calling function that were inlined, with it, into the function that a case names as
 //!   the one that the call comes from in the end, the call is at one of those;
 //! * else, where the stated site is out of line, but they have inlined copies in the calling function, at one of those;
@@ -115,7 +115,7 @@ impl Calls<'_> {
         &mut self.expected[last]
     }
 
-    /// Whether the kernel's site data have a site of this kind in this symbol.
+    /// Whether the kernel's site data has a site of this kind in this symbol.
     pub fn has_site(&self, kind: SiteKind, within: &str) -> bool {
         self.report.sites().any(|site| compare::is_named(site, kind, within))
     }
