@@ -172,8 +172,8 @@ fn destination(arguments: &Arguments, path: &Path, set: &SiteSet, several: bool)
     }
     Ok(Some(folder.join(format!("{id}.sites"))))
 }
-/// The census for machines. Of the sums: `located` plus all of `unavailable` is `total`, and so is all of `by_location`
-/// plus all of `unavailable`; `certain` plus all of `doubtful` is `located`.
+/// The census for machines. These sums hold: `located` plus all of `unavailable` is `total`, and so is all of
+/// `by_location` plus all of `unavailable`; `certain` plus all of `doubtful` is `located`.
 fn json(census: &Census) -> serde_json::Value {
     let (sites, arguments, out_of_line) = (&census.sites, &census.arguments, &census.out_of_line);
     let missing = |counts: &BTreeMap<Missing, u64>| -> BTreeMap<&str, u64> {

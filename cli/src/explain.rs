@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer explain`: what would be attached to a function, by what, and what not and why.
+//! `siteseer explain`: what would be attached to a function and how, what would not, and why.
 
 mod html;
 

@@ -73,7 +73,7 @@ fn pages(command: Command, folder: Option<&Path>) -> Result<(), Failure> {
     if folder.is_some() {
         for command in command.get_subcommands() {
             let mut text = page(command)?;
-            // What a command has of its own commands stands in its page.
+            // A command's page describes the command's own commands, too.
             for command in command.get_subcommands().filter(|command| command.get_name() != "help") {
                 section(command, &mut text)?;
             }

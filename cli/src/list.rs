@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer list`: the functions that a pattern stands for, and how many sites of which kind each has.
+//! `siteseer list`: the functions that a pattern stands for, and how many sites of each kind each function has.
 
 use crate::Failure;
 use crate::output::tell;

@@ -92,11 +92,11 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(status) => status,
-        // A reader that has seen enough (`siteseer sites foo | head`) is no failure to speak of.
+        // It is not a failure if a reader that has seen enough (`siteseer sites foo | head`) closes the pipe.
         Err(failure) if output::is_broken_pipe(&*failure) => ExitCode::from(141),
         Err(failure) => {
             output::tell!("siteseer: {}", output::chain(&*failure));
-            // That something is denied is no failure of `check`, and tells itself from one.
+            // A denial is not a failure of `check`: the exit code tells the two apart.
             if matches!(cli.command, Command::Check(_)) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

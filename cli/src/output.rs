@@ -50,7 +50,7 @@ fn write_there(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), Fai
         Ok(out.flush()?)
     };
     let name = path.file_name().ok_or("it has no file name")?;
-    // Something that is no regular file (/dev/stdout, a pipe) cannot be replaced, and has no readers to protect.
+    // Something that is not a regular file (/dev/stdout, a pipe) cannot be replaced, and has no readers to protect.
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         return write_to(fs::OpenOptions::new().write(true).open(path)?);
     }

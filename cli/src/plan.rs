@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer plan`: the sites of functions for other loaders: where to put probes, by what, and where the arguments are there.
+//! `siteseer plan`: the sites of functions for other loaders: where and how to put probes, and where the arguments are
+//! there.
 
 use crate::Failure;
 use crate::check::machine;

@@ -126,7 +126,7 @@ pub(crate) fn notes(site: &Candidate) -> Vec<String> {
     notes
 }
 
-/// How many there are of which kind, and how many cannot be probed, by reason.
+/// How many there are of each kind, and how many cannot be probed, by reason.
 fn counts(function: &Function) -> String {
     let of = |kind: SiteKind| function.candidates.iter().filter(|site| site.kind == kind).count();
     let plural = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer check` and `siteseer plan`: on kernels that are made up, whose every site is known, and on the image that
-//! SITESEER_TEST_VMLINUX names, where `siteseer list` and `siteseer sites` count the same.
+//! `siteseer check` and `siteseer plan`: on kernels that are made up, so that every site is known, and on the image
+//! that SITESEER_TEST_VMLINUX names, where `siteseer list` and `siteseer sites` count the same.
 
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object, ObjectSection};
@@ -235,7 +235,7 @@ fn programs_of_objects() {
     assert_eq!(function["program"]["section"], "kprobe/vfs_read");
     assert_eq!((&function["function"], &function["program"]["by_siteseer"]), (&json!("vfs_read"), &json!(false)));
     assert_eq!(rules(&function["kernels"][2]), ["wholly_inlined", "prototype", "shape"]);
-    // Programs that name no function are told of, and alone are no question.
+    // Programs that name no function are reported. `check` fails if an object has no other programs.
     let output = siteseer(&folder, &["check", "./fentry-all.bpf.o", "--kernels", "hub", "--deny", "none"]);
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && message.contains("SEC(\"fentry.s\") names no function"), "{message}");

@@ -36,7 +36,8 @@ fn json(folder: &Path, arguments: &[&str]) -> serde_json::Value {
     serde_json::from_str(&run(folder, &arguments)).expect("JSON")
 }
 
-/// A page as XML, which HTML is but for its first line and `<meta>`. It is also left as a file, for people to look at.
+/// A page as XML, which HTML is except for its first line and `<meta>`. It is also left as a file, for people to look
+/// at.
 fn page(folder: &Path, name: &str, arguments: &[&str]) -> String {
     let page = run(folder, &[arguments, &["--html", "--sites", "vmlinux.sites"]].concat());
     std::fs::write(folder.join(name), &page).unwrap();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! docs/explain.md, docs/tutorial.md and docs/examples.md show what `siteseer explain`, `sites` and `list` print: each
 //! of their commands is run again on the image that SITESEER_TEST_VMLINUX names. If that is the image that a page was
-//! made from (by the build id in it), the output must be the page's, letter by letter; of another the commands must
-//! work. With SITESEER_UPDATE_DOCS set the pages are written anew.
+//! made from (by the build id in it), the output must be the page's, letter by letter; on another image the commands
+//! must only work. With SITESEER_UPDATE_DOCS set the pages are written again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ const PAGES: [(&str, usize); 3] = [
     (concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples.md"), 6),
 ];
 
-/// Runs the tool where the site data are; its output, which must be without an error.
+/// Runs the tool where the site data is. Returns its output; there must not be an error.
 fn run(folder: &Path, arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_siteseer"))
         .args(arguments)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer where`: docs/where.md shows what is printed for the image that SITESEER_TEST_VMLINUX names, and the same comes of
-//! every way to give a place. With SITESEER_UPDATE_DOCS set the page is written anew.
+//! `siteseer where`: docs/where.md shows what is printed for the image that SITESEER_TEST_VMLINUX names, and every way
+//! to give a place must print the same. With SITESEER_UPDATE_DOCS set the page is written again.
 
 use std::fs;
 use std::io::Write;
@@ -160,7 +160,7 @@ fn stacks_are_annotated_and_all_else_is_unchanged() {
     let of_stack: Vec<String> = in_stack.lines().map(|line| line.trim().replace("+0x63", "")).collect();
     let expected: Vec<String> = lines.lines().skip(1).map(|line| line.trim().to_owned()).collect();
     assert_eq!(of_stack, expected);
-    // A symbol that several functions bear is known by its address, once another frame has told where the kernel lies.
+    // A symbol that several functions have is known by its address, once another frame has told where the kernel lies.
     let address = |place: &str| {
         let answer = look_up(folder, &[place]);
         u64::from_str_radix(&answer.split_whitespace().next().unwrap()[2..], 16).unwrap()

@@ -2,7 +2,7 @@
 //! Expressions of `siteseer trace --where`: parsed, checked, and asked about a call's values.
 #![no_main]
 
-// The command's own modules, of which some parts are not used here.
+// The command's own modules. Some parts of them are not used here.
 #[allow(dead_code)]
 #[path = "../../src"]
 mod command {

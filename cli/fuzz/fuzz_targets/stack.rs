@@ -2,7 +2,7 @@
 //! Stacks in the output of other programs, line by line, and places as users type them, for `siteseer where`.
 #![no_main]
 
-// The command's own modules, of which some parts are not used here.
+// The command's own modules. Some parts of them are not used here.
 #[allow(dead_code)]
 #[path = "../../src/symbolise"]
 mod symbolise {

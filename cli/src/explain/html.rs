@@ -181,7 +181,7 @@ fn outcome(planned: Option<&PlannedSite>) -> Markup {
     }
 }
 
-/// What becomes of one kind of program under its section's own policy.
+/// The outcome for one kind of program under its section's own policy.
 fn attachable(explanation: &Explanation, verdict: &Verdict) -> Markup {
     let section = format!("SEC(\"{}/{}\")", verdict.form.kind, explanation.function.name);
     let class = if verdict.is_attached() { "yes" } else { "no" };

@@ -39,7 +39,7 @@ pub(crate) struct Compiled {
     pub(crate) left: Option<String>,
 }
 
-/// Compiles an expression for a function. Of several that all must hold those are left out that cannot be compiled.
+/// Compiles an expression for a function. If several parts must all hold, those that cannot be compiled are left out.
 pub(crate) fn compile(filter: &Filter, calls: &Calls<'_, '_>) -> Compiled {
     let (mut operations, mut left) = (Vec::new(), None);
     conjuncts(filter, &mut |part| {
@@ -108,7 +108,7 @@ fn compare(comparison: &Comparison, calls: &Calls<'_, '_>, to: &mut Vec<Operatio
         (None, None) if FIELDS.iter().any(|(known, _)| known == field) || field == super::RESULT => {
             return Err(format!("{field} is not known to the kernel's program"));
         }
-        // Functions that lack it have no call of which it is true.
+        // If a function lacks the field, the condition is true for none of its calls.
         (None, None) => {
             to.push(Operation::Compare(Field::Argument { nth: NOWHERE, bits: 64 }, Relation::Equal, 0));
             return Ok(());

@@ -94,7 +94,7 @@ struct Parser {
     depth: u32,
 }
 
-/// What is said of something that is no condition.
+/// What the message says about something that is not a condition.
 const EXPECTED: &str =
     "expected FIELD OP VALUE, with one of = != < <= > >= ~ !~ between; and, or, not and ( ) connect such conditions";
 

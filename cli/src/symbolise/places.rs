@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! From a place as it is given to the image or module that it is in, and the address there.
 //!
-//! Site data have link-time addresses. A symbol with an offset leads to one by the symbols of the site data, whatever the
-//! kernel made of the addresses. An address of the running kernel is displaced; how far is known of the running kernel, and of
-//! another one as soon as a stack has an address together with a symbol that only one function bears.
+//! Site data has link-time addresses. The symbols of the site data turn a symbol with an offset into such an address,
+//! whatever the kernel did to the addresses. An address of the running kernel is displaced. The displacement is known
+//! for the running kernel. For another kernel, it is known as soon as a stack has an address together with a symbol
+//! that only one function has.
 
 use super::query::{At, Query};
 use crate::Failure;
@@ -20,7 +21,7 @@ pub(super) struct Place<'f> {
     /// The module; `None` for the image.
     pub(super) module: Option<String>,
     pub(super) file: &'f SiteFile<'f>,
-    /// `None` if the site data do not have them.
+    /// `None` if the site data does not have them.
     pub(super) chains: Option<Chains<'f, 'f>>,
     /// Where it lies; `None` for a file.
     placement: Option<Placement>,
@@ -75,7 +76,7 @@ impl<'f> Place<'f> {
         })
     }
 
-    /// All chains, decoded when they are first asked for; `None` if the site data do not have them.
+    /// All chains, decoded when they are first asked for; `None` if the site data does not have them.
     pub(super) fn index(&self) -> Result<Option<&ChainIndex>, FileError> {
         let Some(chains) = &self.chains else { return Ok(None) };
         if self.index.get().is_none() {

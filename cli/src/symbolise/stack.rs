@@ -23,8 +23,8 @@ pub(super) struct StackLine<'l> {
     /// The address as the line has it.
     pub(super) digits: &'l str,
     pub(super) query: Query,
-    /// Whether the address is known to be that of an instruction, or of the one behind a call. If that is not known, it depends
-    /// on the place in the stack: the first one is an instruction.
+    /// Whether the address is known to be that of an instruction, or of the one after a call. If that is not known, it
+    /// depends on the place in the stack: the first one is an instruction.
     pub(super) returns: Option<bool>,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn frame(line: &str) -> Option<StackLine<'_>> {
     Some(found)
 }
 
-/// The kernel's time in front of a line: `12.345678]`, or `[12345.678901]`.
+/// The kernel's time before a line: `12.345678]`, or `[12345.678901]`.
 fn is_time(word: &str) -> bool {
     let inside = word.strip_suffix(']').map(|word| word.trim_start_matches('['));
     inside.and_then(|time| time.split_once('.')).is_some_and(|(seconds, rest)| {

@@ -133,7 +133,7 @@ fn text_parameters(parameters: &[Parameter], btf: &Btf<'_>) -> Wanted {
     wanted
 }
 
-/// The same for all prototypes of a function. Of a module that came later the types are not at hand.
+/// The same for all prototypes of a function. The types of a module that came later are not at hand.
 fn all_text_parameters(prototypes: &[Prototype], types: &Types<'_>) -> u32 {
     prototypes.iter().fold(0, |mask, prototype| match types.of(prototype.module.as_deref()) {
         Some(btf) => mask | text_parameters(&prototype.parameters, btf).strings,
@@ -151,7 +151,7 @@ fn is_text(btf: &Btf<'_>, parameter: &Parameter) -> bool {
 fn want(programs: &Programs, function: &Traceable<'_>, types: &Types<'_>, strings: bool) -> Result<(), Failure> {
     let mut wanted = Wanted::default();
     if strings {
-        // Functions of one name share an entry; a pointer that is followed in vain gives no text.
+        // Functions of one name share an entry. A pointer that cannot be followed gives no text.
         wanted.strings = all_text_parameters(&function.function.prototypes, types);
     }
     let key = (function.cookie as u32).to_ne_bytes();
