@@ -4,8 +4,8 @@
  * constants before it is loaded (src/filter.rs). The kernel's verifier knows constants, so that of all this only what the
  * expression needs is left when the program runs.
  *
- * A comparison with an argument that the site does not have is neither true nor false, and so is what depends on it. Only calls of
- * which the whole is true are looked at.
+ * A comparison with an argument that the site does not have is neither true nor false, and so is what depends on it.
+ * Only calls for which the whole expression is true are looked at.
  */
 #ifndef SITESEER_FILTER_H
 #define SITESEER_FILTER_H
@@ -20,7 +20,7 @@ enum {
 	FILTER_NOT,
 	FILTER_AND,
 	FILTER_OR,
-	/* Compare a field, of which `bits` count, with the value. */
+	/* Compare a field with the value. Only `bits` bits of the field count. */
 	FILTER_EQUAL,
 	FILTER_BELOW,
 	FILTER_ABOVE,
@@ -60,7 +60,7 @@ union comm {
 	__u64 words[2];
 };
 
-/* The first slot of each parameter, and one bit for each that is there. */
+/* The first slot of each parameter, and one bit for each that is present. */
 struct arguments {
 	/* A power of two, so that any number can be made one of theirs. */
 	__u64 values[16];

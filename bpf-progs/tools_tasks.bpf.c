@@ -66,7 +66,7 @@ int BPF_PROG(waitsnoop, int nr)
 	return 0;
 }
 
-/* rlimitsnoop: whose limits, by a pointer chased twice. */
+/* rlimitsnoop: the task that the limits belong to, by a pointer chased twice. */
 SEC("fentry/do_prlimit")
 int BPF_PROG(rlimitsnoop, struct task_struct *task, unsigned int resource)
 {

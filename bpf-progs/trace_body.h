@@ -91,7 +91,7 @@ static __always_inline void fill_strings(struct trace_record *record, struct tra
 
 		if (!(wanted->strings & bit) || next >= TRACE_STRINGS)
 			continue;
-		/* Types do not tell whose memory it is; of the two halves of the address space the upper is the kernel's. */
+		/* Types do not tell user memory from kernel memory: the upper half of the address space is the kernel's. */
 		if ((__s64)from >= 0)
 			len = bpf_probe_read_user_str(strings->text[next], TRACE_STRING_LEN, from);
 		else

@@ -25,7 +25,7 @@ struct truth_record {
 	__u32 tgid;
 	__u64 cookie;
 	__u64 address;	/* of the site; 0 if it is not known */
-	__u64 present;	/* one bit for each value that could be had */
+	__u64 present;	/* one bit for each value that could be obtained */
 	__u64 values[TRUTH_VALUES];
 };
 

@@ -23,9 +23,9 @@ pub fn clang() -> Result<OsString, String> {
     Err("no clang found: install clang (14 or newer), or name one in the environment variable CLANG".to_owned())
 }
 
-/// Compiles one source for BPF. `target` is the architecture as libbpf's `bpf_tracing.h` has it (`x86`, `arm64`); the first of
-/// `includes` is libbpf's folder, whose warnings are not ours. The source's own folder is `name` in the debug information:
-/// neither a machine's folders nor the time get into the object.
+/// Compiles one source for BPF. `target` is the architecture as libbpf's `bpf_tracing.h` has it (`x86`, `arm64`); the
+/// first of `includes` is libbpf's folder: its warnings are not ours. The source's own folder is `name` in the debug
+/// information: neither a machine's folders nor the time get into the object.
 ///
 /// # Errors
 /// The compiler's words.

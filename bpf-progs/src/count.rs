@@ -22,7 +22,7 @@ pub enum By {
     Histogram,
 }
 
-/// A key of the map `counts`, whose values are numbers of calls for each processor.
+/// A key of the map `counts`. The map's values are numbers of calls for each processor.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// The attachment's cookie.

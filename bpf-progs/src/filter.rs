@@ -108,7 +108,7 @@ fn comm(text: &str, prefix: bool) -> Option<[u8; 2 * COMM_LEN]> {
     let mut words = [0; 2 * COMM_LEN];
     let (name, mask) = words.split_at_mut(COMM_LEN);
     name.get_mut(..text.len()).filter(|_| text.len() < COMM_LEN)?.copy_from_slice(text.as_bytes());
-    // The NUL behind a whole name counts; what is behind that is anything.
+    // The NUL after a whole name counts; what comes after the NUL is arbitrary.
     mask[..text.len() + usize::from(!prefix)].fill(0xff);
     Some(words)
 }

@@ -10,7 +10,7 @@ pub const STRINGS: usize = 4;
 /// Bytes of each, with its NUL.
 pub const STRING_LEN: usize = 64;
 
-/// What to do at one function: a value of the map `functions`, whose key (`u32`) is the attachment's cookie.
+/// What to do at one function: a value of the map `functions`. The map's key (`u32`) is the attachment's cookie.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Function {
     /// Parameters that point at text to be copied, one bit each.

@@ -41,7 +41,7 @@ pub struct Record {
     pub cookie: u64,
     /// Run-time address of the site; 0 if it is not known.
     pub address: u64,
-    /// Which values could be had, one bit each.
+    /// Which values could be obtained, one bit each.
     pub present: u64,
     /// The values.
     pub values: [u64; VALUES],
@@ -69,7 +69,7 @@ impl Record {
         })
     }
 
-    /// A value, if it could be had.
+    /// A value, if it could be obtained.
     pub fn value(&self, n: usize) -> Option<u64> {
         (n < VALUES && self.present >> n & 1 == 1).then(|| self.values[n])
     }
