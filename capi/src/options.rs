@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_size_inside_of_a_member_is_refused() {
-        // A pointer of which the structure has three bytes: what comes after it is somebody else's.
+        // The structure has only three bytes of this pointer: what comes after them is somebody else's.
         let words = [11usize, usize::MAX];
         let opts = words.as_ptr();
         // SAFETY: there are more bytes than it says.
