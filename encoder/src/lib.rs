@@ -12,8 +12,9 @@
 //! 6. `merge`: one set of all units, and what it holds, in numbers (`census`); `observe`: what its arguments were made from.
 //!
 //! Nothing here does I/O, and nothing knows of a running kernel. Bad input gives errors, not panics: an image that
-//! cannot be read is an [`EncodeError`], and so is a unit whose tree of entries is broken, since what would be missing
-//! from it could not be told. What is broken in one parameter's location is that argument's reason.
+//! cannot be read is an [`EncodeError`], and so is a unit with a broken tree of entries, since it could not be told
+//! what is missing from it. If only one parameter's location is broken, that is the reason why this argument is
+//! missing.
 
 pub mod debug;
 pub mod elf;

@@ -92,7 +92,7 @@ impl<'a> Frames<'a> {
 pub struct Cursor<'f, 'a> {
     frames: &'f Frames<'a>,
     context: UnwindContext<usize>,
-    /// The addresses of the description whose rows are kept.
+    /// The addresses of the description that the kept rows belong to.
     covered: std::ops::Range<u64>,
     rows: Vec<(u64, u64, Option<Cfa>)>,
 }

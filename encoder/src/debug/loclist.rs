@@ -98,7 +98,7 @@ pub(crate) fn choose(entries: &[ListEntry<'_>], point: Point) -> Choice {
 
 /// Reads the list at `offset` of `.debug_loclists` (`.debug_loc` before DWARF 5) into `entries`, in list order.
 ///
-/// Entries of discarded text are left out. Entries whose end precedes their begin are compiler bugs and left out,
+/// Entries of discarded text are left out. Entries with an end before their begin are compiler bugs, and are left out,
 /// too.
 pub(crate) fn read<'a>(
     dwarf: &gimli::Dwarf<Slice<'a>>,

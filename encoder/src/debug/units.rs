@@ -198,7 +198,7 @@ impl<'a> DebugUnit<'a, '_> {
             })
     }
 
-    /// The unit's text. What is broken there is left out: nothing is taken for the unit's that is not.
+    /// The unit's text. Broken parts of it are left out: nothing is counted as the unit's text that is not.
     pub(crate) fn ranges(&self) -> Vec<Range<u64>> {
         let mut ranges = Vec::new();
         if let Ok(mut of_unit) = self.debug.dwarf.unit_ranges(&self.unit) {

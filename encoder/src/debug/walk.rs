@@ -237,8 +237,8 @@ impl<'a> Walker<'_, 'a> {
                 gimli::DW_TAG_inlined_subroutine => {
                     let site = self.inlined(owner, abbreviation.attributes(), visitor)?;
                     if abbreviation.has_children() {
-                        // A copy without text has no text inside it either, but its parameters must not be taken
-                        // for those of the copy around it.
+                        // A copy without text has no text inside it either, but its parameters must not be mistaken for
+                        // those of the copy around it.
                         match site {
                             Some(site) => owners.push(site),
                             None => self.skip_children(None)?,
@@ -405,8 +405,8 @@ impl<'a> Walker<'_, 'a> {
         Ok(())
     }
 
-    /// Reads a call, and steps over what it says of arguments. Before DWARF 5 it was an extension of GCC's, with other
-    /// attributes.
+    /// Reads a call, and steps over what it says about arguments. Before DWARF 5 it was an extension of GCC's, with
+    /// other attributes.
     fn call(&mut self, abbreviation: &gimli::Abbreviation) -> gimli::Result<()> {
         let (mut callee, mut returns_to, mut sibling) = (None, None, None);
         let (mut is_tail_call, mut jump) = (false, None);

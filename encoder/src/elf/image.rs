@@ -316,8 +316,8 @@ impl<'a> Image<'a> {
         Ok(relocate::apply(&self.elf, &self.layout, section.index(), bytes))
     }
 
-    /// Refuses an image whose compressed sections are larger together than such an image can need. What they claim is what is
-    /// allocated for them.
+    /// Refuses an image if its compressed sections are larger together than such an image can need. The size that they
+    /// claim is the size that is allocated for them.
     fn bound_decompressed(&self, name: &str) -> Result<(), ImageError> {
         let sections = self.elf.sections().filter_map(|section| section.compressed_data().ok());
         let compressed = sections.filter(|data| data.format != CompressionFormat::None);

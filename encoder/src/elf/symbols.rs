@@ -219,7 +219,7 @@ impl ByName {
         self.hasher.hash_one(name) as usize & (self.first.len() - 1)
     }
 
-    /// Indices of the symbols whose names have the hash of this one.
+    /// Indices of the symbols with names that have the hash of this one.
     fn of_hash(&self, name: &str) -> impl Iterator<Item = u32> + '_ {
         let first = self.first[self.slot(name)].checked_sub(1);
         std::iter::successors(first, |&nth| self.next[nth as usize].checked_sub(1))

@@ -81,7 +81,7 @@ pub struct Tables {
     pub kcfi_traps: Vec<u64>,
 }
 
-/// The entries of `items` whose address is in a range; `items` is sorted by that address.
+/// The entries of `items` with an address in a range; `items` is sorted by that address.
 pub(crate) fn within<'t, T, F: Fn(&T) -> u64>(
     items: &'t [T],
     range: &Range<u64>,

@@ -47,7 +47,7 @@ impl TestImage {
         TestImage { machine: machine.to_elf(), e_type: e_type.0, sections: vec![null], symbols: Vec::new() }
     }
 
-    /// A kernel whose `.text` holds these bytes.
+    /// A kernel with these bytes in `.text`.
     pub(crate) fn kernel(machine: Machine, text: &[u8]) -> TestImage {
         let mut image = TestImage::new(machine, elf::ET_EXEC);
         image.section(".text", AX, TEXT, text);

@@ -12,7 +12,7 @@ use crate::debug::slice::Slice;
 
 /// The most operations that are executed: a backward branch may loop.
 const MAX_STEPS: usize = 256;
-/// The most conditional branches on a path whose conditions are not constant: each doubles the work.
+/// The most conditional branches with conditions that are not constant on a path: each doubles the work.
 const MAX_FORKS: u32 = 4;
 /// The most values on the stack.
 const MAX_STACK: usize = 64;
@@ -331,7 +331,7 @@ impl<'a, E: Environment> Machine<'_, 'a, E> {
         Ok(())
     }
 
-    /// A comparison; its result is of the generic type. `greater` exchanges the operands.
+    /// A comparison. Its result has the generic type. `greater` exchanges the operands.
     fn compare(&mut self, signed: Op, unsigned: Op, greater: bool) -> Result<(), Missing> {
         let value = match self.operands(signed != unsigned)? {
             Err(reason) => Value::missing(reason),

@@ -11,14 +11,15 @@
 //! the register. If the result has one of upstream's shapes, it becomes that; else a [`Computed`] program.
 //!
 //! Three things keep it right. All terms are exact modulo 2^64, and DWARF's typed values are kept extended to 64 bits
-//! by their signedness, so an operation on a narrow type is the 64-bit operation followed by an extension.
-//! An operation whose result cannot be known leaves a *missing* value with its reason, which spreads through whatever uses
-//! it; other pieces are not harmed. And nothing is guessed: what is not known to be exact is refused.
+//! by their signedness, so an operation on a narrow type is the 64-bit operation followed by an extension. If the
+//! result of an operation cannot be known, the operation leaves a *missing* value with its reason. This spreads through
+//! whatever uses the value; other pieces are not harmed. And nothing is guessed: what is not known to be exact is
+//! refused.
 //!
-//! Limits. A branch whose condition is not constant is followed both ways, and the two values are joined by masks, if none
-//! reads memory that the other does not; loops are not followed. Values wider than 64 bits exist
-//! only as pieces, memory or constants. Floating point is refused, as are registers that the kernel does not
-//! save for a probe. The program of a slot is limited by [`Op::check`].
+//! Limits. If the condition of a branch is not constant, both ways are followed. The two values are joined by masks, if
+//! none of them reads memory that the other does not. Loops are not followed. Values wider than 64 bits exist only as
+//! pieces, memory or constants. Floating point is refused, as are registers that the kernel does not save for a probe.
+//! The program of a slot is limited by [`Op::check`].
 //!
 //! [`Computed`]: siteseer_sites::location::Computed
 //! [`Op::check`]: siteseer_sites::location::Op::check
@@ -56,7 +57,7 @@ pub struct ParamType {
 }
 
 impl ParamType {
-    /// A type all of whose bits carry data.
+    /// A type in which all bits carry data.
     pub fn scalar(size: u32, signed: bool) -> ParamType {
         ParamType { size, signed, is_composite: false, data: Vec::new(), is_irregular: false }
     }
@@ -175,7 +176,7 @@ pub fn lower_const(value: &AttributeValue<Slice<'_>>, ty: &ParamType, env: &impl
         _ => return Err(Missing::Unsupported),
     };
     let place = match place {
-        // An integer of 128 bits whose value fits in 64.
+        // An integer of 128 bits with a value that fits in 64.
         Place::Value(term) if ty.size > 8 && !ty.is_composite => {
             let sign = match *value {
                 AttributeValue::Sdata(value) if value < 0 => u64::MAX,

@@ -45,7 +45,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// The location of an argument whose pieces are given.
+/// The location of an argument that is made of the given pieces.
 pub(super) fn assemble(pieces: Vec<Piece<'_>>, ty: &ParamType, machine: Machine, terms: &mut Terms) -> Argument {
     let argument = put_together(pieces, ty, machine, terms);
     if terms.overflowed { Err(Missing::Unsupported) } else { argument }
@@ -281,7 +281,7 @@ fn memory(address: Term, terms: &Terms) -> Option<Location> {
     Some(Location::Memory(register, i32::try_from(offset).ok()?))
 }
 
-/// The location whose slots have the given values; bits that the type does not have do not count.
+/// The location with the given values in its slots; bits that the type does not have do not count.
 fn locate(slots: &[Term], ty: &ParamType, machine: Machine, terms: &mut Terms) -> Argument {
     let slots: Vec<Term> =
         slots.iter().enumerate().map(|(slot, term)| terms.narrow(*term, bytes_in_slot(ty, slot) * 8)).collect();

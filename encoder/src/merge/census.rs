@@ -37,19 +37,19 @@ pub struct SiteCensus {
     pub rests: u64,
     /// Those that have all their arguments located, or none at all to locate.
     pub all_arguments: u64,
-    /// Those of them whose arguments are all certain.
+    /// Those of them with arguments that are all certain.
     pub all_certain: u64,
     /// Those that can be probed.
     pub probeable: u64,
     /// The others, by reason.
     pub unprobeable: BTreeMap<Unprobeable, u64>,
-    /// Those whose code no longer runs once the kernel is up.
+    /// Those in code that no longer runs once the kernel is up.
     pub dead: u64,
-    /// Those whose probe was moved forward.
+    /// Those with a probe that was moved forward.
     pub moved: u64,
     /// Those that may be hit more than once a call.
     pub may_repeat: u64,
-    /// Those whose entry the debug information does not tell for certain.
+    /// Those with an entry that the debug information does not tell for certain.
     pub entry_uncertain: u64,
     /// Those that may miss some calls, because control may come in past the entry.
     pub may_miss: u64,
@@ -75,7 +75,7 @@ pub struct ArgumentCensus {
     pub located_of_usable: u64,
     /// All that are located.
     pub located: u64,
-    /// Those of them whose location is certain.
+    /// Those of them with a location that is certain.
     pub certain: u64,
     /// The other located ones, by the reason for the doubt.
     pub doubtful: BTreeMap<Doubt, u64>,
@@ -97,7 +97,7 @@ pub struct OutOfLineCensus {
     pub bodies: u64,
     /// Clones.
     pub clones: u64,
-    /// Those of both whose signature the compiler changed.
+    /// Those of both with a signature that the compiler changed.
     pub signature_changed: u64,
     /// Those of them that are known to return what the function does.
     pub return_kept: u64,
@@ -105,7 +105,7 @@ pub struct OutOfLineCensus {
     pub arguments: u64,
     /// Those that are located.
     pub located: u64,
-    /// Those of them whose location is certain.
+    /// Those of them with a location that is certain.
     pub certain: u64,
     /// The other located ones, by the reason for the doubt.
     pub doubtful: BTreeMap<Doubt, u64>,

@@ -45,8 +45,8 @@ pub(super) fn decode(bytes: &[u8], address: u64, visit: &mut dyn FnMut(u32, Flow
     }
 }
 
-/// Whether an instruction is of the group "Branches, Exception Generating and System instructions" (C4.1: bits 28-26
-/// are 101). No other transfers control, and most are not of it.
+/// Whether an instruction belongs to the group "Branches, Exception Generating and System instructions" (C4.1: bits
+/// 28-26 are 101). No other instruction transfers control, and most instructions do not belong to it.
 fn is_branch_or_system(word: u32) -> bool {
     word >> 26 & 0b111 == 0b101
 }

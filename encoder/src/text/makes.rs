@@ -61,7 +61,7 @@ impl Makers<'_, '_, '_> {
         }
     }
 
-    /// Whether control goes on after an instruction, and nowhere else.
+    /// Whether control goes on after an instruction, and only there.
     pub(crate) fn goes_straight(&mut self, address: u64) -> bool {
         self.effects.at(self.text.image, address).is_some_and(|effect| effect.straight)
     }

@@ -4,8 +4,8 @@
 //! A probe goes on the first byte of an instruction, and it stands for "the body starts here" only if control passes
 //! it exactly when the body starts. Four questions follow, and this module answers them from the bytes:
 //!
-//! * May the probe move forward ([`FunctionText::walk_block`])? Only inside the basic block, and only past
-//!   instructions whose effects are known.
+//! * May the probe move forward ([`FunctionText::walk_block`])? Only inside the basic block, and only past instructions
+//!   with known effects.
 //! * Can the entry be reached again from inside the body ([`FunctionText::reentered_from`])? Then hits outnumber calls.
 //! * Where does control enter a body that DWARF gives no entry for ([`FunctionText::entries`])?
 //! * Can control come through the body and pass none of its entries ([`FunctionText::bypasses`])? Then calls are missed.
@@ -96,7 +96,7 @@ pub struct Step {
     pub ends: bool,
 }
 
-/// What is known of a function beside its bytes.
+/// What is known about a function besides its bytes.
 #[derive(Clone, Copy, Default)]
 pub struct Known<'k> {
     /// Where it is entered; by default the start of the first range.
@@ -216,7 +216,7 @@ pub struct FunctionText<'i, 'a> {
     edges: Vec<Edge>,
     /// Made when first needed.
     graph: OnceCell<Graph>,
-    /// Indirect jumps whose targets are not known.
+    /// Indirect jumps with unknown targets.
     indirect: Vec<u64>,
 }
 

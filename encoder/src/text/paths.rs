@@ -10,9 +10,8 @@
 //! The text shows more than that. An instruction of the body may have been moved up to where it runs whether the call
 //! is made or not: it lies on every way to the entry, and does not count. But the end of a body may be shared with
 //! other code that does the same, and that looks like another way in; nothing tells the two apart for certain. It
-//! counts: what is said of such a site is that calls *may* be missed. What tells something is what the instructions do:
-//! a compiler computes ahead of time, and for nothing, as it likes; it does not store, nor call, where the source does
-//! not.
+//! counts: such a site is marked as one at which calls *may* be missed. What the instructions do is better evidence: a
+//! compiler may compute ahead of time, or for nothing. But it does not store or call where the source does not.
 
 use super::graph::{Graph, Search};
 use super::{Acts, Edge, Effects, FALLS, FunctionText, NOP, arm64, x86};
@@ -55,8 +54,8 @@ impl FunctionText<'_, '_> {
         if candidates.len() <= 1 {
             return candidates;
         }
-        // A body whose instructions are interleaved with others is left and entered again within one call: only the
-        // first hit on a path is an entry.
+        // If the instructions of a body are interleaved with others, control leaves and enters the body again within
+        // one call: only the first hit on a path is an entry.
         let hits = self.first_hits(body);
         if !hits.is_empty() {
             candidates = hits;
@@ -117,7 +116,7 @@ impl FunctionText<'_, '_> {
                 add(candidate);
             }
         });
-        // What nothing else leads to is taken for a case of the body's own switch, if it has one.
+        // An instruction that nothing else leads to is treated as a case of the body's own switch, if it has one.
         if !self.indirect.iter().any(|&source| holds(body, source)) {
             self.unknown_targets(body).into_iter().for_each(add);
         }
@@ -461,8 +460,8 @@ impl FunctionText<'_, '_> {
         }
     }
 
-    /// Whether control comes to an instruction both by a branch and from the instruction before it: what is said of the address may
-    /// hold for one of the two ways only.
+    /// Whether control comes to an instruction both by a branch and from the instruction before it: what the debug
+    /// information says about the address may hold for one of the two ways only.
     pub fn has_two_ways_in(&self, address: u64) -> bool {
         let Some((piece, index)) = self.index(address) else { return true };
         let is_fallen_into = address == self.entry || self.fall_through_into(piece, index).is_some();

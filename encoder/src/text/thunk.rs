@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Functions whose text is another's: by a jump at once, or by the same instructions.
+//! Functions that have the text of another function: by a jump at once, or by the same instructions.
 
 use super::{Flow, arm64, idle_prefix, x86};
 use crate::elf::image::Image;

@@ -213,7 +213,7 @@ impl<'a> BaseIndex<'a> {
         found.copied()
     }
 
-    /// The FUNC of a name whose prototype has these types.
+    /// The FUNC of a name with a prototype that has these types.
     pub fn function(&self, name: &[u8], ret: &TypeRef, params: &[TypeRef], variadic: bool) -> Option<TypeId> {
         let candidates = self.named(Kind::Func, name);
         if candidates.is_empty() {

@@ -12,9 +12,9 @@
 //! pahole's habits matter: arrays of several dimensions are one of all elements, `_Atomic` is not there,
 //! clang's `btf_type_tag` attributes stand between the pointer and what it points to, units in Rust are left out.
 //!
-//! What the base does not have becomes a [`NewType`], for a split BTF. New types are trees: where the members of
-//! a new structure point to another new structure, a forward declaration stands for it. A type from a unit that is
-//! not C is taken for the base's of that name only if it is equal to it.
+//! What the base does not have becomes a [`NewType`], for a split BTF. New types are trees: where the members of a new
+//! structure point to another new structure, a forward declaration stands for it. A type from a unit that is not C
+//! stands for the base's type of that name only if the two are equal.
 //!
 //! [`UnitTypes::param_type`] says what lowering must know of a parameter's type; it looks at the DWARF alone.
 
@@ -36,7 +36,7 @@ use std::sync::Arc;
 /// What a DWARF type is in BTF.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TypeRef {
-    /// `void`; also a type whose debug information is malformed.
+    /// `void`; also a type with malformed debug information.
     Void,
     /// A type of the base.
     Base(TypeId),

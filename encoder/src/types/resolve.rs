@@ -15,7 +15,7 @@ use super::{NewMember, NewType, TypeRef};
 use crate::debug::slice::Slice;
 use crate::lower::ParamType;
 
-/// How far types refer to others until the debug information is taken for malformed.
+/// How far types may refer to others. Beyond this, the debug information is treated as malformed.
 const MAX_DEPTH: u32 = 48;
 /// How many levels of pointers are followed to tell candidates of one name apart.
 const MAX_LEVELS: u32 = 3;

@@ -6,7 +6,7 @@ use siteseer_sites::btf::{Btf, Kind, Type, TypeId};
 use super::die::{Die, Units};
 use super::layout::{array_count, enumeration_is_signed, is_float, is_signed, is_transparent};
 
-/// The most types that one comparison looks at. What is not seen by then is taken for equal.
+/// The most types that one comparison looks at. What it has not seen by then is treated as equal.
 const MAX_STEPS: u32 = 20_000;
 
 /// A comparison of DWARF types with types of BTF.
@@ -14,7 +14,7 @@ pub(super) struct Comparison<'c, 'd, 'a> {
     units: &'c Units<'d, 'a>,
     btf: &'c Btf<'a>,
     steps: u32,
-    /// Pairs that are being compared or have been: taken for equal, because types refer to each other in circles.
+    /// Pairs that are being compared or have been: treated as equal, because types refer to each other in circles.
     assumed: Vec<(usize, TypeId)>,
 }
 

@@ -136,7 +136,8 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// The parameters whose list goes from one constant to another: in a copy with one entry, the body assigns to them.
+    /// The parameters with a list that goes from one constant to another: in a copy with one entry, the body assigns to
+    /// them.
     pub(crate) fn changing(&self, encoding: gimli::Encoding) -> impl Iterator<Item = usize> + '_ {
         self.given.iter().enumerate().filter_map(move |(index, given)| {
             let Given::List(range) = given else { return None };
@@ -144,7 +145,7 @@ impl<'a> Gathered<'a> {
         })
     }
 
-    /// The parameters whose list changes between two views of one address: the body assigns to them.
+    /// The parameters with a list that changes between two views of one address: the body assigns to them.
     pub(crate) fn assigned(&self) -> impl Iterator<Item = usize> + '_ {
         self.given.iter().enumerate().filter_map(|(index, given)| {
             let Given::List(range) = given else { return None };

@@ -78,7 +78,8 @@ impl Body<'_, '_, '_> {
         }
     }
 
-    /// Whether what is said of a parameter at an address cannot be what was passed, or was once something else:
+    /// Whether the location that the debug information gives for a parameter at an address cannot be what was passed,
+    /// or was once something else:
     ///
     /// * A register, given by an expression that had an operation until the compiler found that the value was good
     ///   enough without it: if the body looks at a few bits of a value, the other bits are arbitrary.
@@ -116,8 +117,8 @@ impl Body<'_, '_, '_> {
         }
         let goes_on = |at: u64| self.ranges.iter().any(|range| range.start > at && !range.is_empty());
         let is_beside = |at: u64| !self.ranges.iter().any(|range| range.contains(&at));
-        // Clang schedules arm64's instructions once more when all registers are known, and what it says of these stays
-        // where it was.
+        // Clang schedules arm64's instructions once more when all registers are known, and does not move what it says
+        // about them.
         let until = if self.text.machine() == Machine::Aarch64 { u64::MAX } else { end };
         for at in self.text.instructions(address, until).take(MOST) {
             // After the end of the location's range, up to what the body does first.

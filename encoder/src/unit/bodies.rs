@@ -210,7 +210,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
     }
 }
 
-/// What is known of the return value of a copy with a changed signature.
+/// What is known about the return value of a copy with a changed signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Returned {
     /// There is none, or nothing can be known of it.

@@ -19,11 +19,11 @@
 //! pushes) comes before all its locations. A register that is not written on the way already has the value at the
 //! entry.
 //!
-//! *What a location says.* Clang has no views (see `loclist`): of a parameter that the body assigns to before it
-//! does anything, it only gives what was assigned. `never = value` makes the register of `value` that of a parameter that is not
-//! passed at all. Where the signature is the source's, the calling convention says better. Where it is not, what is left
-//! keeps its order: parameters whose registers are not in the convention's order have been assigned to, and none can
-//! be believed.
+//! *What a location says.* Clang has no views (see `loclist`): for a parameter that the body assigns to before it does
+//! anything, it only gives what was assigned. `never = value` makes the register of `value` that of a parameter that is
+//! not passed at all. If the signature is the source's, the calling convention is more reliable. If it is not, the
+//! arguments that are left keep their order: if the registers of the parameters are not in the convention's order, the
+//! body has assigned to some of them, and none of them can be believed.
 
 use crate::text::line_preserves;
 use crate::unit::arguments::{At, Found, Gathered, Given};
@@ -69,7 +69,7 @@ pub(crate) fn look_behind_prologue<'a>(
     }
 }
 
-/// What is known of one parameter of an out-of-line function.
+/// What is known about one parameter of an out-of-line function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Passed {
     /// Whether the debug information has a value for it that is read from there.
@@ -116,7 +116,7 @@ fn reads(location: &Location, register: Register) -> bool {
     }
 }
 
-/// A structure whose members the debug information has one by one.
+/// A structure with members that the debug information gives one by one.
 fn is_in_pieces(located: &Located) -> bool {
     matches!(located.at, Location::Computed(_))
 }
@@ -132,8 +132,8 @@ pub(crate) fn may_be_unmarked(version: u32, parameters: &[Passed]) -> bool {
         .any(|passed| !passed.in_place && (version < MARKS_DEAD || passed.is_memory && version < MARKS_PROMOTED))
 }
 
-/// Drops what cannot be the arguments of a function whose signature clang changed: what the body computed, and all of
-/// them where their registers are not in order.
+/// Drops what cannot be the arguments of a function with a signature that clang changed: what the body computed, and
+/// all arguments if their registers are not in order.
 pub(crate) fn keep_what_was_passed(machine: Machine, arguments: &mut [Argument]) {
     let order = argument_registers(machine);
     let mut next = 0;

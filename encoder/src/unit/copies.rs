@@ -205,8 +205,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         Some(())
     }
 
-    /// Whether a copy, or one that it is in, is in another copy of the same function or in the function itself: a recursion that was
-    /// inlined into itself. The rest of a function that was split is none.
+    /// Whether a copy, or one that it is in, is in another copy of the same function or in the function itself: a
+    /// recursion that was inlined into itself. The rest of a function that was split is not a recursion.
     fn is_in_recursion(&mut self, function: &RawFunction<'a>, copy: usize) -> bool {
         let outermost = function.origin.unwrap_or(self.unit.offset.saturating_add(function.die));
         let mut next = Some(copy);
@@ -570,8 +570,8 @@ fn nested(function: &RawFunction<'_>, copy: Option<usize>) -> Vec<Range<u64>> {
     inner.flat_map(ranges).filter(|range| !range.is_empty()).cloned().collect()
 }
 
-/// Whether nothing is left of a copy but a jump to where another copy of the same function begins. GCC merges code that
-/// is equal (`-fcrossjumping`), and with it copies whose arguments differ where the code does not depend on them.
+/// Whether nothing is left of a copy except a jump to where another copy of the same function begins. GCC merges code
+/// that is equal (`-fcrossjumping`), and with it copies with different arguments, if the code does not depend on these.
 fn joins(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '_>) -> bool {
     let is_there = |target| {
         let others = function.sites.iter().enumerate().filter(|(other, _)| *other != copy);

@@ -155,8 +155,9 @@ pub(crate) fn is_computed(located: &Located, machine: Machine) -> bool {
     }
 }
 
-/// Whether a value that is, or was, narrower than 8 bytes is computed by operations whose result depends on what is above it. GCC
-/// writes these for 64 bits, `~x >> 2` and `-x` of a boolean among them, and leaves out the mask.
+/// Whether a value that is, or was, narrower than 8 bytes is computed by operations with a result that depends on the
+/// bits above the value. GCC writes these for 64 bits, `~x >> 2` and `-x` of a boolean among them, and leaves out the
+/// mask.
 fn depends_on_width(located: &Located) -> bool {
     let Location::Computed(computed) = &located.at else { return false };
     let is_prone = |op: &Op| {

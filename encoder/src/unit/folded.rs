@@ -8,8 +8,9 @@
 //!
 //! * *An alias.* It is a second symbol at the body: a site, at which hits may be calls of the one that was kept, too.
 //!   Where that has inlined copies, they may be calls that are missed ([`Marks::MAY_MISS`]).
-//! * *A wrapper.* It has text, which jumps to the body or has a copy of it. That is entered by callers elsewhere and through
-//!   pointers: a site at which calls are missed. The jump tells whose body it is, or the body does by being the same code.
+//! * *A wrapper.* It has text, which jumps to the body or has a copy of it. Callers elsewhere and callers through
+//!   pointers enter the wrapper: it is a site at which calls are missed. The jump tells which function the body belongs
+//!   to. If there is no jump, the body tells, because its code is the same.
 //! * *Nothing* is left of the symbol of a static function that is only called. Its debug entry is that of a function
 //!   that is neither inlined nor present, and few units have any such entry. It cannot be told which clone the function
 //!   was folded into: hits at all clones of its shape may be its calls.
@@ -183,7 +184,7 @@ impl<'a> Folds<'a> {
         resolved
     }
 
-    /// The bodies whose code is that of a symbol.
+    /// The bodies with the same code as a symbol.
     fn alike<'s>(&'s self, image: &'s Image<'a>, symbol: &'s Symbol<'a>) -> impl Iterator<Item = &'s Body<'a>> {
         let range = |symbol: &Symbol<'_>| symbol.address..symbol.address.saturating_add(symbol.size);
         self.bodies.iter().filter(move |body| {

@@ -97,7 +97,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         (0u32..).zip(kept).for_each(|(number, kept)| *kept = number);
     }
 
-    /// The number of the function whose entry is at an offset of `.debug_info`.
+    /// The number of the function with its entry at an offset of `.debug_info`.
     fn named(&mut self, offset: usize) -> u32 {
         if let Some(&known) = self.ranges.function_of.get(&offset) {
             return known;

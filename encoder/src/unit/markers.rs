@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The entries of a function's inlined copies, by GCC's markers in the line table (see `lines`).
 //!
-//! A marker belongs to the copy whose ranges hold it. Where several copies that are declared at its place do, it is of
-//! the one whose debug entry names it, or else of the innermost. A copy may have any number of markers:
+//! A marker belongs to the copy with ranges that hold it. If there are several such copies that are declared at its
+//! place, the marker belongs to the one whose debug entry names it, or else to the innermost. A copy may have any
+//! number of markers:
 //!
 //! * One is the rule.
 //! * Several are several calls: bodies of an unrolled loop, beginnings that jump threading duplicated. Each marker is an entry.
@@ -22,7 +23,7 @@ pub(crate) struct Markers {
     claims: Vec<(usize, usize)>,
     /// (copy, row), by copy.
     rows: Vec<(usize, usize)>,
-    /// (copy, point), sorted. Only of copies whose markers are known.
+    /// (copy, point), sorted. Only of copies with known markers.
     entries: Vec<(usize, Point)>,
     /// By copy.
     state: Vec<State>,
@@ -59,7 +60,7 @@ impl Markers {
         self.state.clear();
     }
 
-    /// What is known of a copy's entries.
+    /// What is known about a copy's entries.
     pub(crate) fn state(&self, copy: usize) -> State {
         self.state.get(copy).copied().unwrap_or_default()
     }

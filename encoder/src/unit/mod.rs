@@ -93,7 +93,7 @@ pub(crate) struct UnitFunction<'a> {
     pub(crate) func: Option<TypeId>,
 }
 
-/// An argument whose location stands only if its parameter is not assigned to in any copy of the function.
+/// An argument with a location that stands only if its parameter is not assigned to in any copy of the function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Provisional {
     /// Index of the site in the unit.
@@ -253,7 +253,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         }
     }
 
-    /// Tells of a site what its arguments are made from.
+    /// Tells the observer what a site's arguments are made from.
     fn observe(&self, function: &str, kind: SiteKind, address: u64) {
         let Some(observer) = self.shared.observer else { return };
         let forms: Vec<&str> =

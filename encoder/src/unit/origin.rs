@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 use siteseer_sites::location::Missing;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Longer chains of references are taken for loops.
+/// Longer chains of references are treated as loops.
 const MAX_STEPS: usize = 8;
 /// More parameters than a function can have in BTF's proportions; a function that claims more is malformed.
 const MAX_PARAMETERS: usize = 256;
@@ -55,7 +55,7 @@ pub(crate) struct OriginParameter<'a> {
 }
 
 impl Origin<'_> {
-    /// The index of the parameter whose entry is at that offset of `.debug_info`.
+    /// The index of the parameter with its entry at that offset of `.debug_info`.
     pub(crate) fn parameter_at(&self, die: usize) -> Option<usize> {
         self.parameters.iter().position(|parameter| parameter.die == die)
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Out-of-line sites that a name cannot tell.
 //!
-//! Most functions need no entry: the symbol `foo` is the function `foo`, entered as BTF says. An entry is made where
-//! that is not so: a clone under another name (`foo.isra.0`); one of several functions of the name; a function that
-//! BTF does not have, or has with another prototype; and a function whose signature the compiler changed without
-//! changing its name.
+//! Most functions need no entry: the symbol `foo` is the function `foo`, entered as BTF says. An entry is made if that
+//! is not so: a clone under another name (`foo.isra.0`); one of several functions of the name; a function that BTF does
+//! not have, or has with another prototype; and a function with a signature that the compiler changed without changing
+//! the name.
 //!
 //! Which it is, the symbols at the function's address say. GCC and clang build names of clones by suffixes; what
 //! matters is whether the suffix stands for a changed signature. One that only tells apart (`foo.17` beside `foo`, in a
@@ -28,7 +28,7 @@ pub(crate) fn namesakes<'a>(image: &Image<'a>) -> HashSet<&'a str> {
     image.symbols().iter().filter_map(|symbol| stem(symbol.name)).collect()
 }
 
-/// What a symbol is to the function whose text begins there.
+/// What a symbol is to the function that has its text there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role<'s> {
     /// The function itself.

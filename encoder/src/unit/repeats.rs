@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Further entries of copies whose compiler does not mark them: the first statement of the body, made again.
+//! Further entries of copies, if the compiler does not mark them: the first statement of the body, made again.
 //!
-//! Clang's debug information has one copy for all bodies of a loop that it unrolled around a call, and for all beginnings that it
-//! duplicated. Its line table has a row for the first statement in each of them. So has the test of a loop with which the body
-//! begins, and a statement whose instructions are mixed with others'. Control flow tells them apart:
+//! Clang's debug information has one copy for all bodies of a loop that it unrolled around a call, and for all
+//! beginnings that it duplicated. Its line table has a row for the first statement in each of them. So has the test of
+//! a loop with which the body begins, and a statement with instructions that are mixed with those of others. Control
+//! flow tells them apart:
 //!
 //! * A loop of the body's own comes back to its test without leaving the body.
 //! * Between two calls something happens that can be seen: the body of the first is run. Between two parts of one statement
@@ -31,13 +32,13 @@ use crate::text::FunctionText;
 use crate::unit::assigned::Body;
 use std::ops::Range;
 
-/// What is known of further entries.
+/// What is known about further entries.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Again {
     pub(crate) entries: Vec<u64>,
-    /// Whether there is something that looks like one, and may be none.
+    /// Whether there is something that looks like an entry, but may not be one.
     pub(crate) is_unclear: bool,
-    /// Whether they may be a loop of the body's own: then all hits but one are of no call.
+    /// Whether they may be a loop of the body's own: then only one hit belongs to a call.
     pub(crate) may_be_own: bool,
 }
 

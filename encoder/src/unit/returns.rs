@@ -16,14 +16,14 @@
 //!   Instructions that read it for no value's sake do not count (`push %rax` for alignment, `xor`, `sbb`, `and $0`,
 //!   no-ops with an address); neither does anything after a conditional branch or a further call.
 //!
-//! Nothing shows that a value is not there, so a copy whose callers are silent is left unmarked.
+//! Nothing shows that a value is not there, so a copy is left unmarked if its callers show nothing.
 
 use crate::debug::walk::RawCall;
 use crate::elf::image::Image;
 use crate::text;
 use siteseer_sites::{Marks, Site};
 
-/// An out-of-line site whose return value only a caller can show to be there.
+/// An out-of-line site with a return value that only a caller can show to be there.
 #[derive(Debug)]
 pub(crate) struct Pending {
     /// Index of the site in the unit.

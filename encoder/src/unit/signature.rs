@@ -43,7 +43,7 @@ use siteseer_sites::location::{Argument, Located, Location, Missing, Op};
 use siteseer_sites::machine::Register;
 use siteseer_sites::{Doubt, Machine};
 
-/// What is known of an out-of-line copy beside its parameters.
+/// What is known about an out-of-line copy besides its parameters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Copy<'s> {
     pub(crate) role: Role<'s>,
@@ -56,7 +56,7 @@ pub(crate) struct Copy<'s> {
     pub(crate) is_global: bool,
     /// `DW_CC_nocall`.
     pub(crate) nocall: bool,
-    /// Whether code calls it by name. Known of clang's copies alone.
+    /// Whether code calls it by name. Known only for clang's copies.
     pub(crate) is_called: bool,
 }
 
@@ -114,7 +114,7 @@ impl Copy<'_> {
 
 /// The arguments of a copy that has the source's signature.
 ///
-/// `abi` is what the calling convention says. Where it is not known, the debug information is all that there is.
+/// `abi` is what the calling convention says. If it is not known, only the debug information is left.
 pub(crate) fn of_source(
     copy: &Copy<'_>,
     found: Vec<Found>,
@@ -142,7 +142,7 @@ pub(crate) fn of_source(
         .collect()
 }
 
-/// The arguments of a copy whose signature is not, or may not be, the source's.
+/// The arguments of a copy with a signature that is not, or may not be, the source's.
 pub(crate) fn of_changed(
     copy: &Copy<'_>,
     machine: Machine,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Copies that are not calls: the rest of a function that was split, and what was merged of several copies.
 //!
-//! GCC splits a function whose head often returns early (`-fpartial-inlining`): the head is inlined into callers, the
+//! GCC splits a function if its head often returns early (`-fpartial-inlining`): the head is inlined into callers, the
 //! rest becomes `foo.part.0`. If the rest is inlined as well, back into `foo` or after a copy of its head, the debug
 //! information shows a copy of `foo` inside `foo`. The body does not start there; it goes on. As a site it would be
 //! counted twice, and out of line, as `foo.part.0`, it would not be one either. If the rests of two functions are

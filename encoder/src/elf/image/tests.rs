@@ -148,7 +148,7 @@ fn compressed_sections_are_decompressed_with_care() {
 #[test]
 fn a_module_is_laid_out_and_relocated() {
     let mut test = TestImage::new(Machine::X86_64, elf::ET_REL);
-    // call rel32; ret, and a section whose text the first one calls.
+    // call rel32; ret, and a section that contains the text that the first section calls.
     let text = test.section(".text", AX, 0, &[0xe8, 0, 0, 0, 0, 0xc3]);
     let other = test.section(".text.unlikely", AX, 0, &[0x90, 0xc3]);
     let info = test.section(".debug_info", 0, 0, &[0; 8]);
