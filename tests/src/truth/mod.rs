@@ -8,8 +8,8 @@
 //!
 //! # Other compilers
 //! Where a function is inlined, and which arguments have a location there, is the compiler's choice; the cases state that
-//! of one kernel, and the function of the source that makes each call. On another kernel, its site
-//! data says what holds instead, and only this ([`compare`]):
+//! of one kernel, and the function of the source that makes each call. On another kernel, its site data says what holds
+//! instead, and only this ([`compare`]):
 //! * where they have inlined copies in the calling function that were inlined, with it, into the function that a case names as
 //!   the one that the call comes from in the end, the call is at one of those;
 //! * else, where the stated site is out of line, but they have inlined copies in the calling function, at one of those;
