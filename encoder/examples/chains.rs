@@ -227,7 +227,8 @@ fn same_file(ours: &str, theirs: &str) -> bool {
     ours == theirs || (!ours.is_empty() && theirs.strip_suffix(ours).is_some_and(|rest| rest.ends_with('/')))
 }
 
-/// Whether two names are of the same function: of Rust's, one has the mangled name and the other the last part of it.
+/// Whether two names belong to the same function: for Rust's functions, one has the mangled name and the other the last
+/// part of it.
 fn same_function(ours: &str, theirs: &str) -> bool {
     let short = theirs.split('<').next().unwrap_or(theirs);
     ours == theirs || ours.starts_with("_R") && (ours.contains(short) || short.starts_with('{'))

@@ -69,8 +69,8 @@ fn what_the_body_assigns_at_once_is_not_certain() {
     }
 }
 
-/// A body of one statement, in a loop that is unrolled: all bodies are in one row of the line table. And one whose own
-/// loop, which it begins with, is unrolled.
+/// A body of one statement, in a loop that is unrolled: all bodies are in one row of the line table. And a body that
+/// begins with its own loop, which is unrolled.
 const REPEATED: &str = r#"
 volatile long seq, in;
 static inline __attribute__((always_inline)) void store(long value) { seq = 5; }

@@ -59,7 +59,7 @@ impl Build {
         self
     }
 
-    /// Compiles and links. The image has the symbols and sections that the encoder asks of a kernel.
+    /// Compiles and links. The image has the symbols and sections that the encoder needs from a kernel.
     pub(crate) fn link(&self) -> Vec<u8> {
         let dir = tempfile::tempdir().expect("a directory for the image");
         let path = |name: &str| dir.path().join(name);

@@ -9,7 +9,7 @@ use siteseer_encoder::{Detail, Encoded, Options, encode_with_ranges};
 use siteseer_sites::file::{self, SiteFile};
 use std::process::Command;
 
-/// A function whose unlikely part is elsewhere, with copies in both parts, and copies in copies.
+/// A function with its unlikely part elsewhere, with copies in both parts, and copies in copies.
 const COLD: &str = r#"
 extern __attribute__((noinline, cold)) void report(long);
 void report(long a) { __asm__ volatile("" :: "r"(a) : "memory"); }

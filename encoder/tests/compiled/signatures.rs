@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Functions whose signature the compiler changed, with and without another name.
+//! Functions with a signature that the compiler changed, with and without another name.
 
 use crate::image::{self, Build};
 use crate::{arguments, encoded, sites_of};
