@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which functions are called how, and what must be seen.
 //!
-//! Each case makes system calls whose way into the function is known from the kernel's source, with arguments that are
-//! chosen to be told apart from anything else, and states for each call the site that it must be seen at (kind and
-//! containing symbol) and every argument. Pointers into the kernel are checked against an oracle: a plain libbpf
+//! Each case makes system calls. Their way into the function is known from the kernel's source. The case uses arguments
+//! that are chosen to be told apart from anything else, and states for each call the site that it must be seen at (kind
+//! and containing symbol) and every argument. Pointers into the kernel are checked against an oracle: a plain libbpf
 //! program on another function of the same path, which gets the same pointer in its ordinary arguments.
 
 use super::{Calls, Truth, Value};

@@ -48,7 +48,7 @@ pub(crate) struct Calls {
     pub(crate) runs: u64,
     /// Runs that did not do what the unoptimised program did, or did not end: not counted elsewhere.
     pub(crate) failed_runs: u64,
-    /// Calls whose body does something that cannot be removed.
+    /// Calls of a body that does something that cannot be removed.
     pub(crate) calls: u64,
     /// Calls that a site saw.
     pub(crate) seen: u64,

@@ -51,7 +51,7 @@ pub(super) enum Unconfirmed {
     NoWay,
 }
 
-/// A site and what is told of it.
+/// A site, and the record about it.
 pub(super) struct Pair<'p> {
     /// The site's address.
     pub(super) site: u64,
@@ -71,7 +71,7 @@ impl Pair<'_> {
         verdicts.into_iter().map(|verdict| verdict.unwrap_or(Verdict::Untold)).collect()
     }
 
-    /// What can be said of an argument without running anything.
+    /// The verdict on an argument, if it can be told without running anything.
     fn at_once(&self, index: usize) -> Option<Verdict> {
         let Ok(located) = &self.arguments[index] else { return Some(Verdict::Missing) };
         let Some(parameter) = self.record.parameters.get(index) else { return Some(Verdict::Untold) };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The sites and records of one out-of-line function, with the cold part that the compiler split from it.
 //!
-//! The encoder does not describe a body whose name tells all: the symbol is the site, and the calling convention says where the
-//! arguments are. Such a body becomes a site here if a record of its function is in the symbol.
+//! The encoder does not describe a body if its name tells everything: the symbol is the site, and the calling
+//! convention says where the arguments are. Such a body becomes a site here if a record of its function is in the
+//! symbol.
 
 use super::code::Code;
 use super::compare::{Pair, Verdict};
@@ -35,7 +36,7 @@ pub(super) struct Group<'g> {
     records: Vec<&'g Record<'g>>,
 }
 
-/// What the image's BTF says of functions' results.
+/// What the image's BTF says about functions' results.
 pub(super) struct Results<'r> {
     btf: &'r Btf<'r>,
     functions: NameIndex<'r>,

@@ -3,8 +3,8 @@
 //!
 //! A record is at its site's address, or a few instructions after it: the compiler puts the asm statement after a
 //! prologue, or after what computes an operand. Now and then it is before the site, where the probe was moved forward.
-//! No other record of the function is in between. What is left over in the end is a copy that the encoder missed, or a
-//! site that is none.
+//! No other record of the function is in between. What is left over in the end is a copy that the encoder missed, or
+//! something that the encoder wrongly took for a site.
 
 use super::code::Code;
 

@@ -26,7 +26,7 @@ pub(super) struct Record<'a> {
     pub(super) parameters: Vec<Parameter>,
 }
 
-/// What a record says of a parameter.
+/// What a record says about a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parameter {
     /// Bytes of its type.

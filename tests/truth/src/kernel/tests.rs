@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Small images whose sources write the records by themselves, as the plugins would have the compiler do.
+//! Small images made from sources that write the records by themselves, as the plugins would have the compiler do.
 
 use super::check;
 use super::tally::Tally;

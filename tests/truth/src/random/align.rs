@@ -9,10 +9,10 @@
 //! call.
 //!
 //! Where recursion was inlined into itself, a hit of the inner call comes before the end of the outer one, and may be
-//! taken for a late hit of it: one call that is missed would make wrong values of all that follow. So values are asked
-//! where the times leave a choice: a pair whose values differ costs more than a late one, but less than an early one,
-//! and far less than to leave a call and a hit alone. A wrong value does not find another call by that, since a call
-//! has its hit in its place.
+//! mistaken for a late hit of it: if one call is missed, all values that follow would be wrong. So values decide where
+//! the times leave a choice: a pair with different values costs more than a late one, but less than an early one, and
+//! far less than to leave a call and a hit alone. A wrong value does not find another call by that, since a call has
+//! its hit in its place.
 //!
 //! The compiler may also reorder the beginnings of two copies, where neither has an effect before the other's: their
 //! hits come in the other order. Two hits in a row of different sites are crossed if by that all values agree, and not

@@ -87,7 +87,7 @@ fn common(compiler: &Compiler) -> String {
     flags.join(" ")
 }
 
-/// The build whose log is the truth.
+/// The build with the log that is the truth.
 pub(crate) fn build_truth(directory: &Path, program: &Program, compiler: &Compiler) -> Result<Built, BuildError> {
     let config = Config {
         name: "truth".to_owned(),

@@ -399,7 +399,7 @@ impl Judge<'_> {
     }
 }
 
-/// What an argument that was passed is in an image whose memory is elsewhere.
+/// What an argument that was passed is in an image with its memory elsewhere.
 fn expected(ty: Type, passed: &[u64], sites: &Sites) -> Vec<u64> {
     match ty {
         Type::Object => vec![in_world(passed[0], sites.world)],
@@ -432,7 +432,7 @@ fn form(site: &Site, located: &Located, given: Option<&str>) -> String {
     format!("{given} {}", located.at.kind().key())
 }
 
-/// What kind of copy lost a call whose body stored its number there, and whether a site there has a mark.
+/// What kind of copy lost a call, and whether a site there has a mark. `pc` is where the call's body stored its number.
 fn where_missed(sites: &Sites, call: &Call, pc: u64) -> (&'static str, bool, String) {
     let Some((symbol, name)) = sites.symbol(pc) else { return ("nowhere", false, String::new()) };
     let stem = name.split('.').next().unwrap_or(name);
@@ -442,8 +442,8 @@ fn where_missed(sites: &Sites, call: &Call, pc: u64) -> (&'static str, bool, Str
         .collect();
     let is_here = |site: &Site| sites.at(site.address).is_some_and(|at| symbol.contains(&at));
     let here: Vec<&(usize, &Site)> = all.iter().filter(|(_, site)| is_here(site)).collect();
-    // Nothing can be attached to a function without sites, and nobody is misled. Calls of one whose body is elsewhere, too, are
-    // told by the mark at its own symbol.
+    // Nothing can be attached to a function without sites, and nobody is misled. If the function has sites elsewhere
+    // only, the mark at its own symbol tells of such calls.
     let marked = match (&all[..], &here[..]) {
         ([], _) => true,
         (all, []) => all.iter().any(|(_, site)| site.kind != SiteKind::Inline && site.marks.contains(Marks::MAY_MISS)),

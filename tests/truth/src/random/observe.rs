@@ -123,7 +123,7 @@ fn pages(parts: &[(u64, Vec<u8>)]) -> Vec<Range<u64>> {
 }
 
 impl<'e> Runner<'e> {
-    /// Loads an image whose memory is at `world`, with a hook at each place.
+    /// Loads an image with its memory at `world`, with a hook at each place.
     pub(crate) fn new(image: &[u8], machine: Machine, world: u64, watches: Vec<Watch>) -> Result<Self, RunError> {
         let file = object::File::parse(image)?;
         let start = file.symbols().find(|symbol| symbol.name() == Ok(START)).ok_or(RunError::Lacks("start"))?.address();
