@@ -119,7 +119,7 @@ impl Subject {
     }
 }
 
-/// A program whose section names no function.
+/// A program with a section that names no function.
 struct Unchecked {
     object: PathBuf,
     program: String,

@@ -68,7 +68,7 @@ impl Operator {
 pub(crate) enum Type {
     /// A number of so many bits: an integer, a truth value, a pointer.
     Number { bits: u32, signed: bool },
-    /// A number, some of whose values have names.
+    /// A number. Some of its values have names.
     Enum { bits: u32, signed: bool, names: Vec<(String, i64)> },
     /// A pointer to text, which is both.
     Pointer { bits: u32 },

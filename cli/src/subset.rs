@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer subset`: what site files say of a few functions, of many kernels, in one file that an application embeds.
+//! `siteseer subset`: what site files say about a few functions, of many kernels, in one file that an application
+//! embeds.
 
 use crate::Failure;
 use crate::kernels::{self, Kernel};
@@ -125,8 +126,8 @@ fn add(
             let failed = |error: &dyn std::error::Error| format!("{}: {error}", path.display());
             let file = SiteFile::parse_module(&bytes, image.base_btf()).map_err(|error| failed(&error))?;
             let name = file.module().map(|module| module.name.to_owned()).unwrap_or_default();
-            // Of a module that is not in the file the loader says, as ever, that nothing is known of it. A kernel has
-            // thousands of modules without any of the functions; to say so of each would be most of the file.
+            // If a module is not in the file, the loader says, as ever, that nothing is known about it. A kernel has
+            // thousands of modules without any of the functions; to say so for each would be most of the file.
             let (of_module, has_any) = names.in_image(&name, &file, found)?;
             if has_any {
                 writer.add(&file, of_module.iter().map(String::as_str)).map_err(|error| failed(&error))?;

@@ -153,7 +153,7 @@ fn wanted(listed: Listed, pattern: &Pattern) -> Wanted {
     Wanted { module, function: Some(listed.name) }
 }
 
-/// What is said of a pattern that stands for nothing.
+/// The error for a pattern that stands for nothing.
 pub(crate) fn nothing(target: &Target, pattern: &Pattern) -> Failure {
     let is_known = |module: &str| module == "vmlinux" || target.modules().names().any(|known| **known == *module);
     if let Some(module) = pattern.module().filter(|module| module.is_literal()).map(ToString::to_string) {

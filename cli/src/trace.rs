@@ -208,7 +208,7 @@ fn tell_of<'r>(reports: impl Iterator<Item = &'r Report>) {
 struct Traced<'t> {
     attach: Attach<'t>,
     link: Link,
-    /// How many modules that were unloaded have been told of.
+    /// The number of unloaded modules that have been reported.
     gone: usize,
     /// The modules in which it could not be attached when they had been loaded.
     failed: Vec<String>,
@@ -244,7 +244,7 @@ impl<'t> Traced<'t> {
     }
 }
 
-/// What the links saw that nobody will be told of otherwise.
+/// Reports what the links saw and nothing else would report.
 fn tell_of_losses<'l>(links: impl Iterator<Item = &'l Link>) -> Result<(), Failure> {
     let (mut faults, mut missed) = (0, 0);
     for link in links {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What the tool says of input that it cannot use: what, where and why, with an exit status that is not 0, and no output
-//! file, whole or in part.
+//! What the tool says about input that it cannot use: what, where and why, with an exit status that is not 0, and no
+//! output file, whole or in part.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -216,7 +216,7 @@ fn servers_that_lie() {
     refused(folder, &serve(&others, Some(&of_others)), &key, "its signature is that of another file");
     refused(folder, &serve(&others, Some(&signature)), &key, "is not right");
     refused(folder, &serve(&others, None), &unsigned, "of another build");
-    // Cut, altered, a bomb, and what is none of it.
+    // Data that is cut, altered, a bomb, or not site data.
     refused(folder, &serve(&packed[..packed.len() / 2], Some(&signature)), &key, "is not right");
     refused(folder, &serve(&packed[..packed.len() / 2], None), &unsigned, "cannot be decompressed");
     refused(folder, &serve(b"hello", None), &unsigned, "cannot be decompressed");
@@ -374,7 +374,7 @@ fn modules_come_with_their_kernel() {
     fs::create_dir_all(folder.join("modules/deeper")).unwrap();
     fs::write(folder.join("modules/a.sites"), module_file(1, 0xa)).unwrap();
     fs::write(folder.join("modules/deeper/b.sites"), module_file(1, 0xb)).unwrap();
-    // Of another kernel, and what is none.
+    // A module of another kernel, and a file that is not a module.
     fs::write(folder.join("modules/other.sites"), module_file(2, 0xc)).unwrap();
     fs::write(folder.join("modules/rubbish.ko"), b"hello").unwrap();
     let added = run(&folder, &["hub", "add", "hub", "1.sites", "--modules", "modules"], true);

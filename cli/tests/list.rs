@@ -105,7 +105,7 @@ fn names_alone_and_in_no_module() {
         let message = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && message.contains(words), "{message}");
     }
-    // More than can be printed with all that is known of each.
+    // More than can be printed with all that is known about each.
     let output = siteseer(folder).args(["sites", "*", "--sites", "vmlinux.sites"]).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && message.contains("* stands for "), "{message}");

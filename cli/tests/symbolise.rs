@@ -44,7 +44,7 @@ fn succeed(output: Output) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What the tool says of places.
+/// What the tool says about places.
 fn look_up(folder: &Path, places: &[&str]) -> String {
     succeed(siteseer(folder, &[&["where", "--sites", "vmlinux.sites"], places].concat(), ""))
 }

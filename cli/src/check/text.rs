@@ -59,7 +59,7 @@ fn function(text: &mut String, results: &Results<'_>, subject: &Subject, answers
     }
 }
 
-/// What is said of several kernels is said once.
+/// What is said about several kernels is said once.
 fn grouped<'a>(results: &'a Results<'_>, answers: &'a [Answer]) -> Vec<(&'a Finding, Vec<&'a str>)> {
     let mut grouped: Vec<(&Finding, Vec<&str>)> = Vec::new();
     for (kernel, answer) in results.kernels.iter().zip(answers) {

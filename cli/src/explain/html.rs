@@ -140,7 +140,7 @@ fn title(site: &Candidate, planned: Option<&PlannedSite>) -> String {
     format!("{} at {:#x}: {outcome}", site.kind, site.link_address)
 }
 
-/// Each argument at each site, with what else is to be known of the site.
+/// Each argument at each site, with everything else that the reader should know about the site.
 fn arguments(explanation: &Explanation, machine: Machine) -> Markup {
     let Some(prototype) = explanation.function.prototypes.first() else { return html! {} };
     html! {

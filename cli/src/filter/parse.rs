@@ -31,7 +31,7 @@ const DEPTH: u32 = 64;
 /// How many conditions there may be: what evaluates the expression calls itself for each `and` and `or`.
 const CONDITIONS: usize = 1000;
 
-/// Longer ones first, so that `<=` is not taken for `<`.
+/// Longer ones first, so that `<=` is not mistaken for `<`.
 const SIGNS: [(&str, Token); 16] = [
     ("!=", Token::Operator(Operator::NotEqual)),
     ("!~", Token::Operator(Operator::NotLike)),

@@ -11,17 +11,17 @@ use siteseer_sites::btf;
 use siteseer_sites::file::{ContainerRef, FileError, Frame, SiteRef, Source};
 use std::io::{self, Write};
 
-/// What is known of an address.
+/// What is known about an address.
 pub(super) struct Answer<'p> {
     address: u64,
     module: Option<&'p str>,
     symbol: Option<(ContainerRef<'p>, u64)>,
     frames: Vec<Frame<'p>>,
-    /// The functions whose bodies start there.
+    /// The functions with a body that starts there.
     sites: Vec<Starting<'p>>,
 }
 
-/// A function whose body starts at the address.
+/// A function with a body that starts at the address.
 struct Starting<'p> {
     function: &'p str,
     kind: Option<&'static str>,
@@ -144,8 +144,8 @@ fn place(line: Option<Source<'_>>) -> String {
     }
 }
 
-/// Writes a frame of a stack with what is known of it: first the inlined copies, a line for each, and then the line itself,
-/// with its place in the source at the end. Says whether anything is known; else nothing is written.
+/// Writes a frame of a stack with what is known about it: first the inlined copies, a line for each, and then the line
+/// itself, with its place in the source at the end. Says whether anything is known; else nothing is written.
 pub(super) fn annotate(
     frame: &StackLine<'_>,
     found: &Found<'_, '_>,

@@ -86,7 +86,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// A function whose calls are counted.
+/// A function to count the calls of.
 struct Counted<'t> {
     function: &'t Function,
     traced: Traced<'t>,

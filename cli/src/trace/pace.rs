@@ -21,7 +21,7 @@ extern "C" fn stop(_: nix::libc::c_int) {
 }
 
 /// Has ctrl-C, a polite kill and a terminal that goes away end the loop instead of the process, so that what is known
-/// of losses is still said. A second one ends the process.
+/// about losses is still printed. A second one ends the process.
 pub(super) fn stop_on_signals() -> Result<(), Failure> {
     let action = SigAction::new(SigHandler::Handler(stop), SaFlags::SA_RESETHAND, SigSet::empty());
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
@@ -71,8 +71,8 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// A poll as libbpf's: it returns when there is no record, or when the callback says so. Here there always is one: a test whose
-    /// poll is not left does not end.
+    /// A poll as libbpf's: it returns when there is no record, or when the callback says so. Here there always is one:
+    /// if the poll is not left, the test does not end.
     fn poll_busy(pace: &Pace) {
         let _ = pace.begin();
         while !pace.has_turned() {}

@@ -27,7 +27,7 @@ const EVERY_CALL: Embedded = Embedded { elf: TRACE, program: "trace" };
 const SOME_CALLS: Embedded = Embedded { elf: TRACE_FILTERED, program: "trace_filtered" };
 const RETURNS: Embedded = Embedded { elf: TRACE_RETURN, program: "trace_return" };
 
-/// A function whose calls are printed.
+/// A function to print the calls of.
 struct Printed<'t> {
     name: &'t str,
     /// At the entries, and the number of the program.
@@ -414,14 +414,14 @@ struct Call<'c> {
 
 /// What a call returned.
 struct Returned {
-    /// `None` where it is not known, or there is nothing.
+    /// `None` if it is not known, or if there is nothing.
     text: Option<String>,
     /// The error's name, if it is one.
     error: Option<String>,
     is_void: bool,
 }
 
-/// ` = -2 (ENOENT)`, ` = ?` where it is not known; nothing of a function that returns nothing.
+/// ` = -2 (ENOENT)`, ` = ?` if it is not known; nothing for a function that returns nothing.
 impl fmt::Display for Returned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.text, &self.error) {
@@ -450,7 +450,8 @@ const OWN_ERRORS: [(i32, &str); 13] = [
     (529, "EIOCBQUEUED"),
 ];
 
-/// The name of the error that a function returned: as a negative number, or as a pointer that is none (`ERR_PTR`).
+/// The name of the error that a function returned: as a negative number, or as a pointer that stands for an error
+/// (`ERR_PTR`).
 fn error(slot: u64, result: &Parameter) -> Option<String> {
     let number = match result.size {
         4 if result.signed => i64::from(slot as i32),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Kernels that are made up: site files whose every site is known.
+//! Kernels that are made up: site files with sites that are all known.
 
 // Each test binary uses its part of this.
 #![allow(dead_code)]
