@@ -36,7 +36,7 @@ struct {
 	__type(value, struct answer);
 } answers SEC(".maps");
 
-/* A stack whose hash has the bucket of another's is refused: there are many more than stacks. */
+/* A stack is refused if its hash has the bucket of another's: there are many more buckets than stacks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
 	__uint(max_entries, 16384);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 /*
- * Programs whose cost is measured: siteseer's, and what one would use instead. All do the same work: they count the
+ * Programs to measure the cost of: siteseer's, and what one would use instead. All do the same work: they count the
  * call and add up the arguments, so that none of them can be left out.
  */
 #include "kernel.h"

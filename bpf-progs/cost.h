@@ -5,7 +5,7 @@
 
 /* Words of struct pt_regs that programs may read. */
 #define COST_REGISTERS 21
-/* Words in whose place by-hand programs get those of the site. */
+/* By-hand programs get the words of the site in place of these. */
 #define COST_PLACE_A 1
 #define COST_PLACE_B 2
 #define COST_PLACE_C 3

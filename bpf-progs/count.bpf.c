@@ -20,7 +20,7 @@ struct {
 	__type(value, __u64);
 } counts SEC(".maps");
 
-/* Calls whose key found no room. */
+/* Calls that found no room for their key. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

@@ -138,7 +138,7 @@ int BPF_PROG(msgctl_done, int msqid, int cmd, void *buf, int version, int ret)
 	return RECORD(ctx, (__s64)cmd, (__s64)msqid, (__s64)ret);
 }
 
-/* Clones whose return value nobody may use. */
+/* Clones with a return value that nobody may use. */
 SEC("fexit/uid_hash_find")
 int BPF_PROG(uid_found, __u64 uid, void *hashent, void *ret)
 {

@@ -17,7 +17,7 @@ struct msg_msg {
 	struct msg_msgseg *next;
 } __attribute__((preserve_access_index));
 
-/* Calls, and those whose message has no second segment. */
+/* Calls, and those with a message that has no second segment. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -33,7 +33,7 @@ struct sockaddr_in {
 
 #define ntohs(port) __builtin_bswap16(port)
 
-/* bindsnoop: the address is a structure whose real type its first member tells. */
+/* bindsnoop: the address is a structure, and its first member tells its real type. */
 SEC("fentry/__sys_bind_socket")
 int BPF_PROG(bindsnoop, struct socket *sock, const void *address, int len)
 {
