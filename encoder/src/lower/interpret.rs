@@ -12,7 +12,7 @@ use crate::debug::slice::Slice;
 
 /// The most operations that are executed: a backward branch may loop.
 const MAX_STEPS: usize = 256;
-/// The most conditional branches with conditions that are not constant on a path: each doubles the work.
+/// The largest number of conditional branches with a condition that is not constant on one path: each doubles the work.
 const MAX_FORKS: u32 = 4;
 /// The most values on the stack.
 const MAX_STACK: usize = 64;
