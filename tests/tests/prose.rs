@@ -106,16 +106,7 @@ const ALLOWED: &[(&str, &str)] = &[
 ];
 
 /// Folders and files that do not follow the rules yet, and how many findings each has. All else has none.
-const NOT_CLEAN: &[(&str, usize)] = &[
-    ("bpf-progs", 13),
-    ("cli", 55),
-    ("docs/examples.md", 3),
-    ("docs/truth.md", 3),
-    ("encoder", 166),
-    ("tests/src/trace_tool.rs", 1),
-    ("tests/src/truth", 7),
-    ("tests/truth", 33),
-];
+const NOT_CLEAN: &[(&str, usize)] = &[("cli", 27), ("encoder", 10), ("tests/src/truth", 1), ("tests/truth", 2)];
 
 /// Pages that a program writes: its source is checked instead. CHANGELOG.md quotes what earlier releases printed.
 const NOT_WRITTEN_HERE: &[&str] = &[
