@@ -170,7 +170,9 @@ pub(crate) fn in_line(lines: &Lines, text: &FunctionText<'_, '_>, entry: u64, bo
 /// Whether the first statement of a body by GCC may come again without its entry: in a loop that the body begins with, or in the one
 /// that its calls of itself became.
 ///
-/// `entry` has the row of the entry itself, at the place where the function is declared; the statement comes after it.
+/// `entry` has the row of the entry itself, at the place where the function is declared; the statement comes after it. Further
+/// rows of a statement follow it where it ends, too, which may be the head of the next statement's loop. So rows of one place in
+/// succession count once, by the first of them.
 pub(crate) fn first_statement_comes_again(
     lines: &Lines,
     text: &FunctionText<'_, '_>,
@@ -183,10 +185,11 @@ pub(crate) fn first_statement_comes_again(
     }
     rows.sort_by_key(|row| row.point);
     let mut behind = rows.iter().filter(|row| row.point >= entry);
-    let Some(opening) = behind.next() else { return false };
+    // The entry may lie in an empty range: then the next row is any statement's.
+    let Some(opening) = behind.next().filter(|row| row.point.address == entry.address) else { return false };
     let Some(first) = behind.find(|row| row.place != opening.place) else { return false };
-    let mut again = rows.iter().filter(|row| row.place == first.place);
-    again.any(|row| text.comes_back_avoiding(row.point.address, Some(entry.address), body))
+    let mut begins = rows.chunk_by(|a, b| a.place == b.place).filter(|same| same[0].place == first.place);
+    begins.any(|same| text.comes_back_avoiding(same[0].point.address, Some(entry.address), body))
 }
 
 fn holds(body: &[Range<u64>], address: u64) -> bool {

@@ -156,12 +156,12 @@ impl<'p> Program<'p> {
         })
     }
 
-    /// What is kept of the program. A program in another section never passed through a handler, but its address may be that of
+    /// What is kept of the program. A program in a foreign section never passed through a handler, but its address may be that of
     /// an earlier program that did.
     fn passed(&self) -> Result<Passed, ObjectError> {
-        passed(self.raw)
-            .filter(|_| self.section().is_ok())
-            .ok_or_else(|| ObjectError::NotGuarded { program: self.name() })
+        let is_foreign =
+            matches!(self.section(), Err(ObjectError::Section { error: SectionError::Foreign { .. }, .. }));
+        passed(self.raw).filter(|_| !is_foreign).ok_or_else(|| ObjectError::NotGuarded { program: self.name() })
     }
 
     /// libbpf's pointer.
