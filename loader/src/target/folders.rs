@@ -52,6 +52,10 @@ struct Known<'a> {
 }
 
 fn folders(file: &SiteFile<'_>) -> Result<Vec<Folder>, FileError> {
+    // Without it no site has a kind, and every function would count as not inlined.
+    if !file.is_complete() {
+        return Err(FileError::NoSection(".BTF.inline.ext"));
+    }
     let mut functions: BTreeMap<&str, Known<'_>> = BTreeMap::new();
     // Where the code of a symbol calls what was inlined there.
     let mut callers: HashMap<u64, &str> = HashMap::new();
