@@ -38,7 +38,7 @@ fn sites_named(words: impl Iterator<Item = OsString>) -> Option<PathBuf> {
     None
 }
 
-/// Names that begin so. None if there is no site data: a shell has no use for errors.
+/// Names that begin with the given text. There are none without site data: a shell cannot show an error.
 fn names(begun: &str, sites: Option<PathBuf>) -> Vec<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
     // A list of all functions is of no use to anybody.

@@ -258,7 +258,7 @@ fn not_loaded_and_without_site_data(target: &Target) -> Result<String, Failure> 
     let function = fresh.function("life_body")?;
     let obstacles: Vec<String> =
         function.candidates.iter().filter_map(|site| Some(site.obstacle.as_ref()?.to_string())).collect();
-    expect("obstacles", &obstacles, &vec!["in module siteseer_life, for which there is no site data".to_owned()])?;
+    expect("obstacles", &obstacles, &vec!["in module siteseer_life, which has no site data".to_owned()])?;
     let missing: Vec<&str> = fresh.modules().without_data().map(|(name, _)| name).collect();
     expect("modules without site data", &missing.contains(&NAME), &true)?;
     drop(hidden);

@@ -2,8 +2,8 @@
 //! Expressions of `siteseer trace --where`: parsed, checked, and asked about a call's values.
 #![no_main]
 
-// The command's own modules. Some parts of them are not used here.
-#[allow(dead_code)]
+// The command's own modules.
+#[allow(dead_code, reason = "the command uses the rest")]
 #[path = "../../src"]
 mod command {
     pub(crate) mod filter;

@@ -2,8 +2,8 @@
 //! Stacks in the output of other programs, line by line, and places as users type them, for `siteseer where`.
 #![no_main]
 
-// The command's own modules. Some parts of them are not used here.
-#[allow(dead_code)]
+// The command's own modules.
+#[allow(dead_code, reason = "the command uses the rest")]
 #[path = "../../src/symbolise"]
 mod symbolise {
     mod query;

@@ -427,7 +427,7 @@ struct Containers {
 }
 
 impl Containers {
-    /// Every symbol that could be a body for which there is no site. With a filter, only the symbols with a name that
+    /// Every symbol that may be a body without a site. With a filter, only the symbols with a name that
     /// it asks for, or with a name made from one of these.
     fn symbols(&mut self, image: &Image<'_>, only: Option<&Filter>) {
         let mut prober = Prober::new(image);

@@ -52,7 +52,7 @@ pub enum Reason {
     SymbolMismatch,
     /// The site data puts the site outside of the symbol that is said to hold it.
     OutsideSymbol,
-    /// The site is in a module for which there is no site data.
+    /// The site is in a module that has no site data.
     InModule(String),
     /// The kernel has no mechanism that could reach the site.
     NoMechanism,
@@ -239,7 +239,7 @@ impl fmt::Display for Reason {
             ),
             Reason::SymbolMismatch => f.write_str("the kernel has another symbol there than the site data"),
             Reason::OutsideSymbol => f.write_str("the site data puts it outside of the symbol that holds it"),
-            Reason::InModule(module) => write!(f, "in module {module}, for which there is no site data"),
+            Reason::InModule(module) => write!(f, "in module {module}, which has no site data"),
             Reason::NoMechanism => f.write_str("this kernel has no kprobes"),
             Reason::ExitOfInline => f.write_str("an inlined copy has no return that a probe could be put on"),
             Reason::NoExit(why) => write!(f, "no probe can be put on its return: {why}"),

@@ -4,7 +4,7 @@
 //! A module has site data of its own, found by its build id as the kernel's are, over types that continue the kernel's. A
 //! machine has 150 modules, and a name may be inlined in any of them (functions of headers are), so a name without a
 //! module is looked up in all. What is needed for that is found when it is first asked for, and kept: a file is opened, not
-//! read, and a name costs a few pages of it. A module for which there is no site data is not an error there: it is
+//! read, and a name costs a few pages of it. A module that has no site data is not an error there: it is
 //! noted ([`Modules::without_data`]).
 //!
 //! Modules come and go. What is found here is of one loading of a module ([`Loaded::instance`]), and whoever attaches to it has

@@ -286,7 +286,7 @@ impl Target {
     }
 
     /// Looks up the functions of several names at once, in their order: of the kernel's image and of all loaded
-    /// modules, or of the one that is named (`vmlinux` is the image). A module for which there is no site data is
+    /// modules, or of the one that is named (`vmlinux` is the image). A module that has no site data is
     /// passed over unless it is named ([`Modules::without_data`]).
     ///
     /// # Errors

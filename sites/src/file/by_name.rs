@@ -35,7 +35,7 @@ impl<'a> SiteFile<'a> {
         })
     }
 
-    /// The functions whose names begin so, in the order of their names.
+    /// The functions whose names begin with the given text, in the order of their names.
     ///
     /// # Errors
     /// If data on the way are damaged; then the iterator's item is the error, or there is no iterator.
@@ -52,7 +52,7 @@ impl<'a> SiteFile<'a> {
         Ok((first..count).map(|nth| self.function(nth)).take_while(begins))
     }
 
-    /// The out-of-line symbols whose names begin so, by name, then by address. None without the companion section.
+    /// The out-of-line symbols whose names begin with the given text, by name, then by address. None without the companion section.
     ///
     /// # Errors
     /// As [`SiteFile::functions_from`].

@@ -327,7 +327,7 @@ fn attached_as_libbpf(heard: &Arc<Mutex<Vec<String>>>) -> Result<String, Failure
     Ok(said.concat())
 }
 
-/// A function of a module for which there is no site data is attached as by plain libbpf, and that is said.
+/// A function of a module that has no site data is attached as by plain libbpf, and that is said.
 pub(super) fn a_module_without_site_data_is_libbpfs() -> Result<String, Failure> {
     let module = Loaded::load()?;
     let hidden = Hidden::of_module()?;
