@@ -41,11 +41,14 @@ pub enum Doubt {
     /// The compiler merged this copy's code with that of another copy of the function. Calls of that copy come here
     /// too. The location is that of one of the two.
     Merged = 10,
+    /// A value of one call where there may be several: one that is computed in a recursion that was inlined into itself, a constant at a
+    /// site that the body may come back to, because that may be a recursion that became a loop.
+    OtherCall = 11,
 }
 
 impl Doubt {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Doubt; 10] = [
+    pub const ALL: [Doubt; 11] = [
         Doubt::Assigned,
         Doubt::LateView,
         Doubt::Constant,
@@ -56,6 +59,7 @@ impl Doubt {
         Doubt::Home,
         Doubt::Unfilled,
         Doubt::Merged,
+        Doubt::OtherCall,
     ];
 
     /// The reason with that discriminant.
@@ -76,6 +80,7 @@ impl Doubt {
             Doubt::Home => "home",
             Doubt::Unfilled => "unfilled",
             Doubt::Merged => "merged",
+            Doubt::OtherCall => "other_call",
         }
     }
 }
@@ -93,6 +98,7 @@ impl fmt::Display for Doubt {
             Doubt::Home => "in the variable's home, which the body may not have filled at its entry",
             Doubt::Unfilled => "a structure on the stack: callers may fill only the part that the body looks at",
             Doubt::Merged => "another copy of the function goes on here, and it may have passed another value",
+            Doubt::OtherCall => "in a recursion, or a constant where the body may begin again: it may be another call's value",
         })
     }
 }

@@ -52,6 +52,19 @@ pub enum Location {
     Computed(Computed),
 }
 
+impl Location {
+    /// Whether the value is the same at each hit: neither a register nor memory is read for it.
+    pub fn is_fixed(&self) -> bool {
+        match self {
+            Location::Constant(_) | Location::Address(_) => true,
+            Location::Computed(computed) => {
+                !computed.slots.iter().flatten().any(|op| matches!(op, Op::Register(_) | Op::Load(_)))
+            }
+            _ => false,
+        }
+    }
+}
+
 /// A value for which upstream has no shape.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Computed {

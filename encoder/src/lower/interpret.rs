@@ -323,8 +323,13 @@ impl<'a, E: Environment> Machine<'_, 'a, E> {
     fn shift(&mut self, apply: impl FnOnce(&mut Terms, Term, Term, u32) -> Term) -> Result<(), Missing> {
         let amount = self.pop()?;
         let value = self.pop()?;
+        let bits = value.ty.bits();
         let term = match (value.term, amount.term) {
-            (Ok(value_term), Ok(amount)) => Ok(apply(self.terms, value_term, amount, value.ty.bits())),
+            // GCC takes some fields out of values with counts that are below zero, which is no value of the program.
+            (Ok(_), Ok(amount)) if self.terms.as_constant(amount).is_some_and(|amount| amount >= u64::from(bits)) => {
+                Err(Missing::Malformed)
+            }
+            (Ok(value), Ok(amount)) => Ok(apply(self.terms, value, amount, bits)),
             (Err(reason), _) | (_, Err(reason)) => Err(reason),
         };
         self.push_result(term, value.ty);

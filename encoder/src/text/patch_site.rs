@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The instruction that ftrace patches, at the start of a function.
 
-use super::Effects;
+use super::{Effects, call_target};
 use crate::elf::image::Image;
 use siteseer_sites::Machine;
 
@@ -14,6 +14,8 @@ const FARTHEST: usize = 2;
 /// gcc/config/i386/i386.cc): the rest of the compiler does not see it as an instruction, and location lists may use the
 /// labels of the function's start where they mean the place after the call. On arm64 the no-ops that become the call
 /// are instructions like any other.
+///
+/// The call is one that the image lists for ftrace, or one of `__fentry__()`: not all images have the list.
 pub(crate) fn behind_fentry(image: &Image<'_>, entry: u64) -> Option<u64> {
     if image.machine() != Machine::X86_64 {
         return None;
@@ -22,7 +24,8 @@ pub(crate) fn behind_fentry(image: &Image<'_>, entry: u64) -> Option<u64> {
     let mut at = entry;
     for _ in 0..FARTHEST {
         let effect = effects.at(image, at)?;
-        if image.tables().ftrace.binary_search(&at).is_ok() {
+        let is_fentry = |target: u64| image.symbol_at(target).iter().any(|symbol| symbol.name == "__fentry__");
+        if image.tables().ftrace.binary_search(&at).is_ok() || call_target(image, effect.next).is_some_and(is_fentry) {
             return Some(effect.next);
         }
         if !effect.straight || effect.stores || !effect.writes.is_empty() {

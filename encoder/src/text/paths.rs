@@ -297,18 +297,20 @@ impl FunctionText<'_, '_> {
 
     /// The same, and not pass an address, if one is given.
     pub(crate) fn comes_back_avoiding(&self, to: u64, avoided: Option<u64>, body: &[Range<u64>]) -> bool {
+        avoided != Some(to) && self.comes_avoiding(to, to, avoided, body)
+    }
+
+    /// Whether control comes from after one instruction to another inside of a body without passing `avoided`.
+    pub(crate) fn comes_avoiding(&self, from: u64, to: u64, avoided: Option<u64>, body: &[Range<u64>]) -> bool {
         let graph = self.graph();
-        let Some((_, start)) = self.index(to) else { return false };
-        if avoided == Some(to) {
-            return false;
-        }
+        let (Some((_, start)), Some((_, end))) = (self.index(from), self.index(to)) else { return false };
         let mut search = graph.search(None);
         search.leave(graph.targets(start));
         search.leave(graph.next(start).map(|next| next as u32).as_slice());
         while let Some(first) = search.resume() {
             let mut at = Some(first);
             while let Some(index) = at {
-                if index == start {
+                if index == end {
                     return true;
                 }
                 let address = self.address_of(index);

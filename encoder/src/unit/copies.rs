@@ -224,9 +224,11 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         false
     }
 
-    /// Whether control comes to an entry of GCC's by a jump from elsewhere, past where the statement with the call begins, which is
-    /// before the entry. GCC merges code that is equal, and with it calls in different statements; what the debug information has is
-    /// of one of them.
+    /// Whether control comes to an entry of GCC's in several ways, and the statement with the call does not begin there. GCC merges
+    /// code that is equal, and with it calls in different statements; what the debug information has is of one of them.
+    ///
+    /// One of the ways must be a jump from the caller's own code that is not of the statement with the call, or one that is, while
+    /// the statement has no part in the straight line to the entry.
     fn is_joined(&self, function: &RawFunction<'a>, copy: usize, entry: Entry, text: &FunctionText<'d, 'a>) -> bool {
         let raw = &function.sites[copy];
         let Some(lines) = self.lines.get().filter(|_| self.unit.is_gcc()) else { return false };
@@ -235,17 +237,15 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         if sources.peek().is_none() || lines.statements(&(entry.address..entry.address)).iter().any(is_call) {
             return false;
         }
-        let mut before = text.line_before(entry.address).filter_map(|at| lines.row_at(at));
-        if !before.any(is_call) {
-            return false;
-        }
         let parent = raw.parent.map_or(&function.ranges[..], |parent| ranges_of(function, parent as usize));
         let is_callers = |at: u64| {
             let inner = function.sites.iter().enumerate().filter(|(_, site)| site.parent == raw.parent);
             let mut inner = inner.flat_map(|(site, _)| ranges_of(function, site));
             parent.iter().any(|range| range.contains(&at)) && !inner.any(|range| range.contains(&at))
         };
-        sources.any(|source| is_callers(source) && lines.row_at(source).is_some_and(|row| !is_call(row)))
+        let mut before = text.line_before(entry.address).filter_map(|at| lines.row_at(at));
+        let is_begun = before.any(is_call);
+        sources.any(|source| is_callers(source) && lines.row_at(source).is_some_and(|row| is_call(row) != is_begun))
     }
 
     /// Notes what the lists of an inlined copy show of its parameters.
@@ -475,10 +475,22 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let next = Point { address: entry.address, view: entry.view.saturating_add(1) };
         let is_ordered = self.lines.get().is_some_and(|lines| lines.has(next));
         self.doubt_forms(origin, around, is_ordered);
-        if around.is_joined {
-            let is_constant = |located: &&mut Located| matches!(located.at, Location::Constant(_));
-            let located = self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok());
-            located.filter(is_constant).for_each(|located| located.doubt = located.doubt.or(Some(Doubt::Merged)));
+        // What is the same at each hit is of one call alone.
+        let machine = shared.image.machine();
+        let may_be_others = |located: &Located| {
+            if around.is_joined && located.at.is_fixed() {
+                Some(Doubt::Merged)
+            } else if self.unit.is_gcc()
+                && (marks.contains(Marks::MAY_REPEAT) && located.at.is_fixed()
+                    || around.is_recursive && doubt::is_computed(located, machine) && !located.at.is_fixed())
+            {
+                Some(Doubt::OtherCall)
+            } else {
+                None
+            }
+        };
+        for located in self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok()) {
+            located.doubt = located.doubt.or_else(|| may_be_others(located));
         }
         self.arguments.clear();
         self.arguments.extend(self.found.drain(..).map(|found| found.argument));

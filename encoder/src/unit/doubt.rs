@@ -128,7 +128,7 @@ pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, locat
         }
         Compiler::Gcc if found.form == Form::Nothing => (is_constant || is_computed).then_some(Doubt::Stale),
         Compiler::Gcc if found.form == Form::Expression && !is_constant => Some(Doubt::Home),
-        Compiler::Gcc => depends_on_width(located).then_some(Doubt::Stale),
+        Compiler::Gcc => (depends_on_width(located) || is_negated_truth(found, located)).then_some(Doubt::Stale),
         Compiler::Clang(_) | Compiler::Other if found.form == Form::Nothing => Some(Doubt::Assigned),
         Compiler::Clang(_) | Compiler::Other if matches!(located.at, Location::Computed(_)) => Some(Doubt::Stale),
         Compiler::Clang(_) | Compiler::Other => match found.form {
@@ -164,17 +164,28 @@ fn depends_on_width(located: &Located) -> bool {
         matches!(op, Op::Not | Op::Neg | Op::DivU | Op::ModU | Op::Shr | Op::Sar)
             || matches!(op, Op::Eq | Op::Ne | Op::LtS | Op::LeS | Op::LtU | Op::LeU)
     };
-    // Nothing is above what was loaded or extended, and a small constant has nothing there either.
-    let is_exact = |ops: &[Op]| {
-        matches!(ops, [.., Op::Load(1 | 2 | 4) | Op::ZeroExtend(_), Op::Constant(constant), Op::Eq | Op::Ne]
-            if *constant <= i32::MAX as u64)
+    // Nothing is above what was loaded or extended, and a small constant has nothing there either. What is shifted to the top is
+    // compared without what was above it.
+    let is_exact = |ops: &[Op]| match ops {
+        [.., Op::Load(1 | 2 | 4) | Op::ZeroExtend(_), Op::Constant(constant), Op::Eq | Op::Ne] => {
+            *constant <= i32::MAX as u64
+        }
+        [.., Op::Constant(32 | 48 | 56), Op::Shl, Op::Constant(_), Op::Eq | Op::Ne] => true,
+        _ => false,
     };
     let is_prone_at = |ops: &[Op], at: usize| is_prone(&ops[at]) && !is_exact(&ops[..=at]);
-    // What is extended afterwards was narrow, whatever it is passed as.
-    let is_narrow =
-        |behind: &[Op]| located.size < 8 || behind.iter().any(|op| matches!(op, Op::ZeroExtend(_) | Op::SignExtend(_)));
+    // What is extended afterwards was narrow, whatever it is passed as. More than 32 bits are those of a value of 64 that was shifted.
+    let is_narrow = |behind: &[Op]| {
+        located.size < 8
+            || behind.iter().any(|op| matches!(op, Op::ZeroExtend(bits) | Op::SignExtend(bits) if *bits <= 32))
+    };
     let is_prone_in = |ops: &[Op]| (0..ops.len()).any(|at| is_prone_at(ops, at) && is_narrow(&ops[at + 1..]));
     computed.slots.iter().any(|ops| is_prone_in(ops))
+}
+
+/// Whether a constant of a list is what GCC makes of `!x` where it knows `x`: it inverts all bits of a byte, not one bit.
+fn is_negated_truth(found: &Found, located: &Located) -> bool {
+    found.form != Form::Constant && matches!(located.at, Location::Constant(0xfe | 0xff))
 }
 
 /// Whether a list goes from one constant to another.

@@ -168,11 +168,12 @@ pub(crate) fn in_line(lines: &Lines, text: &FunctionText<'_, '_>, entry: u64, bo
 }
 
 /// Whether the first statement of a body by GCC may come again without its entry: in a loop that the body begins with, or in the one
-/// that its calls of itself became.
+/// that its calls of itself became, which may be unrolled.
 ///
 /// `entry` has the row of the entry itself, at the place where the function is declared; the statement comes after it. Further
 /// rows of a statement follow it where it ends, too, which may be the head of the next statement's loop. So rows of one place in
-/// succession count once, by the first of them.
+/// succession count once, by the first of them. Where the compiler repeated the statement, the row before tells an entry from a
+/// turn of a loop.
 pub(crate) fn first_statement_comes_again(
     lines: &Lines,
     text: &FunctionText<'_, '_>,
@@ -184,10 +185,25 @@ pub(crate) fn first_statement_comes_again(
         rows.extend(lines.statements(range));
     }
     rows.sort_by_key(|row| row.point);
-    let mut behind = rows.iter().filter(|row| row.point >= entry);
     // The entry may lie in an empty range: then the next row is any statement's.
-    let Some(opening) = behind.next().filter(|row| row.point.address == entry.address) else { return false };
-    let Some(first) = behind.find(|row| row.place != opening.place) else { return false };
+    let Some(at) = rows.iter().position(|row| row.point >= entry) else { return false };
+    let opening = rows[at];
+    if opening.point.address != entry.address {
+        return false;
+    }
+    let Some(first) = rows[at..].iter().find(|row| row.place != opening.place) else { return false };
+    // The statements of a macro are at one place, and copies of other functions may be between them.
+    let is_later = |place: Place| place.file == first.place.file && place.line > first.place.line;
+    let is_after = |address: u64| {
+        let (from, avoided) = (first.point.address, Some(entry.address));
+        address == from || text.comes_avoiding(from, address, avoided, body)
+    };
+    let is_turn = |pair: &[&Statement]| {
+        pair[1].place == first.place && is_later(pair[0].place) && is_after(pair[1].point.address)
+    };
+    if rows[at..].windows(2).any(is_turn) {
+        return true;
+    }
     let mut begins = rows.chunk_by(|a, b| a.place == b.place).filter(|same| same[0].place == first.place);
     begins.any(|same| text.comes_back_avoiding(same[0].point.address, Some(entry.address), body))
 }

@@ -69,7 +69,9 @@ pub(crate) fn align(
     let width = hits.len() + 1;
     let crossed = |row: usize, column: usize| {
         let (before, after) = (row.checked_sub(1)?, column.checked_sub(1)?);
-        let cost = cost(&calls[before], hits[column])? + cost(&calls[row], hits[after])? + CROSSED;
+        // The hit that comes first has the other call's effect after it, too.
+        let second = cost(&calls[row], hits[after]).or((hits[after] + 2 == calls[row].start).then_some(2 * EARLY))?;
+        let cost = cost(&calls[before], hits[column])? + second + CROSSED;
         let is_better = site(after) != site(column)
             && (differ(before, after) || differ(row, column))
             && !differ(before, column)
@@ -185,6 +187,11 @@ mod tests {
         let calls = [1..2, 2..3];
         let differ = |call: usize, hit: usize| call == hit;
         assert_eq!(super::align(&calls, &[1, 1], differ, |hit| hit), [Some(1), Some(0)]);
+        assert_eq!(
+            super::align(&calls, &[0, 1], differ, |hit| hit),
+            [Some(1), Some(0)],
+            "before the caller's store, too"
+        );
         let in_order = [Some(0), Some(1)];
         assert_eq!(super::align(&calls, &[1, 1], differ, |_| 0), in_order, "hits of one site stay in order");
         let never = |_: usize, _: usize| true;
