@@ -10,9 +10,10 @@ use crate::text::{self, FunctionText, Known, idle_prefix};
 use crate::types::TypeRef;
 use crate::unit::arguments::{At, Found, Gathered, Surroundings};
 use crate::unit::clang::{self, Passed};
+use crate::unit::copies::place_of;
 use crate::unit::origin::Origin;
 use crate::unit::outofline::{self, Role};
-use crate::unit::repeats;
+use crate::unit::repeats::{self, OwnLines};
 use crate::unit::returns::{self, Pending};
 use crate::unit::signature::{self, Copy, Signature};
 use siteseer_sites::abi::{ParamShape, abi_arguments};
@@ -114,7 +115,11 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         }
         if self.unit.is_gcc() {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-            if repeats::first_statement_comes_again(lines, &text, Point { address, view: 0 }, &function.ranges) {
+            let declared = place_of(self.unit, &mut self.origins, &mut self.file_here, &origin);
+            let own = declared.map(|declared| OwnLines { declared, end: u32::MAX, has_opening: true });
+            let start = Point { address, view: 0 };
+            if own.is_some_and(|own| repeats::first_statement_comes_again(lines, &text, start, &function.ranges, &own))
+            {
                 marks |= Marks::MAY_MISS;
             }
         }

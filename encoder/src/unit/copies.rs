@@ -14,7 +14,7 @@ use crate::unit::entry::{self, Entry, Moved};
 use crate::unit::markers::{Callee, State};
 use crate::unit::origin::{Origin, Origins};
 use crate::unit::outofline;
-use crate::unit::repeats;
+use crate::unit::repeats::{self, OwnLines};
 use crate::unit::split;
 use hashbrown::HashMap;
 use siteseer_sites::btf::Kind;
@@ -75,6 +75,30 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         });
     }
 
+    /// Where a copy's function is declared, and the one that it is in.
+    fn declared(
+        &mut self,
+        function: &RawFunction<'a>,
+        copy: usize,
+        origin: &Origin<'a>,
+    ) -> Option<(Place, Option<Place>)> {
+        let caller = match function.sites[copy].parent {
+            Some(parent) => function.sites[parent as usize].origin,
+            None => self.unit.offset.saturating_add(function.die),
+        };
+        let caller = self.origins.get(caller);
+        let (unit, origins, file_here) = (self.unit, &mut self.origins, &mut self.file_here);
+        let callee = place_of(unit, origins, file_here, origin)?;
+        Some((callee, caller.and_then(|caller| place_of(unit, origins, file_here, &caller))))
+    }
+
+    /// The lines of a copy's own statements.
+    fn own_lines(&mut self, function: &RawFunction<'a>, copy: usize, origin: &Origin<'a>) -> Option<OwnLines> {
+        let (declared, caller) = self.declared(function, copy, origin)?;
+        let behind = caller.filter(|caller| caller.file == declared.file && caller.line > declared.line);
+        Some(OwnLines { declared, end: behind.map_or(u32::MAX, |caller| caller.line), has_opening: false })
+    }
+
     /// Further entries of GCC's copy that has one, and no marker: see `repeats`.
     fn entries_behind_caller(
         &mut self,
@@ -84,17 +108,9 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         first: Entry,
         body: &[Range<u64>],
     ) -> Vec<Point> {
-        let caller = match function.sites[copy].parent {
-            Some(parent) => function.sites[parent as usize].origin,
-            None => self.unit.offset.saturating_add(function.die),
-        };
-        let caller = self.origins.get(caller);
+        let Some((callee, caller)) = self.declared(function, copy, origin) else { return Vec::new() };
+        let Some(caller) = caller else { return Vec::new() };
         let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-        let (unit, origins, file_here) = (self.unit, &mut self.origins, &mut self.file_here);
-        let mut place = |origin: &Origin<'a>| place_of(unit, origins, file_here, origin);
-        let (Some(caller), Some(callee)) = (caller.and_then(|caller| place(&caller)), place(origin)) else {
-            return Vec::new();
-        };
         let is_callees = |place: Place| place.file == callee.file && place.line >= callee.line;
         // Of two functions in one file, the later one's lines end what the earlier one's may be.
         let is_callers = |place: Place| {
@@ -178,7 +194,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
         let is_rest = split::is_rest(self.unit, &mut self.origins, function, raw, &origin);
         let is_recursive = self.is_in_recursion(function, copy);
-        let mut marks = self.marks_of_copy(function, copy, &entries, body, text);
+        let own = if self.unit.is_gcc() { self.own_lines(function, copy, &origin) } else { None };
+        let mut marks = self.marks_of_copy(function, copy, &entries, own, body, text);
         if may_begin_again {
             marks |= Marks::MAY_MISS;
         }
@@ -327,6 +344,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         function: &RawFunction<'a>,
         copy: usize,
         entries: &[Entry],
+        own: Option<OwnLines>,
         body: &[Range<u64>],
         text: &FunctionText<'d, 'a>,
     ) -> Marks {
@@ -348,12 +366,11 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         if state == State::Several || text.bypasses(addresses, body, state == State::Known, &is_other_copy) {
             marks |= Marks::MAY_MISS;
         }
-        if self.unit.is_gcc()
-            && state == State::Known
+        if let Some(own) = own
             && let Some(lines) = self.lines.get()
             && entries.iter().any(|entry| {
                 let point = Point { address: entry.address, view: entry.view };
-                repeats::first_statement_comes_again(lines, text, point, body)
+                repeats::first_statement_comes_again(lines, text, point, body, &own)
             })
         {
             marks |= Marks::MAY_MISS;
@@ -539,7 +556,7 @@ struct Around {
 }
 
 /// Where a function is declared, with the file's index in a unit's line table.
-fn place_of<'a>(
+pub(super) fn place_of<'a>(
     unit: &DebugUnit<'a, '_>,
     origins: &Origins<'a, '_, '_>,
     file_here: &mut HashMap<(usize, u64), Option<u64>>,

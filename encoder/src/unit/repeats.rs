@@ -167,45 +167,60 @@ pub(crate) fn in_line(lines: &Lines, text: &FunctionText<'_, '_>, entry: u64, bo
     Again { is_unclear: again.len() < all, entries: again, may_be_own: false }
 }
 
+/// Where the statements of a function are in the source, as far as declarations tell.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnLines {
+    /// Where the function is declared.
+    pub(crate) declared: Place,
+    /// The line that is no longer the function's, because its caller is declared there.
+    pub(crate) end: u32,
+    /// Whether the first row is of no statement: out of line, it is of the brace where the function begins.
+    pub(crate) has_opening: bool,
+}
+
+impl OwnLines {
+    fn holds(&self, place: Place) -> bool {
+        place.file == self.declared.file
+            && (self.declared.line..self.end).contains(&place.line)
+            && place != self.declared
+    }
+}
+
 /// Whether the first statement of a body by GCC may come again without its entry: in a loop that the body begins with, or in the one
 /// that its calls of itself became, which may be unrolled.
 ///
-/// `entry` has the row of the entry itself, at the place where the function is declared; the statement comes after it. Further
-/// rows of a statement follow it where it ends, too, which may be the head of the next statement's loop. So rows of one place in
-/// succession count once, by the first of them. Where the compiler repeated the statement, the row before tells an entry from a
-/// turn of a loop.
+/// Further rows of a statement follow it where it ends, too, which may be the head of the next statement's loop. So rows of one place
+/// in succession count once, by the first of them. Where the compiler repeated the statement, a later statement of the body before
+/// it tells a turn of a loop from an entry. The statements of a macro are at one place, and copies of other functions may be between
+/// them.
 pub(crate) fn first_statement_comes_again(
     lines: &Lines,
     text: &FunctionText<'_, '_>,
     entry: Point,
     body: &[Range<u64>],
+    own: &OwnLines,
 ) -> bool {
     let mut rows: Vec<&Statement> = Vec::new();
     for range in body.iter().filter(|range| !range.is_empty()) {
         rows.extend(lines.statements(range));
     }
     rows.sort_by_key(|row| row.point);
+    rows.retain(|row| row.point >= entry);
+    let opening = rows.first().map(|row| row.place).filter(|_| own.has_opening);
+    let Some(first) = rows.iter().find(|row| own.holds(row.place) && Some(row.place) != opening) else { return false };
     // The entry may lie in an empty range: then the next row is any statement's.
-    let Some(at) = rows.iter().position(|row| row.point >= entry) else { return false };
-    let opening = rows[at];
-    if opening.point.address != entry.address {
+    let from = first.point.address;
+    if rows[0].point.address != entry.address && !text.is_straight(entry.address, from) {
         return false;
     }
-    let Some(first) = rows[at..].iter().find(|row| row.place != opening.place) else { return false };
-    // The statements of a macro are at one place, and copies of other functions may be between them.
-    let is_later = |place: Place| place.file == first.place.file && place.line > first.place.line;
-    let is_after = |address: u64| {
-        let (from, avoided) = (first.point.address, Some(entry.address));
-        address == from || text.comes_avoiding(from, address, avoided, body)
-    };
+    let avoided = Some(entry.address);
+    let is_after = |address: u64| address == from || text.comes_avoiding(from, address, avoided, body);
     let is_turn = |pair: &[&Statement]| {
-        pair[1].place == first.place && is_later(pair[0].place) && is_after(pair[1].point.address)
+        let is_later = own.holds(pair[0].place) && pair[0].place.line > first.place.line;
+        is_later && pair[1].place == first.place && is_after(pair[1].point.address)
     };
-    if rows[at..].windows(2).any(is_turn) {
-        return true;
-    }
     let mut begins = rows.chunk_by(|a, b| a.place == b.place).filter(|same| same[0].place == first.place);
-    begins.any(|same| text.comes_back_avoiding(same[0].point.address, Some(entry.address), body))
+    rows.windows(2).any(is_turn) || begins.any(|same| text.comes_back_avoiding(same[0].point.address, avoided, body))
 }
 
 fn holds(body: &[Range<u64>], address: u64) -> bool {
