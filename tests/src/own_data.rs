@@ -2,9 +2,9 @@
 //! The kernel's own site data: `/sys/kernel/btf/vmlinux.inline` and `MODULE.inline`, from the kernel to attached sites.
 //!
 //! No kernel that a distribution ships has these files yet. A module (`tests/modules/siteseer_inline`) serves them as
-//! upstream's kernel will, and checks them first, by upstream's rules. What it serves is the section `.BTF.inline` of a site
-//! file alone, without our companion section. Meanwhile the site file is out of sight, so that the kernel's data are the best
-//! that there are; what the site file says of the same site is what they are compared with.
+//! upstream's kernel will, and checks the data first, by upstream's rules. It serves the section `.BTF.inline` of a site file
+//! alone, without our companion section. The loader prefers a site file, so the cases hide it. What the site file says about
+//! the same sites is what the kernel's data is compared with.
 
 use crate::case::{Case, Failure, Shown, case};
 use crate::modules::{self, Hidden, Loaded, copies, load_programs, seen};
@@ -94,7 +94,7 @@ fn with_own_data(server: &Server, full: &Target) -> Result<Target, Failure> {
     server.serve("vmlinux", OF_IMAGE)?;
     let _hidden = Hidden::new(&full.kernel().build_id.to_string())?;
     let own = Target::running(&SourceOptions::default())?;
-    expect("where the site data is from", own.data().origin(), &Origin::Kernel)?;
+    expect("origin of the data", own.data().origin(), &Origin::Kernel)?;
     expect("what is read", &(fs::read(SERVED)? == fs::read(OF_IMAGE)?), &true)?;
     Ok(own)
 }
@@ -105,7 +105,7 @@ fn known_calls(full: &Target) -> Result<Shown, Failure> {
     truth::with_less(&own, full)
 }
 
-/// How many names of the site data are looked up, at even distances.
+/// How many names from the site data the case looks up, at even distances.
 const NAMES: usize = 2000;
 
 fn look_up(target: &Target, names: &[String]) -> Result<Vec<Function>, Failure> {
@@ -221,7 +221,7 @@ fn of_a_module(_: &Target) -> Result<String, Failure> {
     Ok(note)
 }
 
-/// A function with an inlined copy that `complete` refuses by the site file alone: calls may be missed there.
+/// What reports and refusals say of a copy that control may enter past its entry.
 const MAY_MISS: &str = "may not be seen";
 
 fn what_is_lost_is_said(full: &Target) -> Result<String, Failure> {
@@ -229,7 +229,7 @@ fn what_is_lost_is_said(full: &Target) -> Result<String, Failure> {
     let own = with_own_data(&server, full)?;
     let object = crate::typed::load(0)?;
     let program = program_of(&object, "count")?;
-    // Functions with a copy that may be passed by, by the site file; `complete` refuses them there.
+    // Functions with a copy that is marked in the site file: `complete` refuses them by it.
     let names: Vec<String> = full.data().read(&[], |file| -> Result<Vec<String>, Failure> {
         let mut names = Vec::new();
         for site in file.sites().take(200_000) {
@@ -299,12 +299,14 @@ fn why_there_is_none(full: &Target) -> Result<String, Failure> {
     says("the kernel was built without CONFIG_DEBUG_INFO_BTF_INLINE")?;
     server.serve("vmlinux", OF_IMAGE)?;
     let target = Target::running(&SourceOptions::default())?;
-    expect("where the site data is from", target.data().origin(), &Origin::Kernel)?;
+    expect("origin of the data", target.data().origin(), &Origin::Kernel)?;
     Ok("not configured, not loaded, empty, and there".to_owned())
 }
 
-/// A way to break a rule: what it is, and how it changes a copy of the data.
-type Damage<'d> = (&'d str, Box<dyn Fn(&mut [u8]) + 'd>);
+/// A change of a copy of the data.
+type Change<'d> = Box<dyn Fn(&mut [u8]) + 'd>;
+/// A way to break a rule, in words, and the change that does it.
+type Damage<'d> = (&'d str, Change<'d>);
 
 /// Sets a word.
 fn set(bytes: &mut [u8], at: usize, word: u32) {
@@ -317,8 +319,8 @@ fn set(bytes: &mut [u8], at: usize, word: u32) {
 fn damages<'d>(places: impl Fn(Kind) -> usize, foreign: [u32; 2]) -> Vec<Damage<'d>> {
     let (param, proto, locsec) = (places(Kind::LocParam), places(Kind::LocProto), places(Kind::Locsec));
     let [int, other_proto] = foreign;
-    let word = |at: usize, value: u32| -> Box<dyn Fn(&mut [u8]) + 'd> { Box::new(move |bytes| set(bytes, at, value)) };
-    let flag = |at: usize| -> Box<dyn Fn(&mut [u8]) + 'd> { Box::new(move |bytes| bytes[at + 7] |= 0x80) };
+    let word = |at: usize, value: u32| -> Change<'d> { Box::new(move |bytes| set(bytes, at, value)) };
+    let flag = |at: usize| -> Change<'d> { Box::new(move |bytes| bytes[at + 7] |= 0x80) };
     vec![
         ("the magic number", word(0, 0)),
         ("flags in the header", word(0, 0x0101_eb9f)),
@@ -329,6 +331,7 @@ fn damages<'d>(places: impl Fn(Kind) -> usize, foreign: [u32; 2]) -> Vec<Damage<
         ("a LOC_PARAM of size 17", word(param + 8, 17)),
         ("a signed register", word(param + 12, loc_flags::REG | loc_flags::SIGNED)),
         ("a register and a constant", word(param + 12, loc_flags::REG | loc_flags::CONST)),
+        ("a constant of 8 bytes in one word", word(param + 12, loc_flags::CONST)),
         ("an offset in one word", word(param + 12, loc_flags::REG | loc_flags::OFFSET)),
         ("a LOC_PROTO with a name", word(proto, 1)),
         ("a LOC_PROTO with a kind flag", flag(proto)),

@@ -120,7 +120,7 @@ static int read_whole(const char *path, void **data, size_t *size)
 	return error;
 }
 
-/* Reads what the kernel has of its own types, or of a module's. */
+/* Reads the types of the kernel's image, or of a module. */
 static int read_types(const char *name, void **data, size_t *size)
 {
 	char *path = kasprintf(GFP_KERNEL, "/sys/kernel/btf/%s", name);
