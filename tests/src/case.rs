@@ -255,6 +255,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::libbpf::cases());
     all.extend(crate::killed::cases());
     all.extend(crate::modules::cases());
+    all.extend(crate::own_data::cases());
     all
 }
 

@@ -23,6 +23,7 @@ pub mod libbpf;
 pub mod lookups;
 pub mod modules;
 pub mod namesakes;
+pub mod own_data;
 pub mod proposal;
 pub mod reach;
 pub mod refusals;

@@ -84,15 +84,15 @@ impl Drop for Loaded {
     }
 }
 
-fn load_programs() -> Result<Object, Failure> {
+pub(crate) fn load_programs() -> Result<Object, Failure> {
     Ok(ObjectBuilder::default().open_memory(LIFE)?.load()?)
 }
 
 /// The kind of site, and the values, of a call.
-type Seen = (u32, Vec<Option<u64>>);
+pub(crate) type Seen = (u32, Vec<Option<u64>>);
 
 /// The calls that a program sees.
-fn seen(object: &Object, link: &Link, module: &Loaded, number: u64) -> Result<Vec<Seen>, Failure> {
+pub(crate) fn seen(object: &Object, link: &Link, module: &Loaded, number: u64) -> Result<Vec<Seen>, Failure> {
     let hits = record(object, || module.run(number))?;
     let one = |hit: &siteseer_bpf_progs::truth::Record| -> Result<_, Failure> {
         let site = site_of(link, hit)?;
@@ -104,7 +104,7 @@ fn seen(object: &Object, link: &Link, module: &Loaded, number: u64) -> Result<Ve
 }
 
 /// What [`Loaded::run`] has the inlined copies called with.
-fn copies(number: u64) -> Vec<(u32, Vec<Option<u64>>)> {
+pub(crate) fn copies(number: u64) -> Vec<(u32, Vec<Option<u64>>)> {
     vec![(Inline as u32, vec![Some(number), Some(7), None]), (Inline as u32, vec![Some(number + 1), Some(8), None])]
 }
 
@@ -208,7 +208,7 @@ pub(crate) struct Hidden(Vec<(PathBuf, PathBuf)>);
 
 impl Hidden {
     /// The site file with that build id.
-    fn new(id: &str) -> io::Result<Hidden> {
+    pub(crate) fn new(id: &str) -> io::Result<Hidden> {
         let path = Path::new("/var/cache/siteseer").join(format!("{id}.sites"));
         let away = path.with_extension("away");
         fs::rename(&path, &away)?;

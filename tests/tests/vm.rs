@@ -24,6 +24,7 @@
 //! the capability, or the image that was booted has a function of the shape that the case looked for.
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use object::{Object, ObjectSection};
 use siteseer::Target;
 use siteseer::internals::source::{BaseTypes, SiteData};
 use siteseer_conformance::case::{Ending, Verdict, cases, runs_on};
@@ -31,7 +32,7 @@ use siteseer_conformance::demo::TOOL;
 use siteseer_conformance::suite::case_file::{self, CaseFile};
 use siteseer_conformance::suite::judge::{self, Status};
 use siteseer_conformance::suite::prepare::Prepared;
-use siteseer_conformance::{modules, refused, trace_tool};
+use siteseer_conformance::{modules, own_data, refused, trace_tool};
 use siteseer_encoder::{BaseKernel, Options};
 use siteseer_sites::{SiteSet, file};
 use siteseer_vmtest::kernels::KernelPaths;
@@ -229,6 +230,8 @@ fn suite_cases(selected: &[String]) -> Vec<CaseFile> {
 /// The cases that load the module.
 const OF_MODULE: [&str; 3] =
     ["modules::", "lookups::so_it_does_of_a_module", "libbpf::a_module_without_site_data_is_libbpfs"];
+/// The cases that have a kernel with site data of its own; they load that module too.
+const OF_OWN_DATA: &str = "own_data::";
 
 /// What the guest gets besides its program: files of this machine, and where they are in the guest.
 struct Carried {
@@ -242,9 +245,16 @@ fn carried(kernel: &KernelPaths, selected: &[String]) -> Result<Carried, String>
     let data = SiteData::open(&sites, None, false).map_err(|error| error.to_string())?;
     let image = Target::image(data).map_err(|error| error.to_string())?;
     let id = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let mut files = vec![(sites, format!("/var/cache/siteseer/{id}"))];
-    if selected.iter().any(|name| OF_MODULE.iter().any(|of| name.starts_with(of))) {
-        files.extend(module_files(kernel).map_err(|why| format!("the module: {why}"))?);
+    let mut files = vec![(sites.clone(), format!("/var/cache/siteseer/{id}"))];
+    let has_own_data = selected.iter().any(|name| name.starts_with(OF_OWN_DATA));
+    if has_own_data || selected.iter().any(|name| OF_MODULE.iter().any(|of| name.starts_with(of))) {
+        let [module, module_sites] = module_files(kernel).map_err(|why| format!("the module: {why}"))?;
+        if has_own_data {
+            files.push((upstreams_part(&sites)?, own_data::OF_IMAGE.to_owned()));
+            files.push((upstreams_part(&module_sites.0)?, own_data::OF_MODULE.to_owned()));
+            files.push((built(kernel, own_data::NAME)?, own_data::FILE.to_owned()));
+        }
+        files.extend([module, module_sites]);
     }
     if selected.iter().any(|name| name.starts_with("trace::")) {
         let tool = build_guest_for(kernel.record.arch, "siteseer-cli", "siteseer", "release");
@@ -404,18 +414,34 @@ fn print_times(kernel: &str, verdicts: &BTreeMap<String, Verdict>) {
     }
 }
 
-/// The module that the cases load, built for the kernel, and its site data: where they are, and where they go in the guest.
-fn module_files(paths: &KernelPaths) -> Result<Vec<(PathBuf, String)>, String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("modules").join(modules::NAME);
-    let source = ModuleSource { name: modules::NAME.to_owned(), folder, flags: Vec::new() };
+/// A module of tests/modules, built for the kernel.
+fn built(paths: &KernelPaths, name: &str) -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("modules").join(name);
+    let source = ModuleSource { name: name.to_owned(), folder, flags: Vec::new() };
     let built = siteseer_vmtest::modules::build(paths, &[source]).map_err(|error| error.to_string())?;
     let built = built.into_iter().next().ok_or("nothing was built")?;
-    let module = built.map_err(|failure| format!("{}\n{}", failure.reason, failure.log))?;
+    built.map_err(|failure| format!("{}\n{}", failure.reason, failure.log))
+}
+
+/// The module that the cases load, and its site data: where they are, and where they go in the guest.
+fn module_files(paths: &KernelPaths) -> Result<[(PathBuf, String); 2], String> {
+    let module = built(paths, modules::NAME)?;
     let base = BaseTypes::open(&paths.vmlinux).map_err(|error| error.to_string())?;
     let kernel = BaseKernel { btf: &base.btf, build_id: &base.build_id.0 };
     let sites = encoded(&module, &Options { kernel: Some(kernel), ..Options::default() })?;
     let name = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(vec![(module, modules::FILE.to_owned()), (sites, format!("/var/cache/siteseer/{name}"))])
+    Ok([(module, modules::FILE.to_owned()), (sites, format!("/var/cache/siteseer/{name}"))])
+}
+
+/// What of a site file is upstream's format, in a file of its own: the section `.BTF.inline`.
+fn upstreams_part(sites: &Path) -> Result<PathBuf, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", sites.display());
+    let bytes = std::fs::read(sites).map_err(|error| failed(&error))?;
+    let elf = object::File::parse(&*bytes).map_err(|error| failed(&error))?;
+    let section = elf.section_by_name(".BTF.inline").ok_or_else(|| failed(&"it has no .BTF.inline"))?;
+    let path = sites.with_extension("inline");
+    std::fs::write(&path, section.data().map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
+    Ok(path)
 }
 
 /// Site data of a few functions. The kernel will refuse a site of them.

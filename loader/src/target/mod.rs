@@ -610,7 +610,8 @@ impl Target {
     }
 
     /// What a report should say about site data that do not have all that siteseer's own have.
-    pub(crate) fn note_of_data(&self) -> Option<String> {
+    #[doc(hidden)]
+    pub fn note_of_data(&self) -> Option<String> {
         self.data.note_of_lacking().or_else(|| self.modules.note_of_lacking())
     }
 

@@ -6,10 +6,12 @@
 //! | which functions need it, and what a policy costs | [`functions`] |
 //! | which forms of location earn their place | [`forms`] |
 //! | the formats that were proposed, side by side | [`formats`] |
+//! | the kernel's rules on what the encoder writes (`ci/rules`) | [`rules`] |
 
 pub mod formats;
 pub mod forms;
 pub mod functions;
+pub mod rules;
 
 use std::fmt::Write as _;
 

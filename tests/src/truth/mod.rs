@@ -165,9 +165,9 @@ pub fn cases() -> Vec<Case> {
                 // Each kprobe by itself, and all of them together, however few they are; a program for each location prototype,
                 // and as few as there can be.
                 for (many, beyond) in [(usize::MAX, usize::MAX), (usize::MAX, 1), (1, 1)] {
-                    check(truth, target, many, beyond).map_err(|why| in_mode(why, many, beyond))?;
+                    check(truth, target, target, many, beyond).map_err(|why| in_mode(why, many, beyond))?;
                 }
-                check(truth, target, 1, usize::MAX)
+                check(truth, target, target, 1, usize::MAX)
             }),
         })
         .collect()
@@ -199,8 +199,37 @@ fn load_oracle() -> Result<Object, Failure> {
     Ok(open.load()?)
 }
 
-/// `many` is from how many kprobes on they are armed together, `beyond` beyond how many location prototypes programs are shared.
-fn check(truth: &Truth, target: &Target, many: usize, beyond: usize) -> Result<Shown, Failure> {
+/// The functions.
+pub(crate) fn functions() -> impl Iterator<Item = &'static str> {
+    cases::TRUTHS.iter().map(|truth| truth.function)
+}
+
+/// All of them by site data that says less. `full` says what the sites are: they have the same numbers there. An argument that
+/// the data cannot express is one that a site lacks.
+///
+/// # Errors
+/// If a call is missed or a value is wrong.
+pub(crate) fn with_less(less: &Target, full: &Target) -> Result<Shown, Failure> {
+    let (mut shown, mut lost) = (Vec::new(), Vec::new());
+    for truth in cases::TRUTHS {
+        match check(truth, less, full, usize::MAX, usize::MAX) {
+            Ok(found) => {
+                shown.push(found.text);
+                lost.extend(found.differences.into_iter().map(|what| format!("{}: {what}", truth.function)));
+            }
+            Err(why) if why.is::<Lack>() => {}
+            Err(why) => return Err(format!("{}: {why}", truth.function).into()),
+        }
+    }
+    if shown.is_empty() {
+        return Err("no function was exercised".into());
+    }
+    Ok(Shown { text: format!("{}\n{}", shown.join("\n"), lost.join("\n")), differences: Vec::new() })
+}
+
+/// `described` has the same sites as `target`, with all that is known of them. `many` is from how many kprobes on they are armed
+/// together, `beyond` beyond how many location prototypes programs are shared.
+fn check(truth: &Truth, target: &Target, described: &Target, many: usize, beyond: usize) -> Result<Shown, Failure> {
     if truth.asks {
         need(target, Capability::Fentry)?;
     }
@@ -224,7 +253,7 @@ fn check(truth: &Truth, target: &Target, many: usize, beyond: usize) -> Result<S
     if faults > 0 {
         return Err(format!("{faults} hits left out because memory could not be read").into());
     }
-    let result = compare::compare(truth, target, &stated, &hits, &report)?;
+    let result = compare::compare(truth, described, &stated, &hits, &report)?;
     if let Some(site) = &result.passed_by {
         let attach = Attach::new(target).function(truth.function).policy(Policy::Complete).all_prototypes(true);
         refused_by_complete(&attach, &watch.program()?, site, &report)?;

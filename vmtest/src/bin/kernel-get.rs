@@ -5,7 +5,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-use siteseer_vmtest::kernels::{Getter, Matrix, workspace_matrix};
+use siteseer_vmtest::kernels::{Getter, Matrix, cached, own_site_data, workspace_matrix};
 
 /// Get a kernel of the matrix into the cache and print the folder that holds its vmlinuz and vmlinux
 #[derive(Parser)]
@@ -17,7 +17,7 @@ struct Arguments {
     /// Look for a newer one even if the cache is not a day old
     #[arg(long)]
     refresh: bool,
-    /// List the kernels of the matrix
+    /// List the kernels of the matrix, and say which of those in the cache have site data of their own
     #[arg(long, conflicts_with = "name")]
     list: bool,
     /// The kernel's name
@@ -46,6 +46,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     } else {
         for name in matrix.names() {
             println!("{name}");
+            // Standard output has the names alone.
+            if let Some(shown_by) = cached(name).as_ref().and_then(own_site_data) {
+                eprintln!("{name} has site data of its own ({shown_by})");
+            }
         }
     }
     Ok(())

@@ -63,6 +63,13 @@ pub(super) fn module_tree(kernel: &KernelPaths, progress: impl Fn(&str)) -> Resu
     })
 }
 
+/// The kernel's configuration, if its headers are in the cache.
+pub(super) fn config(kernel: &KernelPaths) -> Option<String> {
+    let read = |path: PathBuf| fs::read(kernel.directory.join(path)).ok();
+    let headers: Headers = serde_json::from_slice(&read(Path::new(FOLDER).join("headers.json"))?).ok()?;
+    String::from_utf8(read(headers.objects.join(".config"))?).ok()
+}
+
 fn get(kernel: &KernelPaths, progress: impl Fn(&str)) -> Result<Headers, GetError> {
     let place = kernel.directory.parent().unwrap_or(&kernel.directory);
     let directory = kernel.directory.join(FOLDER);

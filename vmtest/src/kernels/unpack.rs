@@ -15,7 +15,7 @@ use crate::child::die_with_parent;
 
 /// Writes the file `inside` of `package` to `target`.
 pub(super) fn unpack(package: &Path, inside: &str, target: &Path) -> Result<(), GetError> {
-    let options = ["--to-stdout", "--", &format!("./{inside}")];
+    let options = ["--extract", "--to-stdout", "--", &format!("./{inside}")];
     let (mut unpacker, mut tar) = start(package, &options)?;
     let copied = tar.stdout.take().map_or(Ok(0), |mut content| {
         let mut file = File::create(target)?;
@@ -39,8 +39,28 @@ pub(super) fn unpack(package: &Path, inside: &str, target: &Path) -> Result<(), 
 pub(super) fn unpack_all(package: &Path, target: &Path) -> Result<(), GetError> {
     // An archive's owners and times are of no use here.
     let folder = target.to_string_lossy();
-    let (mut unpacker, mut tar) = start(package, &["--no-same-owner", "--touch", "--directory", &folder])?;
+    let (mut unpacker, mut tar) = start(package, &["--extract", "--no-same-owner", "--touch", "--directory", &folder])?;
     // tar writes nothing to it.
+    drop(tar.stdout.take());
+    end(&mut unpacker, &mut tar)?.map_err(|said| GetError::Unpack { package: package.to_owned(), said })
+}
+
+/// The paths of all files and folders of `package`.
+pub(super) fn list(package: &Path) -> Result<Vec<String>, GetError> {
+    let (mut unpacker, mut tar) = start(package, &["--list"])?;
+    let mut listed = String::new();
+    let read = tar.stdout.take().map_or(Ok(0), |mut names| names.read_to_string(&mut listed));
+    let ended = end(&mut unpacker, &mut tar)?;
+    ended.map_err(|said| GetError::Unpack { package: package.to_owned(), said })?;
+    read.map_err(GetError::io("cannot read what tar lists"))?;
+    Ok(listed.lines().map(str::to_owned).collect())
+}
+
+/// Unpacks some files of `package`, named as [`list`] names them, into the folder `target`.
+pub(super) fn unpack_some(package: &Path, names: &[&str], target: &Path) -> Result<(), GetError> {
+    let folder = target.to_string_lossy();
+    let options = ["--extract", "--no-same-owner", "--touch", "--directory", &folder, "--"];
+    let (mut unpacker, mut tar) = start(package, &[&options, names].concat())?;
     drop(tar.stdout.take());
     end(&mut unpacker, &mut tar)?.map_err(|said| GetError::Unpack { package: package.to_owned(), said })
 }
@@ -66,7 +86,7 @@ fn start(package: &Path, options: &[&str]) -> Result<(Child, Child), GetError> {
     let archive = unpacker.stdout.take().map_or_else(Stdio::null, Stdio::from);
     let tar = start(
         Command::new("tar")
-            .args(["--extract", "--file", "-"])
+            .args(["--file", "-"])
             .args(options)
             // It could stop reading at the first match; then dpkg-deb would complain of a broken pipe.
             .stdin(archive)
@@ -128,6 +148,21 @@ mod tests {
         let target = directory.path().join("vmlinuz");
         unpack(&package, "boot/vmlinuz-1+x", &target).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"the kernel");
+    }
+
+    #[test]
+    fn some_files_come_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let package = package(directory.path());
+        let names = list(&package).unwrap();
+        let name = names.iter().find(|name| name.ends_with("vmlinuz-1+x")).unwrap();
+        let target = directory.path().join("some");
+        fs::create_dir(&target).unwrap();
+        unpack_some(&package, &[name], &target).unwrap();
+        assert_eq!(fs::read(target.join(name)).unwrap(), b"the kernel");
+        assert!(unpack_some(&package, &["./boot/other"], &target).is_err());
+        fs::write(&package, "not a package").unwrap();
+        assert!(list(&package).is_err());
     }
 
     #[test]
