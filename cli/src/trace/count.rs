@@ -7,7 +7,7 @@
 use super::histogram::{self, Bucket};
 use super::pace::{Pace, stop_on_signals};
 use super::print::place;
-use super::programs::{Constants, Embedded, Programs, calls, counter, filter_constants, word};
+use super::programs::{Constants, Embedded, Programs, calls, counter, filter_constants, member_constants, word};
 use super::{Traced, Tracing, tell_of, tell_of_losses};
 use crate::Failure;
 use crate::filter::Type;
@@ -101,15 +101,16 @@ pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
     check_argument(tracing, key)?;
     let mut programs = Programs::new(arguments.pid, functions.len());
     let mut counted: BTreeMap<u32, Counted<'_>> = BTreeMap::new();
-    for function in functions {
+    for (function, members) in functions.iter().zip(tracing.members) {
         let mut constants = key_constants(tracing, function.function, key)?;
-        let (filter, left) = filter_constants(tracing.filter.as_ref(), function.function, types);
+        let (filter, left) = filter_constants(tracing.filter.as_ref(), function.function, members, types);
         if let Some(why) = left {
             return Err(
                 format!("--where: calls are counted in the kernel, which cannot decide this condition: {why}").into()
             );
         }
         constants.extend(filter);
+        constants.extend(member_constants(members)?);
         let reads = key.argument().is_some() || tracing.filter.is_some();
         let program = programs.load(if reads { ARGUMENTS } else { TASKS }, constants)?;
         let attach = arguments.attach(target, function, arguments.policy());
@@ -179,7 +180,7 @@ fn check_argument(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
 fn key_constants(tracing: &Tracing<'_, '_>, function: &Function, key: Key<'_>) -> Result<Constants, Failure> {
     let mut constants = vec![word("count_by", key.by() as u32)];
     if let Some(name) = key.argument() {
-        let found = calls(function, tracing.types).argument(name)?;
+        let found = calls(function, &[], tracing.types).argument(name)?;
         let (nth, bits, signed) = match &found {
             None => (NOWHERE, 64, false),
             Some((nth, ty)) => {
