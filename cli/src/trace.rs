@@ -27,6 +27,7 @@ use siteseer::internals::pattern::Pattern;
 use siteseer::internals::source::SourceError;
 use siteseer::internals::target::Types;
 use siteseer::{Attach, AttachError, Link, Policy, Report, Target, TargetError};
+use siteseer_sites::access::Path;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -45,8 +46,8 @@ pub(crate) struct Arguments {
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<Filter>,
     /// Print a member of a structure with each call, as C writes it: file->f_path.dentry->d_name.name. It begins with an
-    /// argument, with retval (with --returns), or with task, which is the current thread. May be given again. --where takes
-    /// members too
+    /// argument, with retval (with --returns), or with task, which is the current thread. May be given again. --where,
+    /// --count and --hist take members too
     #[arg(short, long = "field", value_name = "MEMBER")]
     fields: Vec<String>,
     /// Trace only this process
@@ -162,16 +163,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     })?
 }
 
-/// The members of structures that a command names, for each function. Those that are compared come first: the kernel's
-/// program compares so many.
+/// The members of structures that a command names, for each function. The one that is counted by and those that are
+/// compared come first: the kernel's programs look at the first ones only.
 fn members(
     arguments: &Arguments,
     filter: Option<&Filter>,
     functions: &[Function],
     types: &Types<'_>,
 ) -> Result<Vec<Vec<Member>>, Failure> {
+    let key = arguments.key().and_then(count::Key::argument).filter(|name| Path::is_meant(name));
     let compared = filter.map_or(Vec::new(), Filter::paths);
-    let paths = Paths::new(compared.into_iter().chain(arguments.fields.iter().map(String::as_str)), types)?;
+    let paths = Paths::new(key.into_iter().chain(compared).chain(arguments.fields.iter().map(String::as_str)), types)?;
     let all = functions.iter().map(|function| paths.of(function, arguments.returns, types));
     let all = all.collect::<Result<Vec<Vec<Member>>, String>>()?;
     for (nth, name) in paths.names().enumerate() {
@@ -249,12 +251,14 @@ struct Traced<'t> {
     gone: usize,
     /// The modules in which it could not be attached when they had been loaded.
     failed: Vec<String>,
+    /// Whether the program reads members of structures, by the types of the modules that are loaded now.
+    reads_members: bool,
 }
 
 impl<'t> Traced<'t> {
-    fn new(attach: Attach<'t>, program: &ProgramMut<'_>) -> Result<Traced<'t>, AttachError> {
+    fn new(attach: Attach<'t>, program: &ProgramMut<'_>, members: &[Member]) -> Result<Traced<'t>, AttachError> {
         let link = attach.attach(program)?;
-        Ok(Traced { attach, link, gone: 0, failed: Vec::new() })
+        Ok(Traced { attach, link, gone: 0, failed: Vec::new(), reads_members: !members.is_empty() })
     }
 
     /// Says which sites went away with their modules, and attaches in modules that have come.
@@ -266,6 +270,14 @@ impl<'t> Traced<'t> {
         self.gone = gone.len();
         let unseen = self.link.unseen_modules()?;
         if unseen.is_empty() || unseen == self.failed {
+            return Ok(());
+        }
+        if self.reads_members {
+            let names = unseen.join(", ");
+            tell!(
+                "calls in modules that were loaded since are not traced: {names}: members of structures may be elsewhere there"
+            );
+            self.failed = unseen;
             return Ok(());
         }
         match self.attach.refresh(program, &mut self.link) {

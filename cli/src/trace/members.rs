@@ -24,7 +24,7 @@ pub(crate) struct Member {
     /// How it is read; `None` if the function does not have what the path begins with.
     access: Option<Access>,
     base: Base,
-    /// Whose types these are.
+    /// The module that has these types; `None` for the image.
     module: Option<String>,
     pub(crate) ty: Type,
 }
@@ -97,7 +97,7 @@ impl Paths {
         let Some(btf) = types.of(module) else { return Ok(Member::nowhere(path)) };
         let access = path.resolve(btf, ty).map_err(|error| error.to_string())?;
         if access.offsets.len() > STEPS {
-            return Err(format!("{path} follows more than {} pointers", STEPS - 1));
+            return Err(format!("{path} follows more than {} pointers", STEPS));
         }
         let resolved = btf.resolve(access.ty);
         let (bits, signed) = (access.bits, access.signed);

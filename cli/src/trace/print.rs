@@ -109,7 +109,7 @@ fn attach<'t>(
     let nth = programs.load(program, constants.clone())?;
     want(programs, function, types, arguments.strings)?;
     let attach = arguments.attach(target, function, arguments.policy());
-    let entries = match Traced::new(attach, &programs.program(nth)?) {
+    let entries = match Traced::new(attach, &programs.program(nth)?, members) {
         Ok(traced) => Some((traced, nth)),
         Err(error) if function.chosen.is_name() => return Err(error.into()),
         Err(error) => {
@@ -123,7 +123,7 @@ fn attach<'t>(
         let nth = programs.load(program, constants)?;
         // Inlined copies have no return, so that no policy but this one will do.
         let attach = arguments.attach(target, function, Policy::BestEffort);
-        match Traced::new(attach, &programs.program(nth)?) {
+        match Traced::new(attach, &programs.program(nth)?, members) {
             Ok(traced) => returns = Some((traced, nth)),
             Err(error) => tell!("no returns of {} can be seen: {error}", function.function.name),
         }
