@@ -144,6 +144,7 @@ int count_arguments(void *ctx)
 	if (!is_process(id))
 		return 0;
 	read_arguments(ctx, &arguments);
+	read_fields(&arguments, 0);
 	bpf_get_current_comm(comm.text, sizeof(comm.text));
 	if (!is_wanted(&arguments, id, &comm))
 		return 0;

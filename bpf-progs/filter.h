@@ -4,16 +4,22 @@
  * constants before it is loaded (src/filter.rs). The kernel's verifier knows constants, so that of all this only what the
  * expression needs is left when the program runs.
  *
- * A comparison with an argument that the site does not have is neither true nor false, and so is what depends on it.
- * Only calls for which the whole expression is true are looked at.
+ * A comparison with an argument that the site does not have, or with a member that cannot be read, is neither true nor false,
+ * and so is what depends on it. Only calls for which the whole expression is true are looked at.
  */
 #ifndef SITESEER_FILTER_H
 #define SITESEER_FILTER_H
 
+#include "fields.h"
+
 /* Parameters that can be looked at: their first 8 bytes. */
 #define FILTER_PARAMETERS 12
+/* Members of structures that can be looked at: the first ones of fields.h. */
+#define FILTER_FIELDS 4
 #define FILTER_OPS 16
 #define FILTER_TEXTS 4
+/* Bytes of a text, with its NUL. */
+#define FILTER_TEXT_LEN 32
 
 enum {
 	FILTER_END,
@@ -28,10 +34,12 @@ enum {
 	FILTER_SIGNED_ABOVE,
 	/* The thread's name is the text of number `value`. */
 	FILTER_COMM,
+	/* The text that a field leads to is the text of number `value`. */
+	FILTER_TEXT,
 };
 
 enum {
-	/* Lower numbers are parameters. */
+	/* Lower numbers are parameters and, after those, fields. */
 	FILTER_TGID = 32,
 	FILTER_PID,
 	FILTER_CPU,
@@ -46,10 +54,10 @@ struct filter_op {
 };
 
 const volatile struct filter_op filter[FILTER_OPS] = {};
-/* The beginning of a thread's name, or all of it: bytes that count, and which do. */
+/* The beginning of a text, or all of it: bytes that count, and which do. */
 struct filter_text {
-	__u64 text[2];
-	__u64 mask[2];
+	__u64 text[FILTER_TEXT_LEN / 8];
+	__u64 mask[FILTER_TEXT_LEN / 8];
 };
 
 const volatile struct filter_text filter_texts[FILTER_TEXTS] = {};
@@ -60,20 +68,26 @@ union comm {
 	__u64 words[2];
 };
 
-/* The first slot of each parameter, and one bit for each that is present. */
+/* The first slot of each parameter, then the fields, and one bit for each that is present. */
 struct arguments {
 	/* A power of two, so that any number can be made one of theirs. */
-	__u64 values[16];
+	__u64 values[FILTER_PARAMETERS + FILTER_FIELDS];
 	__u32 present;
 };
 
 static __always_inline void read_arguments(void *ctx, struct arguments *arguments)
 {
+	__u32 present = 0;
+
 	__builtin_memset(arguments, 0, sizeof(*arguments));
 #pragma unroll
-	for (int n = 0; n < FILTER_PARAMETERS; n++)
+	for (int n = 0; n < FILTER_PARAMETERS; n++) {
 		if (siteseer_arg(ctx, n, &arguments->values[n]) == 0)
-			arguments->present |= 1u << n;
+			present |= 1u << n;
+		/* Now, not later from many results on the stack, which is short. */
+		asm volatile("" : "+r"(present));
+	}
+	arguments->present = present;
 }
 
 static __always_inline __u64 argument_at(const struct arguments *arguments, __u32 n)
@@ -81,13 +95,66 @@ static __always_inline __u64 argument_at(const struct arguments *arguments, __u3
 	return *(volatile const __u64 *)&arguments->values[n & 15];
 }
 
-/* What is above the bits of a narrow value is anything. */
-static __always_inline __u64 narrow(__u64 value, __u32 bits, bool is_signed)
+/*
+ * The same, of a range, for a value that is used as an address. What is read at an index that the loader does not know may
+ * be anything on the stack, the context too: if that went to a helper, the program would seem to read every argument.
+ */
+static __always_inline __u64 one_of(const struct arguments *arguments, __u32 n, int from, int to)
 {
-	__u32 shift = (64 - bits) & 63;
+	__u64 value = 0;
 
-	value <<= shift;
-	return is_signed ? (__u64)((__s64)value >> shift) : value >> shift;
+#pragma unroll
+	for (int k = from; k < to; k++) {
+		if (n == k)
+			value = arguments->values[k];
+		asm volatile("" : "+r"(value));
+	}
+	return value;
+}
+
+/* Reads the fields that the expression, or a key, is about. `returned` is what the function returned, if that is known. */
+static __always_inline void read_fields(struct arguments *arguments, const __u64 *returned)
+{
+#pragma unroll
+	for (int n = 0; n < FILTER_FIELDS; n++) {
+		__u32 from = fields[n].base;
+		__u64 base = 0, value = 0;
+		bool there = true;
+
+		if (fields[n].kind == FIELD_NONE)
+			continue;
+		if (from == FIELD_TASK) {
+			base = bpf_get_current_task();
+		} else if (from == FIELD_RESULT) {
+			there = returned;
+			base = returned ? *returned : 0;
+		} else {
+			there = arguments->present >> (from & 31) & 1;
+			base = one_of(arguments, from, 0, FILTER_PARAMETERS);
+		}
+		if (there && read_field(base, n, &value)) {
+			arguments->values[FILTER_PARAMETERS + n] = value;
+			arguments->present |= 1u << (FILTER_PARAMETERS + n);
+		}
+	}
+}
+
+/* Whether the text at an address, to which a field leads, is that of the filter: 1, 0, or -1 if it cannot be read. */
+static __noinline int same_text(__u64 at, __u32 field, __u32 wanted)
+{
+	union {
+		char text[FILTER_TEXT_LEN];
+		__u64 words[FILTER_TEXT_LEN / 8];
+	} found = {};
+	const volatile struct filter_text *text = &filter_texts[wanted & (FILTER_TEXTS - 1)];
+	__u64 differs = 0;
+
+	if (read_text(field, found.text, sizeof(found.text), at) < 0)
+		return -1;
+#pragma unroll
+	for (int n = 0; n < FILTER_TEXT_LEN / 8; n++)
+		differs |= (found.words[n] ^ text->text[n]) & text->mask[n];
+	return !differs;
 }
 
 /* Whether the expression is true of the call; without one all are. */
@@ -126,6 +193,15 @@ static __always_inline bool is_wanted(const struct arguments *arguments, __u64 i
 		}
 		if (kind == FILTER_COMM) {
 			holds = same >> (wanted & 31) & 1;
+		} else if (kind == FILTER_TEXT) {
+			int is_same = -1;
+
+			if (arguments->present >> (field & 31) & 1)
+				is_same = same_text(one_of(arguments, field, FILTER_PARAMETERS,
+							   FILTER_PARAMETERS + FILTER_FIELDS),
+						    field - FILTER_PARAMETERS, wanted);
+			there = is_same >= 0;
+			holds = is_same > 0;
 		} else {
 			bool is_signed = kind == FILTER_SIGNED_BELOW || kind == FILTER_SIGNED_ABOVE;
 

@@ -20,8 +20,10 @@ struct trace_function {
 #define TRACE_RETURN 1
 /* It has what the function returned. */
 #define TRACE_RESULT 2
+/* It is followed by the members that were asked for. */
+#define TRACE_MEMBERS 4
 
-/* One call. If its function wants strings, the record is followed by all TRACE_STRINGS of them. */
+/* One call. If its function wants strings, or members are asked for, the record is followed by TRACE_STRINGS strings. */
 struct trace_record {
 	__u64 time;	/* nanoseconds, CLOCK_MONOTONIC */
 	__u64 function; /* the attachment's cookie */
@@ -41,6 +43,25 @@ struct trace_record {
 
 struct trace_strings {
 	char text[TRACE_STRINGS][TRACE_STRING_LEN];
+};
+
+/* Bytes of the text of a member, with its NUL. */
+#define TRACE_FIELD_LEN 64
+
+enum {
+	FIELD_READ,
+	/* The call does not have what the chain begins with. */
+	FIELD_MISSING,
+	FIELD_UNREADABLE,
+};
+
+/* A member of a structure: after the strings there are FIELDS of them (fields.h). */
+struct trace_field {
+	/* For text, its address. */
+	__u64 value;
+	__u32 status;
+	__u32 reserved;
+	char text[TRACE_FIELD_LEN];
 };
 
 #endif

@@ -5,7 +5,8 @@
  * They name no function: each is attached once for each function that is traced, with the function's number as its
  * cookie. They ask for every argument by the fallible accessor, so that they can be attached at sites that lack some.
  *
- * TRACE_FILTER is defined where a program looks at some calls only.
+ * TRACE_FILTER is defined where a program looks at some calls only. TRACE_WITH_FIELDS is defined as well where it also sends members
+ * of structures.
  */
 #ifndef SITESEER_TRACE_BODY_H
 #define SITESEER_TRACE_BODY_H
@@ -49,6 +50,8 @@ static __always_inline void fill(struct trace_record *record, void *ctx, __u64 f
 {
 	const struct siteseer_site *site = siteseer_site(ctx);
 	__u32 present = 0;
+	/* One for all: clang gives each variable of an unrolled loop a place of its own, and the stack is short. */
+	__u64 value;
 
 	record->time = bpf_ktime_get_ns();
 	record->function = function;
@@ -68,11 +71,12 @@ static __always_inline void fill(struct trace_record *record, void *ctx, __u64 f
 	for (int n = 0; n < TRACE_PARAMETERS; n++) {
 #pragma unroll
 		for (int slot = 0; slot < TRACE_SLOTS; slot++) {
-			__u64 value = 0;
-
+			value = 0;
 			if (siteseer_arg_slot(ctx, n, slot, &value) == 0)
 				present |= 1u << (n * TRACE_SLOTS + slot);
 			record->values[n][slot] = value;
+			/* Now, not later from many copies on the stack. */
+			asm volatile("" : "+r"(present)::"memory");
 		}
 	}
 	record->present = present;
@@ -117,12 +121,14 @@ struct trace_record_with_strings {
 };
 
 /* Whether the call is one of those that are asked for. */
-static __always_inline bool is_asked_for(void *ctx, __u64 id)
+static __always_inline bool is_asked_for(void *ctx, __u64 id, bool is_return)
 {
 	__u32 tgid = id >> 32;
 #ifdef TRACE_FILTER
 	struct arguments arguments;
 	union comm comm = {};
+	__u64 result = 0;
+	bool has_result = false;
 #endif
 
 	if ((only_tgid && tgid != only_tgid) || (except_tgid && tgid == except_tgid))
@@ -131,6 +137,9 @@ static __always_inline bool is_asked_for(void *ctx, __u64 id)
 	if (filter[0].kind == FILTER_END)
 		return true;
 	read_arguments(ctx, &arguments);
+	if (is_return)
+		has_result = bpf_get_func_ret(ctx, &result) == 0;
+	read_fields(&arguments, has_result ? &result : 0);
 	bpf_get_current_comm(comm.text, sizeof(comm.text));
 	return is_wanted(&arguments, id, &comm);
 #else
@@ -138,6 +147,81 @@ static __always_inline bool is_asked_for(void *ctx, __u64 id)
 #endif
 }
 
+#ifdef TRACE_WITH_FIELDS
+struct trace_record_with_fields {
+	struct trace_record record;
+	struct trace_strings strings;
+	struct trace_field fields[FIELDS];
+};
+
+static __noinline void fill_field(struct trace_field *to, __u64 base, __u32 n)
+{
+	if (!read_field(base, n, &to->value)) {
+		to->status = FIELD_UNREADABLE;
+		return;
+	}
+	to->status = FIELD_READ;
+	/* A null pointer to text is a value as well. */
+	if (fields[n & (FIELDS - 1)].kind != FIELD_NUMBER && to->value &&
+	    read_text(n, to->text, sizeof(to->text), to->value) < 0)
+		to->status = FIELD_UNREADABLE;
+}
+
+static __always_inline void fill_fields(struct trace_record *record, struct trace_field *to)
+{
+#pragma unroll
+	for (int n = 0; n < FIELDS; n++) {
+		__u32 from = fields[n].base;
+		__u64 base = 0;
+		bool there = false;
+
+		to[n].value = 0;
+		to[n].status = FIELD_MISSING;
+		to[n].reserved = 0;
+		to[n].text[0] = 0;
+		if (fields[n].kind == FIELD_NONE)
+			continue;
+		if (from == FIELD_TASK) {
+			there = true;
+			base = bpf_get_current_task();
+		} else if (from == FIELD_RESULT) {
+			there = record->flags & TRACE_RESULT;
+			base = record->result;
+		} else if (from < TRACE_PARAMETERS) {
+			there = record->present >> (from * TRACE_SLOTS) & 1;
+			base = record->values[from][0];
+		}
+		if (there)
+			fill_field(&to[n], base, n);
+	}
+}
+
+static __always_inline int send(void *ctx, bool is_return)
+{
+	__u64 id = bpf_get_current_pid_tgid(), function;
+	const struct trace_function *wanted;
+	struct trace_record_with_fields *all;
+	__u32 key;
+
+	if (!is_asked_for(ctx, id, is_return))
+		return 0;
+	function = bpf_get_attach_cookie(ctx);
+	key = function;
+	all = bpf_ringbuf_reserve(&records, sizeof(*all), 0);
+	if (!all) {
+		drop();
+		return 0;
+	}
+	fill(&all->record, ctx, function, id, is_return);
+	all->record.flags |= TRACE_MEMBERS;
+	wanted = bpf_map_lookup_elem(&functions, &key);
+	if (wanted && wanted->strings)
+		fill_strings(&all->record, &all->strings, wanted);
+	fill_fields(&all->record, all->fields);
+	bpf_ringbuf_submit(all, 0);
+	return 0;
+}
+#else
 static __always_inline int send(void *ctx, bool is_return)
 {
 	__u64 id = bpf_get_current_pid_tgid();
@@ -145,7 +229,7 @@ static __always_inline int send(void *ctx, bool is_return)
 	__u32 key;
 	const struct trace_function *wanted;
 
-	if (!is_asked_for(ctx, id))
+	if (!is_asked_for(ctx, id, is_return))
 		return 0;
 	function = bpf_get_attach_cookie(ctx);
 	key = function;
@@ -172,5 +256,6 @@ static __always_inline int send(void *ctx, bool is_return)
 	}
 	return 0;
 }
+#endif
 
 #endif

@@ -9,6 +9,7 @@ pub mod compile;
 mod constant;
 pub mod cost;
 pub mod count;
+pub mod fields;
 pub mod filter;
 pub mod oracle;
 pub mod tools;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What `trace.bpf.c` tells user space, and what it is told: `trace.h` in Rust.
 
+use crate::fields::{FIELDS, Read};
+
 /// Parameters that are kept of a call.
 pub const PARAMETERS: usize = 12;
 /// 8-byte slots that are kept of each.
@@ -47,6 +49,8 @@ pub struct Record {
     present: u32,
     values: [[u64; SLOTS]; PARAMETERS],
     strings: Vec<Option<Vec<u8>>>,
+    /// The members of structures that were asked for, in their order; [`FIELDS`] of them, or none.
+    pub fields: Vec<Read>,
     /// Whether it is of a return.
     pub is_return: bool,
     /// What the function returned, if that is known.
@@ -87,6 +91,7 @@ impl Record {
             present: word(40)?,
             values,
             strings: strings.collect(),
+            fields: fields(rest.get(STRINGS * STRING_LEN..).filter(|_| word(72).is_some_and(|flags| flags & 4 != 0))),
             is_return: word(72)? & 1 != 0,
             result: (word(72)? & 2 != 0).then_some(long(64)?),
         })
@@ -104,6 +109,25 @@ impl Record {
     pub fn string(&self, nth: usize) -> Option<&[u8]> {
         self.strings.get(nth)?.as_deref()
     }
+}
+
+/// Bytes of a member's text, with its NUL.
+pub const FIELD_TEXT_LEN: usize = 64;
+
+/// The members that follow a record.
+fn fields(data: Option<&[u8]>) -> Vec<Read> {
+    let field = |bytes: &[u8]| {
+        let number = u64::from_ne_bytes(*bytes.first_chunk()?);
+        let text = bytes.get(16..)?;
+        let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+        Some(match u32::from_ne_bytes(bytes.get(8..12)?.try_into().ok()?) {
+            0 => Read::Value { number, text: text[..end].to_vec() },
+            2 => Read::Unreadable,
+            _ => Read::Missing,
+        })
+    };
+    let fields = data.unwrap_or_default().chunks_exact(16 + FIELD_TEXT_LEN);
+    fields.take(FIELDS).map_while(field).collect()
 }
 
 #[cfg(test)]
@@ -135,6 +159,19 @@ mod tests {
         data[72] = 3;
         let record = Record::parse(&data).unwrap();
         assert_eq!((record.is_return, record.result), (true, Some(17)));
+        assert!(record.fields.is_empty());
+        let of_fields = data.len();
+        data.resize(of_fields + FIELDS * (16 + FIELD_TEXT_LEN), 0);
+        data[72] = 4;
+        data[of_fields] = 21;
+        data[of_fields + 16..][..2].copy_from_slice(b"ab");
+        data[of_fields + 80 + 8] = 2;
+        data[of_fields + 160 + 8] = 1;
+        let read = Record::parse(&data).unwrap().fields;
+        let first = Read::Value { number: 21, text: b"ab".to_vec() };
+        assert_eq!((read.len(), &read[..3]), (FIELDS, &[first, Read::Unreadable, Read::Missing][..]));
+        data.truncate(of_fields);
+        assert!(Record::parse(&data).unwrap().fields.is_empty());
         assert!(Record::parse(&data[..RECORD_LEN - 1]).is_none());
         assert_eq!(Record::parse(&data[..RECORD_LEN]).unwrap().string(1), None);
     }

@@ -13,6 +13,7 @@ mod parse;
 
 use siteseer::internals::function::{Function, Parameter};
 use siteseer::internals::pattern::Glob;
+use siteseer_sites::access::Path;
 use siteseer_sites::btf::{Btf, Kind};
 use std::collections::BTreeMap;
 
@@ -115,12 +116,14 @@ pub(crate) struct Value {
     pub(crate) bits: u32,
     /// What is printed of it, and what it points to.
     pub(crate) texts: Vec<String>,
+    /// Whether the text may go on after what is known of it.
+    pub(crate) cut: bool,
 }
 
 impl Value {
     /// A number that has no sign.
     pub(crate) fn unsigned(number: u32) -> Value {
-        Value { number: Some(i128::from(number)), bits: 32, texts: Vec::new() }
+        Value { number: Some(i128::from(number)), bits: 32, ..Value::default() }
     }
 
     pub(crate) fn text(text: &str) -> Value {
@@ -135,7 +138,7 @@ impl Value {
             true => i128::from((slot << shift) as i64 >> shift),
             false => i128::from(slot << shift >> shift),
         };
-        Value { number: Some(number), bits, texts }
+        Value { number: Some(number), bits, texts, cut: false }
     }
 }
 
@@ -187,6 +190,14 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
+    /// Adds a member of a structure.
+    pub(crate) fn add(&mut self, name: &str, ty: Type) {
+        let known = self.types.entry(name.to_owned()).or_default();
+        if !known.contains(&ty) {
+            known.push(ty);
+        }
+    }
+
     /// The fields of calls of these functions.
     pub(crate) fn of<'f, 'b: 'f>(
         functions: impl Iterator<Item = &'f Function>,
@@ -226,6 +237,14 @@ impl Filter {
     /// Takes several for one.
     pub(crate) fn all(filters: impl IntoIterator<Item = Filter>) -> Option<Filter> {
         filters.into_iter().reduce(|a, b| Filter::And(a.into(), b.into()))
+    }
+
+    /// The paths to members of structures in it.
+    pub(crate) fn paths(&self) -> Vec<&str> {
+        let mut all = Vec::new();
+        self.comparisons(&mut all);
+        let names = all.into_iter().map(|comparison| comparison.field.as_str());
+        names.filter(|name| Path::is_meant(name)).collect()
     }
 
     /// Its comparisons.
@@ -273,7 +292,9 @@ impl Comparison {
             if fields.open {
                 return Ok(());
             }
-            let known: Vec<&str> = fields.types.keys().map(String::as_str).collect();
+            // Members of structures are not among what every call has.
+            let known = fields.types.keys().map(String::as_str).filter(|name| !Path::is_meant(name));
+            let known: Vec<&str> = known.collect();
             return Err(format!("no call has a field {}; there are: {}", self.field, known.join(", ")));
         };
         let mut why = Err(String::new());
@@ -311,16 +332,31 @@ impl Comparison {
         }
     }
 
+    /// Whether a text fits a glob, if only the beginning of the text is known; `None` if that does not decide.
+    fn begins_like(&self, texts: &[String]) -> Option<bool> {
+        let begin =
+            self.value.strip_suffix('*').filter(|begin| Glob::new(begin).is_ok_and(|glob| glob.is_literal()))?;
+        texts.iter().all(|text| begin.len() <= text.len()).then(|| texts.iter().any(|text| text.starts_with(begin)))
+    }
+
     fn holds(&self, actual: &Value) -> Option<bool> {
         if let Some(glob) = &self.glob {
             if actual.texts.is_empty() {
                 return None;
             }
-            let like = actual.texts.iter().any(|text| glob.matches(text));
+            let like = if actual.cut {
+                self.begins_like(&actual.texts)?
+            } else {
+                actual.texts.iter().any(|text| glob.matches(text))
+            };
             return Some(like == (self.operator == Operator::Like));
         }
         let (Some(number_of), Some(constant)) = (actual.number, number(&self.value)) else {
             if actual.texts.is_empty() {
+                return None;
+            }
+            // The whole text is longer than what is known of it, or just that.
+            if actual.cut && actual.texts.iter().any(|text| self.value.starts_with(text.as_str())) {
                 return None;
             }
             let same = actual.texts.contains(&self.value);
@@ -363,6 +399,7 @@ mod tests {
                 1,
                 vec!["PIDTYPE_TGID".to_owned()],
             ),
+            "long" => Value { cut: true, ..Value::text("abcd") },
             "comm" => Value::text("bash"),
             _ => return None,
         })
@@ -398,6 +435,11 @@ mod tests {
             "comm !~ z*",
             "comm = bash",
             "comm ~ b?s[a-h]",
+            "long ~ abc*",
+            "long ~ abcd*",
+            "long !~ x*",
+            "long != abc",
+            "long != abd",
         ] {
             assert_eq!(holds(yes), Some(true), "{yes}");
         }
@@ -405,7 +447,17 @@ mod tests {
             assert_eq!(holds(no), Some(false), "{no}");
         }
         // An argument that the call does not have, and an order of texts.
-        for unknown in ["size = 1", "not size = 1", "comm < zsh", "cap = 21 and size = 1", "cap = 1 or size = 1"] {
+        for unknown in [
+            "size = 1",
+            "not size = 1",
+            "comm < zsh",
+            "long = abcd",
+            "long != abcde",
+            "long ~ abcde*",
+            "long ~ *d",
+            "cap = 21 and size = 1",
+            "cap = 1 or size = 1",
+        ] {
             assert_eq!(holds(unknown), None, "{unknown}");
         }
     }

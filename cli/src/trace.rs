@@ -8,6 +8,7 @@
 
 mod count;
 mod histogram;
+pub(crate) mod members;
 mod out;
 mod pace;
 mod print;
@@ -19,12 +20,14 @@ use crate::output::tell;
 use crate::target::{self, Chosen, Modules};
 use clap::Args;
 use libbpf_rs::ProgramMut;
+use members::{Member, Paths};
 use siteseer::internals::attach::MAX_SITES;
 use siteseer::internals::function::Function;
 use siteseer::internals::pattern::Pattern;
 use siteseer::internals::source::SourceError;
 use siteseer::internals::target::Types;
 use siteseer::{Attach, AttachError, Link, Policy, Report, Target, TargetError};
+use siteseer_sites::access::Path;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -42,6 +45,11 @@ pub(crate) struct Arguments {
     /// and ( ) connect such conditions. May be given again; then all must hold
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<Filter>,
+    /// Print a member of a structure with each call, as C writes it: file->f_path.dentry->d_name.name. It begins with an
+    /// argument, with retval (with --returns), or with task, which is the current thread. May be given again. --where,
+    /// --count and --hist take members too
+    #[arg(short, long = "field", value_name = "MEMBER")]
+    fields: Vec<String>,
     /// Trace only this process
     #[arg(short, long, value_name = "PID", default_value_t = 0, hide_default_value = true)]
     pid: u32,
@@ -54,13 +62,13 @@ pub(crate) struct Arguments {
     returns: bool,
     /// Count calls in the kernel, and print the numbers at the end: by function, and by KEY, which is an argument's
     /// name or one of site, pid, tid, cpu, comm. No call is lost. Goes after the functions' names
-    #[arg(long, value_name = "KEY", num_args = 0..=1, conflicts_with_all = ["strings", "returns", "hist", "limit"])]
+    #[arg(long, value_name = "KEY", num_args = 0..=1, conflicts_with_all = ["fields", "strings", "returns", "hist", "limit"])]
     count: Option<Option<String>>,
     /// Print a histogram of an argument's values, of which the kernel counts those of each power of two. No call is lost
-    #[arg(long, value_name = "ARG", conflicts_with_all = ["strings", "returns", "limit"])]
+    #[arg(long, value_name = "ARG", conflicts_with_all = ["fields", "strings", "returns", "limit"])]
     hist: Option<String>,
     /// Count as --count, and print the numbers that are greatest every second
-    #[arg(long, conflicts_with_all = ["strings", "returns", "hist", "limit"])]
+    #[arg(long, conflicts_with_all = ["fields", "strings", "returns", "hist", "limit"])]
     top: bool,
     /// Attach at every site or not at all
     #[arg(long)]
@@ -140,16 +148,45 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         traceable.map(|(cookie, (chosen, function))| Traceable { chosen, function, cookie }).collect();
     target.with_types(&names, modules, |types| -> Result<(), Failure> {
         let filter = Filter::all(arguments.conditions.iter().cloned());
+        let members = members(arguments, filter.as_ref(), &functions, types)?;
         if let Some(filter) = &filter {
-            let fields = Fields::of(functions.iter(), arguments.returns, |module| types.of(module));
+            let mut fields = Fields::of(functions.iter(), arguments.returns, |module| types.of(module));
+            let there = members.iter().flatten().filter(|member| member.is_there());
+            there.for_each(|member| fields.add(&member.name, member.ty.clone()));
             filter.check(&fields)?;
         }
-        let tracing = Tracing { arguments, target: &target, functions: &traceable, types, filter };
+        let tracing = Tracing { arguments, target: &target, functions: &traceable, types, filter, members: &members };
         match arguments.key() {
             Some(key) => count::run(&tracing, key),
             None => print::run(&tracing),
         }
     })?
+}
+
+/// The members of structures that a command names, for each function. The one that is counted by and those that are
+/// compared come first: the kernel's programs look at the first ones only.
+fn members(
+    arguments: &Arguments,
+    filter: Option<&Filter>,
+    functions: &[Function],
+    types: &Types<'_>,
+) -> Result<Vec<Vec<Member>>, Failure> {
+    let key = arguments.key().and_then(count::Key::argument).filter(|name| Path::is_meant(name));
+    let compared = filter.map_or(Vec::new(), Filter::paths);
+    let paths = Paths::new(key.into_iter().chain(compared).chain(arguments.fields.iter().map(String::as_str)), types)?;
+    let all = functions.iter().map(|function| paths.of(function, arguments.returns, types));
+    let all = all.collect::<Result<Vec<Vec<Member>>, String>>()?;
+    for (nth, name) in paths.names().enumerate() {
+        if all.iter().any(|members| members[nth].is_there()) {
+            continue;
+        }
+        let parameters = functions.iter().flat_map(|function| &function.prototypes);
+        let parameters = parameters.flat_map(|prototype| prototype.parameters.iter().enumerate());
+        let known: BTreeSet<String> = parameters.map(|(nth, parameter)| argument_name(nth, parameter)).collect();
+        let known: Vec<String> = known.into_iter().chain([members::TASK.to_owned()]).collect();
+        return Err(format!("{name}: no call has what it begins with; there are: {}", known.join(", ")).into());
+    }
+    Ok(all)
 }
 
 /// The running kernel. Without site data it is what its symbols tell, unless they were asked for.
@@ -190,6 +227,8 @@ struct Tracing<'a, 'b> {
     functions: &'a [Traceable<'a>],
     types: &'a Types<'b>,
     filter: Option<Filter>,
+    /// The members of structures that are read, for each function.
+    members: &'a [Vec<Member>],
 }
 
 /// Prints reports. A note that several have is printed once.
@@ -212,12 +251,14 @@ struct Traced<'t> {
     gone: usize,
     /// The modules in which it could not be attached when they had been loaded.
     failed: Vec<String>,
+    /// Whether the program reads members of structures, by the types of the modules that are loaded now.
+    reads_members: bool,
 }
 
 impl<'t> Traced<'t> {
-    fn new(attach: Attach<'t>, program: &ProgramMut<'_>) -> Result<Traced<'t>, AttachError> {
+    fn new(attach: Attach<'t>, program: &ProgramMut<'_>, members: &[Member]) -> Result<Traced<'t>, AttachError> {
         let link = attach.attach(program)?;
-        Ok(Traced { attach, link, gone: 0, failed: Vec::new() })
+        Ok(Traced { attach, link, gone: 0, failed: Vec::new(), reads_members: !members.is_empty() })
     }
 
     /// Says which sites went away with their modules, and attaches in modules that have come.
@@ -229,6 +270,14 @@ impl<'t> Traced<'t> {
         self.gone = gone.len();
         let unseen = self.link.unseen_modules()?;
         if unseen.is_empty() || unseen == self.failed {
+            return Ok(());
+        }
+        if self.reads_members {
+            let names = unseen.join(", ");
+            tell!(
+                "calls in modules that were loaded since are not traced: {names}: members of structures may be elsewhere there"
+            );
+            self.failed = unseen;
             return Ok(());
         }
         match self.attach.refresh(program, &mut self.link) {

@@ -17,6 +17,7 @@
 //! Nothing in this crate does I/O: bytes in, bytes out.
 
 pub mod abi;
+pub mod access;
 #[doc(hidden)]
 pub mod both;
 pub mod btf;

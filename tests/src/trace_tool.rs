@@ -11,6 +11,7 @@ use crate::entry;
 use siteseer::Target;
 use std::ffi::CString;
 use std::io::{self, BufRead, BufReader, Read};
+use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -27,6 +28,7 @@ pub fn cases() -> Vec<Case> {
         case("trace", "examples_print_what_the_page_says", examples),
         case("trace", "counts_are_exact", exact),
         case("trace", "a_condition_is_the_same_in_the_kernel_and_outside", conditions),
+        case("trace", "members_have_their_values", members),
         case("trace", "bodies_alone_without_site_data", without_site_data),
     ]
 }
@@ -232,6 +234,18 @@ fn conditions(_: &Target) -> Result<String, Failure> {
         ("comm = workload and pid != 0 and tid != 0 and cpu < 4096", 4),
         ("comm = workload and count < 0", 0),
         ("comm = workload and count > -1", 4),
+        ("comm = workload and file->f_path.dentry->d_name.name = zero", 4),
+        ("comm = workload and file->f_path.dentry->d_name.name ~ ze*", 4),
+        ("comm = workload and file->f_path.dentry->d_name.name != zero", 0),
+        ("comm = workload and file->f_path.dentry->d_name.name = zer", 0),
+        ("comm = workload and file->f_path.dentry->d_name.len = 4 and count = 100", 2),
+        ("task->comm = workload and file->f_inode->i_rdev = 0x100005", 4),
+        ("task->comm ~ work* and task->in_execve = 0", 4),
+        // What cannot be read makes a comparison neither true nor false.
+        ("comm = workload and buf[0] = 0", 0),
+        ("comm = workload and buf[0] != 0", 0),
+        ("comm = workload and not (buf[0] = 0)", 0),
+        ("comm = workload and (buf[0] = 0 or count = 1)", 1),
     ];
     let mut wrong = Vec::new();
     for (condition, wanted) in table {
@@ -252,6 +266,85 @@ fn conditions(_: &Target) -> Result<String, Failure> {
         }
     }
     if wrong.is_empty() { Ok(format!("{} conditions", table.len())) } else { Err(wrong.join("\n").into()) }
+}
+
+/// Members of structures have the values that the workload made.
+fn members(_: &Target) -> Result<String, Failure> {
+    let fields = [
+        "file->f_path.dentry->d_name.name",
+        "file->f_inode->i_rdev",
+        "task->comm",
+        "task->tgid",
+        "task->in_execve",
+        "buf[0]",
+        "file->f_pos",
+    ];
+    let mut arguments = ["trace", "vfs_read", "--json", "--where", "comm = workload"].map(str::to_owned).to_vec();
+    arguments.extend(fields.iter().flat_map(|&field| ["-f".to_owned(), field.to_owned()]));
+    let own = std::process::id().to_string();
+    for returns in [false, true] {
+        if returns {
+            arguments.push("--returns".to_owned());
+        }
+        let printed = run(&arguments, &[], workload)?;
+        let calls = printed.output.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()?;
+        if calls.len() != 4 {
+            return Err(format!("{} calls\n{}{}", calls.len(), printed.output, printed.messages).into());
+        }
+        for call in &calls {
+            let values: Vec<&serde_json::Value> = call["fields"].as_array().into_iter().flatten().collect();
+            let text = |nth: usize| values.get(nth).and_then(|value| value["value"].as_str());
+            let wanted = [Some("zero"), Some("1048581"), Some("workload"), Some(&*own), Some("0"), None, Some("0")];
+            let found: Vec<Option<&str>> = (0..wanted.len()).map(text).collect();
+            // User memory is not read as the kernel's.
+            if found != wanted || values[5]["unreadable"] != true || values[0]["unreadable"] != false {
+                return Err(format!("{found:?} instead of {wanted:?}: {call}").into());
+            }
+        }
+    }
+    of_what_is_returned()?;
+    port()?;
+    Ok("7 members of 4 calls at their beginning and return, one of a returned pointer, a port in network order"
+        .to_owned())
+}
+
+/// A member of the structure that a function returns a pointer to.
+fn of_what_is_returned() -> Result<(), Failure> {
+    let member = "retval->f_inode->i_rdev";
+    let arguments = ["trace", "do_fil[pe]_open", "-r", "--json", "-f", member, "--where", "comm = workload"];
+    let printed = run(&arguments.map(str::to_owned), &[], workload)?;
+    let calls = printed.output.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()?;
+    let fields: Vec<(Option<&str>, bool)> = calls
+        .iter()
+        .map(|call| (call["fields"][0]["value"].as_str(), call["fields"][0]["unreadable"] == true))
+        .collect();
+    // /dev/zero, then files that do not exist; swapoff() opens some of them. The pointer stands for an error.
+    if let [(Some("1048581"), false), rest @ ..] = &fields[..]
+        && rest.len() >= 2
+        && rest.iter().all(|field| *field == (None, true))
+    {
+        return Ok(());
+    }
+    Err(format!("{fields:?}: {}{}", printed.output, printed.messages).into())
+}
+
+/// A port is printed and compared as people write it. It is the one that the connection before left in the socket.
+fn port() -> Result<(), Failure> {
+    let connect = || {
+        as_workload(|| {
+            let socket = UdpSocket::bind("127.0.0.1:0")?;
+            socket.connect("127.0.0.1:4660")?;
+            socket.connect("127.0.0.1:22136")
+        })
+    };
+    let member = "sock->sk->__sk_common.skc_dport";
+    let condition = format!("comm = workload and {member} = 4660");
+    let arguments = ["trace", "inet_dgram_connect", "-f", member, "--where", &condition];
+    let printed = run(&arguments.map(str::to_owned), &[], connect)?;
+    match printed.output.lines().filter(|line| line.contains("skc_dport=4660 ")).count() {
+        1 => Ok(()),
+        count => Err(format!("{count} of 1 calls with the port\n{}{}", printed.output, printed.messages).into()),
+    }
 }
 
 /// Traces where no site data is found: the tool looks for it in a root of its own.

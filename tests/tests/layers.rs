@@ -66,6 +66,7 @@ const LAYERS: [Layers; 5] = [
             &["ranges"],
             &["file"],
             &["subset"],
+            &["access"],
             &["evaluate"],
             &["abi"],
             &["earlier"],

@@ -2,6 +2,7 @@
 //! What of an expression the kernel's program can decide, as operations for it ([`siteseer_bpf_progs::filter`]).
 
 use super::{Comparison, FIELDS, Filter, Operator, Type, argument_name, congruent, number};
+use crate::trace::members::Member;
 use siteseer::internals::function::Prototype;
 use siteseer::internals::pattern::Glob;
 use siteseer_bpf_progs::filter::{self, Comparison as Relation, Field, Operation, PARAMETERS};
@@ -14,6 +15,8 @@ const NOWHERE: u32 = 31;
 pub(crate) struct Calls<'f, 'b> {
     /// Its prototypes, with the types that they are of.
     pub(crate) prototypes: Vec<(&'f Prototype, Option<&'f Btf<'b>>)>,
+    /// Members of structures, in the order in which the program reads them.
+    pub(crate) members: &'f [Member],
 }
 
 impl Calls<'_, '_> {
@@ -87,13 +90,16 @@ fn emit(filter: &Filter, calls: &Calls<'_, '_>, to: &mut Vec<Operation>) -> Resu
 }
 
 fn compare(comparison: &Comparison, calls: &Calls<'_, '_>, to: &mut Vec<Operation>) -> Result<(), String> {
-    let Comparison { field, value, operator, .. } = comparison;
+    let Comparison { field, .. } = comparison;
     let task = match field.as_str() {
         "pid" => Some(Field::Tgid),
         "tid" => Some(Field::Pid),
         "cpu" => Some(Field::Cpu),
         _ => None,
     };
+    if let Some(nth) = calls.members.iter().position(|member| member.name == *field && member.is_there()) {
+        return of_member(comparison, nth, &calls.members[nth], to);
+    }
     // An argument comes before a field of the task that is named so.
     let (field, ty) = match (calls.argument(field)?, task) {
         (Some((nth, ty)), _) => {
@@ -104,7 +110,9 @@ fn compare(comparison: &Comparison, calls: &Calls<'_, '_>, to: &mut Vec<Operatio
             (Field::Argument { nth: nth as u32, bits }, ty)
         }
         (None, Some(task)) => (task, Type::Number { bits: 32, signed: false }),
-        (None, None) if field == "comm" => return comm(comparison, to),
+        (None, None) if field == "comm" => {
+            return text(comparison, filter::COMM_LEN, to, |text, prefix| Operation::Comm { text, prefix });
+        }
         (None, None) if FIELDS.iter().any(|(known, _)| known == field) || field == super::RESULT => {
             return Err(format!("{field} is not known to the kernel's program"));
         }
@@ -114,7 +122,27 @@ fn compare(comparison: &Comparison, calls: &Calls<'_, '_>, to: &mut Vec<Operatio
             return Ok(());
         }
     };
-    let named = match &ty {
+    number_of(comparison, field, &ty, to)
+}
+
+/// Compares a member of a structure.
+fn of_member(comparison: &Comparison, nth: usize, member: &Member, to: &mut Vec<Operation>) -> Result<(), String> {
+    let Comparison { field, value, .. } = comparison;
+    if nth >= filter::FIELDS {
+        return Err(format!("{field} is beyond the {} members that the kernel's program compares", filter::FIELDS));
+    }
+    if member.is_text() && (number(value).is_none() || member.ty == Type::Text) {
+        let operation = |text, prefix| Operation::Text { member: nth as u32, text, prefix };
+        return text(comparison, filter::TEXT_LEN, to, operation);
+    }
+    let (bits, _) = member.ty.number().ok_or_else(|| format!("{field} is not a number"))?;
+    number_of(comparison, Field::Member { nth: nth as u32, bits }, &member.ty, to)
+}
+
+/// Compares a field that is a number.
+fn number_of(comparison: &Comparison, field: Field, ty: &Type, to: &mut Vec<Operation>) -> Result<(), String> {
+    let Comparison { value, operator, .. } = comparison;
+    let named = match ty {
         Type::Enum { names, .. } => names.iter().find(|(name, _)| name == value).map(|&(_, value)| i128::from(value)),
         _ => None,
     };
@@ -172,24 +200,30 @@ fn with_sign(constant: i128) -> Result<u64, String> {
     Ok(narrow as u64)
 }
 
-/// A thread's name is told by its beginning.
-fn comm(comparison: &Comparison, to: &mut Vec<Operation>) -> Result<(), String> {
+/// Text is compared by its beginning, of so many bytes with a NUL.
+fn text(
+    comparison: &Comparison,
+    len: usize,
+    to: &mut Vec<Operation>,
+    operation: impl FnOnce(String, bool) -> Operation,
+) -> Result<(), String> {
     let Comparison { value, operator, .. } = comparison;
     let (text, prefix) = match operator {
         Operator::Equal | Operator::NotEqual => (value.clone(), false),
-        _ => {
+        Operator::Like | Operator::NotLike => {
             let begins = value.strip_suffix('*').unwrap_or(value);
             let literal = Glob::new(begins).is_ok_and(|glob| glob.is_literal());
             if !literal {
-                return Err(format!("of {value} the kernel's program cannot tell whether a name is like it"));
+                return Err(format!("of {value} the kernel's program cannot tell whether a text is like it"));
             }
             (begins.to_owned(), begins.len() < value.len())
         }
+        _ => return Err(format!("{} is for numbers", operator.sign())),
     };
-    if text.len() >= filter::COMM_LEN {
-        return Err(format!("no thread's name is as long as {text}"));
+    if text.len() >= len {
+        return Err(format!("{text} is longer than the {} bytes that the kernel's program compares", len - 1));
     }
-    to.push(Operation::Comm { text, prefix });
+    to.push(operation(text, prefix));
     if matches!(operator, Operator::NotEqual | Operator::NotLike) {
         to.push(Operation::Not);
     }
@@ -203,7 +237,7 @@ mod tests {
     /// The operations for a function without parameters.
     fn operations(filter: &str) -> Result<Vec<Operation>, String> {
         let mut to = Vec::new();
-        emit(&filter.parse().unwrap(), &Calls { prototypes: Vec::new() }, &mut to)?;
+        emit(&filter.parse().unwrap(), &Calls { prototypes: Vec::new(), members: &[] }, &mut to)?;
         Ok(to)
     }
 
@@ -239,7 +273,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_decided_there_is_left() {
-        let none = Calls { prototypes: Vec::new() };
+        let none = Calls { prototypes: Vec::new(), members: &[] };
         let compile = |filter: &str| compile(&filter.parse().unwrap(), &none);
         let all = compile("pid = 7 and comm = sh");
         assert_eq!(all.left, None);

@@ -62,9 +62,11 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
         // A word in brackets may have a sign in it: [!a-z].
         let word_end = || {
             let mut bracket = false;
-            rest.char_indices().find(|&(_, c)| {
+            rest.char_indices().find(|&(at, c)| {
                 bracket = (bracket || c == '[') && c != ']';
-                !(is_word(c) || bracket && c == '!')
+                // An arrow leads to a member, and is not a comparison.
+                let arrow = c == '>' && rest[..at].ends_with('-');
+                !(is_word(c) || bracket && c == '!' || arrow)
             })
         };
         let (token, len) = if first == '"' {
@@ -212,5 +214,7 @@ mod tests {
         assert_ne!(parse("a=1 or b=2 and c=3"), parse("(a=1 or b=2) and c=3"));
         assert_eq!(parse("a~[!x]*"), parse("a =~ \"[!x]*\""));
         assert_eq!(parse("android=1"), parse("android == 1"));
+        assert_eq!(parse("a->b.c[2]>-5"), parse("a->b.c[2] > -5"));
+        assert_eq!(parse("a->b>=5 and c=1"), parse("(a->b >= 5) and c = 1"));
     }
 }

@@ -5,9 +5,10 @@
 //! the others are counted together, and that is said.
 
 use super::histogram::{self, Bucket};
+use super::members::Member;
 use super::pace::{Pace, stop_on_signals};
 use super::print::place;
-use super::programs::{Constants, Embedded, Programs, calls, counter, filter_constants, word};
+use super::programs::{Constants, Embedded, Programs, calls, counter, filter_constants, member_constants, word};
 use super::{Traced, Tracing, tell_of, tell_of_losses};
 use crate::Failure;
 use crate::filter::Type;
@@ -16,6 +17,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use siteseer::internals::function::Function;
 use siteseer_bpf_progs::COUNT;
 use siteseer_bpf_progs::count::{self, By};
+use siteseer_sites::access::Path;
 use siteseer_sites::btf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -65,7 +67,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    fn argument(self) -> Option<&'a str> {
+    pub(super) fn argument(self) -> Option<&'a str> {
         match self {
             Key::Argument(name) | Key::Histogram(name) => Some(name),
             _ => None,
@@ -89,6 +91,7 @@ impl<'a> Key<'a> {
 /// A function to count the calls of.
 struct Counted<'t> {
     function: &'t Function,
+    members: &'t [Member],
     traced: Traced<'t>,
     program: usize,
 }
@@ -101,21 +104,23 @@ pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
     check_argument(tracing, key)?;
     let mut programs = Programs::new(arguments.pid, functions.len());
     let mut counted: BTreeMap<u32, Counted<'_>> = BTreeMap::new();
-    for function in functions {
-        let mut constants = key_constants(tracing, function.function, key)?;
-        let (filter, left) = filter_constants(tracing.filter.as_ref(), function.function, types);
+    for (function, members) in functions.iter().zip(tracing.members) {
+        let mut constants = key_constants(tracing, function.function, members, key)?;
+        let (filter, left) = filter_constants(tracing.filter.as_ref(), function.function, members, types);
         if let Some(why) = left {
             return Err(
                 format!("--where: calls are counted in the kernel, which cannot decide this condition: {why}").into()
             );
         }
         constants.extend(filter);
+        constants.extend(member_constants(members)?);
         let reads = key.argument().is_some() || tracing.filter.is_some();
         let program = programs.load(if reads { ARGUMENTS } else { TASKS }, constants)?;
         let attach = arguments.attach(target, function, arguments.policy());
-        match Traced::new(attach, &programs.program(program)?) {
+        match Traced::new(attach, &programs.program(program)?, members) {
             Ok(traced) => {
-                counted.insert(function.cookie as u32, Counted { function: function.function, traced, program });
+                counted
+                    .insert(function.cookie as u32, Counted { function: function.function, members, traced, program });
             }
             Err(error) if function.chosen.is_name() => return Err(error.into()),
             Err(error) => tell!("not traced: {}: {error}", function.function.name),
@@ -160,7 +165,8 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// Refuses an argument that no call has.
 fn check_argument(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure> {
-    let Some(wanted) = key.argument() else { return Ok(()) };
+    // Paths to members were checked before.
+    let Some(wanted) = key.argument().filter(|name| !Path::is_meant(name)) else { return Ok(()) };
     let prototypes = || tracing.functions.iter().flat_map(|function| &function.function.prototypes);
     let names = prototypes().flat_map(|prototype| prototype.parameters.iter().enumerate());
     let names: BTreeSet<String> = names.map(|(nth, parameter)| super::argument_name(nth, parameter)).collect();
@@ -176,10 +182,27 @@ fn check_argument(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
 }
 
 /// The constants by which the program knows what to count by.
-fn key_constants(tracing: &Tracing<'_, '_>, function: &Function, key: Key<'_>) -> Result<Constants, Failure> {
+fn key_constants(
+    tracing: &Tracing<'_, '_>,
+    function: &Function,
+    members: &[Member],
+    key: Key<'_>,
+) -> Result<Constants, Failure> {
     let mut constants = vec![word("count_by", key.by() as u32)];
-    if let Some(name) = key.argument() {
-        let found = calls(function, tracing.types).argument(name)?;
+    let member = members.iter().enumerate().find(|(_, member)| key.argument() == Some(&member.name));
+    if let Some((nth, member)) = member {
+        if member.is_text() {
+            return Err(format!("{} is text: calls are counted by numbers", member.name).into());
+        }
+        let (bits, signed) = member.ty.number().ok_or_else(|| format!("{} is not a number", member.name))?;
+        let nth = siteseer_bpf_progs::filter::PARAMETERS + nth;
+        constants.extend([
+            word("count_parameter", nth as u32),
+            word("count_bits", bits),
+            word("count_signed", signed.into()),
+        ]);
+    } else if let Some(name) = key.argument() {
+        let found = calls(function, &[], tracing.types).argument(name)?;
         let (nth, bits, signed) = match &found {
             None => (NOWHERE, 64, false),
             Some((nth, ty)) => {
@@ -246,6 +269,10 @@ fn describe(tracing: &Tracing<'_, '_>, of: &Counted<'_>, found: &count::Key, key
             let mut sites = sites.filter(|site| u64::from(site.id) == found.value);
             sites.next().map_or_else(|| "a site that is not known".to_owned(), place)
         }
+        Key::Argument(name) if Path::is_meant(name) => {
+            let mut members = of.members.iter().filter(|member| member.name == name);
+            members.next()?.describe(found.value, None, tracing.types)
+        }
         Key::Argument(name) => {
             // Where the argument is not the same in all functions of the name, it is refused before.
             let prototype = of.function.prototypes.first()?;
@@ -294,7 +321,12 @@ fn histograms(rows: &[Row<'_>], argument: &str) -> String {
         let _ = write!(text, "{name}: {argument}\n{}", histogram::text(&numbers));
         let missing: u64 = rows.iter().filter(|row| row.key.missing).map(|row| row.count).sum();
         if missing > 0 {
-            let _ = writeln!(text, "{:<20} {missing:>10} at sites that do not have it", "?");
+            let why = if Path::is_meant(argument) {
+                "where it is not there or cannot be read"
+            } else {
+                "at sites that do not have it"
+            };
+            let _ = writeln!(text, "{:<20} {missing:>10} {why}", "?");
         }
     }
     text

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Printing calls, one a line.
 
+use super::members::Member;
 use super::out::Out;
 use super::pace::{Pace, stop_on_signals};
-use super::programs::{Constants, Embedded, Programs, filter_constants};
+use super::programs::{Constants, Embedded, Programs, filter_constants, member_constants};
 use super::{Arguments, Traceable, Traced, Tracing, argument_name, tell_of, tell_of_losses};
 use crate::Failure;
 use crate::filter::{self, Filter, RESULT, Type};
@@ -13,8 +14,9 @@ use nix::errno::Errno;
 use siteseer::internals::function::{Parameter, Prototype};
 use siteseer::internals::target::Types;
 use siteseer::{FunctionReport, Policy, SiteReport};
+use siteseer_bpf_progs::fields::Read;
 use siteseer_bpf_progs::trace::{Function as Wanted, PARAMETERS, Record, SLOTS, STRINGS};
-use siteseer_bpf_progs::{TRACE, TRACE_FILTERED, TRACE_RETURN};
+use siteseer_bpf_progs::{TRACE, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_FILTERED, TRACE_RETURN};
 use siteseer_sites::Doubt;
 use siteseer_sites::btf::{self, Btf, Kind};
 use std::cell::RefCell;
@@ -26,10 +28,14 @@ use std::time::{Duration, Instant};
 const EVERY_CALL: Embedded = Embedded { elf: TRACE, program: "trace" };
 const SOME_CALLS: Embedded = Embedded { elf: TRACE_FILTERED, program: "trace_filtered" };
 const RETURNS: Embedded = Embedded { elf: TRACE_RETURN, program: "trace_return" };
+const MEMBERS: Embedded = Embedded { elf: TRACE_FIELDS, program: "trace_fields" };
+const MEMBERS_AT_RETURN: Embedded = Embedded { elf: TRACE_FIELDS_RETURN, program: "trace_fields_return" };
 
 /// A function to print the calls of.
 struct Printed<'t> {
     name: &'t str,
+    /// The members of structures that are read.
+    members: &'t [Member],
     /// At the entries, and the number of the program.
     entries: Option<(Traced<'t>, usize)>,
     /// At the returns.
@@ -62,10 +68,11 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
     let filter = tracing.filter.as_ref();
     let mut programs = Programs::new(arguments.pid, functions.len());
     let (mut printed, mut left) = (Vec::new(), None);
-    for function in functions {
-        let (constants, more) = filter_constants(filter, function.function, types);
+    for (function, members) in functions.iter().zip(tracing.members) {
+        let (mut constants, more) = filter_constants(filter, function.function, members, types);
         left = left.or(more);
-        printed.push(attach(tracing, function, constants, &mut programs)?);
+        constants.extend(member_constants(members)?);
+        printed.push(attach(tracing, function, members, constants, &mut programs)?);
     }
     if let (Some(why), Some(_)) = (left, filter) {
         tell!(
@@ -89,15 +96,20 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
 fn attach<'t>(
     tracing: &Tracing<'t, '_>,
     function: &Traceable<'t>,
+    members: &'t [Member],
     constants: Constants,
     programs: &mut Programs,
 ) -> Result<Printed<'t>, Failure> {
     let Tracing { arguments, target, types, .. } = *tracing;
-    let program = if constants.is_empty() { EVERY_CALL } else { SOME_CALLS };
+    let program = match constants.is_empty() {
+        true => EVERY_CALL,
+        false if members.is_empty() => SOME_CALLS,
+        false => MEMBERS,
+    };
     let nth = programs.load(program, constants.clone())?;
     want(programs, function, types, arguments.strings)?;
     let attach = arguments.attach(target, function, arguments.policy());
-    let entries = match Traced::new(attach, &programs.program(nth)?) {
+    let entries = match Traced::new(attach, &programs.program(nth)?, members) {
         Ok(traced) => Some((traced, nth)),
         Err(error) if function.chosen.is_name() => return Err(error.into()),
         Err(error) => {
@@ -107,15 +119,16 @@ fn attach<'t>(
     };
     let mut returns = None;
     if arguments.returns {
-        let nth = programs.load(RETURNS, constants)?;
+        let program = if members.is_empty() { RETURNS } else { MEMBERS_AT_RETURN };
+        let nth = programs.load(program, constants)?;
         // Inlined copies have no return, so that no policy but this one will do.
         let attach = arguments.attach(target, function, Policy::BestEffort);
-        match Traced::new(attach, &programs.program(nth)?) {
+        match Traced::new(attach, &programs.program(nth)?, members) {
             Ok(traced) => returns = Some((traced, nth)),
             Err(error) => tell!("no returns of {} can be seen: {error}", function.function.name),
         }
     }
-    let mut printed = Printed { name: &function.function.name, entries, returns, returning: HashSet::new() };
+    let mut printed = Printed { name: &function.function.name, members, entries, returns, returning: HashSet::new() };
     printed.note_returning();
     Ok(printed)
 }
@@ -311,13 +324,14 @@ impl Printer<'_, '_> {
             prototype,
             site,
             values: self.values(function, site, &record),
+            members: printed.members,
             returned: record.is_return.then(|| self.returned(prototype, &record)),
             record: &record,
         };
         if self.filter.is_some_and(|filter| filter.holds(&|field| self.field(&call, field)) != Some(true)) {
             return;
         }
-        let line = if self.arguments.json { json(&call).to_string() } else { self.line(&call) };
+        let line = if self.arguments.json { self.json(&call).to_string() } else { self.line(&call) };
         self.out.line(&line);
         self.printed += 1;
     }
@@ -332,6 +346,9 @@ impl Printer<'_, '_> {
             let texts = value.text.iter().chain(&value.string).cloned().collect();
             let slot = record.value(nth, 0).filter(|_| value.text.is_some())?;
             return Some(filter::Value::of(&Type::of(parameters.get(nth)?, btf), slot, texts));
+        }
+        if let Some((member, read)) = call.members().find(|(member, _)| member.name == name) {
+            return member.value(read, self.types);
         }
         match name {
             RESULT => {
@@ -395,10 +412,35 @@ impl Printer<'_, '_> {
         let task = format!("{}/{}", record.comm, record.pid);
         let arguments: Vec<String> = call.values.iter().map(Value::to_string).collect();
         let returned = call.returned.as_ref().map(Returned::to_string).unwrap_or_default();
-        let text = format!("{}({}){returned}", call.function.name, arguments.join(", "));
+        let members: Vec<String> = self.printed(call).map(|(member, read)| self.member(call, member, read)).collect();
+        let members = if members.is_empty() { String::new() } else { format!("  {}", members.join(", ")) };
+        let text = format!("{}({}){returned}{members}", call.function.name, arguments.join(", "));
         let place = call.site.map_or_else(|| format!("at {:#x}", record.address), place);
         let text = if self.aligned { format!("{text:<58}") } else { text };
         format!("{seconds:>12.6} {:>3} {task:<22} {text}  {place}", record.cpu)
+    }
+}
+
+impl Printer<'_, '_> {
+    /// The members that are asked for; others are only compared.
+    fn printed<'c>(&self, call: &Call<'c>) -> impl Iterator<Item = (&'c Member, &'c Read)> {
+        call.members().filter(|(member, _)| self.arguments.fields.contains(&member.name))
+    }
+
+    /// `file->f_mode=21`, with a question mark if the argument that it begins with may be wrong.
+    fn member(&self, call: &Call<'_>, member: &Member, read: &Read) -> String {
+        let mark = if call.doubt(member).is_some() && matches!(read, Read::Value { .. }) { "?" } else { "" };
+        format!("{}={}{mark}", member.name, member.outcome(read, self.types))
+    }
+
+    fn json(&self, call: &Call<'_>) -> serde_json::Value {
+        let mut json = json(call);
+        if !self.arguments.fields.is_empty() {
+            let members = self.printed(call);
+            let members = members.map(|(member, read)| member.json(read, call.doubt(member), self.types));
+            json["fields"] = members.collect();
+        }
+        json
     }
 }
 
@@ -408,8 +450,21 @@ struct Call<'c> {
     prototype: Option<&'c Prototype>,
     site: Option<&'c SiteReport>,
     values: Vec<Value>,
+    /// The members of structures that were read, as far as they are known to this function.
+    members: &'c [Member],
     returned: Option<Returned>,
     record: &'c Record,
+}
+
+impl<'c> Call<'c> {
+    fn members(&self) -> impl Iterator<Item = (&'c Member, &'c Read)> + use<'c> {
+        self.members.iter().zip(&self.record.fields)
+    }
+
+    /// Why the argument that a member begins with may be wrong.
+    fn doubt(&self, member: &Member) -> Option<Doubt> {
+        self.values.get(member.parameter()?)?.doubt
+    }
 }
 
 /// What a call returned.
@@ -467,6 +522,7 @@ fn error(slot: u64, result: &Parameter) -> Option<String> {
     (known != Errno::UnknownErrno).then(|| format!("{known:?}"))
 }
 
+/// What every call has.
 fn json(call: &Call<'_>) -> serde_json::Value {
     let Call { function, site, record, .. } = *call;
     let arguments: Vec<serde_json::Value> = call

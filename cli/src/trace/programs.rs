@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Loading the embedded programs: one object for each set of constants that the functions need, all with the same maps.
 
+use super::members::{self, Member};
 use crate::Failure;
 use crate::filter::Filter;
 use crate::filter::kernel::{Calls, compile};
@@ -29,18 +30,24 @@ pub(super) fn word(name: &'static str, value: u32) -> (&'static str, Vec<u8>) {
 pub(super) fn filter_constants(
     filter: Option<&Filter>,
     function: &Function,
+    members: &[Member],
     types: &Types<'_>,
 ) -> (Constants, Option<String>) {
     let Some(filter) = filter else { return (Constants::new(), None) };
-    let compiled = compile(filter, &calls(function, types));
+    let compiled = compile(filter, &calls(function, members, types));
     let (operations, texts) = compiled.constants;
     (vec![("filter", operations), ("filter_texts", texts)], compiled.left)
 }
 
+/// The constant by which a program reads members of structures; none if there are none.
+pub(super) fn member_constants(members: &[Member]) -> Result<Constants, Failure> {
+    Ok(if members.is_empty() { Constants::new() } else { vec![("fields", members::constants(members)?)] })
+}
+
 /// A function as far as filters look at it.
-pub(super) fn calls<'f, 'b>(function: &'f Function, types: &'f Types<'b>) -> Calls<'f, 'b> {
+pub(super) fn calls<'f, 'b>(function: &'f Function, members: &'f [Member], types: &'f Types<'b>) -> Calls<'f, 'b> {
     let prototypes = function.prototypes.iter();
-    Calls { prototypes: prototypes.map(|known| (known, types.of(known.module.as_deref()))).collect() }
+    Calls { prototypes: prototypes.map(|known| (known, types.of(known.module.as_deref()))).collect(), members }
 }
 
 /// The objects that are loaded.
@@ -117,4 +124,26 @@ impl Programs {
 /// A counter of one processor.
 pub(super) fn counter(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use siteseer::internals::object_file::read_all;
+    use siteseer::internals::program::analyse;
+
+    /// A program that reads an argument in the ordinary way is not attached where the argument is missing.
+    #[test]
+    fn the_programs_require_no_argument() {
+        use siteseer_bpf_progs::{COUNT, TRACE, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_FILTERED, TRACE_RETURN};
+        let mut count = 0;
+        for elf in [TRACE, TRACE_FILTERED, TRACE_RETURN, TRACE_FIELDS, TRACE_FIELDS_RETURN, COUNT] {
+            for program in read_all(elf).unwrap().0 {
+                let uses = analyse(&program.program).unwrap();
+                let name = &program.program.name;
+                assert!(uses.slots.is_empty() && uses.indexed.is_empty(), "{name} requires arguments");
+                count += 1;
+            }
+        }
+        assert_eq!(count, 7, "two of them are of one object");
+    }
 }

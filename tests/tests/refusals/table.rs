@@ -67,6 +67,8 @@ const SUBSET: &str = "loader/src/source/subset.rs";
 const HERE: &str = "tests/tests/refusals/provoked.rs";
 const DOUBT: &str = "loader/src/plan/tests/doubt.rs";
 const MODULES: &str = "loader/src/plan/tests/modules.rs";
+const ACCESS: &str = "sites/src/access.rs";
+const WRONG: &str = "what_is_wrong_is_said";
 const NO_MODULE: &str = "modules::not_loaded_and_without_site_data";
 const BAD_PROGRAMS: &str = "refusals::programs_that_cannot_be_attached";
 
@@ -264,6 +266,23 @@ pub(crate) const TABLE: &[Enumeration] = &[
                 "programs_that_share_code_and_types",
                 "ObjectFileError::TooLarge",
             ),
+        ],
+    },
+    Enumeration {
+        name: "PathError",
+        file: "sites/src/access.rs",
+        lines: &[
+            unit("Syntax", ACCESS, WRONG, "a ] is missing"),
+            unit("NoMember", ACCESS, WRONG, "struct outer has no member prot"),
+            unit("NotAPointer", ACCESS, WRONG, "not a pointer: write p->qstr.len"),
+            unit("APointer", ACCESS, WRONG, "p is a pointer (struct outer *): write p->port"),
+            unit("NoParts", ACCESS, WRONG, "which has no members"),
+            unit("Incomplete", ACCESS, WRONG, "does not say what is in struct nowhere"),
+            unit("Ambiguous", ACCESS, WRONG, "this kernel's BTF has several"),
+            unit("PerCpu", ACCESS, WRONG, "points to per-CPU data"),
+            unit("PastTheEnd", ACCESS, WRONG, "4 is past the end"),
+            unit("Whole", ACCESS, WRONG, "give the index of an element"),
+            unit("Layout", ACCESS, WRONG, "BTF is damaged"),
         ],
     },
     Enumeration {
