@@ -98,7 +98,9 @@ impl fmt::Display for Doubt {
             Doubt::Home => "in the variable's home, which the body may not have filled at its entry",
             Doubt::Unfilled => "a structure on the stack: callers may fill only the part that the body looks at",
             Doubt::Merged => "another copy of the function goes on here, and it may have passed another value",
-            Doubt::OtherCall => "in a recursion, or a constant where the body may begin again: it may be another call's value",
+            Doubt::OtherCall => {
+                "in a recursion, or a constant where the body may begin again: it may be another call's value"
+            }
         })
     }
 }

@@ -115,7 +115,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         }
         if self.unit.is_gcc() {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-            let declared = place_of(self.unit, &mut self.origins, &mut self.file_here, &origin);
+            let declared = place_of(self.unit, &self.origins, &mut self.file_here, &origin);
             let own = declared.map(|declared| OwnLines { declared, end: u32::MAX, has_opening: true });
             let start = Point { address, view: 0 };
             if own.is_some_and(|own| repeats::first_statement_comes_again(lines, &text, start, &function.ranges, &own))

@@ -269,10 +269,25 @@ mod tests {
         assert_eq!(doubt(4, &[Op::Register(5), Op::Constant(15), Op::And]), None);
         assert_eq!(doubt(1, &[Op::Register(7), Op::Load(4), Op::Constant(0), Op::Ne]), None, "all of it is there");
         assert_eq!(doubt(1, &[Op::Register(5), Op::Constant(0), Op::Ne]), Some(Doubt::Stale));
+        let at_the_top = [Op::Register(5), Op::Constant(32), Op::Shl, Op::Constant(1 << 32), Op::Eq];
+        assert_eq!(doubt(1, &at_the_top), None, "nothing is left of what was above it");
+        let page = [Op::Register(5), Op::Constant(12), Op::Shr, Op::ZeroExtend(52)];
+        assert_eq!(doubt(8, &page), None, "all bits of 64");
         assert_eq!(
             doubt(1, &[Op::Register(5), Op::Not, Op::ZeroExtend(8), Op::Constant(1), Op::Ne]),
             Some(Doubt::Stale)
         );
+    }
+
+    #[test]
+    fn a_truth_that_gcc_inverts_as_a_byte() {
+        let (gcc, clang) = (Compiler::Gcc, Compiler::Clang(22));
+        let doubt = |compiler, value, form| doubt(compiler, Location::Constant(value), form, false);
+        assert_eq!(doubt(gcc, 0xff, Form::Covering), Some(Doubt::Stale));
+        assert_eq!(doubt(gcc, 0xfe, Form::View), Some(Doubt::Stale));
+        assert_eq!(doubt(gcc, 0xff, Form::Constant), None, "it is not of a list");
+        assert_eq!(doubt(gcc, 0xfd, Form::Covering), None);
+        assert_eq!(doubt(clang, 0xff, Form::Constant), None);
     }
 
     #[test]

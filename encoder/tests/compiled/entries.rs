@@ -221,3 +221,28 @@ fn a_recursion_that_became_a_loop_is_marked() {
         }
     }
 }
+
+/// A recursion that becomes a straight line, because its depth is known.
+const STRAIGHTENED: &str = r#"
+volatile long seq, in;
+static inline long again(long n)
+{
+    seq = 7;
+    if (n <= 0)
+        return in;
+    return again(n - 1);
+}
+long caller(void)
+{
+    in = 1;
+    return again(3);
+}
+"#;
+
+#[test]
+fn a_recursion_that_was_unrolled_is_marked() {
+    let (set, _) = encoded(&Build::gcc(&["-O2"], &[STRAIGHTENED]).link());
+    let sites = sites_of(&set, "again");
+    let marked = sites.iter().filter(|site| site.marks.contains(Marks::MAY_MISS)).count();
+    assert!(sites.len() == 4 || marked > 0, "four calls: {sites:?}");
+}

@@ -104,6 +104,23 @@ fn sums_and_other_arithmetic() {
 }
 
 #[test]
+fn shifts_by_more_than_the_width_are_no_values() {
+    // GCC writes fields of two bytes like this.
+    let field = code()
+        .breg(0, 0)
+        .op(DW_OP_const1s)
+        .u8(-24i8 as u8)
+        .op(DW_OP_shl)
+        .op(DW_OP_const1s)
+        .u8(-8i8 as u8)
+        .op(DW_OP_shr);
+    check(field.value(), &u(2), "malformed");
+    check(code().breg(0, 0).constant(64).op(DW_OP_shr).value(), &u(8), "malformed");
+    check(code().breg(0, 0).convert(5).constant(32).op(DW_OP_shr).convert(0).value(), &u(8), "malformed");
+    check(code().breg(0, 0).breg(1, 0).op(DW_OP_shl).value(), &u(8), "rax << rdx");
+}
+
+#[test]
 fn equal_values_have_equal_locations() {
     let sum = |a, b| code().breg(a, 1).breg(b, 2).op(DW_OP_plus).value();
     assert_eq!(text(&sum(3, 4), &u(8)), text(&sum(4, 3), &u(8)));
