@@ -439,7 +439,7 @@ mod tests {
             "long ~ abcd*",
             "long !~ x*",
             "long != abc",
-            "long != abd",
+            "long != abx",
         ] {
             assert_eq!(holds(yes), Some(true), "{yes}");
         }
