@@ -2,7 +2,6 @@
 //! What of an expression the kernel's program can decide, as operations for it ([`siteseer_bpf_progs::filter`]).
 
 use super::{Comparison, FIELDS, Filter, Operator, Type, argument_name, congruent, number};
-use crate::trace::members::Member;
 use siteseer::internals::function::Prototype;
 use siteseer::internals::pattern::Glob;
 use siteseer_bpf_progs::filter::{self, Comparison as Relation, Field, Operation, PARAMETERS};
@@ -15,8 +14,17 @@ const NOWHERE: u32 = 31;
 pub(crate) struct Calls<'f, 'b> {
     /// Its prototypes, with the types that they are of.
     pub(crate) prototypes: Vec<(&'f Prototype, Option<&'f Btf<'b>>)>,
-    /// Members of structures, in the order in which the program reads them.
-    pub(crate) members: &'f [Member],
+    /// Members of structures, in the order in which the program reads them. `None` for those that the function does not have.
+    pub(crate) members: Vec<Option<Member<'f>>>,
+}
+
+/// A member of a structure, as far as a comparison goes.
+pub(crate) struct Member<'f> {
+    /// As it was written.
+    pub(crate) name: &'f str,
+    pub(crate) ty: &'f Type,
+    /// Whether the program reads it as text, too.
+    pub(crate) is_text: bool,
 }
 
 impl Calls<'_, '_> {
@@ -97,8 +105,9 @@ fn compare(comparison: &Comparison, calls: &Calls<'_, '_>, to: &mut Vec<Operatio
         "cpu" => Some(Field::Cpu),
         _ => None,
     };
-    if let Some(nth) = calls.members.iter().position(|member| member.name == *field && member.is_there()) {
-        return of_member(comparison, nth, &calls.members[nth], to);
+    let mut members = calls.members.iter().enumerate().filter_map(|(nth, member)| Some((nth, member.as_ref()?)));
+    if let Some((nth, member)) = members.find(|(_, member)| member.name == *field) {
+        return of_member(comparison, nth, member, to);
     }
     // An argument comes before a field of the task that is named so.
     let (field, ty) = match (calls.argument(field)?, task) {
@@ -126,17 +135,17 @@ fn compare(comparison: &Comparison, calls: &Calls<'_, '_>, to: &mut Vec<Operatio
 }
 
 /// Compares a member of a structure.
-fn of_member(comparison: &Comparison, nth: usize, member: &Member, to: &mut Vec<Operation>) -> Result<(), String> {
+fn of_member(comparison: &Comparison, nth: usize, member: &Member<'_>, to: &mut Vec<Operation>) -> Result<(), String> {
     let Comparison { field, value, .. } = comparison;
     if nth >= filter::FIELDS {
         return Err(format!("{field} is beyond the {} members that the kernel's program compares", filter::FIELDS));
     }
-    if member.is_text() && (number(value).is_none() || member.ty == Type::Text) {
+    if member.is_text && (number(value).is_none() || *member.ty == Type::Text) {
         let operation = |text, prefix| Operation::Text { member: nth as u32, text, prefix };
         return text(comparison, filter::TEXT_LEN, to, operation);
     }
     let (bits, _) = member.ty.number().ok_or_else(|| format!("{field} is not a number"))?;
-    number_of(comparison, Field::Member { nth: nth as u32, bits }, &member.ty, to)
+    number_of(comparison, Field::Member { nth: nth as u32, bits }, member.ty, to)
 }
 
 /// Compares a field that is a number.
@@ -237,7 +246,7 @@ mod tests {
     /// The operations for a function without parameters.
     fn operations(filter: &str) -> Result<Vec<Operation>, String> {
         let mut to = Vec::new();
-        emit(&filter.parse().unwrap(), &Calls { prototypes: Vec::new(), members: &[] }, &mut to)?;
+        emit(&filter.parse().unwrap(), &Calls { prototypes: Vec::new(), members: Vec::new() }, &mut to)?;
         Ok(to)
     }
 
@@ -273,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_decided_there_is_left() {
-        let none = Calls { prototypes: Vec::new(), members: &[] };
+        let none = Calls { prototypes: Vec::new(), members: Vec::new() };
         let compile = |filter: &str| compile(&filter.parse().unwrap(), &none);
         let all = compile("pid = 7 and comm = sh");
         assert_eq!(all.left, None);

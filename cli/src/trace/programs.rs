@@ -4,7 +4,7 @@
 use super::members::{self, Member};
 use crate::Failure;
 use crate::filter::Filter;
-use crate::filter::kernel::{Calls, compile};
+use crate::filter::kernel::{self, Calls, compile};
 use libbpf_rs::{Map, MapCore, Object, ObjectBuilder, ProgramMut};
 use siteseer::internals::function::Function;
 use siteseer::internals::target::Types;
@@ -47,7 +47,13 @@ pub(super) fn member_constants(members: &[Member]) -> Result<Constants, Failure>
 /// A function as far as filters look at it.
 pub(super) fn calls<'f, 'b>(function: &'f Function, members: &'f [Member], types: &'f Types<'b>) -> Calls<'f, 'b> {
     let prototypes = function.prototypes.iter();
-    Calls { prototypes: prototypes.map(|known| (known, types.of(known.module.as_deref()))).collect(), members }
+    let compared = |member: &'f Member| {
+        member.is_there().then(|| kernel::Member { name: &member.name, ty: &member.ty, is_text: member.is_text() })
+    };
+    Calls {
+        prototypes: prototypes.map(|known| (known, types.of(known.module.as_deref()))).collect(),
+        members: members.iter().map(compared).collect(),
+    }
 }
 
 /// The objects that are loaded.
