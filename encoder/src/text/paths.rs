@@ -504,6 +504,21 @@ impl FunctionText<'_, '_> {
         (index > first && range.contains(&head) && comes_back()).then_some(head)
     }
 
+    /// Where the padding begins that aligns an address that is jumped to.
+    pub(crate) fn padding_before(&self, address: u64) -> Option<u64> {
+        let (piece, mut index) = self.index(address).filter(|_| !self.edges_to(address).is_empty())?;
+        let mut padding = None;
+        while let Some(before) = self.fall_through_into(piece, index) {
+            let at = self.address(piece, before);
+            if self.flags[before] & NOP == 0 || !self.is_idle(at) {
+                break;
+            }
+            padding = Some(at);
+            index = before;
+        }
+        padding
+    }
+
     /// Whether a no-op stays one.
     fn is_idle(&self, address: u64) -> bool {
         let tables = self.image.tables();

@@ -851,3 +851,14 @@ fn what_was_moved_out_of_a_loop() {
         assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (8, 24)])), "the loop is the body's");
     });
 }
+
+#[test]
+fn padding_before_a_loop() {
+    // 0: xor %eax,%eax; 2: nopl (3 bytes); 5: nop; 6: inc %eax; 8: jne 6; 10: nop; 11: ret
+    let code = [0x31, 0xc0, 0x0f, 0x1f, 0x00, 0x90, 0xff, 0xc0, 0x75, 0xfc, 0x90, 0xc3];
+    x86(&code, |text| {
+        assert_eq!(text.padding_before(TEXT + 6), Some(TEXT + 2));
+        assert_eq!(text.padding_before(TEXT + 11), None, "nothing jumps there");
+        assert_eq!(text.padding_before(TEXT + 2), None);
+    });
+}

@@ -122,14 +122,29 @@ impl<'a> Gathered<'a> {
     /// Moves the bounds that lists give as later views of a function's entry to the address after its call to ftrace,
     /// because those steps are there: see [`behind_fentry`](crate::text::behind_fentry). The argument is to call it.
     pub(crate) fn settle(&mut self, entry: u64, behind: impl FnOnce() -> Option<u64>) {
-        let is_later = |point: &Point| point.address == entry && point.view > 0;
-        if !self.entries.iter().any(|entry| is_later(&entry.begin) || is_later(&entry.end)) {
+        self.settle_steps(|point| point.address == entry && point.view > 0, behind);
+    }
+
+    /// Does the same for padding before a copy's entry at the head of a loop: the label of a list may come before the padding, and
+    /// the steps that its views are of after it. `is_step` tells whether the line table has a step.
+    pub(crate) fn settle_padding(&mut self, padding: u64, entry: u64, is_step: impl Fn(Point) -> bool) {
+        let is_moved = |point: &Point| {
+            point.address == padding
+                && point.view > 0
+                && !is_step(*point)
+                && is_step(Point { address: entry, ..*point })
+        };
+        self.settle_steps(is_moved, || Some(entry));
+    }
+
+    fn settle_steps(&mut self, is_moved: impl Fn(&Point) -> bool, behind: impl FnOnce() -> Option<u64>) {
+        if !self.entries.iter().any(|entry| is_moved(&entry.begin) || is_moved(&entry.end)) {
             return;
         }
         let Some(behind) = behind() else { return };
         for entry in &mut self.entries {
             for point in [&mut entry.begin, &mut entry.end] {
-                if is_later(point) {
+                if is_moved(point) {
                     point.address = behind;
                 }
             }
@@ -530,6 +545,27 @@ mod tests {
             end: Point { address: end.0, view: end.1 },
             expression: Slice::new(expression, gimli::LittleEndian),
         }
+    }
+
+    #[test]
+    fn steps_after_padding_are_at_the_entry() {
+        // The padding is at 0x1c, the entry at 0x20. The line table has the first step of 0x1c, and three of 0x20.
+        let is_step =
+            |point: Point| point.address == 0x20 && point.view < 4 || point == Point { address: 0x1c, view: 0 };
+        let entries = vec![
+            entry((0x1c, 1), (0x1c, 3), &[0x33]),
+            entry((0x1c, 3), (0x24, 1), &[0x34]),
+            entry((0x1c, 0), (0x1c, 9), &[0x35]),
+        ];
+        let mut gathered = Gathered { entries, ..Gathered::default() };
+        gathered.settle_padding(0x1c, 0x20, is_step);
+        let bounds: Vec<_> = gathered
+            .entries
+            .iter()
+            .map(|entry| ((entry.begin.address, entry.begin.view), (entry.end.address, entry.end.view)))
+            .collect();
+        assert_eq!(bounds[..2], [((0x20, 1), (0x20, 3)), ((0x20, 3), (0x24, 1))]);
+        assert_eq!(bounds[2], ((0x1c, 0), (0x1c, 9)), "no step of either address");
     }
 
     #[test]

@@ -186,6 +186,14 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             entries.extend(again.entries.into_iter().map(entry::by_act));
         }
         self.gather(function, &origin, parameters);
+        if self.unit.is_gcc() {
+            let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+            for entry in &entries {
+                if let Some(padding) = text.padding_before(entry.address) {
+                    self.gathered.settle_padding(padding, entry.address, |point| lines.has(point));
+                }
+            }
+        }
         if self.is_by_clang {
             let nested = nested(function, Some(copy));
             if let Some(first) = entries.first() {
