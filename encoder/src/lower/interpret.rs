@@ -325,7 +325,7 @@ impl<'a, E: Environment> Machine<'_, 'a, E> {
         let value = self.pop()?;
         let bits = value.ty.bits();
         let term = match (value.term, amount.term) {
-            // GCC takes some fields out of values with counts that are below zero, which is no value of the program.
+            // GCC takes some fields out of values by counts below zero, which give nothing that the program has.
             (Ok(_), Ok(amount)) if self.terms.as_constant(amount).is_some_and(|amount| amount >= u64::from(bits)) => {
                 Err(Missing::Malformed)
             }
