@@ -41,8 +41,8 @@ pub enum Doubt {
     /// The compiler merged this copy's code with that of another copy of the function. Calls of that copy come here
     /// too. The location is that of one of the two.
     Merged = 10,
-    /// A value of one call where there may be several: one that is computed in a recursion that was inlined into itself, a constant at a
-    /// site that the body may come back to, because that may be a recursion that became a loop.
+    /// A constant at a site that the body may come back to. If that is a recursion which became a loop, the constant is of one of
+    /// the calls.
     OtherCall = 11,
 }
 
@@ -98,9 +98,7 @@ impl fmt::Display for Doubt {
             Doubt::Home => "in the variable's home, which the body may not have filled at its entry",
             Doubt::Unfilled => "a structure on the stack: callers may fill only the part that the body looks at",
             Doubt::Merged => "another copy of the function goes on here, and it may have passed another value",
-            Doubt::OtherCall => {
-                "in a recursion, or a constant where the body may begin again: it may be another call's value"
-            }
+            Doubt::OtherCall => "a constant where the body may begin again: it may be another call's value",
         })
     }
 }

@@ -10,7 +10,7 @@ use crate::text::{self, FunctionText, Known, idle_prefix};
 use crate::types::TypeRef;
 use crate::unit::arguments::{At, Found, Gathered, Surroundings};
 use crate::unit::clang::{self, Passed};
-use crate::unit::copies::place_of;
+use crate::unit::copies::{copies_inside, place_of};
 use crate::unit::origin::Origin;
 use crate::unit::outofline::{self, Role};
 use crate::unit::repeats::{self, OwnLines};
@@ -116,7 +116,8 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         if self.unit.is_gcc() {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
             let declared = place_of(self.unit, &self.origins, &mut self.file_here, &origin);
-            let own = declared.map(|declared| OwnLines { declared, end: u32::MAX, has_opening: true });
+            let inside = copies_inside(function, None, function.origin.unwrap_or(offset));
+            let own = declared.map(|declared| OwnLines { declared, end: u32::MAX, has_opening: true, inside });
             let start = Point { address, view: 0 };
             if own.is_some_and(|own| repeats::first_statement_comes_again(lines, &text, start, &function.ranges, &own))
             {

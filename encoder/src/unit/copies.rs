@@ -96,7 +96,9 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     fn own_lines(&mut self, function: &RawFunction<'a>, copy: usize, origin: &Origin<'a>) -> Option<OwnLines> {
         let (declared, caller) = self.declared(function, copy, origin)?;
         let behind = caller.filter(|caller| caller.file == declared.file && caller.line > declared.line);
-        Some(OwnLines { declared, end: behind.map_or(u32::MAX, |caller| caller.line), has_opening: false })
+        let end = behind.map_or(u32::MAX, |caller| caller.line);
+        let inside = copies_inside(function, Some(copy), function.sites[copy].origin);
+        Some(OwnLines { declared, end, has_opening: false, inside })
     }
 
     /// Further entries of GCC's copy that has one, and no marker: see `repeats`.
@@ -501,14 +503,10 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let is_ordered = self.lines.get().is_some_and(|lines| lines.has(next));
         self.doubt_forms(origin, around, is_ordered);
         // What is the same at each hit is of one call alone.
-        let machine = shared.image.machine();
         let may_be_others = |located: &Located| {
             if around.is_joined && located.at.is_fixed() {
                 Some(Doubt::Merged)
-            } else if self.unit.is_gcc()
-                && (marks.contains(Marks::MAY_REPEAT) && located.at.is_fixed()
-                    || around.is_recursive && doubt::is_computed(located, machine) && !located.at.is_fixed())
-            {
+            } else if self.unit.is_gcc() && marks.contains(Marks::MAY_REPEAT) && located.at.is_fixed() {
                 Some(Doubt::OtherCall)
             } else {
                 None
@@ -605,6 +603,15 @@ fn nested(function: &RawFunction<'_>, copy: Option<usize>) -> Vec<Range<u64>> {
     let inner = function.sites.iter().filter(|site| site.parent == parent);
     let ranges = |site: &RawSite| &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
     inner.flat_map(ranges).filter(|range| !range.is_empty()).cloned().collect()
+}
+
+/// How many copies of a function are in a copy, or in the out-of-line function.
+pub(super) fn copies_inside(function: &RawFunction<'_>, copy: Option<usize>, origin: usize) -> usize {
+    let parent_of = |site: usize| function.sites.get(site).and_then(|site| site.parent).map(|parent| parent as usize);
+    let is_inside = |site: usize| {
+        copy.is_none_or(|copy| std::iter::successors(parent_of(site), |&site| parent_of(site)).any(|site| site == copy))
+    };
+    (0..function.sites.len()).filter(|&site| function.sites[site].origin == origin && is_inside(site)).count()
 }
 
 /// Whether nothing is left of a copy except a jump to where another copy of the same function begins. GCC merges code

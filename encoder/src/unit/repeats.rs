@@ -176,6 +176,8 @@ pub(crate) struct OwnLines {
     pub(crate) end: u32,
     /// Whether the first row is of no statement: out of line, it is of the brace where the function begins.
     pub(crate) has_opening: bool,
+    /// How many copies of the function are inside: each begins with the first statement, too.
+    pub(crate) inside: usize,
 }
 
 impl OwnLines {
@@ -220,7 +222,8 @@ pub(crate) fn first_statement_comes_again(
         is_later && pair[1].place == first.place && is_after(pair[1].point.address)
     };
     let mut begins = rows.chunk_by(|a, b| a.place == b.place).filter(|same| same[0].place == first.place);
-    rows.windows(2).any(is_turn) || begins.any(|same| text.comes_back_avoiding(same[0].point.address, avoided, body))
+    rows.windows(2).filter(|pair| is_turn(pair)).count() > own.inside
+        || begins.any(|same| text.comes_back_avoiding(same[0].point.address, avoided, body))
 }
 
 fn holds(body: &[Range<u64>], address: u64) -> bool {

@@ -146,7 +146,12 @@ fn list(file: &SiteFile<'_>, pattern: &Pattern, module: Option<&Arc<str>>) -> Re
     for holder in holders {
         let name = if dotted { holder.name } else { holder.name.split('.').next().unwrap_or_default() };
         let is_clone = name.len() < holder.name.len();
-        if !glob.matches(name) || (!dotted && is_fragment(holder.name)) || described.contains(&(name, holder.address)) {
+        // Local labels of assembly begin with a dot.
+        let is_label = name.is_empty();
+        if is_label || !glob.matches(name) || (!dotted && is_fragment(holder.name)) {
+            continue;
+        }
+        if described.contains(&(name, holder.address)) {
             continue;
         }
         let kind = if is_clone { SiteKind::Clone } else { SiteKind::Body };
