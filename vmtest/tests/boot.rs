@@ -121,9 +121,16 @@ fn the_kernel_is_elsewhere_at_each_boot() {
         let lines = vm.run().or_fail().result_lines();
         lines.iter().find_map(|line| line.strip_prefix("stext ").map(str::to_owned)).unwrap()
     };
-    let fixed = stext("nokaslr");
-    let found: BTreeSet<String> = [fixed, stext(""), stext("")].into();
-    assert_eq!(found.len(), 3, "{found:?}");
+    // There are about 500 places: two boots in a row may find the same one.
+    const MOST_BOOTS: usize = 6;
+    let mut found: BTreeSet<String> = [stext("nokaslr")].into();
+    for _ in 0..MOST_BOOTS {
+        found.insert(stext(""));
+        if found.len() == 3 {
+            return;
+        }
+    }
+    panic!("in {MOST_BOOTS} boots: {found:?}");
 }
 
 #[test]
