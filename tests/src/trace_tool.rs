@@ -166,7 +166,7 @@ fn examples(_: &Target) -> Result<String, Failure> {
     let page = std::fs::read_to_string(PAGE).map_err(|error| format!("{PAGE}: {error}"))?;
     let (mut wrong, mut count) = (String::new(), 0);
     for (command, wanted) in blocks(&page) {
-        let printed = shown(&run(&words(command), &[], workload)?);
+        let printed = shown(&run_seeing_all(&words(command))?);
         if masked(&printed) != masked(wanted) {
             wrong.push_str(&format!("# siteseer {command}\n{printed}"));
         }
