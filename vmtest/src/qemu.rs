@@ -66,6 +66,9 @@ pub(crate) struct Qemu {
 /// unprivileged process gets (/proc/sys/fs/pipe-max-size).
 const PIPE_SIZE: i32 = 1 << 20;
 
+/// How much is read of one stream before the deadline and the other streams have their turn.
+const AT_ONCE: usize = 64 * 1024;
+
 /// QEMU's words are kept up to this length: a warning per instruction must not fill the memory.
 const MAX_SAID: usize = 64 * 1024;
 
@@ -98,7 +101,7 @@ impl Qemu {
         for stream in [console.as_ref().map(AsFd::as_fd), errors.as_ref().map(AsFd::as_fd)].into_iter().flatten() {
             fcntl(stream, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         }
-        let mut buffer = vec![0; 64 * 1024];
+        let mut buffer = vec![0; AT_ONCE];
         let end = loop {
             if console.is_none() && errors.is_none() {
                 break End::Exited(self.child.wait()?);
@@ -119,25 +122,22 @@ impl Qemu {
             let ready = wait(&streams, timeout)?;
             if ready[2] {
                 // Before the console, so that a result is known when the console's end is seen.
-                drain(&mut self.results, &mut buffer, |bytes| {
-                    watcher.results(bytes);
-                })?;
+                drain(&mut self.results, &mut buffer, AT_ONCE, |bytes| watcher.results(bytes))?;
             }
             if ready[0] {
-                drain(&mut console, &mut buffer, |bytes| watcher.console(bytes))?;
+                drain(&mut console, &mut buffer, AT_ONCE, |bytes| watcher.console(bytes))?;
             }
             if ready[1] {
                 let said = &mut self.said;
-                drain(&mut errors, &mut buffer, |bytes| {
+                drain(&mut errors, &mut buffer, AT_ONCE, |bytes| {
                     said.extend_from_slice(&bytes[..bytes.len().min(MAX_SAID.saturating_sub(said.len()))]);
                 })?;
             }
         };
-        // What was on the way when it ended.
-        drain(&mut self.results, &mut buffer, |bytes| {
-            watcher.results(bytes);
-        })?;
-        drain(&mut console, &mut buffer, |bytes| watcher.console(bytes))?;
+        // What was in the pipes when it ended: up to a pipe's size, as there may be another writer.
+        let rest = PIPE_SIZE as usize;
+        drain(&mut self.results, &mut buffer, rest, |bytes| watcher.results(bytes))?;
+        drain(&mut console, &mut buffer, rest, |bytes| watcher.console(bytes))?;
         Ok(end)
     }
 
@@ -174,17 +174,22 @@ fn wait(streams: &[Option<BorrowedFd<'_>>; 3], timeout: PollTimeout) -> io::Resu
     Ok(ready)
 }
 
-/// Reads what is there; at the end of the stream, drops it.
-fn drain<R: Read>(stream: &mut Option<R>, buffer: &mut [u8], mut take: impl FnMut(&[u8])) -> io::Result<()> {
-    while let Some(reader) = stream {
+/// Reads what is there, until at least `enough` bytes were read; at the end of the stream, drops it.
+fn drain<R: Read>(
+    stream: &mut Option<R>,
+    buffer: &mut [u8],
+    enough: usize,
+    mut take: impl FnMut(&[u8]),
+) -> io::Result<()> {
+    let mut read = 0;
+    while read < enough
+        && let Some(reader) = stream
+    {
         match reader.read(buffer) {
             Ok(0) => *stream = None,
             Ok(count) => {
                 take(&buffer[..count]);
-                // The deadline has its say between two full buffers.
-                if count == buffer.len() {
-                    break;
-                }
+                read += count;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -196,7 +201,7 @@ fn drain<R: Read>(stream: &mut Option<R>, buffer: &mut [u8], mut take: impl FnMu
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{thread, time::Duration};
 
     use super::*;
 
@@ -220,11 +225,17 @@ mod tests {
 
     /// A shell stands for QEMU.
     fn run(script: &str, limit: Duration) -> (End, Recorder, String) {
+        run_watched(script, limit, |_| {})
+    }
+
+    /// Calls `before` when the shell was started and nothing was read from it.
+    fn run_watched(script: &str, limit: Duration, before: impl FnOnce(&mut Child)) -> (End, Recorder, String) {
         let directory = tempfile::tempdir().unwrap();
         let fifo = directory.path().join("results");
         let script = script.replace("RESULTS", &fifo.to_string_lossy());
         let deadline = Instant::now() + limit;
         let mut qemu = Qemu::start(Path::new("/bin/sh"), &["-c".into(), script.into()], &fifo).unwrap();
+        before(&mut qemu.child);
         let mut recorder = Recorder { console: vec![], results: vec![], deadline };
         let end = qemu.watch(&mut recorder).unwrap();
         (end, recorder, qemu.said())
@@ -241,6 +252,25 @@ mod tests {
         assert_eq!(said, "said");
         assert_eq!(recorder.results.len(), 300_005);
         assert!(recorder.results.ends_with(b"last\n"));
+    }
+
+    /// A busy host may run the reader only when all has been written.
+    #[test]
+    fn what_was_written_when_it_ended_is_read_whole() {
+        let (_, recorder, _) = run_watched(
+            "head -c 300000 /dev/zero > RESULTS; echo last > RESULTS; echo console",
+            Duration::from_secs(600),
+            |shell| {
+                // A pipe that the host keeps small makes the shell wait for a reader.
+                let wait_until = Instant::now() + Duration::from_secs(20);
+                while shell.try_wait().unwrap().is_none() && Instant::now() < wait_until {
+                    thread::sleep(Duration::from_millis(5));
+                }
+            },
+        );
+        assert_eq!(recorder.results.len(), 300_005);
+        assert!(recorder.results.ends_with(b"last\n"));
+        assert_eq!(recorder.console, b"console\n");
     }
 
     #[test]
