@@ -326,7 +326,7 @@ fn members(_: &Target) -> Result<String, Failure> {
 fn of_what_is_returned() -> Result<(), Failure> {
     let member = "retval->f_inode->i_rdev";
     let arguments = ["trace", "do_fil[pe]_open", "-r", "--json", "-f", member, "--where", "comm = workload"];
-    let printed = run(&arguments.map(str::to_owned), &[], workload)?;
+    let printed = run_seeing_all(&arguments.map(str::to_owned))?;
     let calls = printed.output.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()?;
     let fields: Vec<(Option<&str>, bool)> = calls
         .iter()

@@ -38,6 +38,8 @@ pub(crate) struct Lines {
     /// The other rows, by point. Only clang's units have them: clang's rows of the same line at another column do not
     /// begin a statement.
     others: Vec<Statement>,
+    /// The points of rows that begin no statement, where they are not the first at their address.
+    steps: Vec<Point>,
 }
 
 impl Lines {
@@ -48,6 +50,7 @@ impl Lines {
         // Sequences come in any order; each is sorted, so that this is a merge.
         lines.statements.sort_by_key(|statement| statement.point);
         lines.others.sort_by_key(|row| row.point);
+        lines.steps.sort_unstable();
         lines
     }
 
@@ -120,6 +123,11 @@ impl Lines {
         self.statements.binary_search_by_key(&point, |statement| statement.point).is_ok()
     }
 
+    /// Whether there is a row at a point that is not the first at its address.
+    pub(crate) fn has_later_step(&self, point: Point) -> bool {
+        point.view > 0 && (self.has(point) || self.steps.binary_search(&point).is_ok())
+    }
+
     /// The statements of a range of addresses.
     pub(crate) fn statements(&self, range: &Range<u64>) -> &[Statement] {
         &self.statements[self.within(range)]
@@ -138,6 +146,9 @@ fn read(unit: &DebugUnit<'_, '_>) -> gimli::Result<Lines> {
         }
         let point = next;
         next.view = next.view.saturating_add(1);
+        if !row.end_sequence() && !row.is_stmt() && point.view > 0 {
+            lines.steps.push(point);
+        }
         if row.end_sequence() {
             next.address = u64::MAX;
         } else if let Some(line) = row.line()

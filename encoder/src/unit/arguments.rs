@@ -126,7 +126,7 @@ impl<'a> Gathered<'a> {
     }
 
     /// Does the same for padding before a copy's entry at the head of a loop: the label of a list may come before the padding, and
-    /// the steps that its views are of after it. `is_step` tells whether the line table has a step.
+    /// the steps that its views are of after it. `is_step` tells whether the line table has a later step of an address.
     pub(crate) fn settle_padding(&mut self, padding: u64, entry: u64, is_step: impl Fn(Point) -> bool) {
         let is_moved = |point: &Point| {
             point.address == padding
@@ -549,9 +549,8 @@ mod tests {
 
     #[test]
     fn steps_after_padding_are_at_the_entry() {
-        // The padding is at 0x1c, the entry at 0x20. The line table has the first step of 0x1c, and three of 0x20.
-        let is_step =
-            |point: Point| point.address == 0x20 && point.view < 4 || point == Point { address: 0x1c, view: 0 };
+        // The padding is at 0x1c, the entry at 0x20. The line table has one row of 0x1c, and four of 0x20.
+        let is_step = |point: Point| point.address == 0x20 && (1..4).contains(&point.view);
         let entries = vec![
             entry((0x1c, 1), (0x1c, 3), &[0x33]),
             entry((0x1c, 3), (0x24, 1), &[0x34]),

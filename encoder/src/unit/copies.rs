@@ -192,7 +192,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
             for entry in &entries {
                 if let Some(padding) = text.padding_before(entry.address) {
-                    self.gathered.settle_padding(padding, entry.address, |point| lines.has(point));
+                    self.gathered.settle_padding(padding, entry.address, |point| lines.has_later_step(point));
                 }
             }
         }
@@ -254,8 +254,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     /// Whether control comes to an entry of GCC's in several ways, and the statement with the call does not begin there. GCC merges
     /// code that is equal, and with it calls in different statements; what the debug information has is of one of them.
     ///
-    /// One of the ways must be a jump from the caller's own code that is not of the statement with the call, or one that is, while
-    /// the statement has no part in the straight line to the entry.
+    /// One of the ways must be a jump from the caller's own code. If the statement with the call is in the straight line to the
+    /// entry, the jump must be another statement's; if it is not, the jump must be that statement's.
     fn is_joined(&self, function: &RawFunction<'a>, copy: usize, entry: Entry, text: &FunctionText<'d, 'a>) -> bool {
         let raw = &function.sites[copy];
         let Some(lines) = self.lines.get().filter(|_| self.unit.is_gcc()) else { return false };
@@ -607,11 +607,16 @@ fn nested(function: &RawFunction<'_>, copy: Option<usize>) -> Vec<Range<u64>> {
 
 /// How many copies of a function are in a copy, or in the out-of-line function.
 pub(super) fn copies_inside(function: &RawFunction<'_>, copy: Option<usize>, origin: usize) -> usize {
-    let parent_of = |site: usize| function.sites.get(site).and_then(|site| site.parent).map(|parent| parent as usize);
-    let is_inside = |site: usize| {
-        copy.is_none_or(|copy| std::iter::successors(parent_of(site), |&site| parent_of(site)).any(|site| site == copy))
+    // Copies come before those in them, and these before all others.
+    let inside = match copy {
+        Some(copy) => {
+            let is_inside = |site: &&RawSite| site.parent.is_some_and(|parent| parent as usize >= copy);
+            let behind = &function.sites[copy + 1..];
+            &behind[..behind.iter().take_while(is_inside).count()]
+        }
+        None => &function.sites[..],
     };
-    (0..function.sites.len()).filter(|&site| function.sites[site].origin == origin && is_inside(site)).count()
+    inside.iter().filter(|site| site.origin == origin).count()
 }
 
 /// Whether nothing is left of a copy except a jump to where another copy of the same function begins. GCC merges code

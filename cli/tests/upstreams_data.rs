@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer sites` says what is not known where site data has upstream's kinds alone.
+//! Site data that has upstream's kinds alone: what is not known there is said, or refused.
 
 mod made;
 
@@ -7,6 +7,7 @@ use made::{folder, said, site_file, siteseer};
 use object::write::{Object, Symbol, SymbolSection};
 use object::{Object as _, ObjectSection};
 use std::fs;
+use std::path::PathBuf;
 
 /// The image that a kernel's build could make: text, `_text`, types and sites, nothing of siteseer's own.
 fn image(site_file: &[u8]) -> Vec<u8> {
@@ -34,12 +35,18 @@ fn image(site_file: &[u8]) -> Vec<u8> {
     image.write().unwrap()
 }
 
-#[test]
-fn upstreams_kinds_alone() {
-    let folder = folder("sites-alone");
+/// A folder with a site file, `whole`, and an image with the part of it that is upstream's, `alone`.
+fn both(name: &str) -> PathBuf {
+    let folder = folder(name);
     let whole = site_file(1, 0);
     fs::write(folder.join("alone"), image(&whole)).unwrap();
     fs::write(folder.join("whole"), whole).unwrap();
+    folder
+}
+
+#[test]
+fn sites_are_listed_with_a_note() {
+    let folder = both("sites-alone");
     let note = "have upstream's kinds alone: which inlined copies may be passed by";
     for (file, is_noted) in [("alone", true), ("whole", false)] {
         let output = siteseer(&folder).args(["sites", "vfs_read", "--sites", file]).output().unwrap();
@@ -48,5 +55,16 @@ fn upstreams_kinds_alone() {
         assert!(listed.contains(", 2 inlined copies;"), "{}", said(&output));
         assert!(!listed.contains(note), "{listed}");
         assert_eq!(String::from_utf8_lossy(&output.stderr).contains(note), is_noted, "{}", said(&output));
+    }
+}
+
+#[test]
+fn what_is_inlined_is_not_counted_without_kinds() {
+    let folder = both("map-alone");
+    for (file, is_counted) in [("alone", false), ("whole", true)] {
+        let output = siteseer(&folder).args(["map", "--sites", file]).output().unwrap();
+        assert_eq!(output.status.success(), is_counted, "{}", said(&output));
+        let is_refused = String::from_utf8_lossy(&output.stderr).contains(".BTF.inline.ext");
+        assert_eq!((is_refused, output.stdout.is_empty()), (!is_counted, !is_counted), "{}", said(&output));
     }
 }
