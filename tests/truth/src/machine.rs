@@ -5,6 +5,7 @@
 //! ends the run with an error. Hooks see each execution of an address ([`Emulator::on_execution`]) and each write to a range of
 //! memory ([`Emulator::on_write`]); they read registers and memory through a [`Cpu`].
 
+use iced_x86::{Decoder, DecoderOptions};
 use siteseer_sites::Machine;
 use siteseer_sites::evaluate;
 use siteseer_sites::location::Located;
@@ -114,6 +115,18 @@ pub(crate) fn number(machine: Machine, register: Register) -> Option<i32> {
     }
 }
 
+/// The longest instruction of x86-64, in bytes.
+const LONGEST: usize = 15;
+
+/// `rcx`, which counts what is left of a repeated string instruction.
+const COUNT: Register = 2;
+
+/// Whether bytes of x86-64 begin with a repeated string instruction.
+fn is_repeated(bytes: &[u8]) -> bool {
+    let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+    instruction.is_string_instruction() && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
+}
+
 /// The processor as a hook sees it.
 pub(crate) struct Cpu<'c, 'e, D> {
     machine: Machine,
@@ -200,15 +213,27 @@ impl<'e, D: 'e> Emulator<'e, D> {
         number.and_then(|number| self.unicorn.reg_write(number, value)).map_err(unusable("write a register"))
     }
 
-    /// Calls `hook` each time before the instruction at an address runs.
+    /// Calls `hook` each time before the instruction at an address runs; that must be in memory. The emulator begins a repeated
+    /// string instruction anew for each element, which a processor without single steps does not.
     pub(crate) fn on_execution(
         &mut self,
         address: u64,
         mut hook: impl FnMut(&mut Cpu<'_, '_, D>) + 'e,
     ) -> Result<(), EmulatorError> {
         let machine = self.machine;
+        let is_repeated = machine == Machine::X86_64 && is_repeated(&self.read(address, LONGEST)?);
+        let mut left = None;
         self.unicorn
-            .add_code_hook(address, address, move |unicorn, _, _| hook(&mut Cpu { machine, unicorn }))
+            .add_code_hook(address, address, move |unicorn, _, _| {
+                let mut cpu = Cpu { machine, unicorn };
+                if is_repeated {
+                    let now = cpu.register(COUNT);
+                    if std::mem::replace(&mut left, Some(now)).is_some_and(|left| left == now.wrapping_add(1)) {
+                        return;
+                    }
+                }
+                hook(&mut cpu);
+            })
             .map_err(unusable("hook an instruction"))?;
         Ok(())
     }
