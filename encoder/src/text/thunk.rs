@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Functions that have the text of another function: by a jump at once, or by the same instructions.
 
-use super::{Flow, arm64, idle_prefix, x86};
+use super::{Effects, Flow, arm64, idle_prefix, x86};
 use crate::elf::image::Image;
 use siteseer_sites::Machine;
 use std::ops::Range;
@@ -9,9 +9,19 @@ use std::ops::Range;
 /// Longer than any instruction.
 const LONGEST: u64 = 16;
 
-/// Where the function at an address goes on before it has done anything, if that is by a direct jump out of it.
+/// How many instructions GCC's wrapper may have before it jumps: it may extend arguments, and make a frame and take it down again.
+const BEFORE_JUMP: usize = 8;
+
+/// Where the function at an address goes on before it has done anything that can be seen, if that is by a direct jump out of it.
 pub(crate) fn jumps_at_once(image: &Image<'_>, entry: u64) -> Option<u64> {
-    let at = idle_prefix(image, entry).last().unwrap_or(entry);
+    let mut at = idle_prefix(image, entry).last().unwrap_or(entry);
+    let mut effects = Effects::new(image.machine());
+    for _ in 0..BEFORE_JUMP {
+        match effects.at(image, at) {
+            Some(effect) if effect.straight && !effect.stores => at = effect.next,
+            _ => break,
+        }
+    }
     let bytes = image.bytes(at..at.saturating_add(LONGEST).min(image.section_end(at)))?;
     let mut target = None;
     let mut visit = |_: u32, flow: Flow| {
@@ -68,6 +78,19 @@ mod tests {
         let image = Image::parse(&bytes).unwrap();
         assert_eq!(jumps_at_once(&image, TEXT), Some(TEXT + 12));
         assert_eq!(jumps_at_once(&image, TEXT + 12), None);
+    }
+
+    #[test]
+    fn a_jump_after_what_cannot_be_seen() {
+        // sub $16,%rsp; mov %esi,%esi; add $16,%rsp; jmp +0; mov %eax,(%rdi); jmp -5
+        let code = [
+            0x48, 0x83, 0xec, 0x10, 0x89, 0xf6, 0x48, 0x83, 0xc4, 0x10, 0xe9, 0, 0, 0, 0, 0x89, 0x07, 0xe9, 0xfb, 0xff,
+            0xff, 0xff,
+        ];
+        let bytes = TestImage::kernel(Machine::X86_64, &code).build();
+        let image = Image::parse(&bytes).unwrap();
+        assert_eq!(jumps_at_once(&image, TEXT), Some(TEXT + 15));
+        assert_eq!(jumps_at_once(&image, TEXT + 15), None, "it stores");
     }
 
     #[test]
