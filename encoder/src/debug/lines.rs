@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The statements of a unit: the rows of its line table that begin one (`is_stmt`), by address and view.
+//! The rows of a unit's line table, by address and view. Those that begin a statement (`is_stmt`) are kept apart.
 //!
-//! The line table is read once per unit, when the first copy asks for it, and only these rows are kept. The line number program has
-//! no opcode for views: a row's view is the number of rows before it at the same address. Two things are read off it:
+//! The line table is read once per unit, when the first copy asks for it. The line number program has no opcode for views: a row's
+//! view is the number of rows before it at the same address. Three things are read off it:
 //!
 //! * *Where copies are entered.* GCC (from version 8 on) puts a marker before every body that it inlines. Optimisations
 //!   duplicate and move the marker together with the body. Each one becomes a row of its own, at the place in the
@@ -10,6 +10,8 @@
 //!   gcc/tree-inline.cc, `NOTE_INSN_INLINE_ENTRY` in gcc/final.cc). The debug entry names only the first of them
 //!   (`dwarf2out_inline_entry` in gcc/dwarf2out.cc).
 //! * *Where statements of the body begin*: what a probe that moves must not pass.
+//! * *What an instruction is of.* Of the code that an optimisation duplicates GCC keeps only rows that begin no statement. Clang's
+//!   rows of the same line at another column do not begin one, either.
 
 use crate::debug::loclist::Point;
 use crate::debug::units::DebugUnit;
@@ -24,22 +26,19 @@ pub(crate) struct Place {
     pub(crate) column: u32,
 }
 
-/// A row that begins a statement.
+/// A row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Statement {
     pub(crate) point: Point,
     pub(crate) place: Place,
 }
 
-/// The statements of a unit, by point.
+/// The rows of a unit, by point.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     statements: Vec<Statement>,
-    /// The other rows, by point. Only clang's units have them: clang's rows of the same line at another column do not
-    /// begin a statement.
+    /// Those that do not begin a statement.
     others: Vec<Statement>,
-    /// The points of rows that begin no statement, where they are not the first at their address.
-    steps: Vec<Point>,
 }
 
 impl Lines {
@@ -50,7 +49,6 @@ impl Lines {
         // Sequences come in any order; each is sorted, so that this is a merge.
         lines.statements.sort_by_key(|statement| statement.point);
         lines.others.sort_by_key(|row| row.point);
-        lines.steps.sort_unstable();
         lines
     }
 
@@ -60,6 +58,12 @@ impl Lines {
         let statement = last(&self.statements).map(|index| &self.statements[index]);
         let other = last(&self.others).map(|index| &self.others[index]);
         statement.into_iter().chain(other).max_by_key(|row| row.point)
+    }
+
+    /// The statement that the last such row at or before an address begins.
+    pub(crate) fn statement_at(&self, address: u64) -> Option<&Statement> {
+        let count = self.statements.partition_point(|row| row.point.address <= address);
+        count.checked_sub(1).map(|last| &self.statements[last])
     }
 
     /// The rows of any kind at a place in the source, each with where the next row begins, in a range.
@@ -82,6 +86,12 @@ impl Lines {
     #[cfg(test)]
     pub(crate) fn of(statements: impl IntoIterator<Item = Statement>) -> Lines {
         Lines { statements: statements.into_iter().collect(), ..Lines::default() }
+    }
+
+    /// The same with rows that begin no statement.
+    #[cfg(test)]
+    pub(crate) fn with_others(self, others: impl IntoIterator<Item = Statement>) -> Lines {
+        Lines { others: others.into_iter().collect(), ..self }
     }
 
     /// The statement with an index.
@@ -125,7 +135,7 @@ impl Lines {
 
     /// Whether there is a row at a point that is not the first at its address.
     pub(crate) fn has_later_step(&self, point: Point) -> bool {
-        point.view > 0 && (self.has(point) || self.steps.binary_search(&point).is_ok())
+        point.view > 0 && (self.has(point) || self.others.binary_search_by_key(&point, |row| row.point).is_ok())
     }
 
     /// The statements of a range of addresses.
@@ -136,7 +146,6 @@ impl Lines {
 
 fn read(unit: &DebugUnit<'_, '_>) -> gimli::Result<Lines> {
     let Some(program) = unit.unit.line_program.clone() else { return Ok(Lines::default()) };
-    let keeps_others = unit.clang().is_some();
     let mut rows = program.rows();
     let mut lines = Lines::default();
     let mut next = Point { address: u64::MAX, view: 0 };
@@ -146,14 +155,9 @@ fn read(unit: &DebugUnit<'_, '_>) -> gimli::Result<Lines> {
         }
         let point = next;
         next.view = next.view.saturating_add(1);
-        if !row.end_sequence() && !row.is_stmt() && point.view > 0 {
-            lines.steps.push(point);
-        }
         if row.end_sequence() {
             next.address = u64::MAX;
-        } else if let Some(line) = row.line()
-            && (row.is_stmt() || keeps_others)
-        {
+        } else if let Some(line) = row.line() {
             let column = match row.column() {
                 ColumnType::LeftEdge => 0,
                 ColumnType::Column(column) => u32::try_from(column.get()).unwrap_or(u32::MAX),

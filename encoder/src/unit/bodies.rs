@@ -9,8 +9,9 @@ use crate::elf::image::Image;
 use crate::text::{self, FunctionText, Known, idle_prefix};
 use crate::types::TypeRef;
 use crate::unit::arguments::{At, Found, Gathered, Surroundings};
+use crate::unit::assigned::Body;
 use crate::unit::clang::{self, Passed};
-use crate::unit::copies::{copies_inside, place_of};
+use crate::unit::copies::{copies_inside, is_in_copy, nested, place_of};
 use crate::unit::origin::Origin;
 use crate::unit::outofline::{self, Role};
 use crate::unit::repeats::{self, OwnLines};
@@ -119,8 +120,14 @@ impl<'a> UnitEncoder<'a, '_, '_> {
             let inside = copies_inside(function, None, function.origin.unwrap_or(offset));
             let own = declared.map(|declared| OwnLines { declared, end: u32::MAX, has_opening: true, inside });
             let start = Point { address, view: 0 };
-            if own.is_some_and(|own| repeats::first_statement_comes_again(lines, &text, start, &function.ranges, &own))
-            {
+            let nested = nested(function, None);
+            let body = Body { text: &text, ranges: &function.ranges, nested: &nested };
+            let first = behind_tracer(image, address);
+            let is_copys = |address| is_in_copy(function, None, function.origin.unwrap_or(offset), address);
+            if own.is_some_and(|own| {
+                repeats::first_statement_comes_again(lines, &text, start, &function.ranges, &own)
+                    || repeats::first_acts_come_again(lines, &text, &[first], &body, &own, &function.ranges, is_copys)
+            }) {
                 marks |= Marks::MAY_MISS;
             }
         }

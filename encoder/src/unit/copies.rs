@@ -13,7 +13,7 @@ use crate::unit::doubt::{self, Evidence};
 use crate::unit::entry::{self, Entry, Moved};
 use crate::unit::markers::{Callee, State};
 use crate::unit::origin::{Origin, Origins};
-use crate::unit::outofline;
+use crate::unit::outofline::{self, Role};
 use crate::unit::repeats::{self, OwnLines};
 use crate::unit::split;
 use hashbrown::HashMap;
@@ -58,6 +58,15 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let (Some(name), Some(entry)) = (self.origins.name(offset), entry) else { return false };
         let symbols = self.shared.image.symbol_at(entry);
         !function.nocall && !outofline::role(symbols.iter().map(|symbol| symbol.name), name).is_changed()
+    }
+
+    /// Whether a function is what is left of one that was split.
+    fn is_part(&mut self, function: &RawFunction<'a>) -> bool {
+        let name = self.origins.name(self.unit.offset.saturating_add(function.die));
+        let symbols = self.shared.image.symbol_at(start_of(function));
+        name.is_some_and(|name| {
+            matches!(outofline::role(symbols.iter().map(|symbol| symbol.name), name), Role::Part(_))
+        })
     }
 
     /// Finds the markers of a function's copies.
@@ -158,11 +167,14 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             _ => entries.extend(entry::find(raw.entry, raw.view, body, text)),
         }
         let (mut may_begin_again, mut may_be_own) = (false, false);
-        if self.is_by_clang
-            && let [first] = &mut entries[..]
-        {
+        // If nothing says where a copy is entered, it begins where control comes in, maybe by instructions that were moved up.
+        let is_given = raw.entry.is_some() || matches!(self.markers.state(copy), State::Known);
+        if !is_given && let [first] = &mut entries[..] {
             first.address = text.behind_others(first.address, body).unwrap_or(first.address);
-            let first = *first;
+        }
+        if self.is_by_clang
+            && let [first] = entries[..]
+        {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
             let own = innermost(function, copy, first.address);
             let again = repeats::find(lines, text, first.address, own, body);
@@ -201,6 +213,15 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             if let Some(first) = entries.first() {
                 self.note_assigned(&origin, &Body { text, ranges: body, nested: &nested }, first.address);
             }
+        }
+        // Where a function was split in the middle of a copy, the rest begins with the rest of that.
+        if self.unit.is_gcc()
+            && !is_given
+            && let [first] = entries[..]
+            && text.is_straight(start_of(function), first.address)
+            && self.is_part(function)
+        {
+            may_be_own = true;
         }
         let is_rest = split::is_rest(self.unit, &mut self.origins, function, raw, &origin);
         let is_recursive = self.is_in_recursion(function, copy);
@@ -270,9 +291,10 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             let mut inner = inner.flat_map(|(site, _)| ranges_of(function, site));
             parent.iter().any(|range| range.contains(&at)) && !inner.any(|range| range.contains(&at))
         };
-        let mut before = text.line_before(entry.address).filter_map(|at| lines.row_at(at));
+        let mut before = text.line_before(entry.address).filter_map(|at| lines.statement_at(at));
         let is_begun = before.any(is_call);
-        sources.any(|source| is_callers(source) && lines.row_at(source).is_some_and(|row| is_call(row) != is_begun))
+        sources
+            .any(|source| is_callers(source) && lines.statement_at(source).is_some_and(|row| is_call(row) != is_begun))
     }
 
     /// Notes what the lists of an inlined copy show of its parameters.
@@ -378,9 +400,13 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
         if let Some(own) = own
             && let Some(lines) = self.lines.get()
-            && entries.iter().any(|entry| {
+            && (entries.iter().any(|entry| {
                 let point = Point { address: entry.address, view: entry.view };
                 repeats::first_statement_comes_again(lines, text, point, body, &own)
+            }) || {
+                let nested = nested(function, Some(copy));
+                let body = Body { text, ranges: body, nested: &nested };
+                repeats::first_acts_come_again(lines, text, addresses, &body, &own, &function.ranges, is_other_copy)
             })
         {
             marks |= Marks::MAY_MISS;
@@ -598,7 +624,7 @@ fn innermost<'r>(function: &'r RawFunction<'_>, copy: usize, address: u64) -> &'
 }
 
 /// The ranges of the copies that are right in a copy, or in the function itself.
-fn nested(function: &RawFunction<'_>, copy: Option<usize>) -> Vec<Range<u64>> {
+pub(super) fn nested(function: &RawFunction<'_>, copy: Option<usize>) -> Vec<Range<u64>> {
     let parent = copy.map(|copy| copy as u32);
     let inner = function.sites.iter().filter(|site| site.parent == parent);
     let ranges = |site: &RawSite| &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
@@ -656,9 +682,13 @@ fn only_jump(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '_
 
 /// Whether an address is in another copy of the same function.
 fn is_other_copys(function: &RawFunction<'_>, copy: usize, address: u64) -> bool {
-    let origin = function.sites[copy].origin;
-    function.sites.iter().enumerate().any(|(other, site)| {
-        let ranges = &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
-        other != copy && site.origin == origin && ranges.iter().any(|range| range.contains(&address))
+    is_in_copy(function, Some(copy), function.sites[copy].origin, address)
+}
+
+/// Whether an address is in a copy of a function, other than `except`.
+pub(super) fn is_in_copy(function: &RawFunction<'_>, except: Option<usize>, origin: usize, address: u64) -> bool {
+    function.sites.iter().enumerate().any(|(copy, site)| {
+        let is_there = || ranges_of(function, copy).iter().any(|range| range.contains(&address));
+        Some(copy) != except && site.origin == origin && is_there()
     })
 }

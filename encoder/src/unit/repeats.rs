@@ -61,7 +61,7 @@ pub(crate) fn find(
             .collect()
     });
     let acts = text.first_acts(entry);
-    let mut repeated = acts_again(lines, text, &acts, entry, body);
+    let mut repeated = acts_again(lines, text, &acts, &[entry], body);
     // In a loop inside of the copy: recursion that became one, or the body's own.
     let all = repeated.len();
     repeated.retain(|&address| text.is_boundary(address) && !text.comes_back(address, body));
@@ -99,8 +99,14 @@ pub(crate) fn find(
     Again { entries: again, is_unclear, may_be_own }
 }
 
-/// Where what a body does first, at `acts`, is done again without passing its entry.
-fn acts_again(lines: &Lines, text: &FunctionText<'_, '_>, acts: &[u64], entry: u64, body: &[Range<u64>]) -> Vec<u64> {
+/// Where what a body does first, at `acts`, is done again without passing an entry.
+fn acts_again(
+    lines: &Lines,
+    text: &FunctionText<'_, '_>,
+    acts: &[u64],
+    entries: &[u64],
+    body: &[Range<u64>],
+) -> Vec<u64> {
     let mut again = Vec::new();
     for &act in acts.iter().filter(|&&act| holds(body, act)) {
         let Some(place) = lines.row_at(act).map(|row| row.place).filter(|place| place.line != 0) else { continue };
@@ -112,7 +118,7 @@ fn acts_again(lines: &Lines, text: &FunctionText<'_, '_>, acts: &[u64], entry: u
     if !again.is_empty() {
         again.sort_unstable();
         again.dedup();
-        text.keep_reached(acts, &[entry], &mut again);
+        text.keep_reached(acts, entries, &mut again);
     }
     again
 }
@@ -145,7 +151,7 @@ pub(crate) fn behind_caller(
 pub(crate) fn begins_with_loop(text: &FunctionText<'_, '_>, lines: &Lines, start: u64, ranges: &[Range<u64>]) -> bool {
     let acts = text.first_acts(start);
     acts.iter().any(|&act| holds(ranges, act) && text.comes_back(act, ranges))
-        || !acts_again(lines, text, &acts, start, ranges).is_empty()
+        || !acts_again(lines, text, &acts, &[start], ranges).is_empty()
 }
 
 /// Finds where GCC's copy that lost its markers begins again in a straight line: the first store of the body itself is
@@ -153,17 +159,30 @@ pub(crate) fn begins_with_loop(text: &FunctionText<'_, '_>, lines: &Lines, start
 /// between the two stores. If these are calls, the only thing between them is that control was out of the body.
 /// Elsewhere than in a straight line it may be so, too.
 pub(crate) fn in_line(lines: &Lines, text: &FunctionText<'_, '_>, entry: u64, body: &Body<'_, '_, '_>) -> Again {
+    let is_own = |&act: &u64| body.owns(act) && text.stores(act);
     let mut acts = text.first_acts(entry);
-    acts.retain(|&act| body.owns(act) && text.stores(act));
-    let [act] = acts[..] else { return Again::default() };
+    acts.retain(is_own);
+    let (act, is_first) = match acts[..] {
+        [act] => (act, true),
+        // What comes first is of others, whose instructions are mixed with the body's.
+        [] => {
+            let own = body
+                .ranges
+                .iter()
+                .filter_map(|range| text.instructions(range.start.max(entry), range.end).find(is_own));
+            let Some(act) = own.min() else { return Again::default() };
+            (act, false)
+        }
+        _ => return Again::default(),
+    };
     let is_anew = |other: u64| {
         let is_left = text.instructions(act, other).any(|at| !holds(body.ranges, at));
         is_left || lines.statements(&(act + 1..other.saturating_add(1))).is_empty()
     };
-    let mut again = acts_again(lines, text, &[act], entry, body.ranges);
+    let mut again = acts_again(lines, text, &[act], &[entry], body.ranges);
     again.retain(|&other| other > act && text.is_boundary(other) && body.owns(other) && is_anew(other));
     let all = again.len();
-    again.retain(|&other| text.is_straight(act, other));
+    again.retain(|&other| is_first && text.is_straight(act, other));
     Again { is_unclear: again.len() < all, entries: again, may_be_own: false }
 }
 
@@ -226,6 +245,23 @@ pub(crate) fn first_statement_comes_again(
         || begins.any(|same| text.comes_back_avoiding(same[0].point.address, avoided, body))
 }
 
+/// Whether what a body by GCC does first is done again without an entry, by code that has no rows of statements: GCC inlines a
+/// function into itself without a trace in the debug entries. Then the code may be in no copy, either, so it is searched for in
+/// `around`, the ranges of the function that the body is in. `is_others` tells what is in another copy.
+pub(crate) fn first_acts_come_again(
+    lines: &Lines,
+    text: &FunctionText<'_, '_>,
+    entries: &[u64],
+    body: &Body<'_, '_, '_>,
+    own: &OwnLines,
+    around: &[Range<u64>],
+    is_others: impl Fn(u64) -> bool,
+) -> bool {
+    let mut acts: Vec<u64> = entries.iter().flat_map(|&entry| text.first_acts(entry)).collect();
+    acts.retain(|act| body.owns(*act) && lines.row_at(*act).is_some_and(|row| own.holds(row.place)));
+    acts_again(lines, text, &acts, entries, around).into_iter().any(|act| !is_others(act))
+}
+
 fn holds(body: &[Range<u64>], address: u64) -> bool {
     body.iter().any(|range| range.contains(&address))
 }
@@ -273,6 +309,43 @@ mod tests {
             let parts = [TEXT..TEXT + 2, TEXT + 4..TEXT + 9];
             assert_eq!(find(&parts, &[], &[(0, 0, 10), (2, 0, 50), (4, 0, 10)]), [TEXT + 4], "control was outside");
             assert!(find(whole, whole, &[(0, 0, 10)]).is_empty(), "of a copy in it");
+        });
+    }
+
+    #[test]
+    fn bodies_whose_first_stores_are_mixed_with_others_are_unclear() {
+        // 0: mov %eax,(%rdi); 2: mov %ecx,(%rsi); 4: mov %ecx,(%rsi); 6: ret. The first store is of a copy in the body.
+        x86(&[0x89, 0x07, 0x89, 0x0e, 0x89, 0x0e, 0xc3], |text| {
+            let lines = lines(&[(TEXT, 0, 50), (TEXT + 2, 0, 10)]);
+            let (ranges, nested) = ([TEXT..TEXT + 6], [TEXT..TEXT + 2]);
+            let again = |ranges: &[Range<u64>]| in_line(&lines, text, TEXT, &Body { text, ranges, nested: &nested });
+            assert_eq!(again(&ranges), Again { is_unclear: true, ..Again::default() });
+            assert_eq!(again(slice::from_ref(&(TEXT..TEXT + 4))), Again::default(), "it is made once");
+        });
+    }
+
+    #[test]
+    fn what_is_done_first_comes_again_without_a_statement() {
+        // 0: mov %eax,(%rdi); 2: mov %ecx,8(%rdi); 5: mov %eax,(%rdi); 7: ret
+        let code = [0x89, 0x07, 0x89, 0x4f, 0x08, 0x89, 0x07, 0xc3];
+        x86(&code, |text| {
+            let row = |at: u64, line| Statement {
+                point: Point { address: TEXT + at, view: 0 },
+                place: Place { file: 1, line, column: 0 },
+            };
+            let declared = Place { file: 1, line: 9, column: 0 };
+            let own = OwnLines { declared, end: 50, has_opening: false, inside: 0 };
+            let again = |second_line, body: Range<u64>, others: Range<u64>| {
+                let lines = Lines::of([row(0, 10)]).with_others([row(2, 11), row(5, second_line)]);
+                let body = Body { text, ranges: slice::from_ref(&body), nested: &[] };
+                let around = slice::from_ref(&(TEXT..TEXT + 8));
+                first_acts_come_again(&lines, text, &[TEXT], &body, &own, around, |at| others.contains(&at))
+            };
+            assert!(again(10, TEXT..TEXT + 8, 0..0));
+            assert!(again(10, TEXT..TEXT + 5, 0..0), "it is in no copy");
+            assert!(!again(10, TEXT..TEXT + 5, TEXT + 5..TEXT + 7), "it is another copy's");
+            assert!(!again(11, TEXT..TEXT + 8, 0..0), "another statement does it");
+            assert!(!again(10, TEXT + 2..TEXT + 8, 0..0), "what comes first is not the body's");
         });
     }
 }
