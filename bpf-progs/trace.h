@@ -22,6 +22,8 @@ struct trace_function {
 #define TRACE_RESULT 2
 /* It is followed by the members that were asked for. */
 #define TRACE_MEMBERS 4
+/* It has how long the call took. */
+#define TRACE_DURATION 8
 
 /* One call. If its function wants strings, or members are asked for, the record is followed by TRACE_STRINGS strings. */
 struct trace_record {
@@ -38,6 +40,7 @@ struct trace_record {
 	__u64 result;	/* what the function returned */
 	__u32 flags;
 	__u32 reserved;
+	__u64 duration; /* nanoseconds from the beginning of the call to its return */
 	__u64 values[TRACE_PARAMETERS][TRACE_SLOTS];
 };
 

@@ -55,10 +55,12 @@ pub struct Record {
     pub is_return: bool,
     /// What the function returned, if that is known.
     pub result: Option<u64>,
+    /// Nanoseconds from the beginning of the call to its return, if that is known.
+    pub duration: Option<u64>,
 }
 
 /// Bytes of a record before the values.
-const HEAD_LEN: usize = 80;
+const HEAD_LEN: usize = 88;
 /// Bytes of a record without strings.
 const RECORD_LEN: usize = HEAD_LEN + PARAMETERS * SLOTS * 8;
 
@@ -94,6 +96,7 @@ impl Record {
             fields: fields(rest.get(STRINGS * STRING_LEN..).filter(|_| word(72).is_some_and(|flags| flags & 4 != 0))),
             is_return: word(72)? & 1 != 0,
             result: (word(72)? & 2 != 0).then_some(long(64)?),
+            duration: (word(72)? & 8 != 0).then_some(long(80)?),
         })
     }
 
@@ -142,12 +145,12 @@ mod tests {
         data[40..44].copy_from_slice(&0b1001u32.to_ne_bytes());
         data[44..48].copy_from_slice(&0b10u32.to_ne_bytes());
         data[48..52].copy_from_slice(b"init");
-        data[80..88].copy_from_slice(&11u64.to_ne_bytes());
-        data[104..112].copy_from_slice(&13u64.to_ne_bytes());
+        data[88..96].copy_from_slice(&11u64.to_ne_bytes());
+        data[112..120].copy_from_slice(&13u64.to_ne_bytes());
         data[RECORD_LEN + STRING_LEN..][..3].copy_from_slice(b"abc");
         let record = Record::parse(&data).unwrap();
         assert_eq!((record.time, record.site, record.comm.as_str()), (7, None, "init"));
-        assert_eq!((record.is_return, record.result), (false, None));
+        assert_eq!((record.is_return, record.result, record.duration), (false, None, None));
         assert_eq!(record.value(0, 0), Some(11));
         assert_eq!(record.value(0, 1), None);
         assert_eq!(record.value(1, 0), None);
@@ -156,9 +159,10 @@ mod tests {
         assert_eq!(record.string(0), None);
         assert_eq!(record.string(1), Some(&b"abc"[..]));
         data[64..72].copy_from_slice(&17u64.to_ne_bytes());
-        data[72] = 3;
+        data[72] = 11;
+        data[80..88].copy_from_slice(&19u64.to_ne_bytes());
         let record = Record::parse(&data).unwrap();
-        assert_eq!((record.is_return, record.result), (true, Some(17)));
+        assert_eq!((record.is_return, record.result, record.duration), (true, Some(17), Some(19)));
         assert!(record.fields.is_empty());
         let of_fields = data.len();
         data.resize(of_fields + FIELDS * (16 + FIELD_TEXT_LEN), 0);

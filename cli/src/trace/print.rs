@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Printing calls, one a line.
 
+use super::latency;
 use super::members::Member;
 use super::out::Out;
 use super::pace::{Pace, stop_on_signals};
@@ -16,7 +17,7 @@ use siteseer::internals::target::Types;
 use siteseer::{FunctionReport, Policy, SiteReport};
 use siteseer_bpf_progs::fields::Read;
 use siteseer_bpf_progs::trace::{Function as Wanted, PARAMETERS, Record, SLOTS, STRINGS};
-use siteseer_bpf_progs::{TRACE, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_FILTERED, TRACE_RETURN};
+use siteseer_bpf_progs::{TRACE, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_FILTERED, TRACE_RETURN, TRACE_TIMED};
 use siteseer_sites::Doubt;
 use siteseer_sites::btf::{self, Btf, Kind};
 use std::cell::RefCell;
@@ -30,6 +31,7 @@ const SOME_CALLS: Embedded = Embedded { elf: TRACE_FILTERED, program: "trace_fil
 const RETURNS: Embedded = Embedded { elf: TRACE_RETURN, program: "trace_return" };
 const MEMBERS: Embedded = Embedded { elf: TRACE_FIELDS, program: "trace_fields" };
 const MEMBERS_AT_RETURN: Embedded = Embedded { elf: TRACE_FIELDS_RETURN, program: "trace_fields_return" };
+const TIMED: Embedded = Embedded { elf: TRACE_TIMED, program: "trace_timed" };
 
 /// A function to print the calls of.
 struct Printed<'t> {
@@ -40,17 +42,19 @@ struct Printed<'t> {
     entries: Option<(Traced<'t>, usize)>,
     /// At the returns.
     returns: Option<(Traced<'t>, usize)>,
+    /// At the beginnings of the calls that are timed.
+    begins: Option<(Traced<'t>, usize)>,
     /// Where the returns are seen: calls there are printed when they return.
     returning: HashSet<u64>,
 }
 
 impl<'t> Printed<'t> {
     fn links(&self) -> impl Iterator<Item = &Traced<'t>> {
-        self.entries.iter().chain(&self.returns).map(|(traced, _)| traced)
+        self.entries.iter().chain(&self.returns).chain(&self.begins).map(|(traced, _)| traced)
     }
 
     fn keep_up(&mut self, programs: &Programs) -> Result<(), Failure> {
-        for (traced, program) in self.entries.iter_mut().chain(&mut self.returns) {
+        for (traced, program) in self.entries.iter_mut().chain(&mut self.returns).chain(&mut self.begins) {
             traced.keep_up(&programs.program(*program)?)?;
         }
         self.note_returning();
@@ -118,17 +122,28 @@ fn attach<'t>(
         }
     };
     let mut returns = None;
+    let mut begins = None;
     if arguments.returns {
-        let program = if members.is_empty() { RETURNS } else { MEMBERS_AT_RETURN };
+        let program = match members.is_empty() {
+            _ if arguments.latency => TIMED,
+            true => RETURNS,
+            false => MEMBERS_AT_RETURN,
+        };
         let nth = programs.load(program, constants)?;
         // Inlined copies have no return, so that no policy but this one will do.
         let attach = arguments.attach(target, function, Policy::BestEffort);
         match Traced::new(attach, &programs.program(nth)?, members) {
-            Ok(traced) => returns = Some((traced, nth)),
+            Ok(traced) => {
+                if arguments.latency {
+                    begins = latency::begins_of(tracing, function, programs, &traced.link, program.program)?;
+                }
+                returns = Some((traced, nth));
+            }
             Err(error) => tell!("no returns of {} can be seen: {error}", function.function.name),
         }
     }
-    let mut printed = Printed { name: &function.function.name, members, entries, returns, returning: HashSet::new() };
+    let name = &function.function.name;
+    let mut printed = Printed { name, members, entries, returns, begins, returning: HashSet::new() };
     printed.note_returning();
     Ok(printed)
 }
@@ -234,7 +249,13 @@ fn losses(programs: &Programs, printer: &Printer<'_, '_>) -> Result<(), Failure>
     if left > 0 && !printer.is_done() {
         tell!("{left} calls or more not printed because the time was over");
     }
-    tell_of_losses(printer.functions.iter().flat_map(Printed::links).map(|traced| &traced.link))
+    let links = || printer.functions.iter().flat_map(Printed::links).map(|traced| &traced.link);
+    tell_of_losses(links())?;
+    if printer.arguments.latency {
+        latency::tell_untimed(programs)?;
+        latency::tell_of_doubt(links().map(siteseer::Link::missed).sum::<Result<u64, _>>()?);
+    }
+    Ok(())
 }
 
 struct Printer<'p, 'b> {
@@ -414,7 +435,12 @@ impl Printer<'_, '_> {
         let returned = call.returned.as_ref().map(Returned::to_string).unwrap_or_default();
         let members: Vec<String> = self.printed(call).map(|(member, read)| self.member(call, member, read)).collect();
         let members = if members.is_empty() { String::new() } else { format!("  {}", members.join(", ")) };
-        let text = format!("{}({}){returned}{members}", call.function.name, arguments.join(", "));
+        let took = match (record.duration, call.returned.is_some() && self.arguments.latency) {
+            (Some(took), _) => format!(" took {}", latency::text(took)),
+            (None, true) => " took ?".to_owned(),
+            (None, false) => String::new(),
+        };
+        let text = format!("{}({}){returned}{took}{members}", call.function.name, arguments.join(", "));
         let place = call.site.map_or_else(|| format!("at {:#x}", record.address), place);
         let text = if self.aligned { format!("{text:<58}") } else { text };
         format!("{seconds:>12.6} {:>3} {task:<22} {text}  {place}", record.cpu)
@@ -435,6 +461,9 @@ impl Printer<'_, '_> {
 
     fn json(&self, call: &Call<'_>) -> serde_json::Value {
         let mut json = json(call);
+        if self.arguments.latency {
+            json["latency"] = call.record.duration.into();
+        }
         if !self.arguments.fields.is_empty() {
             let members = self.printed(call);
             let members = members.map(|(member, read)| member.json(read, call.doubt(member), self.types));
