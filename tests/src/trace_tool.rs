@@ -29,6 +29,7 @@ pub fn cases() -> Vec<Case> {
         case("trace", "counts_are_exact", exact),
         case("trace", "a_condition_is_the_same_in_the_kernel_and_outside", conditions),
         case("trace", "members_have_their_values", members),
+        case("trace", "calls_are_timed", timed),
         case("trace", "bodies_alone_without_site_data", without_site_data),
     ]
 }
@@ -104,6 +105,16 @@ fn workload() -> io::Result<()> {
     })
 }
 
+/// How long the workload of the page sleeps, besides.
+const SLEEP: Duration = Duration::from_millis(300);
+
+fn sleep() -> io::Result<()> {
+    as_workload(|| {
+        thread::sleep(SLEEP);
+        Ok(())
+    })
+}
+
 /// Does something in a thread with that name.
 fn as_workload(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
     let thread = thread::spawn(move || {
@@ -128,9 +139,18 @@ fn words(command: &str) -> Vec<String> {
     words.collect()
 }
 
-/// Text without what differs from run to run: pointers, and the numbers of a line before the call's name.
+/// `300.2ms`, `5.0us,`
+fn is_time(word: &str) -> bool {
+    let number = ["ns", "us", "ms", "s"].iter().find_map(|unit| word.trim_end_matches(',').strip_suffix(unit));
+    number.is_some_and(|number| number.parse::<f64>().is_ok())
+}
+
+/// Text without what differs from run to run: pointers, times, and the numbers of a line before the call's name.
 fn masked(text: &str) -> String {
     let word = |word: &str| {
+        if is_time(word) {
+            return "#".to_owned();
+        }
         let (open, rest) = word.split_at(word.find("0x").unwrap_or(word.len()));
         let digits = rest.get(2..).unwrap_or_default();
         let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
@@ -166,7 +186,8 @@ fn examples(_: &Target) -> Result<String, Failure> {
     let page = std::fs::read_to_string(PAGE).map_err(|error| format!("{PAGE}: {error}"))?;
     let (mut wrong, mut count) = (String::new(), 0);
     for (command, wanted) in blocks(&page) {
-        let printed = shown(&run_seeing_all(&words(command))?);
+        let work = || workload().and_then(|()| sleep());
+        let printed = shown(&run_seeing(&words(command), work)?);
         if masked(&printed) != masked(wanted) {
             wrong.push_str(&format!("# siteseer {command}\n{printed}"));
         }
@@ -271,15 +292,107 @@ fn conditions(_: &Target) -> Result<String, Failure> {
 /// The same, where all of the workload's calls were seen. A program does not run for a call that is made while it runs on that CPU
 /// for another task, which was interrupted: the command counts such calls, and on a loaded machine they may be the workload's.
 fn run_seeing_all(arguments: &[String]) -> Result<Printed, Failure> {
+    run_seeing(arguments, workload)
+}
+
+/// The same with other work.
+fn run_seeing(arguments: &[String], work: fn() -> io::Result<()>) -> Result<Printed, Failure> {
     const TRIES: usize = 5;
-    let mut printed = run(arguments, &[], workload)?;
+    let mut printed = run(arguments, &[], work)?;
     for _ in 1..TRIES {
-        if !printed.messages.contains("calls not seen") {
+        if !["calls not seen", "calls not timed"].iter().any(|lost| printed.messages.contains(lost)) {
             break;
         }
-        printed = run(arguments, &[], workload)?;
+        printed = run(arguments, &[], work)?;
     }
     Ok(printed)
+}
+
+/// Calls in calls each have their own time, also those of a function in itself. A histogram has all calls that return.
+fn timed(_: &Target) -> Result<String, Failure> {
+    let own = |functions: &[&str], more: &[&str]| -> Vec<String> {
+        let base = ["--json", "--latency", "--where", "comm = workload"];
+        ["trace"].iter().chain(functions).chain(&base).chain(more).map(|&word| word.to_owned()).collect()
+    };
+    let parse = |printed: &Printed| {
+        printed.output.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()
+    };
+    let wrong = |what: &str, printed: &Printed| Err(format!("{what}: {}{}", printed.output, printed.messages).into());
+
+    let printed = run_seeing(&own(&["hrtimer_nanosleep", "do_nanosleep"], &["--returns"]), sleep)?;
+    let calls = parse(&printed)?;
+    let names: Vec<&str> = calls.iter().filter_map(|call| call["function"].as_str()).collect();
+    let times: Vec<u64> = calls.iter().filter_map(|call| call["latency"].as_u64()).collect();
+    // Somebody waits for the thread, so that it does not take much longer.
+    let around = SLEEP.as_nanos() as u64..SLEEP.as_nanos() as u64 * 100;
+    if names != ["do_nanosleep", "hrtimer_nanosleep"]
+        || times.len() != 2
+        || !times.iter().all(|time| around.contains(time))
+        || times[1] <= times[0]
+    {
+        return wrong("a sleep in another call", &printed);
+    }
+
+    let printed = run_seeing(&own(&["ep_loop_check_proc"], &["--returns"]), nested_epolls)?;
+    let times: Vec<Option<u64>> = parse(&printed)?.iter().map(|call| call["latency"].as_u64()).collect();
+    // First of one alone; then of one in the other, and the inner one returns first.
+    if !matches!(times[..], [Some(alone), Some(inner), Some(outer)] if alone > 0 && inner > 0 && outer > inner) {
+        return wrong("calls of a function in itself", &printed);
+    }
+
+    // Three calls of the body, and two in a copy that has no return.
+    let printed = run_seeing(&own(&["ns_capable", "hrtimer_nanosleep"], &[]), || workload().and_then(|()| sleep()))?;
+    let rows = parse(&printed)?;
+    let calls: Vec<u64> = rows.iter().filter_map(|row| row["calls"].as_u64()).collect();
+    if calls != [3, 1] || !rows.iter().all(adds_up) || !printed.messages.contains("ns_capable: calls are timed at 1 of")
+    {
+        return wrong("histograms", &printed);
+    }
+    if !rows[1]["total"].as_str().and_then(|total| total.parse().ok()).is_some_and(|total| around.contains(&total)) {
+        return wrong("the time of a sleep", &printed);
+    }
+
+    let function = entry!("getppid");
+    let printed = run_seeing(&own(&[function], &[]), || {
+        let call = || as_workload(|| (0..CALLS / 2).try_for_each(|_| syscall(libc::SYS_getppid, [0; 6]).map(drop)));
+        let other = thread::spawn(call);
+        call()?;
+        other.join().map_err(|_| io::Error::other("the other caller panicked"))?
+    })?;
+    let rows = parse(&printed)?;
+    if !matches!(&rows[..], [row] if row["calls"] == CALLS && adds_up(row)) {
+        return wrong("calls on two threads", &printed);
+    }
+    Ok(format!("a sleep in another call, calls of a function in itself, 3 of 5 calls, {CALLS} calls on two threads"))
+}
+
+/// Whether the rows of a histogram have as many calls as there were, with times whose sum is the total.
+fn adds_up(json: &serde_json::Value) -> bool {
+    let number = |value: &serde_json::Value| value.as_str().and_then(|text| text.parse::<u128>().ok()).unwrap_or(0);
+    let (mut calls, mut least, mut most) = (0, 0, 0);
+    for row in json["histogram"].as_array().into_iter().flatten() {
+        let count = row["count"].as_u64().unwrap_or(0);
+        calls += count;
+        least += number(&row["low"]) * u128::from(count);
+        most += number(&row["high"]) * u128::from(count);
+    }
+    json["calls"] == calls && least > 0 && (least..=most).contains(&number(&json["total"]))
+}
+
+/// An epoll in an epoll in an epoll: the function that looks for loops calls itself for each.
+fn nested_epolls() -> io::Result<()> {
+    as_workload(|| {
+        let epoll = || syscall(libc::SYS_epoll_create1, [0; 6]).map(|file| file as u64);
+        let add = |to: u64, what: u64| {
+            let event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+            let event = (&raw const event) as u64;
+            syscall(libc::SYS_epoll_ctl, [to, libc::EPOLL_CTL_ADD as u64, what, event, 0, 0])
+        };
+        let [a, b, c] = [epoll()?, epoll()?, epoll()?];
+        add(b, a)?;
+        add(c, b)?;
+        [a, b, c].into_iter().try_for_each(|file| syscall(libc::SYS_close, [file, 0, 0, 0, 0, 0]).map(drop))
+    })
 }
 
 /// Members of structures have the values that the workload made.
@@ -393,6 +506,8 @@ mod tests {
         assert_ne!(masked(one), masked(&other.replace("n=3", "n=4")));
         assert_ne!(masked(one), masked(&other.replace("bar+0x12", "bar+0x13")));
         assert_eq!(masked(" 12 foo  3"), "12 foo 3");
+        assert_eq!(masked("foo: 1 call, average 3.0ms, total 12ns"), masked("foo: 1 call, average 1.5s, total 2.0us"));
+        assert_ne!(masked("foo() took 3.0ms  body"), masked("foo() took ?  body"));
     }
 
     #[test]
