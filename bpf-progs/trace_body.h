@@ -6,7 +6,7 @@
  * cookie. They ask for every argument by the fallible accessor, so that they can be attached at sites that lack some.
  *
  * TRACE_FILTER is defined where a program looks at some calls only. TRACE_WITH_FIELDS is defined as well where it also sends members
- * of structures, and TRACE_TIMED besides where it sends how long calls took.
+ * of structures, and TRACE_TIMED or TRACE_WITH_STACK besides where it sends how long calls took, or the kernel's stack.
  */
 #ifndef SITESEER_TRACE_BODY_H
 #define SITESEER_TRACE_BODY_H
@@ -162,6 +162,9 @@ struct trace_record_with_fields {
 	struct trace_record record;
 	struct trace_strings strings;
 	struct trace_field fields[FIELDS];
+#ifdef TRACE_WITH_STACK
+	struct trace_stack stack;
+#endif
 };
 
 static __noinline void fill_field(struct trace_field *to, __u64 base, __u32 n)
@@ -242,6 +245,10 @@ static __always_inline int send(void *ctx, bool is_return)
 	if (wanted && wanted->strings)
 		fill_strings(&all->record, &all->strings, wanted);
 	fill_fields(&all->record, all->fields);
+#ifdef TRACE_WITH_STACK
+	all->record.flags |= TRACE_STACK;
+	all->stack.len = bpf_get_stack(ctx, all->stack.frames, sizeof(all->stack.frames), 0);
+#endif
 	bpf_ringbuf_submit(all, 0);
 	return 0;
 }

@@ -7,7 +7,7 @@ pub const UNTIMED_REASONS: usize = 3;
 /// Rows of a histogram: 0, and the numbers of 1 to 64 bits.
 pub const BUCKETS: usize = 65;
 
-/// The times of one function's calls: a value of the map `latencies`, whose key is the attachment's cookie.
+/// The times of one function's calls: a value of the map `latencies`. The map's key is the attachment's cookie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Latencies {
     /// Nanoseconds.

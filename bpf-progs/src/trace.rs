@@ -51,6 +51,9 @@ pub struct Record {
     strings: Vec<Option<Vec<u8>>>,
     /// The members of structures that were asked for, in their order; [`FIELDS`] of them, or none.
     pub fields: Vec<Read>,
+    /// The kernel's stack, from the innermost address outwards, or the error for which there is none; `None` if it was not
+    /// asked for.
+    pub stack: Option<Result<Vec<u64>, i32>>,
     /// Whether it is of a return.
     pub is_return: bool,
     /// What the function returned, if that is known.
@@ -94,6 +97,10 @@ impl Record {
             values,
             strings: strings.collect(),
             fields: fields(rest.get(STRINGS * STRING_LEN..).filter(|_| word(72).is_some_and(|flags| flags & 4 != 0))),
+            stack: match word(72)? & 16 {
+                0 => None,
+                _ => Some(stack(rest.get(STRINGS * STRING_LEN + FIELDS * (16 + FIELD_TEXT_LEN)..)?)?),
+            },
             is_return: word(72)? & 1 != 0,
             result: (word(72)? & 2 != 0).then_some(long(64)?),
             duration: (word(72)? & 8 != 0).then_some(long(80)?),
@@ -131,6 +138,19 @@ fn fields(data: Option<&[u8]>) -> Vec<Read> {
     };
     let fields = data.unwrap_or_default().chunks_exact(16 + FIELD_TEXT_LEN);
     fields.take(FIELDS).map_while(field).collect()
+}
+
+/// Addresses of a stack at most.
+pub const FRAMES: usize = 127;
+
+/// The stack that follows the members.
+fn stack(data: &[u8]) -> Option<Result<Vec<u64>, i32>> {
+    let (len, frames) = data.split_first_chunk()?;
+    let Ok(len) = usize::try_from(i64::from_ne_bytes(*len)) else {
+        return Some(Err(i64::from_ne_bytes(*len).wrapping_neg() as i32));
+    };
+    let frames = frames.get(..len.min(8 * FRAMES))?.chunks_exact(8);
+    Some(Ok(frames.filter_map(|word| word.first_chunk().map(|word| u64::from_ne_bytes(*word))).collect()))
 }
 
 #[cfg(test)]
@@ -174,6 +194,16 @@ mod tests {
         let read = Record::parse(&data).unwrap().fields;
         let first = Read::Value { number: 21, text: b"ab".to_vec() };
         assert_eq!((read.len(), &read[..3]), (FIELDS, &[first, Read::Unreadable, Read::Missing][..]));
+        data[72] = 4 | 16;
+        assert!(Record::parse(&data).is_none(), "the stack is missing");
+        let len = data.len();
+        data.extend(16i64.to_ne_bytes());
+        data.extend([31u64, 37, 41].map(u64::to_ne_bytes).concat());
+        assert_eq!(Record::parse(&data).unwrap().stack, Some(Ok(vec![31, 37])));
+        data[len..len + 8].copy_from_slice(&(-14i64).to_ne_bytes());
+        assert_eq!(Record::parse(&data).unwrap().stack, Some(Err(14)));
+        data[72] = 4;
+        assert_eq!(Record::parse(&data).unwrap().stack, None);
         data.truncate(of_fields);
         assert!(Record::parse(&data).unwrap().fields.is_empty());
         assert!(Record::parse(&data[..RECORD_LEN - 1]).is_none());

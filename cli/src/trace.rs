@@ -14,6 +14,7 @@ mod out;
 mod pace;
 mod print;
 mod programs;
+mod stacks;
 
 use crate::Failure;
 use crate::filter::{Fields, Filter, argument_name};
@@ -65,6 +66,9 @@ pub(crate) struct Arguments {
     /// with its time. Inlined copies have no return, and are not timed
     #[arg(short, long, conflicts_with_all = ["count", "hist", "top"])]
     latency: bool,
+    /// Print the kernel's stack of each call, with the inlined functions if the site data has their ranges or lines
+    #[arg(long, conflicts_with_all = ["returns", "latency", "count", "hist", "top"])]
+    stack: bool,
     /// Count calls in the kernel, and print the numbers at the end: by function, and by KEY, which is an argument's
     /// name or one of site, pid, tid, cpu, comm. No call is lost. Goes after the functions' names
     #[arg(long, value_name = "KEY", num_args = 0..=1, conflicts_with_all = ["fields", "strings", "returns", "hist", "limit"])]
