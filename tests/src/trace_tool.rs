@@ -30,6 +30,7 @@ pub fn cases() -> Vec<Case> {
         case("trace", "a_condition_is_the_same_in_the_kernel_and_outside", conditions),
         case("trace", "members_have_their_values", members),
         case("trace", "calls_are_timed", timed),
+        case("trace", "stacks_have_callers", stacks),
         case("trace", "bodies_alone_without_site_data", without_site_data),
     ]
 }
@@ -364,6 +365,66 @@ fn timed(_: &Target) -> Result<String, Failure> {
         return wrong("calls on two threads", &printed);
     }
     Ok(format!("a sleep in another call, calls of a function in itself, 3 of 5 calls, {CALLS} calls on two threads"))
+}
+
+/// Stacks of calls in inlined copies, and of calls of a body: from the function outwards, with what is inlined. A stack whose
+/// callers are not certain says so, and has no wrong ones.
+fn stacks(_: &Target) -> Result<String, Failure> {
+    let (mut whole, mut lines) = (0, 0);
+    for (function, count) in [("ns_capable", 5), ("file_ppos", 4)] {
+        let arguments = ["trace", function, "--stack", "--json", "--where", "comm = workload"].map(str::to_owned);
+        let printed = run_seeing_all(&arguments)?;
+        let calls = printed.output.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()?;
+        let wrong = |why: String| Err(format!("{why}\n{}{}", printed.output, printed.messages).into());
+        if calls.len() != count {
+            return wrong(format!("{} calls", calls.len()));
+        }
+        for call in &calls {
+            match stack_is_right(call) {
+                Some(is_whole) => whole += usize::from(is_whole),
+                None => return wrong(format!("the stack of {call}")),
+            }
+            let mut frames = call["stack"].as_array().into_iter().flatten();
+            lines += usize::from(frames.any(|frame| frame["inlined"] == true && !frame["line"].is_null()));
+        }
+    }
+    // The calls of the body at least, and on x86 those in the copy in ksys_read(), where there is no push.
+    let least = if cfg!(target_arch = "x86_64") { 7 } else { 3 };
+    if whole < least || lines == 0 {
+        return Err(format!("{whole} whole stacks, {lines} with lines of inlined functions").into());
+    }
+    Ok(format!("{whole} of 9 stacks are whole, the callers of the others are left out"))
+}
+
+/// Whether the whole stack of one of the workload's calls is there; `None` if what is there is wrong.
+fn stack_is_right(call: &serde_json::Value) -> Option<bool> {
+    let function = call["function"].as_str()?;
+    let frames: Vec<&serde_json::Value> = call["stack"].as_array()?.iter().collect();
+    let names: Vec<&str> = frames.iter().filter_map(|frame| frame["function"].as_str()).collect();
+    let symbol = |nth: usize| names.get(nth).and_then(|name: &&str| name.split('+').next());
+    let is_inlined = call["site"]["kind"] == "inline";
+    // The function, and the one that the copy is in.
+    let is_begun = symbol(0) == Some(function)
+        && frames.first()?["inlined"] == is_inlined
+        && (!is_inlined || symbol(1) == call["site"]["symbol"].as_str());
+    let has = |part: &str| names.iter().any(|name| name.contains(part));
+    let is_sure = !names.contains(&"?");
+    // All of them are called for a system call, by the kernel's entry.
+    let number = match function {
+        "file_ppos" => "sys_read",
+        _ if is_inlined => "swapoff",
+        _ => "chroot",
+    };
+    let entry = has("do_syscall_64") || has("el0_svc");
+    let is_right = match cfg!(target_arch = "x86_64") {
+        // All callers, or none.
+        true if is_sure => has(number) && entry,
+        true => is_inlined && names.len() == 3,
+        // The caller of what the site is in may be missing, but no other.
+        false if is_sure => !is_inlined && has(number) && entry,
+        false => is_inlined && entry,
+    };
+    (is_begun && is_right && !has("bpf_") && !has("kprobe")).then_some(is_sure)
 }
 
 /// Whether the rows of a histogram have as many calls as there were, with times whose sum is the total.
