@@ -9,6 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include "siteseer.bpf.h"
 #include "filter.h"
+#include "log2.h"
 #include "count.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -59,21 +60,6 @@ static __always_inline void count_key(const struct count_key *key)
 		count = bpf_map_lookup_elem(&dropped, &zero);
 	if (count)
 		add(count);
-}
-
-/* The number of the highest bit that is set. */
-static __always_inline __u32 log2(__u64 value)
-{
-	__u32 bit = 0;
-
-#pragma unroll
-	for (int width = 32; width > 0; width >>= 1) {
-		if (value >> width) {
-			value >>= width;
-			bit += width;
-		}
-	}
-	return bit;
 }
 
 static __always_inline void of_argument(struct count_key *key, const struct arguments *arguments)

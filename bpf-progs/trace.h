@@ -22,6 +22,10 @@ struct trace_function {
 #define TRACE_RESULT 2
 /* It is followed by the members that were asked for. */
 #define TRACE_MEMBERS 4
+/* It has how long the call took. */
+#define TRACE_DURATION 8
+/* After the members it has a stack. */
+#define TRACE_STACK 16
 
 /* One call. If its function wants strings, or members are asked for, the record is followed by TRACE_STRINGS strings. */
 struct trace_record {
@@ -38,6 +42,7 @@ struct trace_record {
 	__u64 result;	/* what the function returned */
 	__u32 flags;
 	__u32 reserved;
+	__u64 duration; /* nanoseconds from the beginning of the call to its return */
 	__u64 values[TRACE_PARAMETERS][TRACE_SLOTS];
 };
 
@@ -62,6 +67,16 @@ struct trace_field {
 	__u32 status;
 	__u32 reserved;
 	char text[TRACE_FIELD_LEN];
+};
+
+/* What the kernel walks at most, unless the sysctl kernel.perf_event_max_stack was changed. */
+#define TRACE_FRAMES 127
+
+/* The kernel's stack at a call, from the innermost function outwards. */
+struct trace_stack {
+	/* Bytes of the frames, or an error. */
+	__s64 len;
+	__u64 frames[TRACE_FRAMES];
 };
 
 #endif

@@ -6,7 +6,7 @@
  * cookie. They ask for every argument by the fallible accessor, so that they can be attached at sites that lack some.
  *
  * TRACE_FILTER is defined where a program looks at some calls only. TRACE_WITH_FIELDS is defined as well where it also sends members
- * of structures.
+ * of structures, and TRACE_TIMED or TRACE_WITH_STACK besides where it sends how long calls took, or the kernel's stack.
  */
 #ifndef SITESEER_TRACE_BODY_H
 #define SITESEER_TRACE_BODY_H
@@ -16,6 +16,9 @@
 #include "siteseer.bpf.h"
 #ifdef TRACE_FILTER
 #include "filter.h"
+#endif
+#ifdef TRACE_TIMED
+#include "calls.h"
 #endif
 #include "trace.h"
 
@@ -64,6 +67,7 @@ static __always_inline void fill(struct trace_record *record, void *ctx, __u64 f
 	record->result = 0;
 	record->flags = is_return ? TRACE_RETURN : 0;
 	record->reserved = 0;
+	record->duration = 0;
 	if (is_return && bpf_get_func_ret(ctx, &record->result) == 0)
 		record->flags |= TRACE_RESULT;
 	bpf_get_current_comm(record->comm, sizeof(record->comm));
@@ -120,10 +124,16 @@ struct trace_record_with_strings {
 	struct trace_strings strings;
 };
 
+static __always_inline bool is_process(__u64 id)
+{
+	__u32 tgid = id >> 32;
+
+	return (!only_tgid || tgid == only_tgid) && (!except_tgid || tgid != except_tgid);
+}
+
 /* Whether the call is one of those that are asked for. */
 static __always_inline bool is_asked_for(void *ctx, __u64 id, bool is_return)
 {
-	__u32 tgid = id >> 32;
 #ifdef TRACE_FILTER
 	struct arguments arguments;
 	union comm comm = {};
@@ -131,7 +141,7 @@ static __always_inline bool is_asked_for(void *ctx, __u64 id, bool is_return)
 	bool has_result = false;
 #endif
 
-	if ((only_tgid && tgid != only_tgid) || (except_tgid && tgid == except_tgid))
+	if (!is_process(id))
 		return false;
 #ifdef TRACE_FILTER
 	if (filter[0].kind == FILTER_END)
@@ -152,6 +162,9 @@ struct trace_record_with_fields {
 	struct trace_record record;
 	struct trace_strings strings;
 	struct trace_field fields[FIELDS];
+#ifdef TRACE_WITH_STACK
+	struct trace_stack stack;
+#endif
 };
 
 static __noinline void fill_field(struct trace_field *to, __u64 base, __u32 n)
@@ -202,6 +215,14 @@ static __always_inline int send(void *ctx, bool is_return)
 	const struct trace_function *wanted;
 	struct trace_record_with_fields *all;
 	__u32 key;
+#ifdef TRACE_TIMED
+	__u64 took;
+
+	/* Of all calls, since the beginnings of all were noted. */
+	if (!is_process(id))
+		return 0;
+	took = end_call(id, bpf_get_attach_cookie(ctx));
+#endif
 
 	if (!is_asked_for(ctx, id, is_return))
 		return 0;
@@ -214,10 +235,20 @@ static __always_inline int send(void *ctx, bool is_return)
 	}
 	fill(&all->record, ctx, function, id, is_return);
 	all->record.flags |= TRACE_MEMBERS;
+#ifdef TRACE_TIMED
+	if (took != NO_TIME) {
+		all->record.flags |= TRACE_DURATION;
+		all->record.duration = took >> 1;
+	}
+#endif
 	wanted = bpf_map_lookup_elem(&functions, &key);
 	if (wanted && wanted->strings)
 		fill_strings(&all->record, &all->strings, wanted);
 	fill_fields(&all->record, all->fields);
+#ifdef TRACE_WITH_STACK
+	all->record.flags |= TRACE_STACK;
+	all->stack.len = bpf_get_stack(ctx, all->stack.frames, sizeof(all->stack.frames), 0);
+#endif
 	bpf_ringbuf_submit(all, 0);
 	return 0;
 }

@@ -11,6 +11,7 @@ pub mod cost;
 pub mod count;
 pub mod fields;
 pub mod filter;
+pub mod latency;
 pub mod oracle;
 pub mod tools;
 pub mod trace;

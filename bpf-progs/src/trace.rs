@@ -51,14 +51,19 @@ pub struct Record {
     strings: Vec<Option<Vec<u8>>>,
     /// The members of structures that were asked for, in their order; [`FIELDS`] of them, or none.
     pub fields: Vec<Read>,
+    /// The kernel's stack, from the innermost address outwards, or the error for which there is none; `None` if it was not
+    /// asked for.
+    pub stack: Option<Result<Vec<u64>, i32>>,
     /// Whether it is of a return.
     pub is_return: bool,
     /// What the function returned, if that is known.
     pub result: Option<u64>,
+    /// Nanoseconds from the beginning of the call to its return, if that is known.
+    pub duration: Option<u64>,
 }
 
 /// Bytes of a record before the values.
-const HEAD_LEN: usize = 80;
+const HEAD_LEN: usize = 88;
 /// Bytes of a record without strings.
 const RECORD_LEN: usize = HEAD_LEN + PARAMETERS * SLOTS * 8;
 
@@ -92,8 +97,13 @@ impl Record {
             values,
             strings: strings.collect(),
             fields: fields(rest.get(STRINGS * STRING_LEN..).filter(|_| word(72).is_some_and(|flags| flags & 4 != 0))),
+            stack: match word(72)? & 16 {
+                0 => None,
+                _ => Some(stack(rest.get(STRINGS * STRING_LEN + FIELDS * (16 + FIELD_TEXT_LEN)..)?)?),
+            },
             is_return: word(72)? & 1 != 0,
             result: (word(72)? & 2 != 0).then_some(long(64)?),
+            duration: (word(72)? & 8 != 0).then_some(long(80)?),
         })
     }
 
@@ -130,6 +140,19 @@ fn fields(data: Option<&[u8]>) -> Vec<Read> {
     fields.take(FIELDS).map_while(field).collect()
 }
 
+/// Addresses of a stack at most.
+pub const FRAMES: usize = 127;
+
+/// The stack that follows the members.
+fn stack(data: &[u8]) -> Option<Result<Vec<u64>, i32>> {
+    let (len, frames) = data.split_first_chunk()?;
+    let Ok(len) = usize::try_from(i64::from_ne_bytes(*len)) else {
+        return Some(Err(i64::from_ne_bytes(*len).wrapping_neg() as i32));
+    };
+    let frames = frames.get(..len.min(8 * FRAMES))?.chunks_exact(8);
+    Some(Ok(frames.filter_map(|word| word.first_chunk().map(|word| u64::from_ne_bytes(*word))).collect()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,12 +165,12 @@ mod tests {
         data[40..44].copy_from_slice(&0b1001u32.to_ne_bytes());
         data[44..48].copy_from_slice(&0b10u32.to_ne_bytes());
         data[48..52].copy_from_slice(b"init");
-        data[80..88].copy_from_slice(&11u64.to_ne_bytes());
-        data[104..112].copy_from_slice(&13u64.to_ne_bytes());
+        data[88..96].copy_from_slice(&11u64.to_ne_bytes());
+        data[112..120].copy_from_slice(&13u64.to_ne_bytes());
         data[RECORD_LEN + STRING_LEN..][..3].copy_from_slice(b"abc");
         let record = Record::parse(&data).unwrap();
         assert_eq!((record.time, record.site, record.comm.as_str()), (7, None, "init"));
-        assert_eq!((record.is_return, record.result), (false, None));
+        assert_eq!((record.is_return, record.result, record.duration), (false, None, None));
         assert_eq!(record.value(0, 0), Some(11));
         assert_eq!(record.value(0, 1), None);
         assert_eq!(record.value(1, 0), None);
@@ -156,9 +179,10 @@ mod tests {
         assert_eq!(record.string(0), None);
         assert_eq!(record.string(1), Some(&b"abc"[..]));
         data[64..72].copy_from_slice(&17u64.to_ne_bytes());
-        data[72] = 3;
+        data[72] = 11;
+        data[80..88].copy_from_slice(&19u64.to_ne_bytes());
         let record = Record::parse(&data).unwrap();
-        assert_eq!((record.is_return, record.result), (true, Some(17)));
+        assert_eq!((record.is_return, record.result, record.duration), (true, Some(17), Some(19)));
         assert!(record.fields.is_empty());
         let of_fields = data.len();
         data.resize(of_fields + FIELDS * (16 + FIELD_TEXT_LEN), 0);
@@ -170,6 +194,16 @@ mod tests {
         let read = Record::parse(&data).unwrap().fields;
         let first = Read::Value { number: 21, text: b"ab".to_vec() };
         assert_eq!((read.len(), &read[..3]), (FIELDS, &[first, Read::Unreadable, Read::Missing][..]));
+        data[72] = 4 | 16;
+        assert!(Record::parse(&data).is_none(), "the stack is missing");
+        let len = data.len();
+        data.extend(16i64.to_ne_bytes());
+        data.extend([31u64, 37, 41].map(u64::to_ne_bytes).concat());
+        assert_eq!(Record::parse(&data).unwrap().stack, Some(Ok(vec![31, 37])));
+        data[len..len + 8].copy_from_slice(&(-14i64).to_ne_bytes());
+        assert_eq!(Record::parse(&data).unwrap().stack, Some(Err(14)));
+        data[72] = 4;
+        assert_eq!(Record::parse(&data).unwrap().stack, None);
         data.truncate(of_fields);
         assert!(Record::parse(&data).unwrap().fields.is_empty());
         assert!(Record::parse(&data[..RECORD_LEN - 1]).is_none());

@@ -5,6 +5,7 @@ mod places;
 mod print;
 mod query;
 mod stack;
+pub(crate) mod trace;
 
 use crate::target::About;
 use crate::{Failure, output};

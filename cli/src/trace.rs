@@ -8,11 +8,13 @@
 
 mod count;
 mod histogram;
+mod latency;
 pub(crate) mod members;
 mod out;
 mod pace;
 mod print;
 mod programs;
+mod stacks;
 
 use crate::Failure;
 use crate::filter::{Fields, Filter, argument_name};
@@ -60,6 +62,13 @@ pub(crate) struct Arguments {
     /// calls are printed when they begin
     #[arg(short, long)]
     returns: bool,
+    /// Print a histogram of how long calls take, in nanoseconds, from their beginning to their return. With --returns print each call,
+    /// with its time. Inlined copies have no return, and are not timed
+    #[arg(short, long, conflicts_with_all = ["count", "hist", "top"])]
+    latency: bool,
+    /// Print the kernel's stack of each call, with the inlined functions if the site data has their ranges or lines
+    #[arg(long, conflicts_with_all = ["returns", "latency", "count", "hist", "top"])]
+    stack: bool,
     /// Count calls in the kernel, and print the numbers at the end: by function, and by KEY, which is an argument's
     /// name or one of site, pid, tid, cpu, comm. No call is lost. Goes after the functions' names
     #[arg(long, value_name = "KEY", num_args = 0..=1, conflicts_with_all = ["fields", "strings", "returns", "hist", "limit"])]
@@ -105,6 +114,23 @@ impl Arguments {
         }
     }
 
+    /// Whether the times of calls are counted, and no call is printed.
+    fn only_times(&self) -> bool {
+        self.latency && !self.returns
+    }
+
+    /// Refuses what is about calls that are printed, where none is.
+    fn check(&self) -> Result<(), Failure> {
+        let printing =
+            [("--field", !self.fields.is_empty()), ("--strings", self.strings), ("--limit", self.limit.is_some())];
+        match printing.iter().find(|(_, given)| *given && self.only_times()) {
+            Some((option, _)) => {
+                Err(format!("{option} is about calls that are printed: give --returns with --latency").into())
+            }
+            None => Ok(()),
+        }
+    }
+
     fn policy(&self) -> Policy {
         if self.complete { Policy::Complete } else { Policy::BestEffort }
     }
@@ -134,6 +160,7 @@ struct Traceable<'f> {
 const MAX_FUNCTIONS: usize = 1024;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.check()?;
     siteseer::register_with(siteseer::RegisterOptions::default().plan_at_load(false))?;
     let target = target(arguments)?;
     let chosen = target::choose(&target, &arguments.functions, MAX_FUNCTIONS)?;
@@ -158,6 +185,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let tracing = Tracing { arguments, target: &target, functions: &traceable, types, filter, members: &members };
         match arguments.key() {
             Some(key) => count::run(&tracing, key),
+            None if arguments.only_times() => latency::run(&tracing),
             None => print::run(&tracing),
         }
     })?
@@ -251,14 +279,21 @@ struct Traced<'t> {
     gone: usize,
     /// The modules in which it could not be attached when they had been loaded.
     failed: Vec<String>,
-    /// Whether the program reads members of structures, by the types of the modules that are loaded now.
-    reads_members: bool,
+    /// Why the program is not attached in modules that are loaded later: what is said of their calls.
+    stays: Option<&'static str>,
 }
 
 impl<'t> Traced<'t> {
     fn new(attach: Attach<'t>, program: &ProgramMut<'_>, members: &[Member]) -> Result<Traced<'t>, AttachError> {
         let link = attach.attach(program)?;
-        Ok(Traced { attach, link, gone: 0, failed: Vec::new(), reads_members: !members.is_empty() })
+        // They are read by the types of the modules that are loaded now.
+        let stays = (!members.is_empty()).then_some("not traced: members of structures may be elsewhere there");
+        Ok(Traced { attach, link, gone: 0, failed: Vec::new(), stays })
+    }
+
+    /// The same, without modules that are loaded later.
+    fn staying(self, stays: &'static str) -> Traced<'t> {
+        Traced { stays: Some(stays), ..self }
     }
 
     /// Says which sites went away with their modules, and attaches in modules that have come.
@@ -272,11 +307,8 @@ impl<'t> Traced<'t> {
         if unseen.is_empty() || unseen == self.failed {
             return Ok(());
         }
-        if self.reads_members {
-            let names = unseen.join(", ");
-            tell!(
-                "calls in modules that were loaded since are not traced: {names}: members of structures may be elsewhere there"
-            );
+        if let Some(stays) = self.stays {
+            tell!("calls in modules that were loaded since ({}) are {stays}", unseen.join(", "));
             self.failed = unseen;
             return Ok(());
         }

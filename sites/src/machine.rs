@@ -15,6 +15,17 @@ pub enum Machine {
     Aarch64,
 }
 
+/// What a walk of the kernel's stack finds that begins with the registers of a kprobe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StackWalk {
+    /// All callers.
+    Whole,
+    /// It may miss the caller of the function that the probe is in. All others are there.
+    MayLackCaller,
+    /// What it finds may be anything that is on the stack.
+    Lost,
+}
+
 /// System V psABI for AMD64, figure 3.36.
 const X86_64: [&str; 17] = [
     "rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rip",
@@ -58,6 +69,31 @@ impl Machine {
         self.register_names().get(usize::from(register)).copied()
     }
 
+    /// What a walk of the stack from a kprobe finds, by the bytes that are at the probe's address without it; `None` if they are
+    /// not known. The kernel's unwinder is the one of ORC on x86, and of frame records on arm64.
+    ///
+    /// On x86 a kprobe's handler gets registers as after its int3: the instruction pointer is one byte further (so it is if the
+    /// probe is optimised). The unwinder looks up the frame's layout there. After an instruction of one byte that moves the
+    /// stack pointer and has not run yet, it is the wrong one.
+    ///
+    /// On arm64 a call leaves the return address in a register. If the function has not stored it, or does not store it at all,
+    /// the frame record is that of the caller, and the caller is missed.
+    pub fn stack_walk(self, bytes: Option<[u8; 8]>) -> StackWalk {
+        const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+        let Some(bytes) = bytes.filter(|_| self == Machine::X86_64) else {
+            return if self == Machine::X86_64 { StackWalk::Lost } else { StackWalk::MayLackCaller };
+        };
+        // The kernel puts a probe after it.
+        let first = if bytes.starts_with(&ENDBR) { bytes[4] } else { bytes[0] };
+        match first {
+            // push and pop; pushf and popf; ret, leave
+            0x50..=0x5f | 0x9c | 0x9d | 0xc3 | 0xc9 => StackWalk::Lost,
+            // Another probe's int3 or jmp, in place of what is there.
+            0xcc | 0xe9 => StackWalk::Lost,
+            _ => StackWalk::Whole,
+        }
+    }
+
     /// The DWARF number of the stack pointer.
     pub fn stack_pointer(self) -> Register {
         match self {
@@ -73,5 +109,34 @@ impl fmt::Display for Machine {
             Machine::X86_64 => "x86-64",
             Machine::Aarch64 => "arm64",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_from_a_probe() {
+        let walk = |bytes: [u8; 8]| Machine::X86_64.stack_walk(Some(bytes));
+        let cases = [
+            // push %rbx; mov %edi,%edx
+            ([0x53, 0x89, 0xfa, 0x83, 0xff, 0x28, 0, 0], StackWalk::Lost),
+            // push %r12
+            ([0x41, 0x54, 0x55, 0x53, 0, 0, 0, 0], StackWalk::Whole),
+            // endbr64, then the call that ftrace patches; endbr64, then push %rbp
+            ([0xf3, 0x0f, 0x1e, 0xfa, 0x0f, 0x1f, 0x44, 0], StackWalk::Whole),
+            ([0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5], StackWalk::Lost),
+            // Probes of others.
+            ([0xcc, 0x89, 0xfa, 0x83, 0xff, 0x28, 0, 0], StackWalk::Lost),
+            ([0xe9, 0, 0, 0, 0, 0, 0, 0], StackWalk::Lost),
+            // sub $8,%rsp
+            ([0x48, 0x83, 0xec, 0x08, 0, 0, 0, 0], StackWalk::Whole),
+        ];
+        for (bytes, wanted) in cases {
+            assert_eq!(walk(bytes), wanted, "{bytes:02x?}");
+        }
+        assert_eq!(Machine::X86_64.stack_walk(None), StackWalk::Lost);
+        assert_eq!(Machine::Aarch64.stack_walk(Some([0x53; 8])), StackWalk::MayLackCaller);
     }
 }

@@ -266,8 +266,8 @@ const OF_ONE_FUNCTION: &str = "counts calls of a function that has a body and in
 /// groups before the colons. All others run on every kernel.
 pub const ON_THE_REFERENCE: [(&str, &str); 11] = [
     (
-        "trace",
-        "the page of examples is that kernel's; what the tool's programs see truth:: and libbpf:: show everywhere",
+        "trace::examples_print_what_the_page_says",
+        "the page has that kernel's functions, inlined copies and lines; the other cases of the group run everywhere",
     ),
     ("tools", "what each call leads to is known of that kernel's source; truth:: has other compilers' copies"),
     ("reach", "counts all functions of the BTF, by the mechanisms that the other groups try on every kernel"),

@@ -29,6 +29,8 @@ pub fn cases() -> Vec<Case> {
         case("trace", "counts_are_exact", exact),
         case("trace", "a_condition_is_the_same_in_the_kernel_and_outside", conditions),
         case("trace", "members_have_their_values", members),
+        case("trace", "calls_are_timed", timed),
+        case("trace", "stacks_have_callers", stacks),
         case("trace", "bodies_alone_without_site_data", without_site_data),
     ]
 }
@@ -104,6 +106,16 @@ fn workload() -> io::Result<()> {
     })
 }
 
+/// How long the workload of the page sleeps, besides.
+const SLEEP: Duration = Duration::from_millis(300);
+
+fn sleep() -> io::Result<()> {
+    as_workload(|| {
+        thread::sleep(SLEEP);
+        Ok(())
+    })
+}
+
 /// Does something in a thread with that name.
 fn as_workload(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
     let thread = thread::spawn(move || {
@@ -128,9 +140,18 @@ fn words(command: &str) -> Vec<String> {
     words.collect()
 }
 
-/// Text without what differs from run to run: pointers, and the numbers of a line before the call's name.
+/// `300.2ms`, `5.0us,`
+fn is_time(word: &str) -> bool {
+    let number = ["ns", "us", "ms", "s"].iter().find_map(|unit| word.trim_end_matches(',').strip_suffix(unit));
+    number.is_some_and(|number| number.parse::<f64>().is_ok())
+}
+
+/// Text without what differs from run to run: pointers, times, and the numbers of a line before the call's name.
 fn masked(text: &str) -> String {
     let word = |word: &str| {
+        if is_time(word) {
+            return "#".to_owned();
+        }
         let (open, rest) = word.split_at(word.find("0x").unwrap_or(word.len()));
         let digits = rest.get(2..).unwrap_or_default();
         let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
@@ -166,7 +187,8 @@ fn examples(_: &Target) -> Result<String, Failure> {
     let page = std::fs::read_to_string(PAGE).map_err(|error| format!("{PAGE}: {error}"))?;
     let (mut wrong, mut count) = (String::new(), 0);
     for (command, wanted) in blocks(&page) {
-        let printed = shown(&run_seeing_all(&words(command))?);
+        let work = || workload().and_then(|()| sleep());
+        let printed = shown(&run_seeing(&words(command), work)?);
         if masked(&printed) != masked(wanted) {
             wrong.push_str(&format!("# siteseer {command}\n{printed}"));
         }
@@ -271,15 +293,167 @@ fn conditions(_: &Target) -> Result<String, Failure> {
 /// The same, where all of the workload's calls were seen. A program does not run for a call that is made while it runs on that CPU
 /// for another task, which was interrupted: the command counts such calls, and on a loaded machine they may be the workload's.
 fn run_seeing_all(arguments: &[String]) -> Result<Printed, Failure> {
+    run_seeing(arguments, workload)
+}
+
+/// The same with other work.
+fn run_seeing(arguments: &[String], work: fn() -> io::Result<()>) -> Result<Printed, Failure> {
     const TRIES: usize = 5;
-    let mut printed = run(arguments, &[], workload)?;
+    let mut printed = run(arguments, &[], work)?;
     for _ in 1..TRIES {
-        if !printed.messages.contains("calls not seen") {
+        if !["calls not seen", "calls not timed"].iter().any(|lost| printed.messages.contains(lost)) {
             break;
         }
-        printed = run(arguments, &[], workload)?;
+        printed = run(arguments, &[], work)?;
     }
     Ok(printed)
+}
+
+/// Calls in calls each have their own time, also those of a function in itself. A histogram has all calls that return.
+fn timed(_: &Target) -> Result<String, Failure> {
+    let own = |functions: &[&str], more: &[&str]| -> Vec<String> {
+        let base = ["--json", "--latency", "--where", "comm = workload"];
+        ["trace"].iter().chain(functions).chain(&base).chain(more).map(|&word| word.to_owned()).collect()
+    };
+    let parse = |printed: &Printed| {
+        printed.output.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()
+    };
+    let wrong = |what: &str, printed: &Printed| Err(format!("{what}: {}{}", printed.output, printed.messages).into());
+
+    let printed = run_seeing(&own(&["hrtimer_nanosleep", "do_nanosleep"], &["--returns"]), sleep)?;
+    let calls = parse(&printed)?;
+    let names: Vec<&str> = calls.iter().filter_map(|call| call["function"].as_str()).collect();
+    let times: Vec<u64> = calls.iter().filter_map(|call| call["latency"].as_u64()).collect();
+    // Somebody waits for the thread, so that it does not take much longer.
+    let around = SLEEP.as_nanos() as u64..SLEEP.as_nanos() as u64 * 100;
+    if names != ["do_nanosleep", "hrtimer_nanosleep"]
+        || times.len() != 2
+        || !times.iter().all(|time| around.contains(time))
+        || times[1] <= times[0]
+    {
+        return wrong("a sleep in another call", &printed);
+    }
+
+    let printed = run_seeing(&own(&["ep_loop_check_proc"], &["--returns"]), nested_epolls)?;
+    let times: Vec<Option<u64>> = parse(&printed)?.iter().map(|call| call["latency"].as_u64()).collect();
+    // First of one alone; then of one in the other, and the inner one returns first.
+    if !matches!(times[..], [Some(alone), Some(inner), Some(outer)] if alone > 0 && inner > 0 && outer > inner) {
+        return wrong("calls of a function in itself", &printed);
+    }
+
+    // Three calls of the body, and two in a copy that has no return.
+    let printed = run_seeing(&own(&["ns_capable", "hrtimer_nanosleep"], &[]), || workload().and_then(|()| sleep()))?;
+    let rows = parse(&printed)?;
+    let calls: Vec<u64> = rows.iter().filter_map(|row| row["calls"].as_u64()).collect();
+    if calls != [3, 1] || !rows.iter().all(adds_up) || !printed.messages.contains("ns_capable: calls are timed at 1 of")
+    {
+        return wrong("histograms", &printed);
+    }
+    if !rows[1]["total"].as_str().and_then(|total| total.parse().ok()).is_some_and(|total| around.contains(&total)) {
+        return wrong("the time of a sleep", &printed);
+    }
+
+    let function = entry!("getppid");
+    let printed = run_seeing(&own(&[function], &[]), || {
+        let call = || as_workload(|| (0..CALLS / 2).try_for_each(|_| syscall(libc::SYS_getppid, [0; 6]).map(drop)));
+        let other = thread::spawn(call);
+        call()?;
+        other.join().map_err(|_| io::Error::other("the other caller panicked"))?
+    })?;
+    let rows = parse(&printed)?;
+    if !matches!(&rows[..], [row] if row["calls"] == CALLS && adds_up(row)) {
+        return wrong("calls on two threads", &printed);
+    }
+    Ok(format!("a sleep in another call, calls of a function in itself, 3 of 5 calls, {CALLS} calls on two threads"))
+}
+
+/// Stacks of calls in inlined copies, and of calls of a body: from the function outwards, with what is inlined. A stack whose
+/// callers are not certain says so, and has no wrong ones.
+fn stacks(_: &Target) -> Result<String, Failure> {
+    let (mut whole, mut lines) = (0, 0);
+    for (function, count) in [("ns_capable", 5), ("file_ppos", 4)] {
+        let arguments = ["trace", function, "--stack", "--json", "--where", "comm = workload"].map(str::to_owned);
+        let printed = run_seeing_all(&arguments)?;
+        let calls = printed.output.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()?;
+        let wrong = |why: String| Err(format!("{why}\n{}{}", printed.output, printed.messages).into());
+        if calls.len() != count {
+            return wrong(format!("{} calls", calls.len()));
+        }
+        for call in &calls {
+            match stack_is_right(call) {
+                Some(is_whole) => whole += usize::from(is_whole),
+                None => return wrong(format!("the stack of {call}")),
+            }
+            let mut frames = call["stack"].as_array().into_iter().flatten();
+            lines += usize::from(frames.any(|frame| frame["inlined"] == true && !frame["line"].is_null()));
+        }
+    }
+    // The calls of the body at least, and on x86 those in the copy in ksys_read(), where there is no push.
+    let least = if cfg!(target_arch = "x86_64") { 7 } else { 3 };
+    if whole < least || lines == 0 {
+        return Err(format!("{whole} whole stacks, {lines} with lines of inlined functions").into());
+    }
+    Ok(format!("{whole} of 9 stacks are whole, the callers of the others are left out"))
+}
+
+/// Whether the whole stack of one of the workload's calls is there; `None` if what is there is wrong.
+fn stack_is_right(call: &serde_json::Value) -> Option<bool> {
+    let function = call["function"].as_str()?;
+    let frames: Vec<&serde_json::Value> = call["stack"].as_array()?.iter().collect();
+    let names: Vec<&str> = frames.iter().filter_map(|frame| frame["function"].as_str()).collect();
+    let symbol = |nth: usize| names.get(nth).and_then(|name: &&str| name.split('+').next());
+    let is_inlined = call["site"]["kind"] == "inline";
+    // The function, and the one that the copy is in.
+    let is_begun = symbol(0) == Some(function)
+        && frames.first()?["inlined"] == is_inlined
+        && (!is_inlined || symbol(1) == call["site"]["symbol"].as_str());
+    let has = |part: &str| names.iter().any(|name| name.contains(part));
+    let is_sure = !names.contains(&"?");
+    // All of them are called for a system call, by the kernel's entry.
+    let number = match function {
+        "file_ppos" => "sys_read",
+        _ if is_inlined => "swapoff",
+        _ => "chroot",
+    };
+    let entry = has("do_syscall_64") || has("el0_svc");
+    let is_right = match cfg!(target_arch = "x86_64") {
+        // All callers, or none.
+        true if is_sure => has(number) && entry,
+        true => is_inlined && names.len() == 3,
+        // The caller of what the site is in may be missing, but no other.
+        false if is_sure => !is_inlined && has(number) && entry,
+        false => is_inlined && entry,
+    };
+    (is_begun && is_right && !has("bpf_") && !has("kprobe")).then_some(is_sure)
+}
+
+/// Whether the rows of a histogram have as many calls as there were, with times whose sum is the total.
+fn adds_up(json: &serde_json::Value) -> bool {
+    let number = |value: &serde_json::Value| value.as_str().and_then(|text| text.parse::<u128>().ok()).unwrap_or(0);
+    let (mut calls, mut least, mut most) = (0, 0, 0);
+    for row in json["histogram"].as_array().into_iter().flatten() {
+        let count = row["count"].as_u64().unwrap_or(0);
+        calls += count;
+        least += number(&row["low"]) * u128::from(count);
+        most += number(&row["high"]) * u128::from(count);
+    }
+    json["calls"] == calls && least > 0 && (least..=most).contains(&number(&json["total"]))
+}
+
+/// An epoll in an epoll in an epoll: the function that looks for loops calls itself for each.
+fn nested_epolls() -> io::Result<()> {
+    as_workload(|| {
+        let epoll = || syscall(libc::SYS_epoll_create1, [0; 6]).map(|file| file as u64);
+        let add = |to: u64, what: u64| {
+            let event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+            let event = (&raw const event) as u64;
+            syscall(libc::SYS_epoll_ctl, [to, libc::EPOLL_CTL_ADD as u64, what, event, 0, 0])
+        };
+        let [a, b, c] = [epoll()?, epoll()?, epoll()?];
+        add(b, a)?;
+        add(c, b)?;
+        [a, b, c].into_iter().try_for_each(|file| syscall(libc::SYS_close, [file, 0, 0, 0, 0, 0]).map(drop))
+    })
 }
 
 /// Members of structures have the values that the workload made.
@@ -393,6 +567,8 @@ mod tests {
         assert_ne!(masked(one), masked(&other.replace("n=3", "n=4")));
         assert_ne!(masked(one), masked(&other.replace("bar+0x12", "bar+0x13")));
         assert_eq!(masked(" 12 foo  3"), "12 foo 3");
+        assert_eq!(masked("foo: 1 call, average 3.0ms, total 12ns"), masked("foo: 1 call, average 1.5s, total 2.0us"));
+        assert_ne!(masked("foo() took 3.0ms  body"), masked("foo() took ?  body"));
     }
 
     #[test]

@@ -33,7 +33,8 @@ use siteseer_conformance::suite::case_file::{self, CaseFile};
 use siteseer_conformance::suite::judge::{self, Status};
 use siteseer_conformance::suite::prepare::Prepared;
 use siteseer_conformance::{modules, own_data, refused, trace_tool};
-use siteseer_encoder::{BaseKernel, Options};
+use siteseer_encoder::{BaseKernel, Detail, Encoded, Options, encode_with_ranges};
+use siteseer_sites::ranges::Ranges;
 use siteseer_sites::{SiteSet, file};
 use siteseer_vmtest::kernels::KernelPaths;
 use siteseer_vmtest::modules::ModuleSource;
@@ -241,7 +242,9 @@ struct Carried {
 }
 
 fn carried(kernel: &KernelPaths, selected: &[String]) -> Result<Carried, String> {
-    let sites = site_file(&kernel.vmlinux)?;
+    // The stacks that the tool prints have the inlined functions in them.
+    let has_stacks = selected.iter().any(|name| name.starts_with("trace::"));
+    let sites = site_file(&kernel.vmlinux, if has_stacks { Detail::Lines } else { Detail::Nothing })?;
     let data = SiteData::open(&sites, None, false).map_err(|error| error.to_string())?;
     let image = Target::image(data).map_err(|error| error.to_string())?;
     let id = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -452,27 +455,31 @@ fn spoiled(vmlinux: &Path) -> Result<PathBuf, String> {
     let options = Options { functions: Some(functions), ..Options::default() };
     let (mut set, _) = siteseer_encoder::encode(&bytes, &options).map_err(|error| failed(&error))?;
     refused::spoil(&mut set, &bytes)?;
-    written(&set, "-refused")
+    written(&set, None, "-refused")
 }
 
 /// The encoded site data of an image, made again: encoding takes seconds.
-fn site_file(vmlinux: &Path) -> Result<PathBuf, String> {
-    encoded(vmlinux, &Options::default())
+fn site_file(vmlinux: &Path, ranges: Detail) -> Result<PathBuf, String> {
+    encoded(vmlinux, &Options { ranges, ..Options::default() })
 }
 
 fn encoded(image: &Path, options: &Options<'_>) -> Result<PathBuf, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", image.display());
     let bytes = std::fs::read(image).map_err(|error| failed(&error))?;
-    let (set, _) = siteseer_encoder::encode(&bytes, options).map_err(|error| failed(&error))?;
-    written(&set, "")
+    let Encoded { set, ranges, .. } = encode_with_ranges(&bytes, options).map_err(|error| failed(&error))?;
+    written(&set, ranges.as_ref(), "")
 }
 
 /// Writes site data into a file that is named for the image's build id.
-fn written(set: &SiteSet, suffix: &str) -> Result<PathBuf, String> {
+fn written(set: &SiteSet, ranges: Option<&Ranges>, suffix: &str) -> Result<PathBuf, String> {
     let id: String = set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
     let name = format!("{id}{suffix}");
-    let bytes = file::write(set).map_err(|error| error.to_string())?;
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.sites"));
+    let mut bytes = Vec::new();
+    file::write_with(set, ranges, &mut bytes).map_err(|error| error.to_string())?;
+    // Of one image there may be both.
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(if ranges.is_some() { "lines" } else { "" });
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let path = folder.join(format!("{name}.sites"));
     std::fs::write(&path, bytes).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(path)
 }

@@ -41,9 +41,11 @@ impl Out {
         self.pending.len() >= ENOUGH
     }
 
-    /// How many lines are not written to the end.
+    /// How many lines are not written to the end. Those that begin with a tab belong to the one before.
     pub(super) fn left(&self) -> u64 {
-        self.pending.iter().filter(|&&byte| byte == b'\n').count() as u64
+        let next = self.pending.iter().skip(1).map(Some).chain([None]);
+        let ends = self.pending.iter().zip(next).filter(|&(&byte, next)| byte == b'\n' && next != Some(&b'\t'));
+        ends.count() as u64
     }
 
     /// Writes what there is, until `give_up` says so.
@@ -118,7 +120,8 @@ mod tests {
         reader.read_exact(&mut got).unwrap();
         assert_eq!((&got, out.left()), (b"one\ntwo\n", 0));
         drop(reader);
-        out.line("three");
+        out.line("three\n\tof three");
+        assert_eq!(out.left(), 1);
         assert_eq!(out.write(|| false).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 }

@@ -1,24 +1,30 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Printing calls, one a line.
 
+use super::latency;
 use super::members::Member;
 use super::out::Out;
 use super::pace::{Pace, stop_on_signals};
 use super::programs::{Constants, Embedded, Programs, filter_constants, member_constants};
+use super::stacks::Beginnings;
 use super::{Arguments, Traceable, Traced, Tracing, argument_name, tell_of, tell_of_losses};
 use crate::Failure;
 use crate::filter::{self, Filter, RESULT, Type};
 use crate::output::tell;
+use crate::symbolise::trace::{Frame, Stacks, Taken};
 use libbpf_rs::{MapCore, MapFlags, RingBufferBuilder};
 use nix::errno::Errno;
 use siteseer::internals::function::{Parameter, Prototype};
 use siteseer::internals::target::Types;
 use siteseer::{FunctionReport, Policy, SiteReport};
 use siteseer_bpf_progs::fields::Read;
-use siteseer_bpf_progs::trace::{Function as Wanted, PARAMETERS, Record, SLOTS, STRINGS};
-use siteseer_bpf_progs::{TRACE, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_FILTERED, TRACE_RETURN};
-use siteseer_sites::Doubt;
+use siteseer_bpf_progs::trace::{FRAMES, Function as Wanted, PARAMETERS, Record, SLOTS, STRINGS};
+use siteseer_bpf_progs::{
+    TRACE, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_FILTERED, TRACE_RETURN, TRACE_STACK, TRACE_TIMED,
+};
 use siteseer_sites::btf::{self, Btf, Kind};
+use siteseer_sites::machine::StackWalk;
+use siteseer_sites::{Doubt, SiteKind};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
@@ -29,7 +35,9 @@ const EVERY_CALL: Embedded = Embedded { elf: TRACE, program: "trace" };
 const SOME_CALLS: Embedded = Embedded { elf: TRACE_FILTERED, program: "trace_filtered" };
 const RETURNS: Embedded = Embedded { elf: TRACE_RETURN, program: "trace_return" };
 const MEMBERS: Embedded = Embedded { elf: TRACE_FIELDS, program: "trace_fields" };
+const STACKS: Embedded = Embedded { elf: TRACE_STACK, program: "trace_stack" };
 const MEMBERS_AT_RETURN: Embedded = Embedded { elf: TRACE_FIELDS_RETURN, program: "trace_fields_return" };
+const TIMED: Embedded = Embedded { elf: TRACE_TIMED, program: "trace_timed" };
 
 /// A function to print the calls of.
 struct Printed<'t> {
@@ -40,17 +48,19 @@ struct Printed<'t> {
     entries: Option<(Traced<'t>, usize)>,
     /// At the returns.
     returns: Option<(Traced<'t>, usize)>,
+    /// At the beginnings of the calls that are timed.
+    begins: Option<(Traced<'t>, usize)>,
     /// Where the returns are seen: calls there are printed when they return.
     returning: HashSet<u64>,
 }
 
 impl<'t> Printed<'t> {
     fn links(&self) -> impl Iterator<Item = &Traced<'t>> {
-        self.entries.iter().chain(&self.returns).map(|(traced, _)| traced)
+        self.entries.iter().chain(&self.returns).chain(&self.begins).map(|(traced, _)| traced)
     }
 
     fn keep_up(&mut self, programs: &Programs) -> Result<(), Failure> {
-        for (traced, program) in self.entries.iter_mut().chain(&mut self.returns) {
+        for (traced, program) in self.entries.iter_mut().chain(&mut self.returns).chain(&mut self.begins) {
             traced.keep_up(&programs.program(*program)?)?;
         }
         self.note_returning();
@@ -68,6 +78,10 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
     let filter = tracing.filter.as_ref();
     let mut programs = Programs::new(arguments.pid, functions.len());
     let (mut printed, mut left) = (Vec::new(), None);
+    let beginnings = match arguments.stack {
+        true => Beginnings::read(tracing.target, functions.iter().map(|function| function.function))?,
+        false => Beginnings::none(tracing.target.machine()),
+    };
     for (function, members) in functions.iter().zip(tracing.members) {
         let (mut constants, more) = filter_constants(filter, function.function, members, types);
         left = left.or(more);
@@ -87,9 +101,16 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
         let sites = function.entries.iter().map(|(traced, _)| traced.link.report().attached().count()).sum::<usize>();
         tell!("{}: returns are seen at {} of {sites} sites", function.name, function.returning.len());
     }
+    if arguments.stack {
+        // The kernel takes its time to list its symbols: not when there are records to print.
+        tracing.target.symbols()?;
+        if !Stacks::has_inlined(tracing.target) {
+            tell!("note: the site data was made without --ranges and --lines: inlined functions are not in the stacks");
+        }
+    }
     // Until here they end the process, which leaves nothing attached: attaching may take long.
     stop_on_signals()?;
-    follow(tracing, &programs, printed)
+    follow(tracing, &programs, printed, beginnings)
 }
 
 /// Attaches to one of the functions. One that a pattern stands for may fail.
@@ -102,6 +123,7 @@ fn attach<'t>(
 ) -> Result<Printed<'t>, Failure> {
     let Tracing { arguments, target, types, .. } = *tracing;
     let program = match constants.is_empty() {
+        _ if arguments.stack => STACKS,
         true => EVERY_CALL,
         false if members.is_empty() => SOME_CALLS,
         false => MEMBERS,
@@ -118,17 +140,28 @@ fn attach<'t>(
         }
     };
     let mut returns = None;
+    let mut begins = None;
     if arguments.returns {
-        let program = if members.is_empty() { RETURNS } else { MEMBERS_AT_RETURN };
+        let program = match members.is_empty() {
+            _ if arguments.latency => TIMED,
+            true => RETURNS,
+            false => MEMBERS_AT_RETURN,
+        };
         let nth = programs.load(program, constants)?;
         // Inlined copies have no return, so that no policy but this one will do.
         let attach = arguments.attach(target, function, Policy::BestEffort);
         match Traced::new(attach, &programs.program(nth)?, members) {
-            Ok(traced) => returns = Some((traced, nth)),
+            Ok(traced) => {
+                if arguments.latency {
+                    begins = latency::begins_of(tracing, function, programs, &traced.link, program.program)?;
+                }
+                returns = Some((traced, nth));
+            }
             Err(error) => tell!("no returns of {} can be seen: {error}", function.function.name),
         }
     }
-    let mut printed = Printed { name: &function.function.name, members, entries, returns, returning: HashSet::new() };
+    let name = &function.function.name;
+    let mut printed = Printed { name, members, entries, returns, begins, returning: HashSet::new() };
     printed.note_returning();
     Ok(printed)
 }
@@ -173,12 +206,19 @@ fn want(programs: &Programs, function: &Traceable<'_>, types: &Types<'_>, string
 }
 
 /// Prints records until it is time to stop, then what was lost.
-fn follow(tracing: &Tracing<'_, '_>, programs: &Programs, functions: Vec<Printed<'_>>) -> Result<(), Failure> {
+fn follow(
+    tracing: &Tracing<'_, '_>,
+    programs: &Programs,
+    functions: Vec<Printed<'_>>,
+    beginnings: Beginnings,
+) -> Result<(), Failure> {
     let Tracing { arguments, types, .. } = *tracing;
     let begin = monotonic()?;
     let printer = RefCell::new(Printer {
         arguments,
         filter: tracing.filter.as_ref(),
+        beginnings,
+        stacks: RefCell::new(Stacks::new(tracing.target)),
         functions,
         types,
         begin,
@@ -234,12 +274,20 @@ fn losses(programs: &Programs, printer: &Printer<'_, '_>) -> Result<(), Failure>
     if left > 0 && !printer.is_done() {
         tell!("{left} calls or more not printed because the time was over");
     }
-    tell_of_losses(printer.functions.iter().flat_map(Printed::links).map(|traced| &traced.link))
+    let links = || printer.functions.iter().flat_map(Printed::links).map(|traced| &traced.link);
+    tell_of_losses(links())?;
+    if printer.arguments.latency {
+        latency::tell_untimed(programs)?;
+        latency::tell_of_doubt(links().map(siteseer::Link::missed).sum::<Result<u64, _>>()?);
+    }
+    Ok(())
 }
 
 struct Printer<'p, 'b> {
     arguments: &'p Arguments,
     filter: Option<&'p Filter>,
+    beginnings: Beginnings,
+    stacks: RefCell<Stacks<'p>>,
     functions: Vec<Printed<'p>>,
     types: &'p Types<'b>,
     begin: u64,
@@ -331,7 +379,7 @@ impl Printer<'_, '_> {
         if self.filter.is_some_and(|filter| filter.holds(&|field| self.field(&call, field)) != Some(true)) {
             return;
         }
-        let line = if self.arguments.json { self.json(&call).to_string() } else { self.line(&call) };
+        let line = if self.arguments.json { self.json(&call).to_string() } else { self.text(&call) };
         self.out.line(&line);
         self.printed += 1;
     }
@@ -414,7 +462,12 @@ impl Printer<'_, '_> {
         let returned = call.returned.as_ref().map(Returned::to_string).unwrap_or_default();
         let members: Vec<String> = self.printed(call).map(|(member, read)| self.member(call, member, read)).collect();
         let members = if members.is_empty() { String::new() } else { format!("  {}", members.join(", ")) };
-        let text = format!("{}({}){returned}{members}", call.function.name, arguments.join(", "));
+        let took = match (record.duration, call.returned.is_some() && self.arguments.latency) {
+            (Some(took), _) => format!(" took {}", latency::text(took)),
+            (None, true) => " took ?".to_owned(),
+            (None, false) => String::new(),
+        };
+        let text = format!("{}({}){returned}{took}{members}", call.function.name, arguments.join(", "));
         let place = call.site.map_or_else(|| format!("at {:#x}", record.address), place);
         let text = if self.aligned { format!("{text:<58}") } else { text };
         format!("{seconds:>12.6} {:>3} {task:<22} {text}  {place}", record.cpu)
@@ -435,12 +488,46 @@ impl Printer<'_, '_> {
 
     fn json(&self, call: &Call<'_>) -> serde_json::Value {
         let mut json = json(call);
+        if self.arguments.latency {
+            json["latency"] = call.record.duration.into();
+        }
         if !self.arguments.fields.is_empty() {
             let members = self.printed(call);
             let members = members.map(|(member, read)| member.json(read, call.doubt(member), self.types));
             json["fields"] = members.collect();
         }
+        if let Some(stack) = &call.record.stack {
+            let frames = self.frames(call, stack);
+            json["stack"] = frames.map(|frames| frames.iter().map(frame_json).collect::<Vec<_>>()).ok().into();
+        }
         json
+    }
+
+    /// The functions of a call's stack, or why there are none.
+    fn frames(&self, call: &Call<'_>, stack: &Result<Vec<u64>, i32>) -> Result<Vec<Frame>, String> {
+        let addresses = stack.as_ref().map_err(|&error| format!("{:?}", Errno::from_raw(error)))?;
+        let inlined = call.site.filter(|site| site.kind == SiteKind::Inline).map(|site| {
+            let source = site.source.as_ref();
+            (&*call.function.name, source.map(|place| format!("{}:{}", place.file, place.line)))
+        });
+        let walk = call.site.map_or(StackWalk::Lost, |site| self.beginnings.walk(site));
+        let taken = Taken { site: call.record.address, inlined, walk, addresses };
+        self.stacks.borrow_mut().frames(&taken).map_err(|error| error.to_string())
+    }
+
+    /// A line, and one for each function of the stack.
+    fn text(&self, call: &Call<'_>) -> String {
+        let mut text = self.line(call);
+        if let Some(stack) = &call.record.stack {
+            match self.frames(call, stack) {
+                Ok(frames) => frames.iter().for_each(|frame| text.push_str(&format!("\n\t{}", frame.text()))),
+                Err(why) => text.push_str(&format!("\n\t(no stack: {why})")),
+            }
+            if stack.as_ref().is_ok_and(|stack| stack.len() >= FRAMES) {
+                text.push_str("\n\t...");
+            }
+        }
+        text
     }
 }
 
@@ -562,9 +649,12 @@ fn json(call: &Call<'_>) -> serde_json::Value {
     json
 }
 
+fn frame_json(frame: &Frame) -> serde_json::Value {
+    serde_json::json!({ "function": frame.function, "inlined": frame.inlined, "line": frame.line })
+}
+
 /// The site in words: `body`, `clone foo.isra.0`, `inlined in bar+0x12 (file.c:34)`.
 pub(super) fn place(site: &SiteReport) -> String {
-    use siteseer_sites::SiteKind;
     let module = site.module.as_ref().map(|module| format!(" [{module}]")).unwrap_or_default();
     match site.kind {
         SiteKind::Body => format!("body{module}"),

@@ -91,7 +91,7 @@ impl Programs {
         }
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
-            if name == "functions" {
+            if name == "functions" || name == "latencies" {
                 map.set_max_entries(self.functions.max(1))?;
             }
             // Constants are each object's own.
@@ -122,7 +122,12 @@ impl Programs {
 
     /// What a counter for each processor comes to.
     pub(super) fn sum(&self, map: &str) -> Result<u64, Failure> {
-        let per_cpu = self.shared_map(map)?.lookup_percpu(&0u32.to_ne_bytes(), libbpf_rs::MapFlags::ANY)?;
+        self.sum_of(map, 0)
+    }
+
+    /// The same of one of several counters.
+    pub(super) fn sum_of(&self, map: &str, nth: u32) -> Result<u64, Failure> {
+        let per_cpu = self.shared_map(map)?.lookup_percpu(&nth.to_ne_bytes(), libbpf_rs::MapFlags::ANY)?;
         Ok(per_cpu.unwrap_or_default().iter().map(|value| counter(value)).sum())
     }
 }
@@ -140,9 +145,13 @@ mod tests {
     /// A program that reads an argument in the ordinary way is not attached where the argument is missing.
     #[test]
     fn the_programs_require_no_argument() {
-        use siteseer_bpf_progs::{COUNT, TRACE, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_FILTERED, TRACE_RETURN};
+        use siteseer_bpf_progs::{
+            COUNT, LATENCY, TRACE, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_FILTERED, TRACE_RETURN, TRACE_STACK,
+            TRACE_TIMED,
+        };
         let mut count = 0;
-        for elf in [TRACE, TRACE_FILTERED, TRACE_RETURN, TRACE_FIELDS, TRACE_FIELDS_RETURN, COUNT] {
+        let traces = [TRACE, TRACE_FILTERED, TRACE_RETURN, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_TIMED, TRACE_STACK];
+        for elf in traces.into_iter().chain([COUNT, LATENCY]) {
             for program in read_all(elf).unwrap().0 {
                 let uses = analyse(&program.program).unwrap();
                 let name = &program.program.name;
@@ -150,6 +159,6 @@ mod tests {
                 count += 1;
             }
         }
-        assert_eq!(count, 7, "two of them are of one object");
+        assert_eq!(count, 12, "two of them are of one object, and three of another");
     }
 }

@@ -82,6 +82,14 @@ impl<'t> Attach<'t> {
         Attach { pair, ..self }
     }
 
+    /// Keeps it to the sites at which a program of that name, at the other end of the same calls, is attached by another link.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn kept_to(self, program: &str, link: &Link) -> Attach<'t> {
+        let reached = link.report().attached().map(|site| site.address).collect();
+        self.with_pair(Some(Arc::new(Pair { program: program.to_owned(), reached })))
+    }
+
     fn set(self, set: impl FnOnce(AttachOptions) -> AttachOptions) -> Attach<'t> {
         Attach { options: set(self.options), ..self }
     }
