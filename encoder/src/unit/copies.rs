@@ -167,11 +167,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             _ => entries.extend(entry::find(raw.entry, raw.view, body, text)),
         }
         let (mut may_begin_again, mut may_be_own) = (false, false);
-        // If nothing says where a copy is entered, it begins where control comes in, maybe by instructions that were moved up.
-        let is_given = raw.entry.is_some() || matches!(self.markers.state(copy), State::Known);
-        if !is_given && let [first] = &mut entries[..] {
-            first.address = text.behind_others(first.address, body).unwrap_or(first.address);
-        }
+        let is_given = raw.entry.is_some() || self.markers.state(copy) == State::Known;
         if self.is_by_clang
             && let [first] = entries[..]
         {

@@ -6,7 +6,8 @@
 //! where control comes into the copy's ranges from outside. If there is one answer, it is the entry. If there are
 //! several, the entry is the one from which the copy leads to the others, if there is such a one: the others are mostly
 //! ends that other code shares. Else the copy's low address is taken if it is one of them, and the site is marked as
-//! uncertain.
+//! uncertain. Instructions that only compute may have been moved up from there, before what the caller does: then the entry is where
+//! the copy goes on after that.
 //!
 //! *A copy without instructions* at its entry (all of it, or its beginning, was folded into what is around it) still has
 //! an address: of an instruction that is not the copy's. A probe there is hit when control comes to that instruction. If it can
@@ -100,12 +101,13 @@ pub(crate) fn find(given: Option<u64>, view: u32, body: &[Range<u64>], text: &Fu
     }
     let low = first.start;
     let entries = text.entries(&parts);
-    Some(match entries[..] {
-        [] => at(low, parts.len() > 1),
-        [address] => at(address, false),
-        _ if let Some(address) = text.principal(&entries, &parts) => at(address, false),
-        [address, ..] => at(if entries.contains(&low) { low } else { address }, true),
-    })
+    let (address, uncertain) = match entries[..] {
+        [] => (low, parts.len() > 1),
+        [address] => (address, false),
+        _ if let Some(address) = text.principal(&entries, &parts) => (address, false),
+        [address, ..] => (if entries.contains(&low) { low } else { address }, true),
+    };
+    Some(at(text.behind_others(address, body).unwrap_or(address), uncertain))
 }
 
 /// Where a probe moves from.
@@ -280,6 +282,8 @@ fn intersect(a: RegisterSet, b: RegisterSet, surroundings: &Surroundings<'_, '_,
 mod tests {
     use super::*;
     use crate::debug::slice::Slice;
+    use crate::elf::test_image::TEXT;
+    use crate::text::tests::x86;
     use siteseer_sites::location::Computed;
 
     fn entry(begin: (u64, u32), end: (u64, u32), expression: &'static [u8]) -> ListEntry<'static> {
@@ -288,6 +292,19 @@ mod tests {
             end: Point { address: end.0, view: end.1 },
             expression: Slice::new(expression, gimli::LittleEndian),
         }
+    }
+
+    #[test]
+    fn without_a_marker_what_was_moved_up_is_not_the_entry() {
+        // 0: mov $3,%ecx; 5: mov %eax,(%rdi); 7: div %ecx; 9: mov %edx,(%rsi); 11: ret. The store at 5 is the caller's.
+        let code = [0xb9, 3, 0, 0, 0, 0x89, 0x07, 0xf7, 0xf1, 0x89, 0x16, 0xc3];
+        x86(&code, |text| {
+            let body = [TEXT..TEXT + 5, TEXT + 7..TEXT + 11];
+            let find = |given, body: &[Range<u64>]| find(given, 0, body, text).unwrap().address - TEXT;
+            assert_eq!(find(None, &body), 7);
+            assert_eq!(find(Some(TEXT), &body), 0, "the debug entry says so");
+            assert_eq!(find(None, &[TEXT..TEXT + 11]), 0, "the store is the body's");
+        });
     }
 
     #[test]

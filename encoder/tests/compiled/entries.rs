@@ -246,37 +246,3 @@ fn a_recursion_that_was_unrolled_is_marked() {
     let marked = sites.iter().filter(|site| site.marks.contains(Marks::MAY_MISS)).count();
     assert!(sites.len() == 4 || marked > 0, "four calls: {sites:?}");
 }
-
-/// Two copies without a marker, as their condition is gone. What they compute alike was moved up, before what their caller does.
-const MOVED_UP: &str = r#"
-volatile int seq, in[8];
-extern __attribute__((noinline)) int opaque(int, long);
-int opaque(int a, long b) { __asm__ volatile("" ::: "memory"); return a; }
-static inline __attribute__((always_inline)) int late(void)
-{
-    for (long i = 0; i < (unsigned)in[4] % 3; i++)
-        (void)opaque(5, i);
-    seq = 5;
-    return in[2];
-}
-int start(int k)
-{
-    seq = 13;
-    int v = opaque(1, 2);
-    opaque(3, v);
-    TRUTH(v, k);
-    if (k) (void)late(); else (void)late();
-    return 0;
-}
-"#;
-
-#[test]
-#[cfg(target_arch = "x86_64")]
-fn a_copy_without_a_marker_begins_after_what_its_caller_does() {
-    let image = Build::gcc(&["-Os"], &[MOVED_UP]).link();
-    let (set, _) = encoded(&image);
-    let [record] = &image::truth(&image)[..] else { panic!("one record") };
-    let sites = sites_of(&set, "late");
-    assert!(!sites.is_empty());
-    assert!(sites.iter().all(|site| site.address >= record.address), "{:#x}: {sites:x?}", record.address);
-}
