@@ -15,22 +15,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Put what site files say of a few functions, of many kernels, into one file that an application embeds
+/// Collect the sites of a few functions, on many kernels, in one file that an application embeds
 ///
-/// The functions are those that the programs of the objects name by their sections (fentry, fexit, kprobe_maybe_inline), and
-/// those that --function names. The loader finds the running kernel in the file by its build id, and joins what it says with
-/// the kernel's own BTF. Of other functions the file says nothing, and the loader refuses to attach to them by it.
+/// The functions are those that the programs of the objects name by their sections (fentry, fexit,
+/// kprobe_maybe_inline), and those that --function names. The loader finds the running kernel in the file by its build
+/// id, and joins the sites with the kernel's own BTF. The file does not describe other functions, and the loader
+/// refuses to attach to them by this file.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// A BPF object of the application. May be given again
     #[arg(long = "object", value_name = "OBJECT", required_unless_present = "functions")]
     objects: Vec<PathBuf>,
-    /// A function that the application names at run time, [module:]FUNC, or a pattern as `siteseer list` has them. May be
-    /// given again
+    /// A function that the application names at run time, [module:]FUNC, or a pattern as `siteseer list` has them. May
+    /// be given again
     #[arg(long = "function", value_name = "PATTERN", add = crate::complete::functions())]
     functions: Vec<Pattern>,
-    /// Site files made by `siteseer encode`, and folders of them (*.sites). Files of modules go with the image that they are
-    /// for
+    /// Site files made by `siteseer encode`, and folders of them (*.sites). Files of modules are used with the image of
+    /// their kernel
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The file to write
@@ -93,7 +94,7 @@ fn of_object(path: &Path) -> Result<Vec<Pattern>, Failure> {
         let Some(function) = &program.wanted.function else {
             let (name, section) = (&program.program.name, &program.section);
             tell!(
-                "program {name} of {}: SEC(\"{section}\") names no function: name those that it is attached to by --function",
+                "program {name} of {}: SEC(\"{section}\") names no function: name its functions by --function",
                 path.display()
             );
             continue;

@@ -33,21 +33,21 @@ use std::path::PathBuf;
 
 /// Print or count calls of functions of the running kernel, wherever their bodies start
 ///
-/// Takes root. Says first what is attached and what is not, and why; ends at ctrl-C.
+/// Requires root. First prints what is attached, what is not, and why. Ctrl-C ends it.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The functions' names in the source, or patterns as for `siteseer list`: vfs_*, @read_write.c, ext4:. A name is
     /// looked for in the kernel's image and all loaded modules; module:FUNC is in that module only
     #[arg(required = true, value_name = "FUNC", add = crate::complete::functions())]
     functions: Vec<Pattern>,
-    /// Look only at calls for which this holds: FIELD OP VALUE, where FIELD is an argument's name, retval, or one of
-    /// kind, in, module, pid, tid, cpu, comm, and OP one of = != < <= > >= ~ !~ (~ is for globs); `and`, `or`, `not`
-    /// and ( ) connect such conditions. May be given again; then all must hold
+    /// Trace only calls for which this condition is true: FIELD OP VALUE. FIELD is an argument's name, retval, or one
+    /// of kind, in, module, pid, tid, cpu, comm. OP is one of = != < <= > >= ~ !~ (~ is for globs). `and`, `or`, `not`
+    /// and ( ) connect conditions. May be given again; then all must be true
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<Filter>,
-    /// Print a member of a structure with each call, as C writes it: file->f_path.dentry->d_name.name. It begins with an
-    /// argument, with retval (with --returns), or with task, which is the current thread. May be given again. --where,
-    /// --count and --hist take members too
+    /// Print a member of a structure with each call, as C writes it: file->f_path.dentry->d_name.name. It begins with
+    /// an argument, with retval (with --returns), or with task, which is the current thread. May be given again.
+    /// --where, --count and --hist accept members too
     #[arg(short, long = "field", value_name = "MEMBER")]
     fields: Vec<String>,
     /// Trace only this process
@@ -61,13 +61,13 @@ pub(crate) struct Arguments {
     #[arg(short, long)]
     returns: bool,
     /// Count calls in the kernel, and print the numbers at the end: by function, and by KEY, which is an argument's
-    /// name or one of site, pid, tid, cpu, comm. No call is lost. Goes after the functions' names
+    /// name or one of site, pid, tid, cpu, comm. No call is lost. The option must come after the functions' names
     #[arg(long, value_name = "KEY", num_args = 0..=1, conflicts_with_all = ["fields", "strings", "returns", "hist", "limit"])]
     count: Option<Option<String>>,
-    /// Print a histogram of an argument's values, of which the kernel counts those of each power of two. No call is lost
+    /// Print a histogram of an argument's values, by powers of two. The kernel counts them, so no call is lost
     #[arg(long, value_name = "ARG", conflicts_with_all = ["fields", "strings", "returns", "limit"])]
     hist: Option<String>,
-    /// Count as --count, and print the numbers that are greatest every second
+    /// Count as --count does, and print the greatest numbers every second
     #[arg(long, conflicts_with_all = ["fields", "strings", "returns", "hist", "limit"])]
     top: bool,
     /// Attach at every site or not at all
@@ -76,7 +76,7 @@ pub(crate) struct Arguments {
     /// Leave out values that may be wrong, which are otherwise printed with a question mark
     #[arg(long)]
     certain: bool,
-    /// Attach at more than 1,024 sites. That many slow the whole machine down, and take minutes to arm
+    /// Allow more than 1,024 sites. So many slow the whole machine down, and take minutes to arm
     #[arg(short, long)]
     yes: bool,
     /// End after this many calls were printed
@@ -184,7 +184,7 @@ fn members(
         let parameters = parameters.flat_map(|prototype| prototype.parameters.iter().enumerate());
         let known: BTreeSet<String> = parameters.map(|(nth, parameter)| argument_name(nth, parameter)).collect();
         let known: Vec<String> = known.into_iter().chain([members::TASK.to_owned()]).collect();
-        return Err(format!("{name}: no call has what it begins with; there are: {}", known.join(", ")).into());
+        return Err(format!("{name}: no call has what the path begins with; there are: {}", known.join(", ")).into());
     }
     Ok(all)
 }
@@ -212,8 +212,8 @@ fn check_number(arguments: &Arguments, functions: &[Function]) -> Result<(), Fai
     if functions.len() > 1 && sites > MAX_SITES && !arguments.yes {
         let count = functions.len();
         return Err(format!(
-            "{count} functions would be attached to at {sites} sites, and {MAX_SITES} are allowed: so many slow the whole \
-             machine down, and take minutes to arm and to disarm. To have them nevertheless, give --yes"
+            "{count} functions would be attached to at {sites} sites, and {MAX_SITES} are allowed: so many slow the \
+             whole machine down, and take minutes to arm and to disarm. To attach to them nevertheless, give --yes"
         )
         .into());
     }
@@ -275,7 +275,8 @@ impl<'t> Traced<'t> {
         if self.reads_members {
             let names = unseen.join(", ");
             tell!(
-                "calls in modules that were loaded since are not traced: {names}: members of structures may be elsewhere there"
+                "calls in modules that were loaded since are not traced: {names}: their structures may be laid out in \
+                 another way"
             );
             self.failed = unseen;
             return Ok(());

@@ -117,7 +117,7 @@ impl Fetcher<'_> {
             }
         };
         let wanted = Wanted { build_id: Some(id.clone()), release, ..wanted.clone() };
-        let waits = || self.progress.say("another siteseer fetches the same: waiting for it");
+        let waits = || self.progress.say("another siteseer is fetching the same data: waiting for it");
         let _lock = Lock::take(&self.folder, &id.to_string(), waits)?;
         let name = format!("{id}.sites");
         let path = self.folder.join(&name);
@@ -182,7 +182,7 @@ impl Fetcher<'_> {
                     several => {
                         let ids: Vec<&str> = several.iter().map(|kernel| kernel.build_id.as_str()).collect();
                         let why =
-                            format!("several builds of {release} are there: name one (--build-id {})", ids.join(", "));
+                            format!("there are several builds of {release}: name one (--build-id {})", ids.join(", "));
                         return Err(HubError::Malformed { what: url, why });
                     }
                 },
@@ -204,9 +204,7 @@ impl Fetcher<'_> {
             // A signature that is present and wrong is never passed over.
             (Some(signature), false) => self.keys.verify(url, data, &signature, path),
             _ if self.options.allow_unsigned => Ok(()),
-            (Some(_), true) => Err(unsigned(
-                "it is signed, and no key is known that could be believed (SITESEER_KEYS, keys in fetch.toml)",
-            )),
+            (Some(_), true) => Err(unsigned("it is signed, and no key is trusted (SITESEER_KEYS, keys in fetch.toml)")),
             (None, _) => Err(unsigned("it is not signed")),
         }
     }

@@ -154,7 +154,7 @@ pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
     tell!("{sum} calls counted");
     let dropped = programs.sum("dropped")?;
     if dropped > 0 {
-        tell!("{dropped} more calls counted, of which it is not known by what: there were too many different ones");
+        tell!("{dropped} more calls counted, without their key: there were too many different keys");
     }
     tell_of_losses(counted.values().map(|counted| &counted.traced.link))?;
     Ok(written?)
@@ -322,7 +322,7 @@ fn histograms(rows: &[Row<'_>], argument: &str) -> String {
         let missing: u64 = rows.iter().filter(|row| row.key.missing).map(|row| row.count).sum();
         if missing > 0 {
             let why = if Path::is_meant(argument) {
-                "where it is not there or cannot be read"
+                "where it does not exist or cannot be read"
             } else {
                 "at sites that do not have it"
             };

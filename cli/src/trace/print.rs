@@ -76,7 +76,8 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
     }
     if let (Some(why), Some(_)) = (left, filter) {
         tell!(
-            "note: the condition is not decided in the kernel, or not all of it ({why}): what is sent may be much more than what is printed"
+            "note: the kernel's program does not check the whole condition ({why}): it may send many more calls than \
+             are printed"
         );
     }
     if printed.iter().all(|function| function.links().next().is_none()) {
@@ -229,10 +230,10 @@ fn monotonic() -> Result<u64, Failure> {
 fn losses(programs: &Programs, printer: &Printer<'_, '_>) -> Result<(), Failure> {
     let dropped = programs.sum("dropped")?;
     let unprinted = printer.out.left();
-    tell!("{} calls printed, {dropped} lost for want of room in the buffer", printer.printed.saturating_sub(unprinted));
+    tell!("{} calls printed, {dropped} lost because the buffer was full", printer.printed.saturating_sub(unprinted));
     let left = unprinted + printer.unread;
     if left > 0 && !printer.is_done() {
-        tell!("{left} calls or more not printed because the time was over");
+        tell!("at least {left} calls not printed because the time was over");
     }
     tell_of_losses(printer.functions.iter().flat_map(Printed::links).map(|traced| &traced.link))
 }
