@@ -80,9 +80,9 @@ pub enum AttachError {
     Modules(io::Error),
     /// The program would run at more sites than it may.
     #[error(
-        "the program would be attached at {sites} sites, and {limit} are allowed: so many slow the whole machine down, and \
-         take minutes to arm and to disarm. To have them nevertheless, raise the limit (AttachOptions::max_sites(), \
-         max_sites of struct siteseer_attach_opts, --yes)"
+        "the program would be attached at {sites} sites, and {limit} are allowed: so many slow the whole machine down, \
+         and take minutes to arm and to disarm. To attach to them nevertheless, raise the limit \
+         (AttachOptions::max_sites(), max_sites of struct siteseer_attach_opts, --yes)"
     )]
     TooManySites {
         /// How many.
@@ -92,7 +92,7 @@ pub enum AttachError {
     },
     /// The kernel lets nobody do it.
     #[error(
-        "the kernel is locked down ({mode}), which keeps also root from attaching: see kernel_lockdown(7): {error}"
+        "the kernel is locked down ({mode}), which keeps even root from attaching: see kernel_lockdown(7): {error}"
     )]
     LockedDown {
         /// `integrity` or `confidentiality`.

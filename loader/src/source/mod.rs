@@ -55,8 +55,8 @@ pub struct SourceOptions {
     /// Which debug images without encoded sites may be read (slower: their DWARF is walked). Without effect unless the
     /// crate's feature `dwarf` is on.
     pub dwarf: Dwarf,
-    /// Site files of modules, or modules with debug information, to be tried before the usual places. Each is used for the module
-    /// that has its build id.
+    /// Site files of modules, or modules with debug information, to be tried before the usual places. Each is used for
+    /// the module that has its build id.
     pub modules: Vec<PathBuf>,
     pub(crate) embedded: Option<Embedded>,
 }
@@ -80,8 +80,8 @@ impl SourceOptions {
     /// SourceOptions::default().embedded(include_bytes!("app.sites"))
     /// ```
     ///
-    /// It is tried before the usual places. If it has the running kernel, only functions that its maker asked for can be
-    /// looked up.
+    /// It is tried before the usual places. If it has the running kernel, only functions that its maker asked for can
+    /// be looked up.
     #[must_use]
     pub fn embedded(self, subset: impl Into<Cow<'static, [u8]>>) -> SourceOptions {
         SourceOptions { embedded: Some(Embedded::from(subset)), ..self }
@@ -172,7 +172,8 @@ pub struct Tried {
 pub enum SourceError {
     /// Nothing was found.
     #[error(
-        "no site data for this kernel (build id {build_id}); tried:{}\nmake them from the debug image of this very kernel: siteseer encode VMLINUX",
+        "no site data for this kernel (build id {build_id}); tried:{}\nmake it from the debug image of this very \
+         kernel: siteseer encode VMLINUX",
         list(tried)
     )]
     NotFound {
@@ -183,7 +184,7 @@ pub enum SourceError {
     },
     /// Nothing was found for a module.
     #[error(
-        "no site data for module {module} (build id {build_id}); tried:{}\nmake them from the module's file with debug \
+        "no site data for module {module} (build id {build_id}); tried:{}\nmake it from the module's file with debug \
          information: siteseer encode {module}.ko --base VMLINUX",
         list(tried)
     )]
@@ -196,7 +197,7 @@ pub enum SourceError {
         tried: Vec<Tried>,
     },
     /// A module was built without a build id.
-    #[error("module {module} has no build id, by which its site data could be known")]
+    #[error("module {module} has no build id, which would identify its site data")]
     NoModuleBuildId {
         /// The module.
         module: String,
@@ -208,7 +209,9 @@ pub enum SourceError {
         path: PathBuf,
     },
     /// A module's types are over those of another kernel.
-    #[error("{origin} is for another kernel: its types are over those of build id {theirs}, the kernel's is {ours}")]
+    #[error(
+        "{origin} is for another kernel: its types are based on those of build id {theirs}, the kernel's is {ours}"
+    )]
     OtherKernel {
         /// The file.
         origin: Origin,
@@ -278,7 +281,7 @@ pub enum SourceError {
         images: usize,
     },
     /// What the application brings along is about other functions.
-    #[error("the site data that the application brings along are not about {function}: name it to siteseer subset")]
+    #[error("the site data that the application brings along is not about {function}: name it to siteseer subset")]
     NotAsked {
         /// The function, or the pattern.
         function: String,
@@ -623,8 +626,9 @@ fn reason(error: &SourceError) -> String {
     text.into_owned()
 }
 
-/// The folder where the user's site files are kept: `$XDG_CACHE_HOME/siteseer`, or `~/.cache/siteseer`. `None` where the
-/// environment does not say, names a path that is not absolute, or is not to be believed (set-user-ID, file capabilities).
+/// The folder where the user's site files are kept: `$XDG_CACHE_HOME/siteseer`, or `~/.cache/siteseer`. `None` where
+/// the environment does not say, names a path that is not absolute, or is not to be believed (set-user-ID, file
+/// capabilities).
 pub fn user_cache() -> Option<PathBuf> {
     cache_of(|name| if trust::has_secure_environment() { None } else { env::var_os(name) })
 }

@@ -124,7 +124,7 @@ impl ModuleFinder<'_> {
             .map_err(|error| reason(&error))?;
         match data.kernel_of_module() {
             Some(theirs) if theirs != self.kernel.build_id => {
-                Err(format!("its types are over those of another kernel (build id {theirs})"))
+                Err(format!("its types are based on those of another kernel (build id {theirs})"))
             }
             _ => Ok(data),
         }
