@@ -444,7 +444,7 @@ long caller(long a, unsigned long b) { return half_here(a + 1, b) + half_here(a,
     let image = build.link();
     let (set, _) = encoded(&image);
     let [site] = sites_of(&set, "half")[..] else { panic!("one copy") };
-    assert_eq!(site.address, set.containers[site.container as usize].address + 5, "behind the call");
+    assert_eq!(site.address, set.containers[site.container as usize].address + 5, "after the call");
     let places: Vec<&Location> =
         arguments(&set, site).iter().map(|argument| &argument.as_ref().expect("it is there").at).collect();
     assert_eq!(places, [&Location::Register(5), &Location::Register(4)]);

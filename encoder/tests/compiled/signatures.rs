@@ -220,7 +220,7 @@ fn gcc_notes_assignments_in_front_of_the_call_to_ftrace() {
     for (name, first) in [("rounded", Location::Constant(5)), ("swapped", Location::Register(5))] {
         let (site, size, _) = the_site(&set, name);
         let container = &set.containers[site.container as usize];
-        assert_eq!(site.address - container.address, 5, "{name}: behind the call");
+        assert_eq!(site.address - container.address, 5, "{name}: after the call");
         assert_eq!(size.as_ref().map(|located| &located.at), Ok(&first), "{name}");
     }
 }
