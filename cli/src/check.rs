@@ -14,6 +14,7 @@ use clap::Args;
 use siteseer::internals::check::{self, Answer, Question, Rule};
 use siteseer::internals::object_file::{self, FileProgram, PlainProgram};
 use siteseer::internals::section::Wanted;
+use siteseer_sites::with_causes;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -176,7 +177,7 @@ fn ask(kernels: &[Kernel], subjects: &[Subject]) -> Result<Vec<Vec<Answer>>, Fai
         let target = kernel.open()?;
         for (subject, answers) in subjects.iter().zip(&mut answers) {
             let answer = check::check(&target, &subject.wanted, subject.asker.question());
-            answers.push(answer.map_err(|error| format!("{}: {error}", kernel.file.display()))?);
+            answers.push(answer.map_err(|error| format!("{}: {}", kernel.file.display(), with_causes(&error)))?);
         }
     }
     for answers in &mut answers {
@@ -217,7 +218,7 @@ fn subjects(about: &[String]) -> Result<(Vec<Subject>, Vec<Unchecked>), Failure>
 }
 
 fn read(object: &Path, subjects: &mut Vec<Subject>, unchecked: &mut Vec<Unchecked>) -> Result<(), Failure> {
-    let failed = |error: &dyn std::error::Error| format!("{}: {error}", object.display());
+    let failed = |error: &dyn std::error::Error| format!("{}: {}", object.display(), with_causes(error));
     let data = std::fs::read(object).map_err(|error| failed(&error))?;
     let (ours, plain) = object_file::read_all(&data).map_err(|error| failed(&error))?;
     for program in ours {

@@ -12,6 +12,7 @@ use siteseer::internals::object_file::{self, FileProgram};
 use siteseer::internals::pattern::Pattern;
 use siteseer::internals::plan::Decision;
 use siteseer::internals::section::Wanted;
+use siteseer_sites::with_causes;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -88,7 +89,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// The programs of an object file, or the one that is named.
 fn programs(path: &Path, name: Option<&str>) -> Result<Vec<FileProgram>, Failure> {
     let data = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut programs = object_file::read(&data).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut programs =
+        object_file::read(&data).map_err(|error| format!("{}: {}", path.display(), with_causes(&error)))?;
     if let Some(name) = name {
         let all: Vec<String> = programs.iter().map(|program| program.program.name.clone()).collect();
         programs.retain(|program| program.program.name == name);

@@ -11,6 +11,7 @@ use siteseer::internals::pattern::Pattern;
 use siteseer::internals::source::SiteData;
 use siteseer_sites::file::SiteFile;
 use siteseer_sites::subset::SubsetWriter;
+use siteseer_sites::with_causes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -87,7 +88,7 @@ fn patterns(arguments: &Arguments) -> Result<Vec<Pattern>, Failure> {
 
 /// The functions that the programs of an object name.
 fn of_object(path: &Path) -> Result<Vec<Pattern>, Failure> {
-    let failed = |error: &dyn std::error::Error| format!("{}: {error}", path.display());
+    let failed = |error: &dyn std::error::Error| format!("{}: {}", path.display(), with_causes(error));
     let data = std::fs::read(path).map_err(|error| failed(&error))?;
     let mut patterns = Vec::new();
     for program in object_file::read(&data).map_err(|error| failed(&error))? {
@@ -124,7 +125,7 @@ fn add(
         let mut modules = 0;
         for path in kernel.modules() {
             let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-            let failed = |error: &dyn std::error::Error| format!("{}: {error}", path.display());
+            let failed = |error: &dyn std::error::Error| format!("{}: {}", path.display(), with_causes(error));
             let file = SiteFile::parse_module(&bytes, image.base_btf()).map_err(|error| failed(&error))?;
             let name = file.module().map(|module| module.name.to_owned()).unwrap_or_default();
             // If a module is not in the file, the loader says, as ever, that nothing is known about it. A kernel has

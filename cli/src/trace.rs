@@ -28,6 +28,7 @@ use siteseer::internals::source::SourceError;
 use siteseer::internals::target::Types;
 use siteseer::{Attach, AttachError, Link, Policy, Report, Target, TargetError};
 use siteseer_sites::access::Path;
+use siteseer_sites::with_causes;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -286,7 +287,7 @@ impl<'t> Traced<'t> {
             Ok(_) => tell!("{}", self.link.report().to_string().trim_end()),
             // The rest goes on being traced.
             Err(error) => {
-                tell!("in modules that were loaded since: {error}");
+                tell!("in modules that were loaded since: {}", with_causes(&error));
                 self.failed = unseen;
             }
         }

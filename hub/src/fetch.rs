@@ -16,6 +16,7 @@ use crate::sign::Keys;
 use crate::{debian, pack};
 use siteseer::internals::kernel::BuildId;
 use siteseer_sites::file::module_kernel;
+use siteseer_sites::with_causes;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -153,7 +154,7 @@ impl Fetcher<'_> {
             let error = std::io::Error::new(error.kind(), error.to_string());
             return Err(HubError::Io { path: path.clone(), error });
         }
-        let text = error.to_string();
+        let text = with_causes(error);
         // The place stands before it already.
         let why = text.strip_prefix(&place).map_or(text.as_str(), |rest| rest.trim_start_matches([':', ' ', '/']));
         self.tried.push((place, why.to_owned()));
@@ -349,7 +350,7 @@ fn check_module(what: &str, name: &str, data: &[u8], kernel: &BuildId) -> Result
     let bad = |why: String| HubError::Malformed { what: what.to_owned(), why: format!("{name}: {why}") };
     let id = name.strip_suffix(".sites").and_then(layout::parse_id);
     let id = id.ok_or_else(|| bad("not a name of a module's site file".to_owned()))?;
-    let theirs = module_kernel(data).map_err(|error| bad(error.to_string()))?;
+    let theirs = module_kernel(data).map_err(|error| bad(with_causes(&error)))?;
     let theirs = theirs.ok_or_else(|| bad("not a module's".to_owned()))?;
     if theirs != kernel.0 {
         let ours = kernel.clone();

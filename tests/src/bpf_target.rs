@@ -8,6 +8,7 @@ use libbpf_rs::{Link as OtherLink, MapCore, MapFlags, Object, ObjectBuilder, Pro
 use siteseer::internals::bpf_target::id_of;
 use siteseer::{Attach, AttachError, Link, Policy, Target};
 use siteseer_bpf_progs::{JUMPS, JUMPS_TRACE};
+use siteseer_sites::with_causes;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// All cases of this group.
@@ -96,7 +97,7 @@ const MAIN: u32 = GLOBAL + STATIC;
 fn refused<T>(result: Result<T, AttachError>, words: &[String]) -> Result<String, Failure> {
     let text = match result {
         Ok(_) => return Err("it was not refused".into()),
-        Err(error) => error.to_string(),
+        Err(error) => with_causes(&error),
     };
     match words.iter().find(|word| !text.contains(word.as_str())) {
         Some(missing) => Err(format!("the refusal does not say {missing:?}: {text}").into()),

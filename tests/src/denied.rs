@@ -12,6 +12,7 @@ use siteseer::internals::object::ObjectError;
 use siteseer::internals::symbols::{self, SymbolsError};
 use siteseer::{Attach, AttachError, Error, Target};
 use siteseer_bpf_progs::{BAD, CONTEXT, PROPRIETARY, UNNAMED};
+use siteseer_sites::with_causes;
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -39,8 +40,8 @@ pub fn cases() -> Vec<Case> {
 fn refused<T>(result: Result<T, impl Into<Error>>, meant: impl Fn(&Error) -> bool) -> Result<String, Failure> {
     match result.map_err(Into::into) {
         Ok(_) => Err("it was not refused".into()),
-        Err(error) if meant(&error) => Ok(error.to_string().lines().next().unwrap_or_default().to_owned()),
-        Err(error) => Err(format!("it was refused for another reason: {error}").into()),
+        Err(error) if meant(&error) => Ok(with_causes(&error).lines().next().unwrap_or_default().to_owned()),
+        Err(error) => Err(format!("it was refused for another reason: {}", with_causes(&error)).into()),
     }
 }
 
@@ -121,9 +122,10 @@ fn missing_sys_admin(target: &Target) -> Result<String, Failure> {
         keep_capabilities(!(1 << CAP_SYS_ADMIN))?;
         match Attach::new(target).bpf_program(id).function("count").attach(&program) {
             Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
-            Err(error) => {
-                found(matches!(error, AttachError::BpfTarget(_)) && error.to_string().contains("CAP_SYS_ADMIN"), &error)
-            }
+            Err(error) => found(
+                matches!(error, AttachError::BpfTarget(_)) && with_causes(&error).contains("CAP_SYS_ADMIN"),
+                &error,
+            ),
         }
     })?;
     Ok("says that CAP_SYS_ADMIN is needed".to_owned())

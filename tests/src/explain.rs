@@ -9,6 +9,7 @@ use siteseer::internals::section::Wanted;
 use siteseer::internals::{explain, object_file};
 use siteseer::{Attach, Outcome, Policy, Target};
 use siteseer_bpf_progs::{BAD, JUMPS_TRACE, TRUTH};
+use siteseer_sites::with_causes;
 use std::fmt::Write as _;
 
 /// All cases of this group.
@@ -70,8 +71,8 @@ fn agree(target: &Target) -> Result<String, Failure> {
                 (Ok((_, 0)), Err(error)) if error.to_string().contains("none of its") => refused += 1,
                 (Err(_), Err(_)) => refused += 1,
                 (file, loaded) => {
-                    let file = file.map_or_else(|error| error.to_string(), |(text, _)| text);
-                    let loaded = loaded.unwrap_or_else(|error| error.to_string());
+                    let file = file.map_or_else(|error| with_causes(&*error), |(text, _)| text);
+                    let loaded = loaded.unwrap_or_else(|error| with_causes(&*error));
                     return Err(format!("{name}: from the file\n{file}\nloaded\n{loaded}").into());
                 }
             }

@@ -9,6 +9,7 @@ use libbpf_rs::{Object, ObjectBuilder};
 use siteseer::{Attach, Link, Mechanism, Outcome, Policy, Target};
 use siteseer_bpf_progs::LIFE;
 use siteseer_sites::SiteKind::{Body, Inline};
+use siteseer_sites::with_causes;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
@@ -137,7 +138,7 @@ fn its_own_types_at_an_inline_copy(target: &Target) -> Result<Shown, Failure> {
     let object = load_programs()?;
     let refused = match Attach::new(target).attach(&program_of(&object, "followed")?) {
         Ok(link) => return Err(format!("attached:\n{}", link.report().long()).into()),
-        Err(error) => error.to_string(),
+        Err(error) => with_causes(&error),
     };
     // A compiler that says nothing of the pointer itself (clang for arm64, ThinLTO) is in the way before its type is.
     let lost = "this copy's debug information does not mention it";
@@ -240,7 +241,7 @@ fn not_loaded_and_without_site_data(target: &Target) -> Result<String, Failure> 
     let says = |result: Result<_, siteseer::Error>, words: &[&str]| -> Result<String, Failure> {
         let text = match result {
             Ok::<Vec<siteseer::internals::function::Function>, _>(_) => return Err("it was found".into()),
-            Err(error) => error.to_string(),
+            Err(error) => with_causes(&error),
         };
         match words.iter().find(|words| !text.contains(**words)) {
             Some(missing) => Err(format!("the refusal does not say {missing:?}: {text}").into()),

@@ -8,6 +8,7 @@ use crate::typed::{need_rdonly_cast, program_of};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use siteseer::{Attach, Policy, Target};
 use siteseer_bpf_progs::NAMESAKES;
+use siteseer_sites::with_causes;
 use std::io;
 
 /// All cases of this group.
@@ -106,7 +107,7 @@ fn refused(target: &Target, program: &str, words: &[&str]) -> Result<String, Fai
     let object = load()?;
     let text = match Attach::new(target).plan(&program_of(&object, program)?) {
         Ok(plan) => return Err(format!("it was not refused:\n{}", plan.report()).into()),
-        Err(error) => error.to_string(),
+        Err(error) => with_causes(&error),
     };
     match words.iter().find(|word| !text.contains(**word)) {
         Some(missing) => Err(format!("the refusal does not say {missing:?}: {text}").into()),

@@ -11,6 +11,7 @@ use siteseer::internals::source::SiteData;
 use siteseer::{Attach, AttachError, InTheWay, PlanError, Policy, Reason, SiteReport, SourceOptions, Target};
 use siteseer_bpf_progs::BAD;
 use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
+use siteseer_sites::with_causes;
 use std::fs;
 
 /// All cases of this group.
@@ -32,10 +33,10 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// The refusal's text, if it has all of the words.
-fn refused<T>(result: Result<T, impl std::fmt::Display>, words: &[&str]) -> Result<String, Failure> {
+fn refused<T>(result: Result<T, impl std::error::Error>, words: &[&str]) -> Result<String, Failure> {
     let text = match result {
         Ok(_) => return Err("it was not refused".into()),
-        Err(error) => error.to_string(),
+        Err(error) => with_causes(&error),
     };
     match words.iter().find(|word| !text.contains(**word)) {
         Some(missing) => Err(format!("the refusal does not say {missing:?}: {text}").into()),
@@ -169,9 +170,11 @@ fn every_site_lacks_an_argument(target: &Target) -> Result<String, Failure> {
         AttachError::Plan(PlanError::Nothing { function, sites } | PlanError::Incomplete { function, sites })
             if function == "jhash" && sites.iter().any(is_it) =>
         {
-            Ok(error.to_string().lines().next().unwrap_or_default().to_owned())
+            Ok(with_causes(&error).lines().next().unwrap_or_default().to_owned())
         }
-        _ => Err(Failure::from(format!("it is not refused for {} at {place}: {error}", parameter.name))),
+        _ => {
+            Err(Failure::from(format!("it is not refused for {} at {place}: {}", parameter.name, with_causes(&error))))
+        }
     };
     let object = load(0)?;
     match Attach::new(target).attach(&program_of(&object, "jhash")?) {
@@ -206,10 +209,10 @@ fn missing_privileges(target: &Target) -> Result<String, Failure> {
         syscall(libc::SYS_setresuid, [1000, 1000, 1000, 0, 0, 0])?;
         match Target::running(&SourceOptions::default()) {
             // Without CAP_SYSLOG the symbols' addresses are hidden.
-            Err(error) if error.to_string().contains("kptr_restrict") => Ok(()),
+            Err(error) if with_causes(&error).contains("kptr_restrict") => Ok(()),
             Err(error) => Err(std::io::Error::other(error.to_string())),
             Ok(target) => match Attach::new(&target).function("ns_capable").attach(&program) {
-                Err(error) if error.to_string().contains("CAP_BPF") => Ok(()),
+                Err(error) if with_causes(&error).contains("CAP_BPF") => Ok(()),
                 _ => Err(std::io::Error::from_raw_os_error(libc::EPERM)),
             },
         }
@@ -257,7 +260,7 @@ fn module_that_is_not_loaded(target: &Target) -> Result<String, Failure> {
     refused(attach.attach(&program_of(&object, "count")?), &["module ext4 is not loaded"])?;
     // A file of a wrong kind altogether.
     match SiteData::open("/proc/self/exe".as_ref(), None, false) {
-        Err(error) => Ok(error.to_string()),
+        Err(error) => Ok(with_causes(&error)),
         Ok(_) => Err("an ordinary program passed for site data".into()),
     }
 }

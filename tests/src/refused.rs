@@ -10,6 +10,7 @@ use crate::killed::{call, counters, load};
 use siteseer::{Attach, Outcome, Policy, Reason, SourceOptions, Target};
 use siteseer_encoder::elf::image::Image;
 use siteseer_encoder::text::{FunctionText, Known};
+use siteseer_sites::with_causes;
 use siteseer_sites::{SiteKind, SiteSet};
 use std::fs;
 use std::io;
@@ -107,7 +108,7 @@ fn complete_leaves_nothing() -> Result<Shown, Failure> {
         let is_planned = attach.plan(&program).is_ok();
         let text = match attach.attach(&program) {
             Ok(link) => return Err(format!("it is attached:\n{}", link.report()).into()),
-            Err(error) => error.to_string(),
+            Err(error) => with_causes(&error),
         };
         if !text.contains(FUNCTIONS[1]) || is_planned && !text.contains("the kernel refused") {
             return Err(format!("the refusal does not say what the kernel refused: {text}").into());

@@ -10,6 +10,7 @@ use siteseer::{Attach, Link, Policy, Target};
 use siteseer_bpf_progs::truth::{Record, program};
 use siteseer_bpf_progs::{BLOOM, TRUTH, set_constant};
 use siteseer_sites::SiteKind;
+use siteseer_sites::with_causes;
 use std::cell::RefCell;
 use std::ffi::CString;
 use std::fs::File;
@@ -95,8 +96,8 @@ pub(crate) fn site_of<'l>(link: &'l Link, record: &Record) -> Result<&'l sitesee
 pub(crate) fn need_rdonly_cast(target: &Target, attach: &Attach<'_>, program: &ProgramMut<'_>) -> Result<(), Failure> {
     let Err(lack) = need(target, Capability::RdonlyCast) else { return Ok(()) };
     match attach.attach(program) {
-        Err(error) if error.to_string().contains("bpf_rdonly_cast") => Err(lack.into()),
-        Err(error) => Err(format!("refused for another reason: {error}").into()),
+        Err(error) if with_causes(&error).contains("bpf_rdonly_cast") => Err(lack.into()),
+        Err(error) => Err(format!("refused for another reason: {}", with_causes(&error)).into()),
         Ok(_) => Err("attached, although its pointers have no type".into()),
     }
 }
@@ -258,7 +259,7 @@ fn complete_refuses_with_the_list(target: &Target) -> Result<String, Failure> {
     let refused = Attach::new(target).policy(Policy::Complete).attach(&program);
     let text = match refused {
         Ok(link) => return Err(format!("attached although a copy lacks an argument:\n{}", link.report().long()).into()),
-        Err(error) => error.to_string(),
+        Err(error) => with_causes(&error),
     };
     if !(text.contains("capable+") && text.contains("ns")) {
         return Err(format!("the refusal does not name the site and the argument: {text}").into());

@@ -34,6 +34,7 @@ use siteseer_conformance::suite::judge::{self, Status};
 use siteseer_conformance::suite::prepare::Prepared;
 use siteseer_conformance::{modules, own_data, refused, trace_tool};
 use siteseer_encoder::{BaseKernel, Options};
+use siteseer_sites::with_causes;
 use siteseer_sites::{SiteSet, file};
 use siteseer_vmtest::kernels::KernelPaths;
 use siteseer_vmtest::modules::ModuleSource;
@@ -130,7 +131,7 @@ fn main() -> ExitCode {
 
 /// The kernels to test, in the matrix's order.
 fn chosen() -> Result<Vec<String>, String> {
-    let matrix = kernels::workspace_matrix().map_err(|error| error.to_string())?;
+    let matrix = kernels::workspace_matrix().map_err(|error| with_causes(&error))?;
     let wanted = std::env::var(KERNELS_VARIABLE).unwrap_or_default();
     let mut wanted: Vec<&str> = wanted.split([' ', ',', '\n']).filter(|name| !name.is_empty()).collect();
     if wanted.is_empty() {
@@ -242,8 +243,8 @@ struct Carried {
 
 fn carried(kernel: &KernelPaths, selected: &[String]) -> Result<Carried, String> {
     let sites = site_file(&kernel.vmlinux)?;
-    let data = SiteData::open(&sites, None, false).map_err(|error| error.to_string())?;
-    let image = Target::image(data).map_err(|error| error.to_string())?;
+    let data = SiteData::open(&sites, None, false).map_err(|error| with_causes(&error))?;
+    let image = Target::image(data).map_err(|error| with_causes(&error))?;
     let id = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let mut files = vec![(sites.clone(), format!("/var/cache/siteseer/{id}"))];
     let has_own_data = selected.iter().any(|name| name.starts_with(OF_OWN_DATA));
@@ -258,7 +259,7 @@ fn carried(kernel: &KernelPaths, selected: &[String]) -> Result<Carried, String>
     }
     if selected.iter().any(|name| name.starts_with("trace::")) {
         let tool = build_guest_for(kernel.record.arch, "siteseer-cli", "siteseer", "release");
-        files.push((tool.map_err(|error| error.to_string())?, TOOL.to_owned()));
+        files.push((tool.map_err(|error| with_causes(&error))?, TOOL.to_owned()));
         files.push((Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples.md"), trace_tool::PAGE.to_owned()));
     }
     if selected.iter().any(|name| name.starts_with("refused::")) {
@@ -330,7 +331,7 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
             print_suite(kernel, &suite);
             Run { verdicts, suite, release: paths.record.release, image: Some(image), failure }
         }
-        Err(error) => failed(error.to_string()),
+        Err(error) => failed(with_causes(&error)),
     }
 }
 
@@ -418,7 +419,7 @@ fn print_times(kernel: &str, verdicts: &BTreeMap<String, Verdict>) {
 fn built(paths: &KernelPaths, name: &str) -> Result<PathBuf, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("modules").join(name);
     let source = ModuleSource { name: name.to_owned(), folder, flags: Vec::new() };
-    let built = siteseer_vmtest::modules::build(paths, &[source]).map_err(|error| error.to_string())?;
+    let built = siteseer_vmtest::modules::build(paths, &[source]).map_err(|error| with_causes(&error))?;
     let built = built.into_iter().next().ok_or("nothing was built")?;
     built.map_err(|failure| format!("{}\n{}", failure.reason, failure.log))
 }
@@ -426,7 +427,7 @@ fn built(paths: &KernelPaths, name: &str) -> Result<PathBuf, String> {
 /// The module that the cases load, and its site data: where they are, and where they go in the guest.
 fn module_files(paths: &KernelPaths) -> Result<[(PathBuf, String); 2], String> {
     let module = built(paths, modules::NAME)?;
-    let base = BaseTypes::open(&paths.vmlinux).map_err(|error| error.to_string())?;
+    let base = BaseTypes::open(&paths.vmlinux).map_err(|error| with_causes(&error))?;
     let kernel = BaseKernel { btf: &base.btf, build_id: &base.build_id.0 };
     let sites = encoded(&module, &Options { kernel: Some(kernel), ..Options::default() })?;
     let name = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -471,7 +472,7 @@ fn encoded(image: &Path, options: &Options<'_>) -> Result<PathBuf, String> {
 fn written(set: &SiteSet, suffix: &str) -> Result<PathBuf, String> {
     let id: String = set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
     let name = format!("{id}{suffix}");
-    let bytes = file::write(set).map_err(|error| error.to_string())?;
+    let bytes = file::write(set).map_err(|error| with_causes(&error))?;
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.sites"));
     std::fs::write(&path, bytes).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(path)

@@ -19,6 +19,7 @@ use siteseer_bpf_progs::COUNT;
 use siteseer_bpf_progs::count::{self, By};
 use siteseer_sites::access::Path;
 use siteseer_sites::btf;
+use siteseer_sites::with_causes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -123,7 +124,7 @@ pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
                     .insert(function.cookie as u32, Counted { function: function.function, members, traced, program });
             }
             Err(error) if function.chosen.is_name() => return Err(error.into()),
-            Err(error) => tell!("not traced: {}: {error}", function.function.name),
+            Err(error) => tell!("not traced: {}: {}", function.function.name, with_causes(&error)),
         }
     }
     if counted.is_empty() {

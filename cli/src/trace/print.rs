@@ -19,6 +19,7 @@ use siteseer_bpf_progs::trace::{Function as Wanted, PARAMETERS, Record, SLOTS, S
 use siteseer_bpf_progs::{TRACE, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_FILTERED, TRACE_RETURN};
 use siteseer_sites::Doubt;
 use siteseer_sites::btf::{self, Btf, Kind};
+use siteseer_sites::with_causes;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
@@ -114,7 +115,7 @@ fn attach<'t>(
         Ok(traced) => Some((traced, nth)),
         Err(error) if function.chosen.is_name() => return Err(error.into()),
         Err(error) => {
-            tell!("not traced: {}: {error}", function.function.name);
+            tell!("not traced: {}: {}", function.function.name, with_causes(&error));
             None
         }
     };
@@ -126,7 +127,7 @@ fn attach<'t>(
         let attach = arguments.attach(target, function, Policy::BestEffort);
         match Traced::new(attach, &programs.program(nth)?, members) {
             Ok(traced) => returns = Some((traced, nth)),
-            Err(error) => tell!("no returns of {} can be seen: {error}", function.function.name),
+            Err(error) => tell!("no returns of {} can be seen: {}", function.function.name, with_causes(&error)),
         }
     }
     let mut printed = Printed { name: &function.function.name, members, entries, returns, returning: HashSet::new() };

@@ -76,8 +76,8 @@ pub enum AttachError {
     )]
     ModulesChange,
     /// Whether modules are still loaded cannot be found out.
-    #[error("/sys/module: {0}")]
-    Modules(io::Error),
+    #[error("/sys/module")]
+    Modules(#[source] io::Error),
     /// The program would run at more sites than it may.
     #[error(
         "the program would be attached at {sites} sites, and {limit} are allowed: so many slow the whole machine down, \
@@ -91,13 +91,12 @@ pub enum AttachError {
         limit: usize,
     },
     /// The kernel lets nobody do it.
-    #[error(
-        "the kernel is locked down ({mode}), which keeps even root from attaching: see kernel_lockdown(7): {error}"
-    )]
+    #[error("the kernel is locked down ({mode}), which keeps even root from attaching: see kernel_lockdown(7)")]
     LockedDown {
         /// `integrity` or `confidentiality`.
         mode: String,
         /// What was refused.
+        #[source]
         error: Box<AttachError>,
     },
     /// Every site is attached, and a switch of the kernel's keeps the program from running there. Under
@@ -105,13 +104,14 @@ pub enum AttachError {
     #[error("the policy is complete, and {0}")]
     SwitchedOff(String),
     /// More files would be needed than may be open.
-    #[error("{needed} files would have to be open, the limit is {limit} and cannot be raised: {error}")]
+    #[error("{needed} files would have to be open, the limit is {limit} and cannot be raised")]
     Files {
         /// How many.
         needed: u64,
         /// The limit.
         limit: u64,
         /// What the system said when it was to be raised.
+        #[source]
         error: io::Error,
     },
     /// Arguments are read by helpers that the program's licence does not allow.
@@ -156,16 +156,17 @@ pub enum AttachError {
         log: String,
     },
     /// A map could not be made or filled.
-    #[error("the map of {what}: {error}")]
+    #[error("the map of {what}")]
     Map {
         /// What it holds.
         what: &'static str,
         /// The error.
+        #[source]
         error: io::Error,
     },
     /// A site could not be armed for a reason that is not the site's.
     #[error(
-        "{mechanism} at {site}: {error}{}",
+        "{mechanism} at {site}{}",
         if error.raw_os_error() == Some(libc::EACCES) { PARANOID } else { "" }
     )]
     Arm {
@@ -174,6 +175,7 @@ pub enum AttachError {
         /// The site.
         site: String,
         /// The error.
+        #[source]
         error: io::Error,
     },
 }

@@ -28,6 +28,7 @@ use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, BtfError};
 use siteseer_sites::file::{FileError, Image, SiteFile, has_sites};
 use siteseer_sites::subset::SubsetError;
+use siteseer_sites::with_causes;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::env;
@@ -221,11 +222,12 @@ pub enum SourceError {
         ours: BuildId,
     },
     /// A file could not be read.
-    #[error("{}: {error}", path.display())]
+    #[error("{}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// The caller's file is of another kernel.
@@ -261,18 +263,19 @@ pub enum SourceError {
         why: &'static str,
     },
     /// Malformed site data.
-    #[error("{origin}: {error}")]
+    #[error("{origin}")]
     Malformed {
         /// Where they are from.
         origin: Origin,
         /// What is wrong.
+        #[source]
         error: FileError,
     },
     /// The kernel's BTF cannot be read, and its own site data needs it.
-    #[error("/sys/kernel/btf/vmlinux: {0}")]
-    KernelBtf(BtfError),
+    #[error("/sys/kernel/btf/vmlinux")]
+    KernelBtf(#[source] BtfError),
     /// What the application brings along cannot be used.
-    #[error("the site data that the application brings along: {0}")]
+    #[error("the site data that the application brings along")]
     Subset(#[from] SubsetError),
     /// What the application brings along is not about this kernel.
     #[error("none for this kernel among those of {images} images")]
@@ -287,12 +290,13 @@ pub enum SourceError {
         function: String,
     },
     /// DWARF could not be encoded.
-    #[error("{}: {message}", path.display())]
+    #[error("{}", path.display())]
     Encode {
         /// The file.
         path: PathBuf,
         /// What the encoder said.
-        message: String,
+        #[source]
+        error: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
@@ -566,15 +570,15 @@ impl SiteData {
     #[cfg(feature = "dwarf")]
     fn encode(&self, image: &[u8], functions: &[&str], base: Option<&BaseTypes>) -> Result<Vec<u8>, SourceError> {
         let Origin::Dwarf(path) = &self.origin else { return Ok(Vec::new()) };
-        let failed = |error: &dyn std::error::Error| SourceError::Encode { path: path.clone(), message: chain(error) };
+        let failed = |error| SourceError::Encode { path: path.clone(), error };
         let functions = functions.iter().map(|&name| name.to_owned()).collect::<Vec<String>>();
         let options = siteseer_encoder::Options {
             functions: (!functions.is_empty()).then_some(functions),
             kernel: base.map(|base| siteseer_encoder::BaseKernel { btf: &base.btf, build_id: &base.build_id.0 }),
             ..siteseer_encoder::Options::default()
         };
-        let (set, _) = siteseer_encoder::encode(image, &options).map_err(|error| failed(&error))?;
-        siteseer_sites::file::write(&set).map_err(|error| failed(&error))
+        let (set, _) = siteseer_encoder::encode(image, &options).map_err(|error| failed(error.into()))?;
+        siteseer_sites::file::write(&set).map_err(|error| failed(error.into()))
     }
 
     #[cfg(not(feature = "dwarf"))]
@@ -603,13 +607,6 @@ fn btf_has_sites(elf: &Elf<'_>) -> bool {
     section.is_some_and(has_sites)
 }
 
-/// An error's text with those of its causes.
-#[cfg(feature = "dwarf")]
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
 /// An error's text without the path that stands beside it.
 fn reason(error: &SourceError) -> String {
     let text: Cow<'_, str> = match error {
@@ -620,8 +617,8 @@ fn reason(error: &SourceError) -> String {
         SourceError::OtherTypes { .. } => "its .BTF is not the kernel's, though the build id is".into(),
         SourceError::NotInKernel { why, .. } => (*why).into(),
         SourceError::NoSites { why, .. } => format!("no encoded sites, and {why}").into(),
-        SourceError::Malformed { error, .. } => error.to_string().into(),
-        other => other.to_string().into(),
+        SourceError::Malformed { error, .. } => with_causes(error).into(),
+        other => with_causes(other).into(),
     };
     text.into_owned()
 }

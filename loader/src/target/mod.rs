@@ -37,6 +37,7 @@ use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, BtfError, TypeId};
 use siteseer_sites::file::{ContainerRef, FileError, SiteFile, SiteRef, Source};
 use siteseer_sites::site::{SiteKind, Unprobeable};
+use siteseer_sites::with_causes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -480,13 +481,13 @@ impl Target {
                 } else {
                     self.part(file, name, Some(module), &placement)
                 };
-                let own = own.map_err(|error| error.to_string())?;
+                let own = own.map_err(|error| with_causes(&error))?;
                 let symbols = match &own {
                     Some(symbols) => symbols,
-                    None => self.symbols().map_err(|error| error.to_string())?,
+                    None => self.symbols().map_err(|error| with_causes(&error))?,
                 };
                 let mut function =
-                    self.lookup(file, name, Some(module), &placement, symbols).map_err(|error| error.to_string())?;
+                    self.lookup(file, name, Some(module), &placement, symbols).map_err(|error| with_causes(&error))?;
                 if let Some(function) = &mut function {
                     match data.types(file.base_btf_bytes()) {
                         Known::Same => {}
@@ -520,8 +521,8 @@ impl Target {
         let types = self.base_types().ok_or("the kernel has no BTF, which the module's types refer to")?;
         let over = Over { btf: image.base_btf(), types };
         let here = |&name: &&str| Wanted { module: Some(module.to_owned()), function: Some(name.to_owned()) };
-        data.data.check_asked(&names.iter().map(here).collect::<Vec<_>>()).map_err(|error| error.to_string())?;
-        data.data.read_over(over, names, |file| with(file, data)).map_err(|error| error.to_string())
+        data.data.check_asked(&names.iter().map(here).collect::<Vec<_>>()).map_err(|error| with_causes(&error))?;
+        data.data.read_over(over, names, |file| with(file, data)).map_err(|error| with_causes(&error))
     }
 
     /// Opens the types that prototypes are numbers of: of the image, and of modules. They are those of the functions' names that

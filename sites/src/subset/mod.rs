@@ -98,7 +98,7 @@ pub enum SubsetError {
     #[error("{0}")]
     Base(&'static str),
     /// Malformed BTF.
-    #[error(".BTF: {0}")]
+    #[error(".BTF")]
     Btf(#[from] BtfError),
     /// The names in an image take more memory than a file of this size justifies.
     #[error("the subset takes more memory than a file of this size can need")]

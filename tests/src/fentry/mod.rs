@@ -17,6 +17,7 @@ use siteseer::{Attach, AttachError, Link, Mechanism, Outcome, Policy, Report, Ta
 use siteseer_bpf_progs::truth::Record;
 use siteseer_bpf_progs::{FENTRY, set_constant};
 use siteseer_sites::SiteKind::{Body, Clone, Inline};
+use siteseer_sites::with_causes;
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -92,7 +93,7 @@ fn attached_by(report: &Report, mechanism: Mechanism) -> usize {
 fn refused(result: Result<Link, AttachError>, words: &[&str]) -> Result<String, Failure> {
     let text = match result {
         Ok(link) => return Err(format!("attached:\n{}", link.report().long()).into()),
-        Err(error) => error.to_string(),
+        Err(error) => with_causes(&error),
     };
     match words.iter().find(|word| !text.contains(**word)) {
         Some(missing) => Err(format!("the refusal does not say {missing:?}: {text}").into()),
@@ -352,8 +353,8 @@ fn sleepable_where_it_may(target: &Target) -> Result<String, Failure> {
     for (function, call) in SLEEPABLE {
         let link = match Attach::new(target).function(function).attach(&program_of(&object, "sleeps")?) {
             Ok(link) => link,
-            Err(error) if error.to_string().contains(&format!("{function} is not sleepable")) => {
-                writeln!(refusals, "{error}")?;
+            Err(error) if with_causes(&error).contains(&format!("{function} is not sleepable")) => {
+                writeln!(refusals, "{}", with_causes(&error))?;
                 continue;
             }
             Err(error) => return Err(error.into()),

@@ -12,6 +12,7 @@ use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, Object, ObjectBuilder, Ope
 use siteseer::internals::log;
 use siteseer::{AttachOptions, LogLevel, Policy, RegisterOptions, SourceOptions, Target};
 use siteseer_bpf_progs::{WAYS, set_constant};
+use siteseer_sites::with_causes;
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -402,14 +403,14 @@ pub(super) fn both_ends_are_at_the_same_calls() -> Result<String, Failure> {
 pub(super) fn whether_a_function_can_be_traced() -> Result<String, Failure> {
     // The first has a body, the second is inlined into the system call.
     for function in ["do_getpgid", "vfs_fchmod"] {
-        siteseer::can_attach(function, None).map_err(|error| format!("{function}: {error}"))?;
+        siteseer::can_attach(function, None).map_err(|error| format!("{function}: {}", with_causes(&error)))?;
     }
     let mut reasons = Vec::new();
     for (function, module) in [("there_is_no_such_function", None), ("do_getpgid", Some("there_is_no_such_module"))] {
         let Err(error) = siteseer::can_attach(function, module) else {
             return Err(format!("{function} can be attached").into());
         };
-        reasons.push(error.to_string());
+        reasons.push(with_causes(&error));
     }
     let said = reasons.join("; ");
     let words = ["there is no function", "is not loaded"];

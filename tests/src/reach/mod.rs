@@ -31,6 +31,7 @@ use siteseer::{
 use siteseer_bpf_progs::REACH;
 use siteseer_sites::btf::{Btf, Kind, TypeId};
 use siteseer_sites::site::SiteKind;
+use siteseer_sites::with_causes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -453,7 +454,7 @@ fn attach_all(target: &Target, program: &libbpf_rs::Program<'_>, fates: &mut Fat
                             fates.0.insert(name.clone(), Fate::Not(why_not(&error)));
                         }
                         Err(error) => {
-                            let why = Why { key: "attach", sentence: error.to_string() };
+                            let why = Why { key: "attach", sentence: with_causes(&error) };
                             fates.0.insert(name.clone(), Fate::Not(why));
                         }
                     }

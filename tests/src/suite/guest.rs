@@ -13,6 +13,7 @@ use siteseer::{Attach, Link, Outcome, Policy, Report, SiteReport, SourceOptions,
 use siteseer_bpf_progs::set_constant;
 use siteseer_sites::Machine;
 use siteseer_sites::location::{Argument, LocationKind};
+use siteseer_sites::with_causes;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -49,7 +50,7 @@ pub fn run(results: &mut impl Write) -> Result<(), Failure> {
             milliseconds: 0,
         };
         if let Err(failure) = one(&job, &folder, &mut seen) {
-            seen.broken = Some(failure.to_string());
+            seen.broken = Some(with_causes(&*failure));
         }
         seen.milliseconds = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         writeln!(results, "{}", serde_json::to_string(&seen)?)?;
@@ -111,7 +112,7 @@ fn attempts(job: &Job, folder: &Path, seen: &mut Observation) -> Result<(), Fail
     seen.addresses = addresses(&job.symbols, &job.module)?;
     let case = Case { job, object: &object, target: &target };
     for attempt in &job.attempts {
-        seen.attempts.push(case.attempt(attempt).unwrap_or_else(|failure| Attempted::Error(failure.to_string())));
+        seen.attempts.push(case.attempt(attempt).unwrap_or_else(|failure| Attempted::Error(with_causes(&*failure))));
     }
     Ok(())
 }
@@ -172,7 +173,7 @@ impl Case<'_> {
                     drop(links);
                     let Some(reasons) = limits::of_error(&error) else { return Err(error.into()) };
                     let after = self.record()?;
-                    return Ok(Attempted::Refused(Refused { reasons, text: error.to_string(), after }));
+                    return Ok(Attempted::Refused(Refused { reasons, text: with_causes(&error), after }));
                 }
             }
         }

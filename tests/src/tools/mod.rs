@@ -27,6 +27,7 @@ use siteseer::{Attach, AttachError, Link, PlanError, Policy, Reason, Target};
 use siteseer_bpf_progs::set_constant;
 use siteseer_bpf_progs::tools::{Count, MAX};
 use siteseer_sites::SiteKind;
+use siteseer_sites::with_causes;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -149,7 +150,7 @@ fn compare(group: &Group, target: &Target) -> Result<String, Failure> {
         }
         match attached {
             Ok(link) => links.push((name, function, link)),
-            Err(error) => writeln!(wrong, "{name}: not attached: {error}")?,
+            Err(error) => writeln!(wrong, "{name}: not attached: {}", with_causes(&error))?,
         }
     }
     let mut rows = Vec::new();

@@ -34,6 +34,7 @@ use siteseer_bpf_progs::oracle::Oracle;
 use siteseer_bpf_progs::{ORACLE, set_constant};
 use siteseer_sites::SiteKind;
 use siteseer_sites::location::Location;
+use siteseer_sites::with_causes;
 use std::io;
 
 /// A function, and calls of it.
@@ -274,7 +275,9 @@ fn refused_by_complete(
     match attach.plan(program) {
         Err(AttachError::Plan(PlanError::Incomplete { sites, .. } | PlanError::Nothing { sites, .. }))
             if sites.iter().any(is_it) => {}
-        Err(error) => return Err(format!("{missed}, and complete is refused for other sites: {error}").into()),
+        Err(error) => {
+            return Err(format!("{missed}, and complete is refused for other sites: {}", with_causes(&error)).into());
+        }
         Ok(_) => return Err(format!("{missed}, and complete is not refused").into()),
     }
     if report.to_string().contains("some calls may not be seen") {

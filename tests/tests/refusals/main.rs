@@ -9,6 +9,7 @@
 //!
 //! [`provoked`] has the refusals that no other test provokes and that take no kernel.
 
+mod causes;
 mod provoked;
 mod table;
 

@@ -19,6 +19,7 @@ use siteseer_sites::btf::{Btf, IntEncoding, Linkage, SplitBtf, TypeId};
 use siteseer_sites::file::{self, SiteFile};
 use siteseer_sites::set::{Container, Function as SiteFunction, Section};
 use siteseer_sites::site::{Marks, SiteKind, SourceLine, Unprobeable};
+use siteseer_sites::with_causes;
 use siteseer_sites::{Located, Location, Site, SiteSet};
 use std::fs;
 use std::path::PathBuf;
@@ -141,7 +142,7 @@ fn reasons(function: &Function) -> Vec<&'static str> {
             })
             .collect(),
         Err(PlanError::Nothing { sites, .. }) => sites.iter().map(|site| site.reason.key()).collect(),
-        Err(error) => panic!("{error}"),
+        Err(error) => panic!("{}", with_causes(&error)),
     }
 }
 
@@ -249,7 +250,7 @@ fn site_data_that_are_damaged_inside() {
         }
         if let Err(error) = look_up(&data, SYMBOLS, "damaged") {
             assert!(matches!(error, TargetError::Source(SourceError::Malformed { .. })), "{at}: {error}");
-            assert!(error.to_string().contains("siteseer-refusals-"), "it does not name the file: {error}");
+            assert!(with_causes(&error).contains("siteseer-refusals-"), "it does not name the file: {error}");
             noticed += 1;
         }
     }

@@ -42,11 +42,12 @@ use std::sync::OnceLock;
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolsError {
     /// A file could not be read.
-    #[error("{}: {error}", path.display())]
+    #[error("{}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// All addresses are zero.
