@@ -7,7 +7,6 @@ use crate::plan::mechanism::Mechanism;
 use crate::program::declared::DeclaredError;
 use crate::program::object::ObjectError;
 use crate::program::section::SectionError;
-use crate::site::refusal::Refusal;
 use crate::target::TargetError;
 use crate::target::bpf_program::BpfTargetError;
 use crate::target::function::SelectError;
@@ -125,14 +124,6 @@ pub enum AttachError {
         /// One of the sites.
         site: String,
     },
-    /// A trampoline could not be generated, though the plan said it could.
-    #[error("the trampoline for {site}: {refusal}")]
-    Trampoline {
-        /// One of its sites.
-        site: String,
-        /// Why.
-        refusal: Refusal,
-    },
     /// The kernel does not accept the BTF of a trampoline.
     #[error("the kernel refuses the BTF of the trampoline for {site}: {error}{}", tail(log))]
     Btf {
@@ -193,9 +184,7 @@ impl AttachError {
             AttachError::Privileges | AttachError::LockedDown { .. } => libc::EPERM,
             AttachError::TooManySites { .. } => libc::E2BIG,
             AttachError::SwitchedOff(_) => libc::EOPNOTSUPP,
-            AttachError::NoFunction { .. } | AttachError::NoSuchType { .. } | AttachError::Trampoline { .. } => {
-                libc::EINVAL
-            }
+            AttachError::NoFunction { .. } | AttachError::NoSuchType { .. } => libc::EINVAL,
             AttachError::Licence { .. } => libc::EACCES,
             AttachError::Twice { .. } => libc::EBUSY,
             AttachError::ModulesChange => libc::EAGAIN,

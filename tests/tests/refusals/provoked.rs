@@ -192,22 +192,12 @@ fn spec<'a>() -> Spec<'a> {
         cookie: 0,
         displacement: 0,
         kernel: KernelIds::default(),
-        site_map: None,
-        fault_map: Some(3),
-        saved_map: None,
     }
 }
 
 fn generated(program: &UserProgram) -> Refusal {
     let uses = analyse(program).expect("well-formed");
     trampoline::generate(program, &uses, &spec()).expect_err("refused")
-}
-
-#[test]
-fn a_site_is_asked_for_without_a_map() {
-    let insns = vec![Insn::call(siteseer::internals::helper::SITESEER_SITE), Insn::mov_imm(0, 0), Insn::exit()];
-    let program = UserProgram { name: "asks".to_owned(), insns, ..UserProgram::default() };
-    assert_eq!(generated(&program), Refusal::NoSiteMap);
 }
 
 #[test]

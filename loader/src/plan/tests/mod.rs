@@ -316,6 +316,20 @@ fn dead_sites_do_not_count() {
     insta::assert_snapshot!("complete_but_dead", text(&plan));
 }
 
+/// Each program of a plan has the image of its trampolines, and what it needs besides is created when it is attached.
+fn own_their_images(plan: &Plan, program: &UserProgram) {
+    let uses = crate::program::analyse(program).unwrap();
+    for planned in &plan.programs {
+        let members = planned.trampolines.iter().map(|&nth| &plan.trampolines[nth]);
+        let specs: Vec<_> = members.map(|planned| planned.spec(&kernel(), plan.cookie)).collect();
+        assert_eq!(*planned.image, crate::trampoline::generate_shared(program, &uses, &specs).unwrap());
+        for &(at, _) in &planned.image.maps {
+            let insn = planned.image.insns[at];
+            assert!(insn.is_load64() && insn.imm == 0, "{}", planned.image.listing());
+        }
+    }
+}
+
 /// Beyond a number of location prototypes, those that are alike except for where things are share a program.
 #[test]
 fn many_location_prototypes_share_programs() {
@@ -334,6 +348,7 @@ fn many_location_prototypes_share_programs() {
         plan_without(std::slice::from_ref(&function), &program, &uses, kernel, options, barred).unwrap()
     };
     let shapes = |plan: &Plan| {
+        own_their_images(plan, &asks(0, 1));
         let mut all: Vec<usize> = plan.programs.iter().flat_map(|program| program.trampolines.clone()).collect();
         all.sort_unstable();
         assert!(all.into_iter().eq(0..plan.trampolines.len()), "each trampoline is in one program");

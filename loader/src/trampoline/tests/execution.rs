@@ -213,7 +213,8 @@ proptest! {
         let specs: Vec<Spec<'_>> = ways.iter().map(|parameters| spec(parameters)).collect();
         let slots: u32 = ways[0].iter().map(Parameter::slots).sum();
         let program = copier(0..slots);
-        let image = generate_shared(&program, &analyse(&program).expect("simple"), &specs).expect("all is located");
+        let image = generate_shared(&program, &analyse(&program).expect("simple"), &specs).map(linked);
+        let image = image.expect("all is located");
         prop_assume!(image.stack <= 256);
         prop_assert_eq!(stale_register(&image.insns, 0, image.user_start), None, "{}", image.listing());
         for link_cookie in (0..=ways.len() as u64 + 1).chain([u64::MAX]) {

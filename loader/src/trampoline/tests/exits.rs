@@ -59,8 +59,8 @@ impl Session {
     fn new(program: &UserProgram, parameters: &[Parameter], ret: &Parameter) -> Session {
         let spec = Spec { probe: Probe::Session, inline: false, ret: Some(ret), ..spec(parameters) };
         let uses = analyse(program).expect("well formed");
-        let saved = spec.saved(&uses).expect("all is located");
-        Session { image: generate(program, &uses, &spec).expect("all is located"), saved }
+        let image = linked(generate(program, &uses, &spec).expect("all is located"));
+        Session { saved: image.saved, image }
     }
 
     fn kernel(&self) -> Kernel {
@@ -386,9 +386,8 @@ fn refusals() {
     let kernel = KernelIds { session_cookie: None, ..spec(&[]).kernel };
     assert_eq!(refusal(&both, Spec { kernel, ..at(Probe::Session) }), Refusal::NoSession);
     let (two, _) = pair();
-    let no_map = Spec { parameters: &two, saved_map: None, ..at(Probe::Session) };
-    assert_eq!(refusal(&exit(copier(0..2)), no_map), Refusal::NoSavedMap);
-    assert!(no_map.saved(&analyse(&exit(copier(0..2))).expect("well formed")).expect("located").is_some());
+    let kept = generated(&exit(copier(0..2)), &Spec { parameters: &two, ..at(Probe::Session) }).expect("located");
+    assert!(kept.saved.is_some() && kept.maps.iter().any(|(_, map)| *map == OwnMap::Saved));
 
     let followed = Parameter { typed: Some(9), ..returned(8, false) };
     let follows = exit(user(vec![
