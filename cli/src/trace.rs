@@ -26,7 +26,7 @@ use siteseer::internals::function::Function;
 use siteseer::internals::pattern::Pattern;
 use siteseer::internals::source::SourceError;
 use siteseer::internals::target::Types;
-use siteseer::{Attach, AttachError, Link, Policy, Report, Target, TargetError};
+use siteseer::{Attach, AttachError, AttachOptions, Link, Policy, Report, Target, TargetError};
 use siteseer_sites::access::Path;
 use siteseer_sites::with_causes;
 use std::collections::BTreeSet;
@@ -112,13 +112,15 @@ impl Arguments {
 
     /// How a function is attached to.
     fn attach<'t>(&self, target: &'t Target, function: &Traceable<'_>, policy: Policy) -> Attach<'t> {
-        let attach = Attach::new(target).function(function.chosen.name()).policy(policy).cookie(function.cookie);
-        let attach = attach.all_prototypes(true).accept_doubt(!self.certain);
-        let attach = match function.chosen.file(function.function) {
-            Some(file) => attach.file(file),
-            None => attach,
-        };
-        if self.yes { attach.max_sites(usize::MAX) } else { attach }
+        let options = AttachOptions::default().function(function.chosen.name()).policy(policy).cookie(function.cookie);
+        let mut options = options.all_prototypes(true).accept_doubt(!self.certain);
+        if let Some(file) = function.chosen.file(function.function) {
+            options = options.file(file);
+        }
+        if self.yes {
+            options = options.max_sites(usize::MAX);
+        }
+        Attach::with(target, options)
     }
 }
 

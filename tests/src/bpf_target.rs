@@ -6,7 +6,7 @@ use crate::case::{Case, Failure, case};
 use crate::typed::program_of;
 use libbpf_rs::{Link as OtherLink, MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 use siteseer::internals::bpf_target::id_of;
-use siteseer::{Attach, AttachError, Link, Policy, Target};
+use siteseer::{Attach, AttachError, AttachOptions, Link, Policy, Target};
 use siteseer_bpf_progs::{JUMPS, JUMPS_TRACE};
 use siteseer_sites::with_causes;
 use std::os::fd::{AsFd, AsRawFd};
@@ -109,7 +109,7 @@ fn main_function(target: &Target) -> Result<String, Failure> {
     let (jumps, tracers) = (target_object()?, tracers()?);
     let program = id(&jumps, "jumps_main")?;
     let attach = |name: &str| -> Result<Link, Failure> {
-        Ok(Attach::new(target).bpf_program(program).attach(&program_of(&tracers, name)?)?)
+        Ok(Attach::with(target, AttachOptions::default().bpf_program(program)).attach(&program_of(&tracers, name)?)?)
     };
     let links = [attach("enter_main")?, attach("leave_main")?];
     run(&jumps, "jumps_main", 3, MAIN)?;
@@ -158,7 +158,7 @@ fn several_links_on_one_function(target: &Target) -> Result<String, Failure> {
     let (jumps, first, second) = (target_object()?, tracers()?, tracers()?);
     let program = id(&jumps, "jumps_main")?;
     let attach = |object: &Object, name: &str| -> Result<Link, Failure> {
-        Ok(Attach::new(target).bpf_program(program).attach(&program_of(object, name)?)?)
+        Ok(Attach::with(target, AttachOptions::default().bpf_program(program)).attach(&program_of(object, name)?)?)
     };
     let one = attach(&first, "enter_global")?;
     let two = attach(&second, "enter_global")?;
@@ -176,7 +176,10 @@ fn entered_by_tail_call(target: &Target) -> Result<String, Failure> {
     let (jumps, tracers) = (target_object()?, tracers()?);
     let program = id(&jumps, "jumps_main")?;
     let attach = |name: &str, policy| {
-        Ok::<_, Failure>(Attach::new(target).bpf_program(program).policy(policy).attach(&program_of(&tracers, name)?))
+        Ok::<_, Failure>(
+            Attach::with(target, AttachOptions::default().bpf_program(program).policy(policy))
+                .attach(&program_of(&tracers, name)?),
+        )
     };
     // It is put into the array while a link is up: the link's report has nothing of it, looking again has.
     let link = attach("enter_main", Policy::Complete)??;
@@ -228,7 +231,9 @@ fn extension(target: &Target) -> Result<String, Failure> {
 
     let number = id(&extending, "jumps_extension")?;
     let attach = |name: &str, program: u32| {
-        Ok::<_, Failure>(Attach::new(target).bpf_program(program).attach(&program_of(&tracers, name)?))
+        Ok::<_, Failure>(
+            Attach::with(target, AttachOptions::default().bpf_program(program)).attach(&program_of(&tracers, name)?),
+        )
     };
     let links = [attach("enter_extension", number)??, attach("leave_extension", number)??];
     run(&jumps, "jumps_main", 3, replaced)?;
@@ -252,15 +257,18 @@ fn what_is_not_there(target: &Target) -> Result<String, Failure> {
     let program = id(&jumps, "jumps_main")?;
     let tracer = program_of(&tracers, "enter_main")?;
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
-    let attach = Attach::new(target).bpf_program(program).function("jumps_mian");
+    let attach = Attach::with(target, AttachOptions::default().bpf_program(program).function("jumps_mian"));
     let text = refused(attach.attach(&tracer), &words(&["jumps_mian", "jumps_main", "jumps_static"]))?;
-    refused(Attach::new(target).bpf_program(u32::MAX).attach(&tracer), &words(&["4294967295"]))?;
-    let attach = Attach::new(target).bpf_program(program).function("ext4:jumps_main");
+    refused(
+        Attach::with(target, AttachOptions::default().bpf_program(u32::MAX)).attach(&tracer),
+        &words(&["4294967295"]),
+    )?;
+    let attach = Attach::with(target, AttachOptions::default().bpf_program(program).function("ext4:jumps_main"));
     refused(attach.attach(&tracer), &words(&["ext4"]))?;
     // One of the kernel's functions is not a function of the program's, and the other way round.
     refused(Attach::new(target).attach(&tracer), &words(&["there is no function jumps_main"]))?;
     // More arguments are read than the function has.
-    let attach = Attach::new(target).bpf_program(program).function("jumps_main");
+    let attach = Attach::with(target, AttachOptions::default().bpf_program(program).function("jumps_main"));
     refused(attach.attach(&program_of(&tracers, "leave_static")?), &words(&["jumps_main", "slot"]))?;
     Ok(text)
 }

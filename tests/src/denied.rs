@@ -10,7 +10,7 @@ use siteseer::internals::bpf_target;
 use siteseer::internals::kernel::{Kernel, KernelError};
 use siteseer::internals::object::ObjectError;
 use siteseer::internals::symbols::{self, SymbolsError};
-use siteseer::{Attach, AttachError, Error, Target};
+use siteseer::{Attach, AttachError, AttachOptions, Error, Target};
 use siteseer_bpf_progs::{BAD, CONTEXT, PROPRIETARY, UNNAMED};
 use siteseer_sites::with_causes;
 use std::ffi::CString;
@@ -57,7 +57,7 @@ fn program_that_siteseer_did_not_load(target: &Target) -> Result<String, Failure
         program.set_attach_target(0, Some("do_fcntl".to_owned()))?;
     }
     let object = open.load()?;
-    let attach = Attach::new(target).function("do_fcntl");
+    let attach = Attach::with(target, AttachOptions::default().function("do_fcntl"));
     refused(attach.attach(&program_of(&object, "plain")?), |error| {
         matches!(error, Error::Object(ObjectError::NotGuarded { .. }))
     })
@@ -120,7 +120,7 @@ fn missing_sys_admin(target: &Target) -> Result<String, Failure> {
     let id = bpf_target::id_of(program.as_fd())?;
     in_child(|| {
         keep_capabilities(!(1 << CAP_SYS_ADMIN))?;
-        match Attach::new(target).bpf_program(id).function("count").attach(&program) {
+        match Attach::with(target, AttachOptions::default().bpf_program(id).function("count")).attach(&program) {
             Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
             Err(error) => found(
                 matches!(error, AttachError::BpfTarget(_)) && with_causes(&error).contains("CAP_SYS_ADMIN"),
@@ -140,7 +140,7 @@ fn few_capabilities_are_enough(target: &Target) -> Result<String, Failure> {
     fs::write(PARANOID, "2")?;
     let attached = in_child(|| {
         keep_capabilities(1 << CAP_BPF | 1 << CAP_PERFMON | 1 << CAP_SYSLOG)?;
-        match Attach::new(target).function("ns_capable").attach(&program) {
+        match Attach::with(target, AttachOptions::default().function("ns_capable")).attach(&program) {
             Ok(link) if link.report().attached().next().is_some() => Ok(()),
             Ok(_) => Err(io::Error::from_raw_os_error(libc::ENOENT)),
             Err(error) => found(false, &error),
@@ -159,7 +159,9 @@ fn too_few_files(target: &Target) -> Result<String, Failure> {
         let limits = [64u64, 64];
         syscall(libc::SYS_prlimit64, [0, u64::from(libc::RLIMIT_NOFILE), limits.as_ptr() as u64, 0, 0, 0])?;
         keep_capabilities(!(1 << CAP_SYS_RESOURCE))?;
-        match Attach::new(target).function("rcu_read_unlock").max_sites(usize::MAX).attach(&program) {
+        match Attach::with(target, AttachOptions::default().function("rcu_read_unlock").max_sites(usize::MAX))
+            .attach(&program)
+        {
             Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
             Err(error) => found(matches!(error, AttachError::Files { .. }), &error),
         }

@@ -6,7 +6,7 @@ use crate::case::{Capability, Case, Failure, Shown, case, need};
 use crate::removal;
 use crate::typed::{expect, program_of, record, site_of};
 use libbpf_rs::{Object, ObjectBuilder};
-use siteseer::{Attach, Link, Mechanism, Outcome, Policy, Target};
+use siteseer::{Attach, AttachOptions, Link, Mechanism, Outcome, Policy, Target};
 use siteseer_bpf_progs::LIFE;
 use siteseer_sites::SiteKind::{Body, Inline};
 use siteseer_sites::with_causes;
@@ -157,7 +157,7 @@ fn its_own_types_at_an_inline_copy(target: &Target) -> Result<Shown, Failure> {
 fn unloaded_while_attached(target: &Target) -> Result<String, Failure> {
     let module = Loaded::load()?;
     let object = load_programs()?;
-    let attach = Attach::new(target).policy(Policy::BestEffort);
+    let attach = Attach::with(target, AttachOptions::default().policy(Policy::BestEffort));
     let program = program_of(&object, "copied")?;
     let mut link = attach.attach(&program)?;
     expect("gone at first", &link.gone()?, &Vec::new())?;

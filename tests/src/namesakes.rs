@@ -6,7 +6,7 @@ use crate::case::{Case, Failure, case, choose};
 use crate::shape::{Place, Shape, site};
 use crate::typed::{need_rdonly_cast, program_of};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
-use siteseer::{Attach, Policy, Target};
+use siteseer::{Attach, AttachOptions, Policy, Target};
 use siteseer_bpf_progs::NAMESAKES;
 use siteseer_sites::with_causes;
 use std::io;
@@ -55,10 +55,10 @@ fn counts(object: &Object) -> Result<[u64; 2], Failure> {
 }
 
 /// Attaches, makes the calls, and checks what was seen and what the report says about the other function.
-fn traced(target: &Target, attach: Attach<'_>, program: &str) -> Result<String, Failure> {
+fn traced(target: &Target, options: AttachOptions, program: &str) -> Result<String, Failure> {
     let object = load()?;
     // The policy is best effort: the ends of the copies may be shared, so that `complete` does not take them (S2.10).
-    let attach = attach.policy(Policy::BestEffort);
+    let attach = Attach::with(target, options.policy(Policy::BestEffort));
     need_rdonly_cast(target, &attach, &program_of(&object, program)?)?;
     let link = attach.attach(&program_of(&object, program)?)?;
     copy_messages(3, 2)?;
@@ -88,18 +88,18 @@ fn need_located_copies(target: &Target) -> Result<(), Failure> {
 fn stated_types_choose(target: &Target) -> Result<String, Failure> {
     need_located_copies(target)?;
     let object = load()?;
-    let attach = Attach::new(target).policy(Policy::BestEffort);
+    let attach = Attach::with(target, AttachOptions::default().policy(Policy::BestEffort));
     need_rdonly_cast(target, &attach, &program_of(&object, "of_messages")?)?;
     let modules = Attach::new(target).plan(&program_of(&object, "of_modules")?)?.report().to_string();
     if !modules.contains("struct msg_msg *") {
         return Err(format!("the plan for modules does not tell of messages:\n{modules}").into());
     }
-    traced(target, Attach::new(target), "of_messages")
+    traced(target, AttachOptions::default(), "of_messages")
 }
 
 fn a_file_chooses(target: &Target) -> Result<String, Failure> {
     need_located_copies(target)?;
-    traced(target, Attach::new(target).file("ipc/msg.c"), "unstated")
+    traced(target, AttachOptions::default().file("ipc/msg.c"), "unstated")
 }
 
 /// The refusal's text, if it has all of the words.

@@ -16,7 +16,7 @@ use siteseer::internals::source::Origin;
 use siteseer::sites::Location;
 use siteseer::sites::btf::loc::to_upstream;
 use siteseer::sites::btf::{Btf, Kind, SplitBtf, loc_flags, rules};
-use siteseer::{Attach, Policy, SourceOptions, Target};
+use siteseer::{Attach, AttachOptions, Policy, SourceOptions, Target};
 use siteseer_sites::with_causes;
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -248,7 +248,12 @@ fn what_is_lost_is_said(full: &Target) -> Result<String, Failure> {
     })??;
     let mut shown = None;
     for name in &names {
-        let of = |target| Attach::new(target).function(name.as_str()).policy(Policy::Complete).all_prototypes(true);
+        let of = |target| {
+            Attach::with(
+                target,
+                AttachOptions::default().function(name.as_str()).policy(Policy::Complete).all_prototypes(true),
+            )
+        };
         let Err(refused) = of(full).attach(&program) else { continue };
         if !refused.to_string().contains(MAY_MISS) {
             continue;

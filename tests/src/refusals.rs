@@ -8,7 +8,9 @@ use crate::typed::{load, program_of};
 use libbpf_rs::ObjectBuilder;
 use siteseer::internals::function::Candidate;
 use siteseer::internals::source::SiteData;
-use siteseer::{Attach, AttachError, InTheWay, PlanError, Policy, Reason, SiteReport, SourceOptions, Target};
+use siteseer::{
+    Attach, AttachError, AttachOptions, InTheWay, PlanError, Policy, Reason, SiteReport, SourceOptions, Target,
+};
 use siteseer_bpf_progs::BAD;
 use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
 use siteseer_sites::with_causes;
@@ -49,7 +51,8 @@ fn kprobes_that_are_switched_off(target: &Target) -> Result<String, Failure> {
     const SWITCH: &str = "/sys/kernel/debug/kprobes/enabled";
     let object = load(0)?;
     let program = program_of(&object, "count")?;
-    let attach = |policy| Attach::new(target).function("ns_capable").policy(policy).attach(&program);
+    let attach =
+        |policy| Attach::with(target, AttachOptions::default().function("ns_capable").policy(policy)).attach(&program);
     fs::write(SWITCH, "0")?;
     let (complete, best_effort) = (attach(Policy::Complete), attach(Policy::BestEffort));
     fs::write(SWITCH, "1")?;
@@ -66,7 +69,7 @@ fn kprobes_that_are_switched_off(target: &Target) -> Result<String, Failure> {
 
 fn unknown_function(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
-    let attach = Attach::new(target).function("ns_capabel");
+    let attach = Attach::with(target, AttachOptions::default().function("ns_capabel"));
     refused(attach.attach(&program_of(&object, "count")?), &["ns_capabel", "ns_capable"])
 }
 
@@ -102,14 +105,14 @@ fn no_probeable_site(target: &Target) -> Result<String, Failure> {
     // Some kernels have no objection to notrace code.
     let why = if target.kernel().notrace_events { Unprobeable::Noinstr } else { Unprobeable::Notrace };
     let name = alone_where(target, why)?;
-    let attach = Attach::new(target).function(&name);
+    let attach = Attach::with(target, AttachOptions::default().function(&name));
     refused(attach.attach(&program_of(&object, "count")?), &[&name, why.key()])
 }
 
 fn parameter_that_the_function_lacks(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
     // jhash's program reads three arguments, do_getpgid() has one.
-    let attach = Attach::new(target).function("do_getpgid");
+    let attach = Attach::with(target, AttachOptions::default().function("do_getpgid"));
     refused(attach.attach(&program_of(&object, "jhash")?), &["do_getpgid"])
 }
 
@@ -190,7 +193,9 @@ fn every_site_lacks_an_argument(target: &Target) -> Result<String, Failure> {
         Err(error) => _ = check(error)?,
     }
     // Under `complete`, that is in the way of all.
-    match Attach::new(target).policy(siteseer::Policy::Complete).attach(&program_of(&object, "jhash")?) {
+    match Attach::with(target, AttachOptions::default().policy(siteseer::Policy::Complete))
+        .attach(&program_of(&object, "jhash")?)
+    {
         Ok(_) => Err("it was not refused".into()),
         Err(error) => check(error),
     }
@@ -211,7 +216,8 @@ fn missing_privileges(target: &Target) -> Result<String, Failure> {
             // Without CAP_SYSLOG the symbols' addresses are hidden.
             Err(error) if with_causes(&error).contains("kptr_restrict") => Ok(()),
             Err(error) => Err(std::io::Error::other(error.to_string())),
-            Ok(target) => match Attach::new(&target).function("ns_capable").attach(&program) {
+            Ok(target) => match Attach::with(&target, AttachOptions::default().function("ns_capable")).attach(&program)
+            {
                 Err(error) if with_causes(&error).contains("CAP_BPF") => Ok(()),
                 _ => Err(std::io::Error::from_raw_os_error(libc::EPERM)),
             },
@@ -256,7 +262,7 @@ fn hidden_symbols(_: &Target) -> Result<String, Failure> {
 
 fn module_that_is_not_loaded(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
-    let attach = Attach::new(target).function("ext4:ext4_sync_file");
+    let attach = Attach::with(target, AttachOptions::default().function("ext4:ext4_sync_file"));
     refused(attach.attach(&program_of(&object, "count")?), &["module ext4 is not loaded"])?;
     // A file of a wrong kind altogether.
     match SiteData::open("/proc/self/exe".as_ref(), None, false) {

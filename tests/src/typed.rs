@@ -6,7 +6,7 @@ use crate::calls::{chmod, in_child, open, syscall};
 use crate::case::{Capability, Case, Failure, case, choose, need};
 use crate::shape::{Place, Shape, site};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, RingBufferBuilder};
-use siteseer::{Attach, Link, Policy, Target};
+use siteseer::{Attach, AttachOptions, Link, Policy, Target};
 use siteseer_bpf_progs::truth::{Record, program};
 use siteseer_bpf_progs::{BLOOM, TRUTH, set_constant};
 use siteseer_sites::SiteKind;
@@ -181,7 +181,8 @@ fn subprogram_follows_a_pointer(target: &Target) -> Result<String, Failure> {
 fn helpers_that_take_the_context(target: &Target) -> Result<String, Failure> {
     need_body_and_copy(target)?;
     let object = load(std::process::id())?;
-    let link = Attach::new(target).function("ns_capable").attach(&program_of(&object, "context")?)?;
+    let link = Attach::with(target, AttachOptions::default().function("ns_capable"))
+        .attach(&program_of(&object, "context")?)?;
     let path = secret()?;
     let all = record(&object, || {
         chroot()?;
@@ -209,7 +210,8 @@ fn cookie_and_site(target: &Target) -> Result<String, Failure> {
     const COOKIE: u64 = 0x1122_3344_5566_7788;
     need_body_and_copy(target)?;
     let object = load(std::process::id())?;
-    let link = Attach::new(target).function("ns_capable").cookie(COOKIE).attach(&program_of(&object, "count")?)?;
+    let link = Attach::with(target, AttachOptions::default().function("ns_capable").cookie(COOKIE))
+        .attach(&program_of(&object, "count")?)?;
     let path = secret()?;
     let all = record(&object, || {
         chroot()?;
@@ -227,7 +229,8 @@ fn cookie_and_site(target: &Target) -> Result<String, Failure> {
 
 fn nothing_fires_after_the_link(target: &Target) -> Result<String, Failure> {
     let object = load(std::process::id())?;
-    let link = Attach::new(target).function("ns_capable").attach(&program_of(&object, "count")?)?;
+    let link =
+        Attach::with(target, AttachOptions::default().function("ns_capable")).attach(&program_of(&object, "count")?)?;
     let before = record(&object, chroot)?.len();
     drop(link);
     let after = record(&object, chroot)?.len();
@@ -245,7 +248,8 @@ fn complete_attaches_all(target: &Target) -> Result<String, Failure> {
     };
     let (function, program, _) = choose(target, &ALL, everything)?;
     let object = load(std::process::id())?;
-    let link = Attach::new(target).policy(Policy::Complete).attach(&program_of(&object, program)?)?;
+    let link = Attach::with(target, AttachOptions::default().policy(Policy::Complete))
+        .attach(&program_of(&object, program)?)?;
     let (attached, all) = (link.report().attached().count(), target.function(function)?.candidates.len());
     expect("attached", &attached, &all)?;
     Ok(format!("{attached} of {all} sites of {function}()"))
@@ -256,7 +260,7 @@ fn complete_refuses_with_the_list(target: &Target) -> Result<String, Failure> {
     choose(target, &[lacking], Shape::clone)?;
     let object = load(std::process::id())?;
     let program = program_of(&object, "ns_capable")?;
-    let refused = Attach::new(target).policy(Policy::Complete).attach(&program);
+    let refused = Attach::with(target, AttachOptions::default().policy(Policy::Complete)).attach(&program);
     let text = match refused {
         Ok(link) => return Err(format!("attached although a copy lacks an argument:\n{}", link.report().long()).into()),
         Err(error) => with_causes(&error),
@@ -273,7 +277,8 @@ fn what_the_kernel_does_not_run_is_counted(target: &Target) -> Result<String, Fa
     let hashed = Shape::new("jhash", [site(Place::Inline).within("hash")]);
     choose(target, &[hashed], Shape::clone)?;
     let object = load(std::process::id())?;
-    let link = Attach::new(target).function("jhash").attach(&program_of(&object, "count")?)?;
+    let link =
+        Attach::with(target, AttachOptions::default().function("jhash")).attach(&program_of(&object, "count")?)?;
     let bloom = ObjectBuilder::default().open_memory(BLOOM)?.load()?;
     let filter = bloom.maps().find(|map| MapCore::name(map) == "filter7").ok_or("no map filter7")?;
     let before = link.missed()?;
@@ -287,8 +292,8 @@ fn what_the_kernel_does_not_run_is_counted(target: &Target) -> Result<String, Fa
 fn two_links_on_one_function(target: &Target) -> Result<String, Failure> {
     let object = load(std::process::id())?;
     let program = program_of(&object, "count")?;
-    let first = Attach::new(target).function("ns_capable").cookie(1).attach(&program)?;
-    let _second = Attach::new(target).function("ns_capable").cookie(2).attach(&program)?;
+    let first = Attach::with(target, AttachOptions::default().function("ns_capable").cookie(1)).attach(&program)?;
+    let _second = Attach::with(target, AttachOptions::default().function("ns_capable").cookie(2)).attach(&program)?;
     let mut cookies: Vec<u64> = record(&object, chroot)?.iter().map(|hit| hit.cookie).collect();
     cookies.sort_unstable();
     expect("cookies of both", &cookies, &vec![1, 2])?;

@@ -13,7 +13,7 @@ use crate::shape::{Place, Shape, site};
 use crate::typed::{address_of, chroot, expect, program_of, record, site_of};
 use functions::{BODIES, CAP_SYS_CHROOT, CLONES, Cloned, LOST, PARTLY, Partly, Returning, SLEEPABLE, fcntl, getpgid};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramType};
-use siteseer::{Attach, AttachError, Link, Mechanism, Outcome, Policy, Report, Target};
+use siteseer::{Attach, AttachError, AttachOptions, Link, Mechanism, Outcome, Policy, Report, Target};
 use siteseer_bpf_progs::truth::Record;
 use siteseer_bpf_progs::{FENTRY, set_constant};
 use siteseer_sites::SiteKind::{Body, Clone, Inline};
@@ -120,7 +120,7 @@ fn partly_inlined_counted_exactly(target: &Target) -> Result<String, Failure> {
     drop(File::create("/tmp/partly-secret")?);
     chmod(&secret, 0)?;
     let object = load()?;
-    let link = Attach::new(target).cookie(77).attach(&program_of(&object, program)?)?;
+    let link = Attach::with(target, AttachOptions::default().cookie(77)).attach(&program_of(&object, program)?)?;
     expect("policy", &link.report().policy, &Policy::Complete)?;
     let mut wanted = Vec::new();
     let hits = record(&object, || {
@@ -147,7 +147,7 @@ fn result_of_a_body(target: &Target) -> Result<String, Failure> {
     need(target, Capability::Fentry)?;
     let Returning { program, calls, .. } = choose(target, BODIES, |body| (body.shape)())?;
     let object = load()?;
-    let attach = Attach::new(target).policy(Policy::BestEffort);
+    let attach = Attach::with(target, AttachOptions::default().policy(Policy::BestEffort));
     let link = attach.attach(&program_of(&object, program)?)?;
     let mut wanted = Vec::new();
     let hits = record(&object, || {
@@ -191,7 +191,7 @@ fn result_and_arguments_of_a_clone(target: &Target) -> Result<String, Failure> {
         refused(Attach::new(target).attach(&program), &["no probe can be put on its return"])?;
         return Err(lack.into());
     }
-    let link = Attach::new(target).cookie(5).attach(&program)?;
+    let link = Attach::with(target, AttachOptions::default().cookie(5)).attach(&program)?;
     let mut wanted = Vec::new();
     let hits = record(&object, || {
         wanted = calls()?;
@@ -299,8 +299,9 @@ fn several(target: &Target, program: &str, mechanism: Mechanism) -> Result<Strin
     let elsewhere = site(Place::Inline).called_by("__do_sys_chroot").attachable_or_not();
     choose(target, &[Shape::new("ns_capable", [site(Place::Body)]).and_no(elsewhere)], Shape::clone)?;
     let object = load_for(0)?;
-    let attach = Attach::new(target).policy(Policy::BestEffort).cookie(9);
-    let link = attach.function("ns_capable").function("ns_capable_setid").attach(&program_of(&object, program)?)?;
+    let options = AttachOptions::default().policy(Policy::BestEffort).cookie(9);
+    let options = options.function("ns_capable").function("ns_capable_setid");
+    let link = Attach::with(target, options).attach(&program_of(&object, program)?)?;
     expect("bodies", &attached_by(link.report(), mechanism), &2)?;
     let init_user_ns = address_of("init_user_ns")?;
     let hits = record(&object, ask)?;
@@ -334,7 +335,7 @@ fn sleepable_is_refused_by_site(target: &Target) -> Result<String, Failure> {
     let copy = sites.iter().find(|site| site.kind == Inline).ok_or("no inlined copy")?;
     let object = load()?;
     // Under `complete` the inlined copy would be refused before the kernel is asked about the body.
-    let attach = Attach::new(target).function(function).policy(Policy::BestEffort);
+    let attach = Attach::with(target, AttachOptions::default().function(function).policy(Policy::BestEffort));
     refused(
         attach.attach(&program_of(&object, "sleeps")?),
         &[
@@ -351,7 +352,9 @@ fn sleepable_where_it_may(target: &Target) -> Result<String, Failure> {
     let object = load_tested()?;
     let mut refusals = String::new();
     for (function, call) in SLEEPABLE {
-        let link = match Attach::new(target).function(function).attach(&program_of(&object, "sleeps")?) {
+        let link = match Attach::with(target, AttachOptions::default().function(function))
+            .attach(&program_of(&object, "sleeps")?)
+        {
             Ok(link) => link,
             Err(error) if with_causes(&error).contains(&format!("{function} is not sleepable")) => {
                 writeln!(refusals, "{}", with_causes(&error))?;
@@ -394,7 +397,7 @@ fn links_coexist(target: &Target) -> Result<String, Failure> {
     need(target, Capability::Fentry)?;
     let object = load()?;
     let attach = |program: &str, cookie: u64| {
-        let attach = Attach::new(target).policy(Policy::BestEffort).cookie(cookie);
+        let attach = Attach::with(target, AttachOptions::default().policy(Policy::BestEffort).cookie(cookie));
         attach.attach(&program_of(&object, program)?).map_err(Failure::from)
     };
     let entry = attach("fcntl_entered", 1)?;

@@ -9,7 +9,7 @@ use crate::calls::syscall;
 use crate::case::Failure;
 use crate::removal;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
-use siteseer::{Attach, Link, Outcome, Policy, Report, SiteReport, SourceOptions, Target};
+use siteseer::{Attach, AttachOptions, Link, Outcome, Policy, Report, SiteReport, SourceOptions, Target};
 use siteseer_bpf_progs::set_constant;
 use siteseer_sites::Machine;
 use siteseer_sites::location::{Argument, LocationKind};
@@ -154,17 +154,17 @@ impl Case<'_> {
         for name in &attempt.programs {
             let program = self.object.progs_mut().find(|program| program.name() == name.as_str());
             let program = program.ok_or_else(|| format!("no program {name}"))?;
-            let mut attach = Attach::new(self.target).cookie(attempt.cookie).all_prototypes(attempt.all_prototypes);
+            let mut options = AttachOptions::default().cookie(attempt.cookie).all_prototypes(attempt.all_prototypes);
             if let Some(complete) = attempt.complete {
-                attach = attach.policy(if complete { Policy::Complete } else { Policy::BestEffort });
+                options = options.policy(if complete { Policy::Complete } else { Policy::BestEffort });
             }
             if let Some(function) = &attempt.function {
-                attach = attach.function(function);
+                options = options.function(function);
             }
             if let Some(file) = &attempt.file {
-                attach = attach.file(file);
+                options = options.file(file);
             }
-            match attach.attach(&program) {
+            match Attach::with(self.target, options).attach(&program) {
                 Ok(link) => {
                     plan.extend(lines(link.report(), self.target.machine()));
                     links.push(link);

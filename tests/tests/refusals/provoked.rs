@@ -12,7 +12,7 @@ use siteseer::internals::program::{FuncInfo, LineInfo, UserProgram, analyse};
 use siteseer::internals::source::{SiteData, SourceError};
 use siteseer::internals::symbols::Symbols;
 use siteseer::internals::trampoline::{self, KernelIds, Probe, Spec};
-use siteseer::{Attach, AttachError, PlanError, Refusal, Target, TargetError};
+use siteseer::{Attach, AttachError, AttachOptions, PlanError, Refusal, Target, TargetError};
 use siteseer_bpf_progs::TRUTH;
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, IntEncoding, Linkage, SplitBtf, TypeId};
@@ -278,7 +278,8 @@ fn a_program_that_is_not_loaded() {
     let scratch = Scratch::new("loaded", &site_data(0));
     let data = SiteData::open(&scratch.0, Some(&kernel()), false).expect("well-formed");
     let target = Target::new(Symbols::parse(SYMBOLS), kernel(), data);
-    let error = Attach::new(&target).function("foo").plan(&program).expect_err("it is not loaded");
+    let error =
+        Attach::with(&target, AttachOptions::default().function("foo")).plan(&program).expect_err("it is not loaded");
     assert!(matches!(error, AttachError::Object(ObjectError::NotLoaded { .. })), "{error}");
 }
 
