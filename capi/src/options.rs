@@ -304,6 +304,7 @@ mod tests {
         newer
     }
 
+    // Proves S24.3.
     #[test]
     fn sizes_of_other_versions() {
         // SAFETY: all have as many bytes as they say.

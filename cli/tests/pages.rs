@@ -49,6 +49,7 @@ fn words(command: &str) -> Vec<&str> {
     words.skip(2).collect()
 }
 
+// Proves S22.2.
 #[test]
 fn the_pages_are_what_is_printed() {
     let Some(vmlinux) = std::env::var_os("SITESEER_TEST_VMLINUX").map(PathBuf::from) else {

@@ -105,6 +105,7 @@ fn refused<T>(result: Result<T, AttachError>, words: &[String]) -> Result<String
     }
 }
 
+// Proves S20.1.
 fn main_function(target: &Target) -> Result<String, Failure> {
     let (jumps, tracers) = (target_object()?, tracers()?);
     let program = id(&jumps, "jumps_main")?;
@@ -122,6 +123,7 @@ fn main_function(target: &Target) -> Result<String, Failure> {
     Ok(report.trim().to_owned())
 }
 
+// Proves S20.3.
 /// The target is what `bpf_program__set_attach_target()` said.
 fn subprograms(target: &Target) -> Result<String, Failure> {
     let jumps = target_object()?;
@@ -171,6 +173,7 @@ fn several_links_on_one_function(target: &Target) -> Result<String, Failure> {
     Ok("2 links, each with its own count".to_owned())
 }
 
+// Proves S20.5, S20.6.
 /// A program in a prog array is not seen when it is entered from there.
 fn entered_by_tail_call(target: &Target) -> Result<String, Failure> {
     let (jumps, tracers) = (target_object()?, tracers()?);
@@ -211,6 +214,7 @@ fn entered_by_tail_call(target: &Target) -> Result<String, Failure> {
     Ok(text.lines().nth(1).unwrap_or_default().trim().to_owned())
 }
 
+// Proves S20.7.
 /// An extension is a target; the function that it has replaced is none meanwhile.
 fn extension(target: &Target) -> Result<String, Failure> {
     let (jumps, tracers) = (target_object()?, tracers()?);
@@ -252,6 +256,7 @@ fn extension(target: &Target) -> Result<String, Failure> {
     Ok(text.lines().nth(1).unwrap_or_default().trim().to_owned())
 }
 
+// Proves S20.8.
 fn what_is_not_there(target: &Target) -> Result<String, Failure> {
     let (jumps, tracers) = (target_object()?, tracers()?);
     let program = id(&jumps, "jumps_main")?;

@@ -132,6 +132,7 @@ const BODIES: &[Body] = &[
     },
 ];
 
+// Proves S15.6.
 fn as_under_real_fentry(target: &Target) -> Result<String, Failure> {
     let symbols = target.symbols()?;
     need(target, Capability::Fentry)?;

@@ -49,6 +49,7 @@ fn bad() -> Result<Object, Failure> {
     Ok(ObjectBuilder::default().open_memory(BAD)?.load()?)
 }
 
+// Proves S1.3.
 fn program_that_siteseer_did_not_load(target: &Target) -> Result<String, Failure> {
     let mut open = ObjectBuilder::default().open_memory(CONTEXT)?;
     for mut program in open.progs_mut().filter(|program| program.name() == "plain") {
@@ -70,6 +71,7 @@ fn section_that_names_no_function(target: &Target) -> Result<String, Failure> {
     })
 }
 
+// Proves S1.2.
 fn no_function_was_given(target: &Target) -> Result<String, Failure> {
     let object = bad()?;
     refused(Attach::new(target).attach(&program_of(&object, "no_function")?), |error| {
@@ -77,6 +79,7 @@ fn no_function_was_given(target: &Target) -> Result<String, Failure> {
     })
 }
 
+// Proves S10.3.
 fn licence_that_is_not_gpl_compatible(target: &Target) -> Result<String, Failure> {
     // Its program follows a typed pointer, which takes a function for GPL-compatible programs alone.
     need(target, Capability::RdonlyCast)?;
@@ -113,6 +116,7 @@ fn found(meant: bool, error: &AttachError) -> io::Result<()> {
     if meant { Ok(()) } else { Err(io::Error::other(error.to_string())) }
 }
 
+// Proves S20.9.
 fn missing_sys_admin(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
     let program = program_of(&object, "count")?;
@@ -151,6 +155,7 @@ fn few_capabilities_are_enough(target: &Target) -> Result<String, Failure> {
     Ok("attached with CAP_BPF, CAP_PERFMON and CAP_SYSLOG alone".to_owned())
 }
 
+// Proves S8.11, S13.5.
 fn too_few_files(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
     let program = program_of(&object, "count")?;

@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {
+    // Proves S22.1, S22.3.
     vec![case("explain", "file_and_loaded_program_agree", agree)]
 }
 

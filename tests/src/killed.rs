@@ -181,6 +181,7 @@ impl Random {
     }
 }
 
+// Proves S13.7.
 fn at_any_moment(target: &Target) -> Result<String, Failure> {
     let object = load()?;
     let begin = Instant::now();

@@ -109,6 +109,7 @@ pub(crate) fn copies(number: u64) -> Vec<(u32, Vec<Option<u64>>)> {
     vec![(Inline as u32, vec![Some(number), Some(7), None]), (Inline as u32, vec![Some(number + 1), Some(8), None])]
 }
 
+// Proves S1.7.
 fn calls_in_a_module(target: &Target) -> Result<String, Failure> {
     let module = Loaded::load()?;
     let object = load_programs()?;
@@ -154,6 +155,7 @@ fn its_own_types_at_an_inline_copy(target: &Target) -> Result<Shown, Failure> {
     Ok(Shown { text, differences: if is_lost { vec![refused] } else { Vec::new() } })
 }
 
+// Proves S13.19, S13.20.
 fn unloaded_while_attached(target: &Target) -> Result<String, Failure> {
     let module = Loaded::load()?;
     let object = load_programs()?;
@@ -186,6 +188,7 @@ fn unloaded_while_attached(target: &Target) -> Result<String, Failure> {
     Ok(text)
 }
 
+// Proves S13.18, S13.21.
 fn a_body_keeps_its_module(target: &Target) -> Result<String, Failure> {
     need(target, Capability::Fentry)?;
     let module = Loaded::load()?;

@@ -18,6 +18,7 @@ pub fn cases() -> Vec<Case> {
         case("stated_types_choose", stated_types_choose),
         case("a_file_chooses", a_file_chooses),
         case("stated_types_that_none_has", stated_types_that_none_has),
+        // Proves S11.2.
         case("nothing_stated_is_refused_with_the_line_to_write", nothing_stated),
     ]
 }
@@ -85,6 +86,7 @@ fn need_located_copies(target: &Target) -> Result<(), Failure> {
     choose(target, &[located], Shape::clone).map(drop)
 }
 
+// Proves S13.9.
 fn stated_types_choose(target: &Target) -> Result<String, Failure> {
     need_located_copies(target)?;
     let object = load()?;
@@ -97,6 +99,7 @@ fn stated_types_choose(target: &Target) -> Result<String, Failure> {
     traced(target, AttachOptions::default(), "of_messages")
 }
 
+// Proves S13.13.
 fn a_file_chooses(target: &Target) -> Result<String, Failure> {
     need_located_copies(target)?;
     traced(target, AttachOptions::default().file("ipc/msg.c"), "unstated")
@@ -121,6 +124,7 @@ fn need_copies(target: &Target) -> Result<(), Failure> {
     choose(target, &[Shape::new("free_copy", [copy])], Shape::clone).map(drop)
 }
 
+// Proves S13.11.
 fn stated_types_that_none_has(target: &Target) -> Result<String, Failure> {
     need_copies(target)?;
     let words = ["const struct msg_msg *", "void free_copy(struct msg_msg *)", "ipc/msg.c", "parameter 0", "not 1"];

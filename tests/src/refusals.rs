@@ -67,6 +67,7 @@ fn kprobes_that_are_switched_off(target: &Target) -> Result<String, Failure> {
     }
 }
 
+// Proves S2.8.
 fn unknown_function(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
     let attach = Attach::with(target, AttachOptions::default().function("ns_capabel"));
@@ -109,6 +110,7 @@ fn no_probeable_site(target: &Target) -> Result<String, Failure> {
     refused(attach.attach(&program_of(&object, "count")?), &[&name, why.key()])
 }
 
+// Proves S4.6.
 fn parameter_that_the_function_lacks(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
     // jhash's program reads three arguments, do_getpgid() has one.
@@ -116,6 +118,7 @@ fn parameter_that_the_function_lacks(target: &Target) -> Result<String, Failure>
     refused(attach.attach(&program_of(&object, "jhash")?), &["do_getpgid"])
 }
 
+// Proves S6.3, S10.1, S10.4.
 /// Each program of bad.bpf.c is refused with the reason that it is there for, and leaves nothing armed.
 fn programs_that_cannot_be_attached(target: &Target) -> Result<String, Failure> {
     let object = ObjectBuilder::default().open_memory(BAD)?.load()?;
@@ -201,6 +204,7 @@ fn every_site_lacks_an_argument(target: &Target) -> Result<String, Failure> {
     }
 }
 
+// Proves S10.5.
 /// A process that gave its capabilities up, in a child: they do not come back.
 fn missing_privileges(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
@@ -234,6 +238,7 @@ fn own_data(target: &Target) -> Result<Vec<u8>, Failure> {
     Ok(fs::read(path)?)
 }
 
+// Proves S10.6.
 fn another_kernels_site_data(target: &Target) -> Result<String, Failure> {
     let mut bytes = own_data(target)?;
     let id = target.kernel().build_id.0.clone();

@@ -114,6 +114,7 @@ fn need_body_and_copy(target: &Target) -> Result<(), Failure> {
     choose(target, &[body_and_copy], |shape| shape()).map(drop)
 }
 
+// Proves S4.9, S4.10.
 fn pointers_at_an_inline_site(target: &Target) -> Result<String, Failure> {
     need_body_and_copy(target)?;
     let object = load(0)?;
@@ -178,6 +179,7 @@ fn subprogram_follows_a_pointer(target: &Target) -> Result<String, Failure> {
     Ok("level 0 by a subprogram at a body and at an inlined copy".to_owned())
 }
 
+// Proves S6.1.
 fn helpers_that_take_the_context(target: &Target) -> Result<String, Failure> {
     need_body_and_copy(target)?;
     let object = load(std::process::id())?;
@@ -206,6 +208,7 @@ fn helpers_that_take_the_context(target: &Target) -> Result<String, Failure> {
     Ok("function ip and stack at a body and at an inlined copy".to_owned())
 }
 
+// Proves S7.1, S7.2, S8.1.
 fn cookie_and_site(target: &Target) -> Result<String, Failure> {
     const COOKIE: u64 = 0x1122_3344_5566_7788;
     need_body_and_copy(target)?;
@@ -227,6 +230,7 @@ fn cookie_and_site(target: &Target) -> Result<String, Failure> {
     Ok("a 64-bit cookie, and the site's number, kind and address".to_owned())
 }
 
+// Proves S13.4.
 fn nothing_fires_after_the_link(target: &Target) -> Result<String, Failure> {
     let object = load(std::process::id())?;
     let link =
@@ -255,6 +259,7 @@ fn complete_attaches_all(target: &Target) -> Result<String, Failure> {
     Ok(format!("{attached} of {all} sites of {function}()"))
 }
 
+// Proves S8.3.
 fn complete_refuses_with_the_list(target: &Target) -> Result<String, Failure> {
     let lacking = Shape::new("ns_capable", [site(Place::Inline).within("capable").without(0)]);
     choose(target, &[lacking], Shape::clone)?;
@@ -272,6 +277,7 @@ fn complete_refuses_with_the_list(target: &Target) -> Result<String, Failure> {
     Ok("names the copy in capable() and its missing argument".to_owned())
 }
 
+// Proves S9.3, S12.1, S12.2, S12.3.
 fn what_the_kernel_does_not_run_is_counted(target: &Target) -> Result<String, Failure> {
     need(target, Capability::MissCounts)?;
     let hashed = Shape::new("jhash", [site(Place::Inline).within("hash")]);

@@ -178,6 +178,7 @@ fn entries_of_a_body() {
     });
 }
 
+// Proves S2.10.
 #[test]
 fn a_body_with_two_ways_in() {
     // 0: test eax, eax; 2: jz 9; 4: inc ebx (the entry); 6: jmp b; 8: nop; 9: inc ecx (the other way); b: inc edx; d: ret

@@ -290,6 +290,7 @@ mod tests {
         }
     }
 
+    // Proves S2.5.
     #[test]
     fn the_first_binding_is_the_first_by_address() {
         let list = [entry((0x30, 0), (0x40, 0), &[0x51]), entry((0x14, 0), (0x20, 0), &[0x50])];

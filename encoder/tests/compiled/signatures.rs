@@ -114,6 +114,7 @@ fn check_truth(image: &[u8], set: &SiteSet) {
     }
 }
 
+// Proves S13.16.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn clang_changes_signatures_under_the_same_name() {
@@ -242,6 +243,7 @@ fn clang_locates_arguments_behind_what_ftrace_patches() {
     check(&encode(&module, &options).expect("a freshly compiled module is encoded").0, [0, 1]);
 }
 
+// Proves S13.15.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn gcc_changes_signatures_of_clones() {

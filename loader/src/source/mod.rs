@@ -700,6 +700,7 @@ mod tests {
         }
     }
 
+    // Proves S2.9.
     #[test]
     fn a_search_in_vain_lists_every_place() {
         let at = RunTime { text: 0, stext: 0, init: None };

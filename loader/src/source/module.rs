@@ -310,6 +310,7 @@ mod tests {
         siteseer_sites::file::write(&set).unwrap()
     }
 
+    // Proves S2.11.
     #[test]
     fn paths_of_a_module() {
         let listing = "kernel/net/8021q/8021q.ko.xz: kernel/net/802/mrp.ko.xz\n\

@@ -183,6 +183,7 @@ mod tests {
         error.to_string()
     }
 
+    // Proves S2.15.
     #[test]
     fn the_images_own() {
         let folder = tempfile::tempdir().unwrap();

@@ -114,6 +114,7 @@ fn of_a_body(target: &Target) -> Mechanism {
     }
 }
 
+// Proves S4.1.
 fn partly_inlined_counted_exactly(target: &Target) -> Result<String, Failure> {
     let Partly { program, calls, .. } = choose(target, PARTLY, |partly| (partly.shape)())?;
     let secret = CString::new("/tmp/partly-secret")?;
@@ -214,6 +215,7 @@ fn result_and_arguments_of_a_clone(target: &Target) -> Result<String, Failure> {
     Ok(format!("{} results with their arguments by a kprobe session", hits.len()))
 }
 
+// Proves S15.11.
 fn result_that_may_be_removed(target: &Target) -> Result<String, Failure> {
     let lost = |(function, _): &(&str, &str)| Shape::new(function, [site(Place::Clone).returning(false)]);
     let (function, program) = choose(target, &LOST, lost)?;
@@ -224,6 +226,7 @@ fn result_that_may_be_removed(target: &Target) -> Result<String, Failure> {
     refused(attach.attach(&program_of(&object, program)?), &[&clone.symbol, "may have removed the return value"])
 }
 
+// Proves S15.9.
 fn exit_of_inlined_copies(target: &Target) -> Result<String, Failure> {
     let shape = |function: &&str| Shape::new(function, [site(Place::Inline)]);
     let function = *choose(target, &["do_getpgid"], shape)?;
@@ -286,6 +289,7 @@ fn ask() -> io::Result<()> {
     })
 }
 
+// Proves S15.7.
 fn several_bodies_by_one_link(target: &Target) -> Result<String, Failure> {
     several(target, "capability", Mechanism::TracingMulti)
 }
@@ -327,6 +331,7 @@ fn several(target: &Target, program: &str, mechanism: Mechanism) -> Result<Strin
     Ok(format!("{} bodies, {} programs for all sites", wanted.len(), link.programs()))
 }
 
+// Proves S15.14.
 fn sleepable_is_refused_by_site(target: &Target) -> Result<String, Failure> {
     need(target, Capability::Fentry)?;
     let both = |function: &&str| Shape::new(function, [site(Place::Body), site(Place::Inline)]);
@@ -421,6 +426,7 @@ fn links_coexist(target: &Target) -> Result<String, Failure> {
     Ok("two entries and a return, each by itself".to_owned())
 }
 
+// Proves S1.5, S15.3.
 fn libbpf_attaches_it_too(_: &Target) -> Result<String, Failure> {
     let object = load()?;
     let link = program_of(&object, "getpgid_entered")?.attach()?;
@@ -430,6 +436,7 @@ fn libbpf_attaches_it_too(_: &Target) -> Result<String, Failure> {
     Ok("bpf_program__attach() and bpf_link__destroy()".to_owned())
 }
 
+// Proves S15.4.
 fn target_set_through_libbpf(target: &Target) -> Result<String, Failure> {
     // libbpf looks the function up in the kernel's BTF, which has those with a body.
     let elsewhere = site(Place::Inline).called_by("__do_sys_getpgid").attachable_or_not();

@@ -18,6 +18,7 @@ use std::process::{Command, Stdio};
 type Run = fn() -> Result<String, Failure>;
 
 const CASES: [(&str, Run); 17] = [
+    // Proves S23.1.
     ("objects_of_every_kind_are_as_without_siteseer", corpus::compare),
     ("a_link_stands_for_all_sites", attached::a_link_stands_for_all_sites),
     ("what_siteseer_adds_nothing_to_is_libbpfs", attached::what_siteseer_adds_nothing_to_is_libbpfs),

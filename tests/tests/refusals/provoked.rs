@@ -175,6 +175,7 @@ fn a_body_without_a_prototype() {
     assert_eq!(reasons(&of_symbols("ffffffff91001100 t foo\n", &[])), ["no_prototype"]);
 }
 
+// Proves S2.4.
 #[test]
 fn a_body_in_a_module() {
     let (_, funcs) = types(0);

@@ -601,6 +601,7 @@ ffffffffc0000100 t bpf_prog_1\t[bpf]
         Symbols::parse(TEXT)
     }
 
+    // Proves S2.2.
     #[test]
     fn finds_by_name_and_address() {
         let symbols = symbols();

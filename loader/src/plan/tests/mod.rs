@@ -230,6 +230,7 @@ fn text(plan: &Plan) -> String {
     text
 }
 
+// Proves S2.3, S8.2.
 #[test]
 fn every_sort_of_site() {
     let world = world();
@@ -280,6 +281,7 @@ fn sites_without_a_holder_are_of_the_image() {
     assert!(candidate(3, 200).described, "an entry below all addresses");
 }
 
+// Proves S5.5, S13.3.
 #[test]
 fn what_is_not_read_does_not_matter() {
     let world = world();
@@ -288,6 +290,7 @@ fn what_is_not_read_does_not_matter() {
     insta::assert_snapshot!("nothing_read", text(&plan_of(&function, &reads(&[]), Policy::BestEffort).unwrap()));
 }
 
+// Proves S8.6, S8.10.
 #[test]
 fn complete_lists_what_is_in_the_way() {
     let world = world();
@@ -306,6 +309,7 @@ fn good_sites(world: &World) -> Vec<DataSite> {
     sites
 }
 
+// Proves S8.4.
 #[test]
 fn dead_sites_do_not_count() {
     let world = world();
@@ -376,6 +380,7 @@ fn many_location_prototypes_share_programs() {
     assert_eq!(shapes(&planned(Some(1), &kernel(), &barred)), alone, "refused");
 }
 
+// Proves S2.1.
 #[test]
 fn every_candidate_has_one_decision() {
     let world = world();
@@ -392,6 +397,7 @@ fn every_candidate_has_one_decision() {
     }
 }
 
+// Proves S8.5.
 #[test]
 fn nothing_to_attach() {
     let world = world();
@@ -414,6 +420,7 @@ fn a_slot_that_the_function_does_not_have() {
     );
 }
 
+// Proves S11.3, S11.4.
 #[test]
 fn namesakes_that_differ_are_refused() {
     let world = world();
@@ -430,6 +437,7 @@ fn namesakes_that_differ_are_refused() {
     assert!(plan(&[function], &reads(&[0]), &uses, &kernel(), options).is_ok());
 }
 
+// Proves S13.1.
 #[test]
 fn mechanisms_follow_the_kernel() {
     let world = world();
@@ -487,6 +495,7 @@ fn a_body_in_freed_text_is_dead() {
     assert!(plan_of(&function, &reads(&[]), Policy::Complete).is_ok());
 }
 
+// Proves S2.7, S3.1, S3.2, S3.3.
 #[test]
 fn a_fragment_is_not_a_site() {
     let world = world();

@@ -177,6 +177,7 @@ fn execute(case: &Case, image: &Image, numbers: &[u64]) -> vm::Trace {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, max_global_rejects: 20_000, ..ProptestConfig::default() })]
 
+    // Proves S4.2, S9.1.
     /// A program that reads all its slots sees what the evaluator says, or is not run, which is counted.
     #[test]
     fn slots_are_what_the_evaluator_says(case in case()) {
@@ -233,6 +234,7 @@ proptest! {
         }
     }
 
+    // Proves S5.2, S5.3, S5.4, S9.2.
     /// The accessors give each parameter's value, or the error that it deserves, for numbers known beforehand or not.
     #[test]
     fn accessors_answer_for_each_parameter(
@@ -345,6 +347,7 @@ proptest! {
     }
 }
 
+// Proves S7.3.
 #[test]
 fn site_is_looked_up_by_the_probes_address() {
     let parameters = [];

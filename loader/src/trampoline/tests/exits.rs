@@ -238,6 +238,7 @@ fn registers(first: u64, second: u64, rax: u64) -> Vec<u64> {
     registers
 }
 
+// Proves S15.13.
 #[test]
 fn a_call_that_finds_no_room_is_lost_and_counted() {
     let (parameters, ret) = pair();
@@ -306,6 +307,7 @@ fn asks_for_the_return() -> Vec<Insn> {
     insns
 }
 
+// Proves S4.8.
 #[test]
 fn func_ret_is_emulated_at_every_exit_and_refused_an_answer_at_the_entry() {
     let ret = returned(4, true);
