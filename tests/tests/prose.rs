@@ -360,7 +360,9 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
         let (path, name) = (entry.path(), entry.file_name());
         let name = name.to_string_lossy();
         let kind = entry.file_type().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        if kind.is_dir() && !name.starts_with('.') && name != "target" {
+        // What builds leave is beside a manifest; a folder of sources may have that name too.
+        let is_of_builds = name == "target" && folder.join("Cargo.toml").is_file();
+        if kind.is_dir() && !name.starts_with('.') && !is_of_builds {
             files(&path, found);
         } else if kind.is_file() && !name.starts_with('.') {
             found.push(path);

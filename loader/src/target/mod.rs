@@ -5,8 +5,8 @@
 //! follows from the symbol `_text`. The number is checked twice: against `_stext`, and, site by site, by the symbol
 //! that the site data says is there ([`crate::Reason::SymbolMismatch`]).
 //!
-//! The kernel's table of symbols is long, and the kernel slow to write it. Where `_text` is stands in its first
-//! lines; of the symbols that a lookup needs site data has the link-time addresses, and the kernel confirms each
+//! The kernel's table of symbols is long, and the kernel is slow to write it. The table's first lines have `_text`. Site
+//! data has the link-time addresses of the symbols that a lookup needs, and the kernel confirms each of them
 //! ([`crate::kernel::symbols`], `part`). The whole table is read for what site data does not tell: modules without site
 //! data, live patches, names that are not known.
 //!
@@ -255,7 +255,7 @@ impl Target {
         self.symbols.get().map(Symbols::unavailable).unwrap_or_default()
     }
 
-    /// Its capabilities; of an image, what it was compiled for.
+    /// Its capabilities; for an image, those that it was compiled with.
     #[doc(hidden)]
     pub fn kernel(&self) -> &Kernel {
         self.kernel.get_or_init(|| Kernel::of_image(self.machine, self.build_id.clone(), self.data.base_btf()))

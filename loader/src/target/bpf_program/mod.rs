@@ -171,7 +171,7 @@ pub struct BpfProgram {
 }
 
 impl BpfProgram {
-    /// Asks the kernel for a program, and looks all maps and links through for it. Takes CAP_SYS_ADMIN.
+    /// Asks the kernel for a program, and looks all maps and links through for it. Requires CAP_SYS_ADMIN.
     ///
     /// # Errors
     /// [`BpfTargetError`] if the kernel does not tell, or the program has no BTF.
