@@ -41,7 +41,8 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() {
-            if path.file_name().is_none_or(|name| name != "target") {
+            // What builds leave is beside a manifest; a folder of sources may have that name too.
+            if !(path.ends_with("target") && folder.join("Cargo.toml").is_file()) {
                 files(&path, found);
             }
         } else if path.extension().is_some_and(|extension| extension == "rs") || path.ends_with("case.toml") {
