@@ -19,7 +19,7 @@ use siteseer_sites::machine::Register;
 #[derive(Debug)]
 pub(super) struct Trampoline {
     pub(super) insns: Vec<Insn>,
-    /// Which of them load the address of which map.
+    /// The instructions that load the address of a map.
     pub(super) maps: Vec<(usize, OwnMap)>,
     /// What the instructions from an index on are for: the verifier's log shows it as source lines.
     pub(super) lines: Vec<(u32, String)>,

@@ -292,12 +292,12 @@ impl SiteRecord {
     }
 }
 
-/// A program ready for BPF_PROG_LOAD, but for the maps that are created when it is attached.
+/// A program ready for BPF_PROG_LOAD, except the maps that are created when it is attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
     /// Instructions; those that load one of [`Image::maps`] have descriptor 0.
     pub insns: Vec<Insn>,
-    /// Relocations: which instructions load the address of which map.
+    /// Relocations: the instructions that load the address of a map, and the map.
     pub maps: Vec<(usize, OwnMap)>,
     /// The map that it needs as [`OwnMap::Saved`], if it needs one.
     pub saved: Option<SavedMap>,
