@@ -4,6 +4,7 @@
 use crate::text::c_string;
 use siteseer::internals::log;
 use siteseer::{AttachError, TargetError};
+use siteseer_sites::with_causes;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::io;
@@ -29,7 +30,7 @@ impl Failure {
 
 impl From<siteseer::Error> for Failure {
     fn from(error: siteseer::Error) -> Failure {
-        Failure::new(error.errno(), error.to_string())
+        Failure::new(error.errno(), with_causes(&error))
     }
 }
 

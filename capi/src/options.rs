@@ -208,11 +208,11 @@ pub(crate) unsafe fn source(opts: *const SourceOpts) -> Result<SourceOptions, Fa
         (0, 0) => Dwarf::default(),
         (0, _) => Dwarf::Found,
         (_, 0) => Dwarf::Never,
-        _ => return Err(Failure::invalid("DWARF is not to be read, and to be read: no_dwarf and found_dwarf are set")),
+        _ => return Err(Failure::invalid("no_dwarf and found_dwarf are both set")),
     };
     let embedded = match (opts.embedded.is_null(), opts.embedded_sz) {
         (true, 0) => None,
-        (true, _) => return Err(Failure::invalid("there is a size of embedded site data, and no site data")),
+        (true, _) => return Err(Failure::invalid("embedded_sz is set, but embedded is NULL")),
         // The caller may free its own: it is copied.
         // SAFETY: there are as many bytes as the caller says.
         (false, size) => Some(unsafe { std::slice::from_raw_parts(opts.embedded.cast::<u8>(), size) }.to_vec()),
@@ -258,7 +258,7 @@ pub(crate) unsafe fn attach(opts: *const AttachOpts) -> Result<AttachOptions, Fa
         options = options.accept_doubt(true);
     }
     if opts.functions.is_null() && opts.function_cnt != 0 {
-        return Err(Failure::invalid("there is a number of functions, and no list"));
+        return Err(Failure::invalid("function_cnt is set, but functions is NULL"));
     }
     for nth in 0..opts.function_cnt {
         // SAFETY: the caller's list has that many.
@@ -304,6 +304,7 @@ mod tests {
         newer
     }
 
+    // Proves S24.3.
     #[test]
     fn sizes_of_other_versions() {
         // SAFETY: all have as many bytes as they say.

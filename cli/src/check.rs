@@ -14,28 +14,30 @@ use clap::Args;
 use siteseer::internals::check::{self, Answer, Question, Rule};
 use siteseer::internals::object_file::{self, FileProgram, PlainProgram};
 use siteseer::internals::section::Wanted;
+use siteseer_sites::with_causes;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Say what functions are on several kernels: plain, inlined, cloned, changed or missing, and what siteseer makes of each
+/// Report the state of functions on several kernels: plain, inlined, cloned, changed or missing, and what siteseer can
+/// attach
 ///
-/// Reads site files alone: no kernel need run, and no privileges are needed. The exit status is 0 if no rule of --deny
-/// finds anything, 1 if one does, 2 if the question cannot be answered. docs/check.md describes the rules and the
-/// formats.
+/// Reads only site files, and needs neither a running kernel nor privileges. The exit status is 0 if no rule of --deny
+/// finds anything, 1 if one does, and 2 if the check fails. docs/check.md describes the rules and the formats.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// BPF objects (with a / in the path, or .o at its end), whose programs name functions by their sections; and names
-    /// of functions, [module:]FUNC
+    /// BPF objects (a path that has a / in it or ends in .o), with programs that name functions by their sections; or
+    /// names of functions, [module:]FUNC
     #[arg(required = true, value_name = "OBJECT|NAME", add = crate::complete::functions())]
     about: Vec<String>,
-    /// Site files made by `siteseer encode`, and folders of them (*.sites). Files of modules go with the image that
-    /// they are for. The first kernel that has a function is what the others are compared with
+    /// Site files made by `siteseer encode`, and folders of them (*.sites). Files of modules are used with the image of
+    /// their kernel. The other kernels are compared with the first one that has the function
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     kernels: Vec<PathBuf>,
-    /// The rules that make the exit status 1, by commas: missing, no_data, refused, incomplete, arguments, unprobeable,
-    /// wholly_inlined, partly_inlined, cloned, signature_changed, several_bodies, ambiguous, prototype, shape; all; none
+    /// The rules that make the exit status 1, separated by commas: missing, no_data, refused, incomplete, arguments,
+    /// unprobeable, wholly_inlined, partly_inlined, cloned, signature_changed, several_bodies, ambiguous, prototype,
+    /// shape; all; none
     #[arg(long, value_name = "RULES", default_value = "missing,no_data,refused")]
     deny: Denied,
     /// Print JSON
@@ -175,7 +177,7 @@ fn ask(kernels: &[Kernel], subjects: &[Subject]) -> Result<Vec<Vec<Answer>>, Fai
         let target = kernel.open()?;
         for (subject, answers) in subjects.iter().zip(&mut answers) {
             let answer = check::check(&target, &subject.wanted, subject.asker.question());
-            answers.push(answer.map_err(|error| format!("{}: {error}", kernel.file.display()))?);
+            answers.push(answer.map_err(|error| format!("{}: {}", kernel.file.display(), with_causes(&error)))?);
         }
     }
     for answers in &mut answers {
@@ -197,15 +199,15 @@ fn subjects(about: &[String]) -> Result<(Vec<Subject>, Vec<Unchecked>), Failure>
             read(&object, &mut subjects, &mut unchecked)?;
             if subjects.len() + unchecked.len() == before {
                 return Err(format!(
-                    "{text}: no program in it is for a function of the kernel: in SEC(\"fentry/...\"), SEC(\"fexit/...\"), \
-                     SEC(\"kprobe_maybe_inline/...\"), SEC(\"kprobe/...\") or the like"
+                    "{text}: no program in it is for a function of the kernel: none is in SEC(\"fentry/...\"), \
+                     SEC(\"fexit/...\"), SEC(\"kprobe_maybe_inline/...\"), SEC(\"kprobe/...\") or the like"
                 )
                 .into());
             }
             continue;
         }
         let wanted = Wanted::parse(text).map_err(|error| {
-            format!("{error}; an object's path has a / in it or ends in .o, and patterns are for siteseer list")
+            format!("{error}; an object's path has a / in it or ends in .o, and patterns are not accepted here")
         })?;
         subjects.push(Subject { wanted, asker: Asker::Name });
     }
@@ -216,7 +218,7 @@ fn subjects(about: &[String]) -> Result<(Vec<Subject>, Vec<Unchecked>), Failure>
 }
 
 fn read(object: &Path, subjects: &mut Vec<Subject>, unchecked: &mut Vec<Unchecked>) -> Result<(), Failure> {
-    let failed = |error: &dyn std::error::Error| format!("{}: {error}", object.display());
+    let failed = |error: &dyn std::error::Error| format!("{}: {}", object.display(), with_causes(error));
     let data = std::fs::read(object).map_err(|error| failed(&error))?;
     let (ours, plain) = object_file::read_all(&data).map_err(|error| failed(&error))?;
     for program in ours {

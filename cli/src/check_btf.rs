@@ -12,15 +12,16 @@ use std::path::{Path, PathBuf};
 
 /// Check BTF by the kernel's rules
 ///
-/// FILE is BTF itself, such as /sys/kernel/btf/vmlinux, or an ELF file with BTF: a kernel image, a module, a site file. Of an ELF
-/// file .BTF is checked, and .BTF.inline over it. Each violation is printed with the function of the kernel that refuses it.
+/// FILE is BTF itself, such as /sys/kernel/btf/vmlinux, or an ELF file with BTF: a kernel image, a module, a site file.
+/// In an ELF file, .BTF is checked, and .BTF.inline over it. Each violation is printed with the function of the kernel
+/// that refuses it.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// What to check
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// What it is split over: an ELF file with BTF, or BTF itself. Give it twice for /sys/kernel/btf/MODULE.inline: first the
-    /// kernel's, then the module's
+    /// The base of split BTF: an ELF file with BTF, or BTF itself. Give it twice for /sys/kernel/btf/MODULE.inline:
+    /// first the kernel's, then the module's
     #[arg(long, value_name = "BASE")]
     base: Vec<PathBuf>,
     /// How many violations of each file to print; the others are counted
@@ -58,7 +59,7 @@ fn check(path: &Path, base: Option<&Btf<'_>>, show: usize) -> Result<usize, Fail
     let input = Input::open(path)?;
     let sections = input.sections().map_err(|error| format!("{}: {error}", path.display()))?;
     let failed = |section: &str, error: Failure| -> Failure {
-        let hint = if base.is_none() { "; if it is split, give what it is split over by --base" } else { "" };
+        let hint = if base.is_none() { "; if it is split BTF, name its base by --base" } else { "" };
         format!("{}: {section}: {error}{hint}", path.display()).into()
     };
     let own = parse(sections.btf, base).map_err(|error| failed(".BTF", error))?;

@@ -5,9 +5,9 @@ use crate::Failure;
 use clap::Args;
 use std::io::{self, Write};
 
-/// Remove the definitions of tracefs events that killed processes have left (takes root)
+/// Remove the definitions of tracefs events that killed processes have left (requires root)
 ///
-/// They do nothing. What attaches next removes them too.
+/// They have no effect. siteseer also removes them when it next attaches a program.
 #[derive(Args)]
 pub(crate) struct Arguments {}
 

@@ -17,7 +17,8 @@ use std::thread;
 /// Encode the DWARF of a kernel image, or of modules, as site data
 ///
 /// The result holds the image's own BTF, the sites as split BTF over it in upstream's LOC kinds (.BTF.inline), and a
-/// companion section for what those cannot carry (.BTF.inline.ext). It is good for the kernel, or module, with the same build id.
+/// companion section for what these kinds cannot express (.BTF.inline.ext). It is valid for the kernel or module with
+/// the same build id.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// A kernel image (vmlinux) or modules (.ko) with debug information
@@ -26,17 +27,17 @@ pub(crate) struct Arguments {
     /// For modules: the image of the kernel that they are for, or a file with its BTF [default: the running kernel]
     #[arg(long, value_name = "VMLINUX")]
     base: Option<PathBuf>,
-    /// Where to write the site data [default: where the loader looks for it, by build id, in the user's cache]. For several
-    /// images it is a folder, which gets BUILD-ID.sites for each
+    /// Where to write the site data [default: where the loader looks for it, by build id, in the user's cache]. For
+    /// several images this is a folder, where each gets a file BUILD-ID.sites
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write the split BTF alone, as /sys/kernel/btf/vmlinux.inline has it
+    /// Write only the split BTF, as /sys/kernel/btf/vmlinux.inline would contain it
     #[arg(long, requires = "output")]
     raw: bool,
-    /// Store also which inlined copy each instruction belongs to, for `siteseer where`
+    /// Also store which inlined copy each instruction belongs to, for `siteseer where`
     #[arg(long, conflicts_with = "raw")]
     ranges: bool,
-    /// Store also which source line each instruction belongs to; implies --ranges
+    /// Also store which source line each instruction belongs to; implies --ranges
     #[arg(long, conflicts_with = "raw")]
     lines: bool,
     /// Print a census of sites and arguments; without --output nothing is written
@@ -105,7 +106,10 @@ fn encode(arguments: &Arguments, path: &Path, base: &mut Option<BaseTypes>, seve
         *base = Some(match &arguments.base {
             Some(path) => BaseTypes::open(path)?,
             None => BaseTypes::running().map_err(|error| {
-                format!("{} is a module, and its types are its kernel's: give --base VMLINUX ({error})", path.display())
+                format!(
+                    "{} is a module, and its types refer to its kernel's: give --base VMLINUX ({error})",
+                    path.display()
+                )
             })?,
         });
     }
@@ -168,7 +172,9 @@ fn destination(arguments: &Arguments, path: &Path, set: &SiteSet, several: bool)
     };
     let id: String = set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
     if id.is_empty() {
-        return Err(format!("{} has no build id to file it under: give --output", path.display()).into());
+        return Err(
+            format!("{} has no build id, after which its file would be named: give --output", path.display()).into()
+        );
     }
     Ok(Some(folder.join(format!("{id}.sites"))))
 }

@@ -12,17 +12,18 @@ use siteseer::internals::object_file::{self, FileProgram};
 use siteseer::internals::pattern::Pattern;
 use siteseer::internals::plan::Decision;
 use siteseer::internals::section::Wanted;
+use siteseer_sites::with_causes;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Say in words what would be attached to a function, by what, and what not and why
+/// Explain what would be attached to a function and how, what would not, and why
 ///
-/// About a program that reads all arguments, or one of an object file. Loads and changes nothing. Without --vmlinux and
-/// --sites it is about the running kernel (which takes root).
+/// The program is one that reads all arguments, or one of an object file. Nothing is loaded or changed. Without
+/// --vmlinux and --sites, the kernel is the running one (which requires root).
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The function's name in the source, or a pattern as for `siteseer list`. With --object it may be left out: the
-    /// programs' sections name theirs
+    /// The function's name in the source, or a pattern as for `siteseer list`. It is optional with --object: the
+    /// sections of the programs name their functions
     #[arg(required_unless_present = "object", add = crate::complete::functions())]
     function: Option<Pattern>,
     /// A BPF object with programs in SEC("fentry/..."), SEC("fexit/...") or SEC("kprobe_maybe_inline/...")
@@ -33,7 +34,7 @@ pub(crate) struct Arguments {
     program: Option<String>,
     #[command(flatten)]
     about: About,
-    /// Print a page: HTML with a graph, that needs no scripts and nothing from elsewhere
+    /// Print an HTML page with a graph; it has no scripts and loads nothing
     #[arg(long, conflicts_with = "json")]
     html: bool,
     /// Print JSON
@@ -57,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 for wanted in if given.is_empty() { own } else { &given } {
                     if wanted.function.is_none() {
                         let name = &program.program.name;
-                        return Err(format!("program {name}: its section names no function; give one").into());
+                        return Err(format!("program {name}: its section names no function: name one").into());
                     }
                     explanations.extend(explain::program(&target, wanted, &program)?);
                 }
@@ -88,7 +89,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// The programs of an object file, or the one that is named.
 fn programs(path: &Path, name: Option<&str>) -> Result<Vec<FileProgram>, Failure> {
     let data = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut programs = object_file::read(&data).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut programs =
+        object_file::read(&data).map_err(|error| format!("{}: {}", path.display(), with_causes(&error)))?;
     if let Some(name) = name {
         let all: Vec<String> = programs.iter().map(|program| program.program.name.clone()).collect();
         programs.retain(|program| program.program.name == name);

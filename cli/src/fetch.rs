@@ -18,9 +18,9 @@ use std::time::Duration;
 /// Fetch the site data of a kernel to where the loader looks for it
 ///
 /// Without --build-id and --release, that of the running kernel. The places are tried in this order: the hubs that
-/// SITESEER_URLS and the configuration name; the servers in DEBUGINFOD_URLS; the distribution's archive. From the last two
-/// comes the debug image, which is encoded and thrown away. What is fetched must be signed by a key that SITESEER_KEYS or
-/// the configuration names, or come from the archive. docs/fetch.md describes it.
+/// SITESEER_URLS and the configuration name; the servers in DEBUGINFOD_URLS; the distribution's archive. The last two
+/// provide the debug image, which is encoded and then deleted. What is fetched must be signed by a key that
+/// SITESEER_KEYS or the configuration names, or come from the archive. docs/fetch.md describes it.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The kernel with this build id
@@ -38,10 +38,10 @@ pub(crate) struct Arguments {
     /// A hub, tried before all other places. May be given again
     #[arg(long = "url", value_name = "URL")]
     urls: Vec<String>,
-    /// A public key that is believed: a line as minisign prints it, or its file. May be given again
+    /// A public key to trust: a line as minisign prints it, or its file. May be given again
     #[arg(long = "key", value_name = "KEY")]
     keys: Vec<String>,
-    /// Use data that is not signed, or not by a key that is known: what debuginfod has, for one
+    /// Also use data that is not signed by a trusted key, such as that of debuginfod
     #[arg(long)]
     allow_unsigned: bool,
     /// Do not ask the distribution's archive
@@ -50,10 +50,10 @@ pub(crate) struct Arguments {
     /// Write into this folder [default: /var/cache/siteseer for root, the user's cache for others]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Fetch it also if it is there
+    /// Fetch the site data even if it is there already
     #[arg(long)]
     force: bool,
-    /// How many seconds a server may send nothing
+    /// How many seconds to wait for a server that sends nothing
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u32).range(1..))]
     timeout: u32,
 }
@@ -64,8 +64,8 @@ fn id(text: &str) -> Result<BuildId, String> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    // SAFETY: no handler is installed. A write beyond RLIMIT_FSIZE then fails, as one to a full disk does, and is cleaned up
-    // after.
+    // SAFETY: no handler is installed. A write beyond RLIMIT_FSIZE then fails, as one to a full disk does, and is
+    // cleaned up after.
     unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) }?;
     let mut config = Config::read()?;
     config.urls.splice(0..0, arguments.urls.iter().cloned());
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         (None, None) => {
             let BaseTypes { btf, build_id } = BaseTypes::running()?;
             if build_id.0.is_empty() {
-                return Err("the running kernel has no build id, by which its site data could be known".into());
+                return Err("the running kernel has no build id, which would identify its site data".into());
             }
             let release = nix::sys::utsname::uname()?.release().to_string_lossy().into_owned();
             Wanted { build_id: Some(build_id), release: Some(release), btf: Some(btf), modules: arguments.modules }

@@ -287,7 +287,7 @@ impl Comparison {
     fn check(&self, fields: &Fields) -> Result<(), String> {
         let Some(types) = fields.types.get(&self.field) else {
             if self.field == RESULT {
-                return Err(format!("{RESULT} is known of returns alone: give --returns"));
+                return Err(format!("{RESULT} is known only when a call returns: give --returns"));
             }
             if fields.open {
                 return Ok(());
@@ -314,7 +314,7 @@ impl Comparison {
         let like = matches!(operator, Operator::Like | Operator::NotLike);
         match ty {
             Type::Number { .. } if like => Err(format!("{field} is a number: ~ is for text")),
-            Type::Number { .. } if number(value).is_none() => Err(format!("{field} is a number, and {value} is none")),
+            Type::Number { .. } if number(value).is_none() => Err(format!("{field} is a number, and {value} is not")),
             Type::Enum { names, .. } if !like => {
                 if number(value).is_some() || (!ordered && names.iter().any(|(name, _)| name == value)) {
                     return Ok(());
@@ -326,7 +326,7 @@ impl Comparison {
                 Err(format!("{field} is text, which has no order: = and ~ are for text"))
             }
             Type::Pointer { .. } if ordered && number(value).is_none() => {
-                Err(format!("{field} is a pointer, and {value} is no number"))
+                Err(format!("{field} is a pointer, and {value} is not a number"))
             }
             _ => Ok(()),
         }
@@ -489,11 +489,11 @@ mod tests {
         }
         for (wrong, why) in [
             ("mod = 1", "no call has a field mod; there are: comm, mode, size, type"),
-            ("mode = big", "mode is a number, and big is none"),
+            ("mode = big", "mode is a number, and big is not"),
             ("mode ~ 1*", "mode is a number: ~ is for text"),
             ("comm < b", "comm is text, which has no order: = and ~ are for text"),
             ("type = TWO", "type is one of ONE, and TWO is none of them"),
-            ("retval = 1", "retval is known of returns alone: give --returns"),
+            ("retval = 1", "retval is known only when a call returns: give --returns"),
         ] {
             assert_eq!(check(&format!("comm = a and not {wrong}")), Err(format!("--where: {why}")));
         }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 /// Make and keep a folder of site files, for `siteseer fetch`
 ///
-/// The folder has static files alone, so that any web server can serve it. docs/hub.md describes it.
+/// The folder has only static files, so any web server can serve it. docs/hub.md describes it.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -28,7 +28,7 @@ enum Command {
     Serve(Serve),
 }
 
-/// Add kernels; those that are there, of the same siteseer, are left as they are
+/// Add kernels; those that the same release of siteseer added before are left as they are
 #[derive(Args)]
 struct Add {
     /// The hub
@@ -46,10 +46,10 @@ struct Add {
     /// Sign with this key, made by `siteseer hub key` or by minisign
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// How hard to compress: zstd's levels
+    /// The compression level of zstd
     #[arg(long, default_value = "12", value_parser = clap::value_parser!(i32).range(1..=19))]
     level: i32,
-    /// Make anew what is there
+    /// Add kernels again that were added before
     #[arg(long)]
     force: bool,
 }

@@ -70,9 +70,10 @@ pub(crate) fn find(given: &[PathBuf]) -> Result<Vec<Kernel>, Failure> {
             Some(kernel) => kernel.modules.push(file),
             None => {
                 let file = file.display();
-                return Err(
-                    format!("{file}: a module of the kernel with build id {id}, whose image is not given").into()
-                );
+                return Err(format!(
+                    "{file}: a module of the kernel with build id {id}: give the image of this kernel too"
+                )
+                .into());
             }
         }
     }
@@ -95,7 +96,7 @@ fn module_kernel(file: &Path) -> Result<Option<BuildId>, Failure> {
             _ => match data.kernel_of_module() {
                 Some(id) => Ok(Some(id)),
                 None => {
-                    Err(format!("{}: a module's site data that do not say which kernel it is for", file.display())
+                    Err(format!("{}: site data of a module that does not say which kernel it is for", file.display())
                         .into())
                 }
             },

@@ -13,15 +13,16 @@ use std::io::{self, Write};
 
 /// List functions by pattern, and how many sites each has: bodies, clones, inlined copies
 ///
-/// Everything is read from the site data, which takes no privileges. Without --vmlinux and --sites they are those of
-/// the running kernel and its loaded modules.
+/// Everything is read from the site data, which requires no privileges. Without --vmlinux and --sites, it is the site
+/// data of the running kernel and its loaded modules.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// What to list: [MODULE:][FUNCTION][@FILE], of which MODULE, FUNCTION and the parts of FILE may have *, ? and [a-z] in them.
-    /// vfs_* is by name, @read_write.c by source file, ext4: all of a module (vmlinux: of the image)
+    /// What to list: [MODULE:][FUNCTION][@FILE]. MODULE, FUNCTION and the parts of FILE may contain *, ? and [a-z].
+    /// vfs_* selects by name, @read_write.c by source file, ext4: all functions of a module (vmlinux: those of the
+    /// image)
     #[arg(required = true, value_name = "PATTERN", add = crate::complete::functions())]
     patterns: Vec<Pattern>,
-    /// Print the names alone
+    /// Print only the names
     #[arg(long, conflicts_with = "json")]
     names: bool,
     #[command(flatten)]
@@ -54,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let without: Vec<(&str, &str)> = target.modules().without_data().collect();
     if let Some((module, why)) = without.first() {
         let why = why.lines().next().unwrap_or_default().trim_end_matches("; tried:");
-        tell!("not listed: what is in {} of the loaded modules ({module}: {why})", without.len());
+        tell!("not listed: functions in {} of the loaded modules ({module}: {why})", without.len());
     }
     Ok(())
 }

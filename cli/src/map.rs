@@ -12,16 +12,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Say which functions of the kernel are wholly, partly or not inlined, by folder of the source
+/// Count the functions of the kernel that are wholly, partly or not inlined, by folder of the source
 ///
-/// A kprobe or fentry program by the name alone finds none of the calls of a function that is wholly inlined, and some of
-/// the calls of one that is partly inlined. Everything is read from the site data of the image, which takes no privileges.
+/// A kprobe or fentry program on the symbol sees no calls of a function that is wholly inlined, and only some calls of
+/// one that is partly inlined. Everything is read from the site data of the image, which requires no privileges.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Print a page with a treemap: HTML that needs no scripts and nothing from elsewhere
+    /// Print an HTML page with a treemap; it has no scripts and loads nothing
     #[arg(long, conflicts_with = "json")]
     html: bool,
-    /// How many parts of a folder's path count: 1 is for drivers, 2 for drivers/net
+    /// How many parts of a folder's path to keep: 1 gives drivers, 2 gives drivers/net
     #[arg(long, value_name = "PARTS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
     depth: u32,
     #[command(flatten)]

@@ -17,10 +17,10 @@ use siteseer_sites::location::{Argument, Located, Location, Op};
 use siteseer_sites::site::Marks;
 use std::io::{self, Write};
 
-/// Print for other loaders where to put probes: sites as symbol and offset, by what, and where the arguments are there
+/// Print for other loaders where to put probes: sites as symbol and offset, the mechanism, and where the arguments are
 ///
-/// Attaches nothing. Without --vmlinux and --sites it is about the running kernel (which takes root). docs/plan.md describes the
-/// format.
+/// Attaches nothing. Without --vmlinux and --sites, the kernel is the running one (which requires root). docs/plan.md
+/// describes the format.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Names of functions in the source, or patterns as for `siteseer list`
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     at: End,
     #[command(flatten)]
     about: About,
-    /// Print JSON: there is no other form. `siteseer explain` says it in words
+    /// Print JSON, which is the only form. `siteseer explain` says it in words
     #[arg(long, required = true)]
     json: bool,
 }

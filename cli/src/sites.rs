@@ -14,11 +14,11 @@ use std::io::{self, Write};
 
 /// Print every site of a function: where its body starts, and where its arguments are there
 ///
-/// Without --vmlinux and --sites it is about the running kernel and its loaded modules. Addresses are those of the image (link
-/// time); those in a module are made up, section by section.
+/// Without --vmlinux and --sites, the kernel is the running one, with its loaded modules. Addresses are those of the
+/// image (link time); those in a module are placeholders, section by section.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The function's name in the source, or a pattern as for `siteseer list`; module:FUNC is that of one module,
+    /// The function's name in the source, or a pattern as for `siteseer list`; module:FUNC selects that of one module,
     /// vmlinux:FUNC that of the image
     #[arg(add = crate::complete::functions())]
     function: Pattern,
@@ -57,8 +57,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One site in the shape of pfunct's listing: `address [caller+offset] fn(type name [location], ...)`, then what else is
-/// known.
+/// One site in the shape of pfunct's listing: `address [caller+offset] fn(type name [location], ...)`, then what else
+/// is known.
 fn line(function: &Function, site: &Candidate, machine: Machine) -> String {
     let prototype = &function.prototypes[site.prototype];
     let mut parameters: Vec<String> = Vec::new();

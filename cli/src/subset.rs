@@ -11,26 +11,28 @@ use siteseer::internals::pattern::Pattern;
 use siteseer::internals::source::SiteData;
 use siteseer_sites::file::SiteFile;
 use siteseer_sites::subset::SubsetWriter;
+use siteseer_sites::with_causes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Put what site files say of a few functions, of many kernels, into one file that an application embeds
+/// Collect the sites of a few functions, on many kernels, in one file that an application embeds
 ///
-/// The functions are those that the programs of the objects name by their sections (fentry, fexit, kprobe_maybe_inline), and
-/// those that --function names. The loader finds the running kernel in the file by its build id, and joins what it says with
-/// the kernel's own BTF. Of other functions the file says nothing, and the loader refuses to attach to them by it.
+/// The functions are those that the programs of the objects name by their sections (fentry, fexit,
+/// kprobe_maybe_inline), and those that --function names. The loader finds the running kernel in the file by its build
+/// id, and joins the sites with the kernel's own BTF. The file does not describe other functions, and the loader
+/// refuses to attach to them by this file.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// A BPF object of the application. May be given again
     #[arg(long = "object", value_name = "OBJECT", required_unless_present = "functions")]
     objects: Vec<PathBuf>,
-    /// A function that the application names at run time, [module:]FUNC, or a pattern as `siteseer list` has them. May be
-    /// given again
+    /// A function that the application names at run time, [module:]FUNC, or a pattern as `siteseer list` has them. May
+    /// be given again
     #[arg(long = "function", value_name = "PATTERN", add = crate::complete::functions())]
     functions: Vec<Pattern>,
-    /// Site files made by `siteseer encode`, and folders of them (*.sites). Files of modules go with the image that they are
-    /// for
+    /// Site files made by `siteseer encode`, and folders of them (*.sites). Files of modules are used with the image of
+    /// their kernel
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The file to write
@@ -86,14 +88,14 @@ fn patterns(arguments: &Arguments) -> Result<Vec<Pattern>, Failure> {
 
 /// The functions that the programs of an object name.
 fn of_object(path: &Path) -> Result<Vec<Pattern>, Failure> {
-    let failed = |error: &dyn std::error::Error| format!("{}: {error}", path.display());
+    let failed = |error: &dyn std::error::Error| format!("{}: {}", path.display(), with_causes(error));
     let data = std::fs::read(path).map_err(|error| failed(&error))?;
     let mut patterns = Vec::new();
     for program in object_file::read(&data).map_err(|error| failed(&error))? {
         let Some(function) = &program.wanted.function else {
             let (name, section) = (&program.program.name, &program.section);
             tell!(
-                "program {name} of {}: SEC(\"{section}\") names no function: name those that it is attached to by --function",
+                "program {name} of {}: SEC(\"{section}\") names no function: name its functions by --function",
                 path.display()
             );
             continue;
@@ -123,7 +125,7 @@ fn add(
         let mut modules = 0;
         for path in kernel.modules() {
             let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-            let failed = |error: &dyn std::error::Error| format!("{}: {error}", path.display());
+            let failed = |error: &dyn std::error::Error| format!("{}: {}", path.display(), with_causes(error));
             let file = SiteFile::parse_module(&bytes, image.base_btf()).map_err(|error| failed(&error))?;
             let name = file.module().map(|module| module.name.to_owned()).unwrap_or_default();
             // If a module is not in the file, the loader says, as ever, that nothing is known about it. A kernel has

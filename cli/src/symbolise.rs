@@ -22,19 +22,22 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Print the functions that an address is in: the inlined copies, from the innermost one outwards, and the function around them
+/// Print the functions that an address is in: the inlined copies, from the innermost one outwards, and the function
+/// around them
 ///
-/// `siteseer encode` stores what this takes only if it is asked for ranges or lines. Without ADDRESS, stacks are read
+/// This requires site data that was encoded with ranges or lines. Without ADDRESS, stacks are read
 /// from standard input, as perf script, bpftrace and the kernel print them, and every frame is annotated; all other
-/// lines are printed as they are. Without --vmlinux and --sites it is about the running kernel and its loaded modules.
+/// lines are printed as they are. Without --vmlinux and --sites, the kernel is the running one, with its loaded
+/// modules.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// An address (0xffffffff81234567), or [module:]symbol[+offset], or symbol+0x1f/0x80 [module] as the kernel prints it
+    /// An address (0xffffffff81234567), or [module:]symbol[+offset], or symbol+0x1f/0x80 [module] as the kernel prints
+    /// it
     #[arg(value_name = "ADDRESS")]
     places: Vec<String>,
     #[command(flatten)]
     about: About,
-    /// The addresses return from calls: look up the calls before them. In stacks this is done by itself
+    /// The addresses are return addresses: look up the calls before them. In stacks this is automatic
     #[arg(long)]
     returns: bool,
     /// Print JSON: for stacks, an object for each frame, on a line of its own
@@ -79,7 +82,7 @@ fn in_files(
         let bytes = if is_encoded { Data::Mapped(mapped) } else { Data::Encoded(encoded(path, &mapped, kernel)?) };
         let theirs = file::module_kernel(&bytes).map_err(|error| failed(path, &error))?;
         if theirs.is_some_and(|theirs| !theirs.is_empty() && theirs != image.build_id()) {
-            return Err(format!("{}: its types are over those of another kernel", path.display()).into());
+            return Err(format!("{}: its types are based on those of another kernel", path.display()).into());
         }
         of_modules.push((path, bytes));
     }
@@ -119,7 +122,8 @@ impl Deref for Data {
 fn contents(path: &Path) -> Result<Mmap, Failure> {
     let unreadable = |error: io::Error| format!("cannot read {}: {error}", path.display());
     let opened = File::open(path).map_err(unreadable)?;
-    // SAFETY: what is read is checked as it is read; a file that someone truncates meanwhile kills this process by SIGBUS.
+    // SAFETY: what is read is checked as it is read; a file that someone truncates meanwhile kills this process by
+    // SIGBUS.
     Ok(unsafe { Mmap::map(&opened) }.map_err(unreadable)?)
 }
 

@@ -26,12 +26,12 @@ pub(crate) struct About {
 
 #[derive(Args)]
 pub(crate) struct Modules {
-    /// Site data of a module made by `siteseer encode`, or a module with debug information. May be given again. Of the running
-    /// kernel each is used if that very module is loaded
+    /// Site data of a module made by `siteseer encode`, or a module with debug information. May be given again. For the
+    /// running kernel, a file is used if exactly this module is loaded
     #[arg(long = "module", value_name = "FILE")]
     modules: Vec<PathBuf>,
-    /// Read also the DWARF of debug images that are found in the usual places. With privileges, only that of files that are given
-    /// is read otherwise
+    /// Also read the DWARF of debug images that are found in the usual places. Without this option, a process with
+    /// privileges reads the DWARF only of files that are named
     #[arg(long)]
     dwarf: bool,
 }
@@ -57,7 +57,8 @@ impl About {
         }
     }
 
-    /// The file that was given, and whether it is an image with debug information; `None`: it is about the running kernel.
+    /// The file that was given, and whether it is an image with debug information; `None`: it is about the running
+    /// kernel.
     pub(crate) fn file(&self) -> Option<(&Path, bool)> {
         let sites = self.sites.as_deref().map(|path| (path, false));
         sites.or_else(|| self.vmlinux.as_deref().map(|path| (path, true)))
@@ -130,7 +131,7 @@ pub(crate) fn choose(target: &Target, patterns: &[Pattern], most: usize) -> Resu
         if found.len() > most {
             let sum = found.len();
             return Err(format!(
-                "{pattern} stands for {sum} functions, and {most} are the most: `siteseer list` counts them"
+                "{pattern} stands for {sum} functions, and at most {most} are allowed: `siteseer list` counts them"
             )
             .into());
         }
@@ -141,7 +142,7 @@ pub(crate) fn choose(target: &Target, patterns: &[Pattern], most: usize) -> Resu
         }
     }
     if chosen.len() > most {
-        return Err(format!("the patterns stand for {} functions, and {most} are the most", chosen.len()).into());
+        return Err(format!("the patterns stand for {} functions, and at most {most} are allowed", chosen.len()).into());
     }
     Ok(chosen)
 }
@@ -171,8 +172,8 @@ pub(crate) fn nothing(target: &Target, pattern: &Pattern) -> Failure {
     {
         return error.into();
     }
-    let file = if pattern.has_file() { ", as far as the site data know the files of functions" } else { "" };
-    format!("no function is {pattern}{file}").into()
+    let file = if pattern.has_file() { ", as far as the site data has the files of functions" } else { "" };
+    format!("no function matches {pattern}{file}").into()
 }
 
 /// Looks up what was chosen.

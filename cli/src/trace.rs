@@ -28,28 +28,29 @@ use siteseer::internals::function::Function;
 use siteseer::internals::pattern::Pattern;
 use siteseer::internals::source::SourceError;
 use siteseer::internals::target::Types;
-use siteseer::{Attach, AttachError, Link, Policy, Report, Target, TargetError};
+use siteseer::{Attach, AttachError, AttachOptions, Link, Policy, Report, Target, TargetError};
 use siteseer_sites::access::Path;
+use siteseer_sites::with_causes;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Print or count calls of functions of the running kernel, wherever their bodies start
 ///
-/// Takes root. Says first what is attached and what is not, and why; ends at ctrl-C.
+/// Requires root. First prints what is attached, what is not, and why. Ctrl-C ends it.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The functions' names in the source, or patterns as for `siteseer list`: vfs_*, @read_write.c, ext4:. A name is
     /// looked for in the kernel's image and all loaded modules; module:FUNC is in that module only
     #[arg(required = true, value_name = "FUNC", add = crate::complete::functions())]
     functions: Vec<Pattern>,
-    /// Look only at calls for which this holds: FIELD OP VALUE, where FIELD is an argument's name, retval, or one of
-    /// kind, in, module, pid, tid, cpu, comm, and OP one of = != < <= > >= ~ !~ (~ is for globs); `and`, `or`, `not`
-    /// and ( ) connect such conditions. May be given again; then all must hold
+    /// Trace only calls for which this condition is true: FIELD OP VALUE. FIELD is an argument's name, retval, or one
+    /// of kind, in, module, pid, tid, cpu, comm. OP is one of = != < <= > >= ~ !~ (~ is for globs). `and`, `or`, `not`
+    /// and ( ) connect conditions. May be given again; then all must be true
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<Filter>,
-    /// Print a member of a structure with each call, as C writes it: file->f_path.dentry->d_name.name. It begins with an
-    /// argument, with retval (with --returns), or with task, which is the current thread. May be given again. --where,
-    /// --count and --hist take members too
+    /// Print a member of a structure with each call, as C writes it: file->f_path.dentry->d_name.name. It begins with
+    /// an argument, with retval (with --returns), or with task, which is the current thread. May be given again.
+    /// --where, --count and --hist accept members too
     #[arg(short, long = "field", value_name = "MEMBER")]
     fields: Vec<String>,
     /// Trace only this process
@@ -70,13 +71,13 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["returns", "latency", "count", "hist", "top"])]
     stack: bool,
     /// Count calls in the kernel, and print the numbers at the end: by function, and by KEY, which is an argument's
-    /// name or one of site, pid, tid, cpu, comm. No call is lost. Goes after the functions' names
+    /// name or one of site, pid, tid, cpu, comm. No call is lost. The option must come after the functions' names
     #[arg(long, value_name = "KEY", num_args = 0..=1, conflicts_with_all = ["fields", "strings", "returns", "hist", "limit"])]
     count: Option<Option<String>>,
-    /// Print a histogram of an argument's values, of which the kernel counts those of each power of two. No call is lost
+    /// Print a histogram of an argument's values, by powers of two. The kernel counts them, so no call is lost
     #[arg(long, value_name = "ARG", conflicts_with_all = ["fields", "strings", "returns", "limit"])]
     hist: Option<String>,
-    /// Count as --count, and print the numbers that are greatest every second
+    /// Count as --count does, and print the greatest numbers every second
     #[arg(long, conflicts_with_all = ["fields", "strings", "returns", "hist", "limit"])]
     top: bool,
     /// Attach at every site or not at all
@@ -85,7 +86,7 @@ pub(crate) struct Arguments {
     /// Leave out values that may be wrong, which are otherwise printed with a question mark
     #[arg(long)]
     certain: bool,
-    /// Attach at more than 1,024 sites. That many slow the whole machine down, and take minutes to arm
+    /// Allow more than 1,024 sites. So many slow the whole machine down, and take minutes to arm
     #[arg(short, long)]
     yes: bool,
     /// End after this many calls were printed
@@ -137,13 +138,15 @@ impl Arguments {
 
     /// How a function is attached to.
     fn attach<'t>(&self, target: &'t Target, function: &Traceable<'_>, policy: Policy) -> Attach<'t> {
-        let attach = Attach::new(target).function(function.chosen.name()).policy(policy).cookie(function.cookie);
-        let attach = attach.all_prototypes(true).accept_doubt(!self.certain);
-        let attach = match function.chosen.file(function.function) {
-            Some(file) => attach.file(file),
-            None => attach,
-        };
-        if self.yes { attach.max_sites(usize::MAX) } else { attach }
+        let options = AttachOptions::default().function(function.chosen.name()).policy(policy).cookie(function.cookie);
+        let mut options = options.all_prototypes(true).accept_doubt(!self.certain);
+        if let Some(file) = function.chosen.file(function.function) {
+            options = options.file(file);
+        }
+        if self.yes {
+            options = options.max_sites(usize::MAX);
+        }
+        Attach::with(target, options)
     }
 }
 
@@ -212,7 +215,7 @@ fn members(
         let parameters = parameters.flat_map(|prototype| prototype.parameters.iter().enumerate());
         let known: BTreeSet<String> = parameters.map(|(nth, parameter)| argument_name(nth, parameter)).collect();
         let known: Vec<String> = known.into_iter().chain([members::TASK.to_owned()]).collect();
-        return Err(format!("{name}: no call has what it begins with; there are: {}", known.join(", ")).into());
+        return Err(format!("{name}: no call has what the path begins with; there are: {}", known.join(", ")).into());
     }
     Ok(all)
 }
@@ -240,8 +243,8 @@ fn check_number(arguments: &Arguments, functions: &[Function]) -> Result<(), Fai
     if functions.len() > 1 && sites > MAX_SITES && !arguments.yes {
         let count = functions.len();
         return Err(format!(
-            "{count} functions would be attached to at {sites} sites, and {MAX_SITES} are allowed: so many slow the whole \
-             machine down, and take minutes to arm and to disarm. To have them nevertheless, give --yes"
+            "{count} functions would be attached to at {sites} sites, and {MAX_SITES} are allowed: so many slow the \
+             whole machine down, and take minutes to arm and to disarm. To attach to them nevertheless, give --yes"
         )
         .into());
     }
@@ -317,7 +320,7 @@ impl<'t> Traced<'t> {
             Ok(_) => tell!("{}", self.link.report().to_string().trim_end()),
             // The rest goes on being traced.
             Err(error) => {
-                tell!("in modules that were loaded since: {error}");
+                tell!("in modules that were loaded since: {}", with_causes(&error));
                 self.failed = unseen;
             }
         }

@@ -22,7 +22,7 @@ fn refused(folder: &Path, arguments: &[&str], words: &[&str]) {
     for word in words {
         assert!(message.contains(word), "{arguments:?}: no {word:?} in {message:?}");
     }
-    assert_eq!(before, names(folder), "{arguments:?} left something behind");
+    assert_eq!(before, names(folder), "{arguments:?} left a file");
 }
 
 fn names(folder: &Path) -> Vec<PathBuf> {
@@ -98,7 +98,7 @@ fn arguments_that_make_no_sense() {
     refused(&folder, &["trace"], &["FUNC"]);
     refused(&folder, &["trace", "foo", "--where", "nonsense"], &["FIELD OP VALUE"]);
     refused(&folder, &["trace", "foo", "--where", "(a = 1"], &["a ) is missing"]);
-    refused(&folder, &["trace", "foo", "--where", "a = 09"], &["no number as C writes them"]);
+    refused(&folder, &["trace", "foo", "--where", "a = 09"], &["not a number in C"]);
     refused(&folder, &["trace", "foo", "--count", "comm", "--hist", "x"], &["--hist"]);
     refused(&folder, &["trace", "foo bar"], &["which is in no function's name"]);
     refused(&folder, &["list"], &["PATTERN"]);

@@ -176,7 +176,7 @@ fn modules_go_with_their_kernels() {
     let kernel = fs::read(folder.join("hub/6.12/vmlinux.sites")).unwrap();
     fs::write(folder.join("hub/6.12/toy.sites"), module(&kernel, 2)).unwrap();
     let all = parsed(&folder, &["check", "toy:toy_open", "toy_open", "--kernels", "hub", "--json"], 1);
-    assert_eq!(all["kernels"].as_array().unwrap().len(), 3, "a module is no kernel");
+    assert_eq!(all["kernels"].as_array().unwrap().len(), 3, "a module is not a kernel");
     let shapes = |nth: usize| -> Vec<&str> {
         let answers = all["functions"][nth]["kernels"].as_array().unwrap();
         answers.iter().map(|answer| answer["shape"].as_str().unwrap()).collect()
@@ -204,7 +204,7 @@ fn what_is_denied_is_the_exit_status() {
     let check = |more: &[&str], status: i32| {
         printed(&folder, &[&["check", "vfs_read", "--kernels", "hub/6.9", "hub/7.3"], more].concat(), status)
     };
-    assert!(check(&[], 0).contains("1 question on 2 kernels: nothing that is denied"));
+    assert!(check(&[], 0).contains("1 question on 2 kernels: nothing that is denied was found"));
     check(&["--deny", "partly_inlined,missing"], 0);
     check(&["--deny", "none"], 0);
     let text = check(&["--deny", "shape,prototype"], 1);
@@ -215,7 +215,7 @@ fn what_is_denied_is_the_exit_status() {
     for words in [
         "there is no function vfs_raed",
         "did you mean vfs_read?",
-        "no site data of module ext4 were given",
+        "no site data for module ext4 was given",
         "6 findings denied",
     ] {
         assert!(text.contains(words), "{words}: {text}");

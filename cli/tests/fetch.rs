@@ -181,10 +181,10 @@ fn who_signed_it_decides() {
     let hub = Hub::new("fetch-signed");
     let folder = hub.folder.as_path();
     let other = run(folder, &["hub", "key", "other"], true);
-    refused(folder, &hub.url, &[], "no key is known");
-    refused(folder, &hub.url, &["--key", other.trim()], "not among those that are believed");
+    refused(folder, &hub.url, &[], "no key is trusted");
+    refused(folder, &hub.url, &["--key", other.trim()], "is by a key that is not trusted");
     // A wrong signature is not the same as none.
-    refused(folder, &hub.url, &["--key", other.trim(), "--allow-unsigned"], "not among those that are believed");
+    refused(folder, &hub.url, &["--key", other.trim(), "--allow-unsigned"], "is by a key that is not trusted");
     run(folder, &["hub", "add", "unsigned", "1.sites"], true);
     let unsigned = folder.join("unsigned");
     let url = liar(move |path, _, stream| match fs::read(unsigned.join(path.trim_start_matches('/'))) {

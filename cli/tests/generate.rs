@@ -64,7 +64,7 @@ fn every_command_has_a_page_with_all_of_its_options() {
         pages.push(path);
     }
     let count = std::fs::read_dir(&folder).expect("the folder").count();
-    assert_eq!(count, pages.len(), "a page for something that is no command");
+    assert_eq!(count, pages.len(), "a page for something that is not a command");
     let output = Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).args(&pages).output();
     let output = output.expect("groff (package groff-base)");
     assert!(output.status.success() && said(&output).is_empty(), "groff: {}", said(&output));

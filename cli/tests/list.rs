@@ -49,7 +49,10 @@ fn numbers_are_those_of_the_sites() {
             "foo_that_is_not*" => {
                 let output = siteseer(folder).args(["list", pattern, "--sites", "vmlinux.sites"]).output().unwrap();
                 let message = String::from_utf8_lossy(&output.stderr);
-                assert!(!output.status.success() && message.contains("no function is foo_that_is_not*"), "{message}");
+                assert!(
+                    !output.status.success() && message.contains("no function matches foo_that_is_not*"),
+                    "{message}"
+                );
                 continue;
             }
             _ => list(folder, pattern),

@@ -49,6 +49,7 @@ fn words(command: &str) -> Vec<&str> {
     words.skip(2).collect()
 }
 
+// Proves S22.2.
 #[test]
 fn the_pages_are_what_is_printed() {
     let Some(vmlinux) = std::env::var_os("SITESEER_TEST_VMLINUX").map(PathBuf::from) else {
@@ -83,7 +84,7 @@ fn the_pages_are_what_is_printed() {
             std::fs::write(path, text + &rest).unwrap();
         } else if page.contains(id) {
             for ((_, command, wanted), text) in blocks.iter().zip(&printed) {
-                assert_eq!(text, wanted, "{path}: {command}: SITESEER_UPDATE_DOCS=1 writes it anew");
+                assert_eq!(text, wanted, "{path}: {command}: SITESEER_UPDATE_DOCS=1 writes it again");
             }
         } else {
             eprintln!("{path} is of another image than SITESEER_TEST_VMLINUX: the outputs are not compared");

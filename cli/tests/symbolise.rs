@@ -71,7 +71,7 @@ fn the_page_is_what_is_printed() {
         let words: Vec<&str> = words.split_whitespace().collect();
         let printed = succeed(siteseer(folder, &words, if command.contains('<') { stack } else { "" }));
         if !update && id == own {
-            assert_eq!(printed, output[..end], "{command}: SITESEER_UPDATE_DOCS=1 writes it anew");
+            assert_eq!(printed, output[..end], "{command}: SITESEER_UPDATE_DOCS=1 writes it again");
         }
         written += &format!("{before}```console\n$ siteseer {command}\n{printed}");
         rest = &output[end..];
@@ -189,9 +189,9 @@ fn what_cannot_be_answered_says_why() {
     };
     let with = |place: &str| fail(&["--sites", "vmlinux.sites", place]);
     assert!(with("no_such_function").contains("no function has the symbol no_such_function"));
-    assert!(with("vfs_read+0x12345678").contains("vfs_read is shorter than that"));
-    assert!(with("0x10").contains("not in the kernel's text"));
-    assert!(with("nf_tables:nft_do_chain").contains("no site data of module nf_tables"));
+    assert!(with("vfs_read+0x12345678").contains("past the end of the symbol vfs_read"));
+    assert!(with("0x10").contains("neither in the kernel's text"));
+    assert!(with("nf_tables:nft_do_chain").contains("no site data for module nf_tables"));
     assert!(with("a b").contains("neither an address"));
     assert!(fail(&["--sites", "plain.sites", "vfs_read"]).contains("encode again with `siteseer encode --lines`"));
 }

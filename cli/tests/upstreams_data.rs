@@ -47,7 +47,7 @@ fn both(name: &str) -> PathBuf {
 #[test]
 fn sites_are_listed_with_a_note() {
     let folder = both("sites-alone");
-    let note = "have upstream's kinds alone: which inlined copies may be passed by";
+    let note = "has upstream's kinds only: which inlined copies may be passed by";
     for (file, is_noted) in [("alone", true), ("whole", false)] {
         let output = siteseer(&folder).args(["sites", "vfs_read", "--sites", file]).output().unwrap();
         assert!(output.status.success(), "{}", said(&output));

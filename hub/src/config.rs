@@ -70,7 +70,7 @@ impl Config {
         };
         // Keys decide whom root believes: they are root's to choose.
         if siteseer::internals::source::is_privileged() && !must_be && (about.uid() != 0 || about.mode() & 0o022 != 0) {
-            return Err(bad("others than root may change it, and it says which site data is believed".to_owned()));
+            return Err(bad("users other than root can change it, and it says which site data is trusted".to_owned()));
         }
         let text = fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
         let InFile { urls, keys } = toml::from_str(&text).map_err(|error| bad(error.to_string()))?;

@@ -40,11 +40,12 @@ pub enum HubError {
         limit: u64,
     },
     /// It cannot be decompressed.
-    #[error("{what}: it cannot be decompressed: {error}")]
+    #[error("{what}: it cannot be decompressed")]
     Packed {
         /// What cannot.
         what: String,
         /// Why.
+        #[source]
         error: io::Error,
     },
     /// There is no signature, or no key.
@@ -88,11 +89,12 @@ pub enum HubError {
         why: String,
     },
     /// A file.
-    #[error("{}: {error}", path.display())]
+    #[error("{}", path.display())]
     Io {
         /// Its path.
         path: PathBuf,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// A folder that the loader would not believe.
@@ -136,11 +138,12 @@ pub enum HubError {
         why: String,
     },
     /// It cannot be served.
-    #[error("cannot serve on {address}: {error}")]
+    #[error("cannot serve on {address}")]
     Serve {
         /// The address.
         address: String,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
 }

@@ -16,6 +16,7 @@ use crate::sign::Keys;
 use crate::{debian, pack};
 use siteseer::internals::kernel::BuildId;
 use siteseer_sites::file::module_kernel;
+use siteseer_sites::with_causes;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -117,7 +118,7 @@ impl Fetcher<'_> {
             }
         };
         let wanted = Wanted { build_id: Some(id.clone()), release, ..wanted.clone() };
-        let waits = || self.progress.say("another siteseer fetches the same: waiting for it");
+        let waits = || self.progress.say("another siteseer is fetching the same data: waiting for it");
         let _lock = Lock::take(&self.folder, &id.to_string(), waits)?;
         let name = format!("{id}.sites");
         let path = self.folder.join(&name);
@@ -153,7 +154,7 @@ impl Fetcher<'_> {
             let error = std::io::Error::new(error.kind(), error.to_string());
             return Err(HubError::Io { path: path.clone(), error });
         }
-        let text = error.to_string();
+        let text = with_causes(error);
         // The place stands before it already.
         let why = text.strip_prefix(&place).map_or(text.as_str(), |rest| rest.trim_start_matches([':', ' ', '/']));
         self.tried.push((place, why.to_owned()));
@@ -182,7 +183,7 @@ impl Fetcher<'_> {
                     several => {
                         let ids: Vec<&str> = several.iter().map(|kernel| kernel.build_id.as_str()).collect();
                         let why =
-                            format!("several builds of {release} are there: name one (--build-id {})", ids.join(", "));
+                            format!("there are several builds of {release}: name one (--build-id {})", ids.join(", "));
                         return Err(HubError::Malformed { what: url, why });
                     }
                 },
@@ -204,9 +205,7 @@ impl Fetcher<'_> {
             // A signature that is present and wrong is never passed over.
             (Some(signature), false) => self.keys.verify(url, data, &signature, path),
             _ if self.options.allow_unsigned => Ok(()),
-            (Some(_), true) => Err(unsigned(
-                "it is signed, and no key is known that could be believed (SITESEER_KEYS, keys in fetch.toml)",
-            )),
+            (Some(_), true) => Err(unsigned("it is signed, and no key is trusted (SITESEER_KEYS, keys in fetch.toml)")),
             (None, _) => Err(unsigned("it is not signed")),
         }
     }
@@ -351,7 +350,7 @@ fn check_module(what: &str, name: &str, data: &[u8], kernel: &BuildId) -> Result
     let bad = |why: String| HubError::Malformed { what: what.to_owned(), why: format!("{name}: {why}") };
     let id = name.strip_suffix(".sites").and_then(layout::parse_id);
     let id = id.ok_or_else(|| bad("not a name of a module's site file".to_owned()))?;
-    let theirs = module_kernel(data).map_err(|error| bad(error.to_string()))?;
+    let theirs = module_kernel(data).map_err(|error| bad(with_causes(&error)))?;
     let theirs = theirs.ok_or_else(|| bad("not a module's".to_owned()))?;
     if theirs != kernel.0 {
         let ours = kernel.clone();

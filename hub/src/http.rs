@@ -6,6 +6,7 @@
 //! now. That parts of two versions were joined nevertheless is found by the signature; then all is fetched again.
 
 use crate::error::{HubError, io};
+use siteseer_sites::with_causes;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -163,7 +164,7 @@ impl Client {
                         }
                         return Err(error);
                     }
-                    progress.say(&format!("{error}; going on"));
+                    progress.say(&format!("{}; going on", with_causes(&error)));
                 }
             }
         }

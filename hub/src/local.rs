@@ -8,6 +8,7 @@ use object::{LittleEndian, Object, ObjectSection};
 use siteseer::internals::kernel::BuildId;
 use siteseer_encoder::{BaseKernel, Options};
 use siteseer_sites::file::{self, SiteFile};
+use siteseer_sites::with_causes;
 use std::fs::File;
 use std::path::Path;
 
@@ -62,8 +63,8 @@ impl Local {
         }
         let bad = |why: String| HubError::Malformed { what: self.what.clone(), why };
         let options = Options { kernel, ..Options::default() };
-        let encoded = siteseer_encoder::encode(&self.bytes, &options).map_err(|error| bad(chain(&error)))?;
-        file::write(&encoded.0).map_err(|error| bad(error.to_string()))
+        let encoded = siteseer_encoder::encode(&self.bytes, &options).map_err(|error| bad(with_causes(&error)))?;
+        file::write(&encoded.0).map_err(|error| bad(with_causes(&error)))
     }
 
     /// Whether it is a module: an ELF file that is not linked yet.
@@ -75,15 +76,9 @@ impl Local {
     }
 }
 
-/// An error with what caused it.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
 /// The machine of a site file, and what is in it.
 pub(crate) fn look<R>(what: &str, data: &[u8], with: impl FnOnce(&SiteFile<'_>) -> R) -> Result<R, HubError> {
-    let bad = |error: file::FileError| HubError::Malformed { what: what.to_owned(), why: error.to_string() };
+    let bad = |error: file::FileError| HubError::Malformed { what: what.to_owned(), why: with_causes(&error) };
     let file = SiteFile::parse(data).map_err(bad)?;
     let found = with(&file);
     file.whole().map_err(bad)?;

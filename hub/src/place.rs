@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The folder where the loader looks: which it is, who may write to it, and writing to it.
 //!
-//! docs/security.md: with privileges the loader reads what it finds only if root alone can have put it there. So what root
-//! fetches goes to a folder of root's, and is refused to any other; all others have their own cache.
+//! docs/security.md: with privileges the loader reads what it finds only if root alone can have put it there. So what
+//! root fetches goes to a folder of root's, and is refused to any other; all others have their own cache.
 
 use crate::error::{HubError, io};
 use siteseer::internals::source::{is_privileged, user_cache};
@@ -44,8 +44,8 @@ fn roots_alone(folder: &Path) -> Result<(), HubError> {
         if about.uid() != 0 || shared {
             let (uid, mode) = (about.uid(), about.mode() & 0o7777);
             let why = format!(
-                "others than root may change it (owner {uid}, mode {mode:o}), so the loader would not read what is in it with \
-                 privileges: give another folder (--output)"
+                "users other than root can change it (owner {uid}, mode {mode:o}), so the loader would not read what \
+                 is in it with privileges: give another folder (--output)"
             );
             return Err(HubError::Place { path: folder.to_owned(), why });
         }
@@ -110,6 +110,6 @@ mod tests {
     fn roots_folders() {
         roots_alone(Path::new("/usr/lib")).unwrap();
         let shared = roots_alone(Path::new("/tmp")).unwrap_err().to_string();
-        assert!(shared.contains("others than root may change it"), "{shared}");
+        assert!(shared.contains("users other than root can change it"), "{shared}");
     }
 }

@@ -46,8 +46,7 @@ impl Keys {
         let signature = SignatureBox::from_string(text);
         let signature = signature.map_err(|error| bad(format!("its signature is malformed: {error}")))?;
         let key = self.0.iter().find(|key| key.keynum() == signature.keynum());
-        let key =
-            key.ok_or_else(|| bad("its signature is by a key that is not among those that are believed".to_owned()))?;
+        let key = key.ok_or_else(|| bad("its signature is by a key that is not trusted".to_owned()))?;
         minisign::verify(key, &signature, Cursor::new(data), true, false, false)
             .map_err(|_| bad("its signature is not right: it was altered, or is not complete".to_owned()))?;
         let comment = signature.trusted_comment().unwrap_or_default();
@@ -130,7 +129,7 @@ mod tests {
         let why = |result: Result<(), HubError>| result.unwrap_err().to_string();
         assert!(why(verify(&keys, b"date", "buildid/00/sites.zst")).contains("is not right"));
         assert!(why(verify(&keys, b"data", "buildid/01/sites.zst")).contains("another file"));
-        assert!(why(verify(&others, b"data", "buildid/00/sites.zst")).contains("not among those"));
+        assert!(why(verify(&others, b"data", "buildid/00/sites.zst")).contains("not trusted"));
         assert!(why(keys.verify("it", b"data", b"hello", "x")).contains("malformed"));
         let from_file = Keys::parse([folder.path().join("one.pub").to_str().unwrap()]).unwrap();
         verify(&from_file, b"data", "buildid/00/sites.zst").unwrap();

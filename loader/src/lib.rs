@@ -57,14 +57,14 @@
 //! # #[cfg(feature = "libbpf-rs")]
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let bytes: &[u8] = &[];
-//! use siteseer::{Attach, Policy, SourceOptions, Target};
+//! use siteseer::{Attach, AttachOptions, Policy, SourceOptions, Target};
 //!
 //! siteseer::register()?; // once, before opening objects
 //! let object = libbpf_rs::ObjectBuilder::default().open_memory(bytes)?.load()?;
 //! let program = object.progs().find(|program| program.name() == "capable").ok_or("no such program")?;
 //!
 //! let target = Target::running(&SourceOptions::default())?;
-//! let link = Attach::new(&target).policy(Policy::BestEffort).cookie(7).attach(&program)?;
+//! let link = Attach::with(&target, AttachOptions::default().policy(Policy::BestEffort).cookie(7)).attach(&program)?;
 //! print!("{}", link.report());
 //! // ns_capable: attached at 14 of 14 sites (1 body, 13 inline) by fentry, kprobe
 //! for (site, reason) in link.report().skipped() {

@@ -21,6 +21,7 @@ pub mod access;
 #[doc(hidden)]
 pub mod both;
 pub mod btf;
+mod causes;
 pub mod doubt;
 pub mod earlier;
 pub mod evaluate;
@@ -33,6 +34,7 @@ pub mod site;
 pub mod subset;
 mod sums;
 
+pub use causes::with_causes;
 pub use doubt::Doubt;
 pub use location::{Argument, Computed, Located, Location, Missing, Op};
 pub use machine::Machine;

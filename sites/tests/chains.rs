@@ -5,10 +5,10 @@ mod common;
 
 use common::{BASE, exercise, ranges, reseal, site_set};
 use proptest::prelude::*;
-use siteseer_sites::SiteSet;
 use siteseer_sites::file::{self, FileError, RangesError, SiteFile};
 use siteseer_sites::ranges::Ranges;
 use siteseer_sites::site::SourceLine;
+use siteseer_sites::{SiteSet, with_causes};
 
 /// A frame, as text.
 fn text(function: &str, line: Option<(&str, u32)>) -> String {
@@ -172,7 +172,7 @@ fn small() -> (SiteSet, Ranges) {
 
 #[test]
 fn every_error_says_what() {
-    let text = |alter: fn(&mut [u8])| refused(alter).to_string();
+    let text = |alter: fn(&mut [u8])| with_causes(&refused(alter));
     assert_eq!(
         text(|section| section[2] = 9),
         ".BTF.inline.ranges: it has version 9, which is not supported: it was written by another release"

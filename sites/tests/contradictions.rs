@@ -47,8 +47,8 @@ fn one_site() -> SiteSet {
 fn refused(change: impl FnOnce(&mut SiteSet)) -> String {
     let mut set = one_site();
     change(&mut set);
-    let error = file::write(&set).unwrap_err().to_string();
-    assert_eq!(file::write_raw(&set).unwrap_err().to_string(), error);
+    let error = with_causes(&file::write(&set).unwrap_err());
+    assert_eq!(with_causes(&file::write_raw(&set).unwrap_err()), error);
     error
 }
 

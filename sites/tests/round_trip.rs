@@ -284,6 +284,7 @@ fn one_site(arguments: Vec<Argument>) -> SiteSet {
     }
 }
 
+// Proves S4.14.
 #[test]
 fn doubts_are_kept_from_readers_of_upstream_alone() {
     // The parameters are pointers.

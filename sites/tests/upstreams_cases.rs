@@ -8,7 +8,7 @@ use siteseer_sites::btf::rules::{self, Rule};
 use siteseer_sites::btf::{Btf, BtfError, IntEncoding, Kind, Linkage, LocsecEntry, SplitBtf};
 use siteseer_sites::file::{FileError, Image, SiteFile, has_sites};
 use siteseer_sites::set::Section;
-use siteseer_sites::{Argument, Located, Location, Machine, Missing};
+use siteseer_sites::{Argument, Located, Location, Machine, Missing, with_causes};
 
 const BASE: u64 = 0xffff_ffff_8100_0000;
 
@@ -169,7 +169,9 @@ fn big_endian_is_refused_by_name() {
     let base = fixture(5);
     let base = Btf::parse(&base).unwrap();
     let error = SiteFile::from_inline(&data, &base, image()).unwrap_err();
-    assert!(matches!(error, FileError::Btf { section: ".BTF.inline", .. }) && error.to_string().contains("big-endian"));
+    assert!(
+        matches!(error, FileError::Btf { section: ".BTF.inline", .. }) && with_causes(&error).contains("big-endian")
+    );
 }
 
 #[test]

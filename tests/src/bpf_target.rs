@@ -6,8 +6,9 @@ use crate::case::{Case, Failure, case};
 use crate::typed::program_of;
 use libbpf_rs::{Link as OtherLink, MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 use siteseer::internals::bpf_target::id_of;
-use siteseer::{Attach, AttachError, Link, Policy, Target};
+use siteseer::{Attach, AttachError, AttachOptions, Link, Policy, Target};
 use siteseer_bpf_progs::{JUMPS, JUMPS_TRACE};
+use siteseer_sites::with_causes;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// All cases of this group.
@@ -96,7 +97,7 @@ const MAIN: u32 = GLOBAL + STATIC;
 fn refused<T>(result: Result<T, AttachError>, words: &[String]) -> Result<String, Failure> {
     let text = match result {
         Ok(_) => return Err("it was not refused".into()),
-        Err(error) => error.to_string(),
+        Err(error) => with_causes(&error),
     };
     match words.iter().find(|word| !text.contains(word.as_str())) {
         Some(missing) => Err(format!("the refusal does not say {missing:?}: {text}").into()),
@@ -104,11 +105,12 @@ fn refused<T>(result: Result<T, AttachError>, words: &[String]) -> Result<String
     }
 }
 
+// Proves S20.1.
 fn main_function(target: &Target) -> Result<String, Failure> {
     let (jumps, tracers) = (target_object()?, tracers()?);
     let program = id(&jumps, "jumps_main")?;
     let attach = |name: &str| -> Result<Link, Failure> {
-        Ok(Attach::new(target).bpf_program(program).attach(&program_of(&tracers, name)?)?)
+        Ok(Attach::with(target, AttachOptions::default().bpf_program(program)).attach(&program_of(&tracers, name)?)?)
     };
     let links = [attach("enter_main")?, attach("leave_main")?];
     run(&jumps, "jumps_main", 3, MAIN)?;
@@ -121,6 +123,7 @@ fn main_function(target: &Target) -> Result<String, Failure> {
     Ok(report.trim().to_owned())
 }
 
+// Proves S20.3.
 /// The target is what `bpf_program__set_attach_target()` said.
 fn subprograms(target: &Target) -> Result<String, Failure> {
     let jumps = target_object()?;
@@ -157,7 +160,7 @@ fn several_links_on_one_function(target: &Target) -> Result<String, Failure> {
     let (jumps, first, second) = (target_object()?, tracers()?, tracers()?);
     let program = id(&jumps, "jumps_main")?;
     let attach = |object: &Object, name: &str| -> Result<Link, Failure> {
-        Ok(Attach::new(target).bpf_program(program).attach(&program_of(object, name)?)?)
+        Ok(Attach::with(target, AttachOptions::default().bpf_program(program)).attach(&program_of(object, name)?)?)
     };
     let one = attach(&first, "enter_global")?;
     let two = attach(&second, "enter_global")?;
@@ -170,12 +173,16 @@ fn several_links_on_one_function(target: &Target) -> Result<String, Failure> {
     Ok("2 links, each with its own count".to_owned())
 }
 
+// Proves S20.5, S20.6.
 /// A program in a prog array is not seen when it is entered from there.
 fn entered_by_tail_call(target: &Target) -> Result<String, Failure> {
     let (jumps, tracers) = (target_object()?, tracers()?);
     let program = id(&jumps, "jumps_main")?;
     let attach = |name: &str, policy| {
-        Ok::<_, Failure>(Attach::new(target).bpf_program(program).policy(policy).attach(&program_of(&tracers, name)?))
+        Ok::<_, Failure>(
+            Attach::with(target, AttachOptions::default().bpf_program(program).policy(policy))
+                .attach(&program_of(&tracers, name)?),
+        )
     };
     // It is put into the array while a link is up: the link's report has nothing of it, looking again has.
     let link = attach("enter_main", Policy::Complete)??;
@@ -207,6 +214,7 @@ fn entered_by_tail_call(target: &Target) -> Result<String, Failure> {
     Ok(text.lines().nth(1).unwrap_or_default().trim().to_owned())
 }
 
+// Proves S20.7.
 /// An extension is a target; the function that it has replaced is none meanwhile.
 fn extension(target: &Target) -> Result<String, Failure> {
     let (jumps, tracers) = (target_object()?, tracers()?);
@@ -227,7 +235,9 @@ fn extension(target: &Target) -> Result<String, Failure> {
 
     let number = id(&extending, "jumps_extension")?;
     let attach = |name: &str, program: u32| {
-        Ok::<_, Failure>(Attach::new(target).bpf_program(program).attach(&program_of(&tracers, name)?))
+        Ok::<_, Failure>(
+            Attach::with(target, AttachOptions::default().bpf_program(program)).attach(&program_of(&tracers, name)?),
+        )
     };
     let links = [attach("enter_extension", number)??, attach("leave_extension", number)??];
     run(&jumps, "jumps_main", 3, replaced)?;
@@ -246,20 +256,24 @@ fn extension(target: &Target) -> Result<String, Failure> {
     Ok(text.lines().nth(1).unwrap_or_default().trim().to_owned())
 }
 
+// Proves S20.8.
 fn what_is_not_there(target: &Target) -> Result<String, Failure> {
     let (jumps, tracers) = (target_object()?, tracers()?);
     let program = id(&jumps, "jumps_main")?;
     let tracer = program_of(&tracers, "enter_main")?;
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
-    let attach = Attach::new(target).bpf_program(program).function("jumps_mian");
+    let attach = Attach::with(target, AttachOptions::default().bpf_program(program).function("jumps_mian"));
     let text = refused(attach.attach(&tracer), &words(&["jumps_mian", "jumps_main", "jumps_static"]))?;
-    refused(Attach::new(target).bpf_program(u32::MAX).attach(&tracer), &words(&["4294967295"]))?;
-    let attach = Attach::new(target).bpf_program(program).function("ext4:jumps_main");
+    refused(
+        Attach::with(target, AttachOptions::default().bpf_program(u32::MAX)).attach(&tracer),
+        &words(&["4294967295"]),
+    )?;
+    let attach = Attach::with(target, AttachOptions::default().bpf_program(program).function("ext4:jumps_main"));
     refused(attach.attach(&tracer), &words(&["ext4"]))?;
     // One of the kernel's functions is not a function of the program's, and the other way round.
     refused(Attach::new(target).attach(&tracer), &words(&["there is no function jumps_main"]))?;
     // More arguments are read than the function has.
-    let attach = Attach::new(target).bpf_program(program).function("jumps_main");
+    let attach = Attach::with(target, AttachOptions::default().bpf_program(program).function("jumps_main"));
     refused(attach.attach(&program_of(&tracers, "leave_static")?), &words(&["jumps_main", "slot"]))?;
     Ok(text)
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use siteseer::{SourceOptions, Target};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, Kind, Type};
+use siteseer_sites::with_causes;
 use std::fmt;
 use std::time::Instant;
 
@@ -318,7 +319,7 @@ pub fn run(names: &[String], mut report: impl FnMut(Verdict)) -> Result<(), Fail
             Ok(Ok(shown)) => (Ending::Passed { differences: shown.differences }, shown.text),
             Ok(Err(failure)) => match failure.downcast::<Lack>() {
                 Ok(lack) => (Ending::NotExercised((*lack).clone()), lack.to_string()),
-                Err(failure) => (Ending::Failed, failure.to_string()),
+                Err(failure) => (Ending::Failed, with_causes(&*failure)),
             },
             Err(_) => (Ending::Failed, "it panicked; the console has the message".to_owned()),
         };

@@ -8,7 +8,7 @@ use crate::typed::program_of;
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramType};
 use siteseer::internals::symbols::Symbols;
-use siteseer::{Attach, Policy, Target};
+use siteseer::{Attach, AttachOptions, Policy, Target};
 use siteseer_bpf_progs::{CONTEXT, set_constant};
 use std::fs::File;
 use std::io;
@@ -132,6 +132,7 @@ const BODIES: &[Body] = &[
     },
 ];
 
+// Proves S15.6.
 fn as_under_real_fentry(target: &Target) -> Result<String, Failure> {
     let symbols = target.symbols()?;
     need(target, Capability::Fentry)?;
@@ -145,11 +146,9 @@ fn as_under_real_fentry(target: &Target) -> Result<String, Failure> {
     }
     let object = open.load()?;
     let _plain = attach_plain(&object)?;
-    let _ours = Attach::new(target)
-        .function(*function)
-        .policy(Policy::Complete)
-        .cookie(COOKIE)
-        .attach(&program_of(&object, "ours")?)?;
+    let _ours =
+        Attach::with(target, AttachOptions::default().function(*function).policy(Policy::Complete).cookie(COOKIE))
+            .attach(&program_of(&object, "ours")?)?;
     // The symbol: real fentry sees this one.
     let first = call()?;
     let (ours, plain) = (answer(&object, OURS)?, answer(&object, PLAIN)?);

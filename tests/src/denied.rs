@@ -10,8 +10,9 @@ use siteseer::internals::bpf_target;
 use siteseer::internals::kernel::{Kernel, KernelError};
 use siteseer::internals::object::ObjectError;
 use siteseer::internals::symbols::{self, SymbolsError};
-use siteseer::{Attach, AttachError, Error, Target};
+use siteseer::{Attach, AttachError, AttachOptions, Error, Target};
 use siteseer_bpf_progs::{BAD, CONTEXT, PROPRIETARY, UNNAMED};
+use siteseer_sites::with_causes;
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -39,8 +40,8 @@ pub fn cases() -> Vec<Case> {
 fn refused<T>(result: Result<T, impl Into<Error>>, meant: impl Fn(&Error) -> bool) -> Result<String, Failure> {
     match result.map_err(Into::into) {
         Ok(_) => Err("it was not refused".into()),
-        Err(error) if meant(&error) => Ok(error.to_string().lines().next().unwrap_or_default().to_owned()),
-        Err(error) => Err(format!("it was refused for another reason: {error}").into()),
+        Err(error) if meant(&error) => Ok(with_causes(&error).lines().next().unwrap_or_default().to_owned()),
+        Err(error) => Err(format!("it was refused for another reason: {}", with_causes(&error)).into()),
     }
 }
 
@@ -48,6 +49,7 @@ fn bad() -> Result<Object, Failure> {
     Ok(ObjectBuilder::default().open_memory(BAD)?.load()?)
 }
 
+// Proves S1.3.
 fn program_that_siteseer_did_not_load(target: &Target) -> Result<String, Failure> {
     let mut open = ObjectBuilder::default().open_memory(CONTEXT)?;
     for mut program in open.progs_mut().filter(|program| program.name() == "plain") {
@@ -56,7 +58,7 @@ fn program_that_siteseer_did_not_load(target: &Target) -> Result<String, Failure
         program.set_attach_target(0, Some("do_fcntl".to_owned()))?;
     }
     let object = open.load()?;
-    let attach = Attach::new(target).function("do_fcntl");
+    let attach = Attach::with(target, AttachOptions::default().function("do_fcntl"));
     refused(attach.attach(&program_of(&object, "plain")?), |error| {
         matches!(error, Error::Object(ObjectError::NotGuarded { .. }))
     })
@@ -69,6 +71,7 @@ fn section_that_names_no_function(target: &Target) -> Result<String, Failure> {
     })
 }
 
+// Proves S1.2.
 fn no_function_was_given(target: &Target) -> Result<String, Failure> {
     let object = bad()?;
     refused(Attach::new(target).attach(&program_of(&object, "no_function")?), |error| {
@@ -76,6 +79,7 @@ fn no_function_was_given(target: &Target) -> Result<String, Failure> {
     })
 }
 
+// Proves S10.3.
 fn licence_that_is_not_gpl_compatible(target: &Target) -> Result<String, Failure> {
     // Its program follows a typed pointer, which takes a function for GPL-compatible programs alone.
     need(target, Capability::RdonlyCast)?;
@@ -112,6 +116,7 @@ fn found(meant: bool, error: &AttachError) -> io::Result<()> {
     if meant { Ok(()) } else { Err(io::Error::other(error.to_string())) }
 }
 
+// Proves S20.9.
 fn missing_sys_admin(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
     let program = program_of(&object, "count")?;
@@ -119,11 +124,12 @@ fn missing_sys_admin(target: &Target) -> Result<String, Failure> {
     let id = bpf_target::id_of(program.as_fd())?;
     in_child(|| {
         keep_capabilities(!(1 << CAP_SYS_ADMIN))?;
-        match Attach::new(target).bpf_program(id).function("count").attach(&program) {
+        match Attach::with(target, AttachOptions::default().bpf_program(id).function("count")).attach(&program) {
             Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
-            Err(error) => {
-                found(matches!(error, AttachError::BpfTarget(_)) && error.to_string().contains("CAP_SYS_ADMIN"), &error)
-            }
+            Err(error) => found(
+                matches!(error, AttachError::BpfTarget(_)) && with_causes(&error).contains("CAP_SYS_ADMIN"),
+                &error,
+            ),
         }
     })?;
     Ok("says that CAP_SYS_ADMIN is needed".to_owned())
@@ -138,7 +144,7 @@ fn few_capabilities_are_enough(target: &Target) -> Result<String, Failure> {
     fs::write(PARANOID, "2")?;
     let attached = in_child(|| {
         keep_capabilities(1 << CAP_BPF | 1 << CAP_PERFMON | 1 << CAP_SYSLOG)?;
-        match Attach::new(target).function("ns_capable").attach(&program) {
+        match Attach::with(target, AttachOptions::default().function("ns_capable")).attach(&program) {
             Ok(link) if link.report().attached().next().is_some() => Ok(()),
             Ok(_) => Err(io::Error::from_raw_os_error(libc::ENOENT)),
             Err(error) => found(false, &error),
@@ -149,6 +155,7 @@ fn few_capabilities_are_enough(target: &Target) -> Result<String, Failure> {
     Ok("attached with CAP_BPF, CAP_PERFMON and CAP_SYSLOG alone".to_owned())
 }
 
+// Proves S8.11, S13.5.
 fn too_few_files(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
     let program = program_of(&object, "count")?;
@@ -157,7 +164,9 @@ fn too_few_files(target: &Target) -> Result<String, Failure> {
         let limits = [64u64, 64];
         syscall(libc::SYS_prlimit64, [0, u64::from(libc::RLIMIT_NOFILE), limits.as_ptr() as u64, 0, 0, 0])?;
         keep_capabilities(!(1 << CAP_SYS_RESOURCE))?;
-        match Attach::new(target).function("rcu_read_unlock").max_sites(usize::MAX).attach(&program) {
+        match Attach::with(target, AttachOptions::default().function("rcu_read_unlock").max_sites(usize::MAX))
+            .attach(&program)
+        {
             Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
             Err(error) => found(matches!(error, AttachError::Files { .. }), &error),
         }

@@ -8,6 +8,7 @@
 use crate::calls::syscall;
 use crate::case::Failure;
 use serde::{Deserialize, Serialize};
+use siteseer_sites::with_causes;
 use std::ffi::CString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
@@ -68,7 +69,7 @@ pub fn run(wanted: &[String], results: &mut impl Write) -> Result<(), Failure> {
         for name in example.names().into_iter().filter(|name| wanted.contains(name)) {
             let (printed, failure) = match (example.run)(&format!("{FOLDER}/{name}")) {
                 Ok(printed) => (printed, None),
-                Err(failure) => (Vec::new(), Some(failure.to_string())),
+                Err(failure) => (Vec::new(), Some(with_causes(&*failure))),
             };
             let verdict = Verdict { name, printed, failure };
             writeln!(results, "{}", serde_json::to_string(&verdict)?)?;

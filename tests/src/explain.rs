@@ -7,12 +7,14 @@ use libbpf_rs::ObjectBuilder;
 use siteseer::internals::plan::Decision;
 use siteseer::internals::section::Wanted;
 use siteseer::internals::{explain, object_file};
-use siteseer::{Attach, Outcome, Policy, Target};
+use siteseer::{Attach, AttachOptions, Outcome, Policy, Target};
 use siteseer_bpf_progs::{BAD, JUMPS_TRACE, TRUTH};
+use siteseer_sites::with_causes;
 use std::fmt::Write as _;
 
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {
+    // Proves S22.1, S22.3.
     vec![case("explain", "file_and_loaded_program_agree", agree)]
 }
 
@@ -58,20 +60,20 @@ fn agree(target: &Target) -> Result<String, Failure> {
             let name = &program.program.name;
             let loaded = object.progs_mut().find(|other| other.name() == name.as_str());
             let loaded = loaded.ok_or_else(|| format!("libbpf has no program {name}"))?;
-            let mut attach = Attach::new(target).policy(Policy::BestEffort);
+            let mut options = AttachOptions::default().policy(Policy::BestEffort);
             let mut wanted = program.wanted.clone();
             if wanted.function.is_none() {
-                attach = attach.function("ns_capable");
+                options = options.function("ns_capable");
                 wanted.function = Some("ns_capable".to_owned());
             }
-            match (of_file(target, &wanted, &program), of_loaded(&attach, &loaded)) {
+            match (of_file(target, &wanted, &program), of_loaded(&Attach::with(target, options), &loaded)) {
                 (Ok((file, 1..)), Ok(loaded)) if file == loaded => planned += 1,
                 // A plan with nothing left is an error when attaching, and a list here.
                 (Ok((_, 0)), Err(error)) if error.to_string().contains("none of its") => refused += 1,
                 (Err(_), Err(_)) => refused += 1,
                 (file, loaded) => {
-                    let file = file.map_or_else(|error| error.to_string(), |(text, _)| text);
-                    let loaded = loaded.unwrap_or_else(|error| error.to_string());
+                    let file = file.map_or_else(|error| with_causes(&*error), |(text, _)| text);
+                    let loaded = loaded.unwrap_or_else(|error| with_causes(&*error));
                     return Err(format!("{name}: from the file\n{file}\nloaded\n{loaded}").into());
                 }
             }

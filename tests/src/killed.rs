@@ -11,7 +11,7 @@ use crate::calls::syscall;
 use crate::case::{Case, Failure};
 use crate::cost::perf;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
-use siteseer::{Attach, Link, Policy, Target};
+use siteseer::{Attach, AttachOptions, Link, Policy, Target};
 use siteseer_bpf_progs::COST;
 use siteseer_sites::SiteKind;
 use std::fs::{self, OpenOptions};
@@ -63,9 +63,9 @@ pub(crate) fn counters(object: &Object) -> Result<Vec<u8>, Failure> {
 
 fn attach(target: &Target, object: &Object) -> Result<Link, Failure> {
     let program = object.progs().find(|program| program.name() == "read0").ok_or("no program read0")?;
-    let attach = Attach::new(target).policy(Policy::BestEffort).all_prototypes(true).bulk_from(1);
-    let attach = FUNCTIONS.iter().fold(attach, |attach, function| attach.function(*function));
-    Ok(attach.attach(&program)?)
+    let options = AttachOptions::default().policy(Policy::BestEffort).all_prototypes(true).bulk_from(1);
+    let options = FUNCTIONS.iter().fold(options, |options, function| options.function(*function));
+    Ok(Attach::with(target, options).attach(&program)?)
 }
 
 /// Makes calls that hit the first function's inlined copy.
@@ -181,6 +181,7 @@ impl Random {
     }
 }
 
+// Proves S13.7.
 fn at_any_moment(target: &Target) -> Result<String, Failure> {
     let object = load()?;
     let begin = Instant::now();

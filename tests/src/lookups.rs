@@ -15,6 +15,7 @@ use siteseer::{SourceOptions, Target, TargetError};
 pub fn cases() -> Vec<Case> {
     let case = |name: &str, run| case("lookups", name, run);
     vec![
+        // Proves S2.16.
         case("a_part_of_the_symbols_says_what_all_say", a_part_says_what_all_say),
         case("so_it_does_of_a_module", of_a_module),
         case("an_unknown_name", unknown),

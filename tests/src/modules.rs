@@ -6,9 +6,10 @@ use crate::case::{Capability, Case, Failure, Shown, case, need};
 use crate::removal;
 use crate::typed::{expect, program_of, record, site_of};
 use libbpf_rs::{Object, ObjectBuilder};
-use siteseer::{Attach, Link, Mechanism, Outcome, Policy, Target};
+use siteseer::{Attach, AttachOptions, Link, Mechanism, Outcome, Policy, Target};
 use siteseer_bpf_progs::LIFE;
 use siteseer_sites::SiteKind::{Body, Inline};
+use siteseer_sites::with_causes;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
@@ -108,6 +109,7 @@ pub(crate) fn copies(number: u64) -> Vec<(u32, Vec<Option<u64>>)> {
     vec![(Inline as u32, vec![Some(number), Some(7), None]), (Inline as u32, vec![Some(number + 1), Some(8), None])]
 }
 
+// Proves S1.7.
 fn calls_in_a_module(target: &Target) -> Result<String, Failure> {
     let module = Loaded::load()?;
     let object = load_programs()?;
@@ -137,7 +139,7 @@ fn its_own_types_at_an_inline_copy(target: &Target) -> Result<Shown, Failure> {
     let object = load_programs()?;
     let refused = match Attach::new(target).attach(&program_of(&object, "followed")?) {
         Ok(link) => return Err(format!("attached:\n{}", link.report().long()).into()),
-        Err(error) => error.to_string(),
+        Err(error) => with_causes(&error),
     };
     // A compiler that says nothing of the pointer itself (clang for arm64, ThinLTO) is in the way before its type is.
     let lost = "this copy's debug information does not mention it";
@@ -153,10 +155,11 @@ fn its_own_types_at_an_inline_copy(target: &Target) -> Result<Shown, Failure> {
     Ok(Shown { text, differences: if is_lost { vec![refused] } else { Vec::new() } })
 }
 
+// Proves S13.19, S13.20.
 fn unloaded_while_attached(target: &Target) -> Result<String, Failure> {
     let module = Loaded::load()?;
     let object = load_programs()?;
-    let attach = Attach::new(target).policy(Policy::BestEffort);
+    let attach = Attach::with(target, AttachOptions::default().policy(Policy::BestEffort));
     let program = program_of(&object, "copied")?;
     let mut link = attach.attach(&program)?;
     expect("gone at first", &link.gone()?, &Vec::new())?;
@@ -185,6 +188,7 @@ fn unloaded_while_attached(target: &Target) -> Result<String, Failure> {
     Ok(text)
 }
 
+// Proves S13.18, S13.21.
 fn a_body_keeps_its_module(target: &Target) -> Result<String, Failure> {
     need(target, Capability::Fentry)?;
     let module = Loaded::load()?;
@@ -240,7 +244,7 @@ fn not_loaded_and_without_site_data(target: &Target) -> Result<String, Failure> 
     let says = |result: Result<_, siteseer::Error>, words: &[&str]| -> Result<String, Failure> {
         let text = match result {
             Ok::<Vec<siteseer::internals::function::Function>, _>(_) => return Err("it was found".into()),
-            Err(error) => error.to_string(),
+            Err(error) => with_causes(&error),
         };
         match words.iter().find(|words| !text.contains(**words)) {
             Some(missing) => Err(format!("the refusal does not say {missing:?}: {text}").into()),

@@ -6,8 +6,9 @@ use crate::case::{Case, Failure, case, choose};
 use crate::shape::{Place, Shape, site};
 use crate::typed::{need_rdonly_cast, program_of};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
-use siteseer::{Attach, Policy, Target};
+use siteseer::{Attach, AttachOptions, Policy, Target};
 use siteseer_bpf_progs::NAMESAKES;
+use siteseer_sites::with_causes;
 use std::io;
 
 /// All cases of this group.
@@ -17,6 +18,7 @@ pub fn cases() -> Vec<Case> {
         case("stated_types_choose", stated_types_choose),
         case("a_file_chooses", a_file_chooses),
         case("stated_types_that_none_has", stated_types_that_none_has),
+        // Proves S11.2.
         case("nothing_stated_is_refused_with_the_line_to_write", nothing_stated),
     ]
 }
@@ -54,10 +56,10 @@ fn counts(object: &Object) -> Result<[u64; 2], Failure> {
 }
 
 /// Attaches, makes the calls, and checks what was seen and what the report says about the other function.
-fn traced(target: &Target, attach: Attach<'_>, program: &str) -> Result<String, Failure> {
+fn traced(target: &Target, options: AttachOptions, program: &str) -> Result<String, Failure> {
     let object = load()?;
     // The policy is best effort: the ends of the copies may be shared, so that `complete` does not take them (S2.10).
-    let attach = attach.policy(Policy::BestEffort);
+    let attach = Attach::with(target, options.policy(Policy::BestEffort));
     need_rdonly_cast(target, &attach, &program_of(&object, program)?)?;
     let link = attach.attach(&program_of(&object, program)?)?;
     copy_messages(3, 2)?;
@@ -84,21 +86,23 @@ fn need_located_copies(target: &Target) -> Result<(), Failure> {
     choose(target, &[located], Shape::clone).map(drop)
 }
 
+// Proves S13.9.
 fn stated_types_choose(target: &Target) -> Result<String, Failure> {
     need_located_copies(target)?;
     let object = load()?;
-    let attach = Attach::new(target).policy(Policy::BestEffort);
+    let attach = Attach::with(target, AttachOptions::default().policy(Policy::BestEffort));
     need_rdonly_cast(target, &attach, &program_of(&object, "of_messages")?)?;
     let modules = Attach::new(target).plan(&program_of(&object, "of_modules")?)?.report().to_string();
     if !modules.contains("struct msg_msg *") {
         return Err(format!("the plan for modules does not tell of messages:\n{modules}").into());
     }
-    traced(target, Attach::new(target), "of_messages")
+    traced(target, AttachOptions::default(), "of_messages")
 }
 
+// Proves S13.13.
 fn a_file_chooses(target: &Target) -> Result<String, Failure> {
     need_located_copies(target)?;
-    traced(target, Attach::new(target).file("ipc/msg.c"), "unstated")
+    traced(target, AttachOptions::default().file("ipc/msg.c"), "unstated")
 }
 
 /// The refusal's text, if it has all of the words.
@@ -106,7 +110,7 @@ fn refused(target: &Target, program: &str, words: &[&str]) -> Result<String, Fai
     let object = load()?;
     let text = match Attach::new(target).plan(&program_of(&object, program)?) {
         Ok(plan) => return Err(format!("it was not refused:\n{}", plan.report()).into()),
-        Err(error) => error.to_string(),
+        Err(error) => with_causes(&error),
     };
     match words.iter().find(|word| !text.contains(**word)) {
         Some(missing) => Err(format!("the refusal does not say {missing:?}: {text}").into()),
@@ -120,6 +124,7 @@ fn need_copies(target: &Target) -> Result<(), Failure> {
     choose(target, &[Shape::new("free_copy", [copy])], Shape::clone).map(drop)
 }
 
+// Proves S13.11.
 fn stated_types_that_none_has(target: &Target) -> Result<String, Failure> {
     need_copies(target)?;
     let words = ["const struct msg_msg *", "void free_copy(struct msg_msg *)", "ipc/msg.c", "parameter 0", "not 1"];

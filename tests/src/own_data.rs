@@ -16,7 +16,8 @@ use siteseer::internals::source::Origin;
 use siteseer::sites::Location;
 use siteseer::sites::btf::loc::to_upstream;
 use siteseer::sites::btf::{Btf, Kind, SplitBtf, loc_flags, rules};
-use siteseer::{Attach, Policy, SourceOptions, Target};
+use siteseer::{Attach, AttachOptions, Policy, SourceOptions, Target};
+use siteseer_sites::with_causes;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
@@ -247,7 +248,12 @@ fn what_is_lost_is_said(full: &Target) -> Result<String, Failure> {
     })??;
     let mut shown = None;
     for name in &names {
-        let of = |target| Attach::new(target).function(name.as_str()).policy(Policy::Complete).all_prototypes(true);
+        let of = |target| {
+            Attach::with(
+                target,
+                AttachOptions::default().function(name.as_str()).policy(Policy::Complete).all_prototypes(true),
+            )
+        };
         let Err(refused) = of(full).attach(&program) else { continue };
         if !refused.to_string().contains(MAY_MISS) {
             continue;
@@ -273,7 +279,7 @@ fn what_is_lost_is_said(full: &Target) -> Result<String, Failure> {
 fn refusal() -> Result<String, Failure> {
     let text = match Target::running(&SourceOptions::default()) {
         Ok(target) => return Err(format!("site data was found: {}", target.data().origin()).into()),
-        Err(error) => error.to_string(),
+        Err(error) => with_causes(&error),
     };
     let line = text.lines().find(|line| line.contains(SERVED));
     Ok(line.ok_or_else(|| format!("the error does not name {SERVED}: {text}"))?.trim().to_owned())

@@ -8,9 +8,12 @@ use crate::typed::{load, program_of};
 use libbpf_rs::ObjectBuilder;
 use siteseer::internals::function::Candidate;
 use siteseer::internals::source::SiteData;
-use siteseer::{Attach, AttachError, InTheWay, PlanError, Policy, Reason, SiteReport, SourceOptions, Target};
+use siteseer::{
+    Attach, AttachError, AttachOptions, InTheWay, PlanError, Policy, Reason, SiteReport, SourceOptions, Target,
+};
 use siteseer_bpf_progs::BAD;
 use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
+use siteseer_sites::with_causes;
 use std::fs;
 
 /// All cases of this group.
@@ -32,10 +35,10 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// The refusal's text, if it has all of the words.
-fn refused<T>(result: Result<T, impl std::fmt::Display>, words: &[&str]) -> Result<String, Failure> {
+fn refused<T>(result: Result<T, impl std::error::Error>, words: &[&str]) -> Result<String, Failure> {
     let text = match result {
         Ok(_) => return Err("it was not refused".into()),
-        Err(error) => error.to_string(),
+        Err(error) => with_causes(&error),
     };
     match words.iter().find(|word| !text.contains(**word)) {
         Some(missing) => Err(format!("the refusal does not say {missing:?}: {text}").into()),
@@ -48,7 +51,8 @@ fn kprobes_that_are_switched_off(target: &Target) -> Result<String, Failure> {
     const SWITCH: &str = "/sys/kernel/debug/kprobes/enabled";
     let object = load(0)?;
     let program = program_of(&object, "count")?;
-    let attach = |policy| Attach::new(target).function("ns_capable").policy(policy).attach(&program);
+    let attach =
+        |policy| Attach::with(target, AttachOptions::default().function("ns_capable").policy(policy)).attach(&program);
     fs::write(SWITCH, "0")?;
     let (complete, best_effort) = (attach(Policy::Complete), attach(Policy::BestEffort));
     fs::write(SWITCH, "1")?;
@@ -63,9 +67,10 @@ fn kprobes_that_are_switched_off(target: &Target) -> Result<String, Failure> {
     }
 }
 
+// Proves S2.8.
 fn unknown_function(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
-    let attach = Attach::new(target).function("ns_capabel");
+    let attach = Attach::with(target, AttachOptions::default().function("ns_capabel"));
     refused(attach.attach(&program_of(&object, "count")?), &["ns_capabel", "ns_capable"])
 }
 
@@ -101,17 +106,19 @@ fn no_probeable_site(target: &Target) -> Result<String, Failure> {
     // Some kernels have no objection to notrace code.
     let why = if target.kernel().notrace_events { Unprobeable::Noinstr } else { Unprobeable::Notrace };
     let name = alone_where(target, why)?;
-    let attach = Attach::new(target).function(&name);
+    let attach = Attach::with(target, AttachOptions::default().function(&name));
     refused(attach.attach(&program_of(&object, "count")?), &[&name, why.key()])
 }
 
+// Proves S4.6.
 fn parameter_that_the_function_lacks(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
     // jhash's program reads three arguments, do_getpgid() has one.
-    let attach = Attach::new(target).function("do_getpgid");
+    let attach = Attach::with(target, AttachOptions::default().function("do_getpgid"));
     refused(attach.attach(&program_of(&object, "jhash")?), &["do_getpgid"])
 }
 
+// Proves S6.3, S10.1, S10.4.
 /// Each program of bad.bpf.c is refused with the reason that it is there for, and leaves nothing armed.
 fn programs_that_cannot_be_attached(target: &Target) -> Result<String, Failure> {
     let object = ObjectBuilder::default().open_memory(BAD)?.load()?;
@@ -169,9 +176,11 @@ fn every_site_lacks_an_argument(target: &Target) -> Result<String, Failure> {
         AttachError::Plan(PlanError::Nothing { function, sites } | PlanError::Incomplete { function, sites })
             if function == "jhash" && sites.iter().any(is_it) =>
         {
-            Ok(error.to_string().lines().next().unwrap_or_default().to_owned())
+            Ok(with_causes(&error).lines().next().unwrap_or_default().to_owned())
         }
-        _ => Err(Failure::from(format!("it is not refused for {} at {place}: {error}", parameter.name))),
+        _ => {
+            Err(Failure::from(format!("it is not refused for {} at {place}: {}", parameter.name, with_causes(&error))))
+        }
     };
     let object = load(0)?;
     match Attach::new(target).attach(&program_of(&object, "jhash")?) {
@@ -187,12 +196,15 @@ fn every_site_lacks_an_argument(target: &Target) -> Result<String, Failure> {
         Err(error) => _ = check(error)?,
     }
     // Under `complete`, that is in the way of all.
-    match Attach::new(target).policy(siteseer::Policy::Complete).attach(&program_of(&object, "jhash")?) {
+    match Attach::with(target, AttachOptions::default().policy(siteseer::Policy::Complete))
+        .attach(&program_of(&object, "jhash")?)
+    {
         Ok(_) => Err("it was not refused".into()),
         Err(error) => check(error),
     }
 }
 
+// Proves S10.5.
 /// A process that gave its capabilities up, in a child: they do not come back.
 fn missing_privileges(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
@@ -206,10 +218,11 @@ fn missing_privileges(target: &Target) -> Result<String, Failure> {
         syscall(libc::SYS_setresuid, [1000, 1000, 1000, 0, 0, 0])?;
         match Target::running(&SourceOptions::default()) {
             // Without CAP_SYSLOG the symbols' addresses are hidden.
-            Err(error) if error.to_string().contains("kptr_restrict") => Ok(()),
+            Err(error) if with_causes(&error).contains("kptr_restrict") => Ok(()),
             Err(error) => Err(std::io::Error::other(error.to_string())),
-            Ok(target) => match Attach::new(&target).function("ns_capable").attach(&program) {
-                Err(error) if error.to_string().contains("CAP_BPF") => Ok(()),
+            Ok(target) => match Attach::with(&target, AttachOptions::default().function("ns_capable")).attach(&program)
+            {
+                Err(error) if with_causes(&error).contains("CAP_BPF") => Ok(()),
                 _ => Err(std::io::Error::from_raw_os_error(libc::EPERM)),
             },
         }
@@ -225,6 +238,7 @@ fn own_data(target: &Target) -> Result<Vec<u8>, Failure> {
     Ok(fs::read(path)?)
 }
 
+// Proves S10.6.
 fn another_kernels_site_data(target: &Target) -> Result<String, Failure> {
     let mut bytes = own_data(target)?;
     let id = target.kernel().build_id.0.clone();
@@ -253,11 +267,11 @@ fn hidden_symbols(_: &Target) -> Result<String, Failure> {
 
 fn module_that_is_not_loaded(target: &Target) -> Result<String, Failure> {
     let object = load(0)?;
-    let attach = Attach::new(target).function("ext4:ext4_sync_file");
+    let attach = Attach::with(target, AttachOptions::default().function("ext4:ext4_sync_file"));
     refused(attach.attach(&program_of(&object, "count")?), &["module ext4 is not loaded"])?;
     // A file of a wrong kind altogether.
     match SiteData::open("/proc/self/exe".as_ref(), None, false) {
-        Err(error) => Ok(error.to_string()),
+        Err(error) => Ok(with_causes(&error)),
         Ok(_) => Err("an ordinary program passed for site data".into()),
     }
 }

@@ -7,9 +7,10 @@
 
 use crate::case::{Case, Failure, Shown};
 use crate::killed::{call, counters, load};
-use siteseer::{Attach, Outcome, Policy, Reason, SourceOptions, Target};
+use siteseer::{Attach, AttachOptions, Outcome, Policy, Reason, SourceOptions, Target};
 use siteseer_encoder::elf::image::Image;
 use siteseer_encoder::text::{FunctionText, Known};
+use siteseer_sites::with_causes;
 use siteseer_sites::{SiteKind, SiteSet};
 use std::fs;
 use std::io;
@@ -67,8 +68,9 @@ fn armed() -> io::Result<Vec<String>> {
 fn one_is_refused(bulk_from: usize) -> Result<String, Failure> {
     let (target, object) = (target()?, load()?);
     let program = object.progs().find(|program| program.name() == "read0").ok_or("no program read0")?;
-    let attach = Attach::new(&target).policy(Policy::BestEffort).all_prototypes(true).bulk_from(bulk_from);
-    let attach = FUNCTIONS.iter().fold(attach, |attach, function| attach.function(*function));
+    let options = AttachOptions::default().policy(Policy::BestEffort).all_prototypes(true).bulk_from(bulk_from);
+    let options = FUNCTIONS.iter().fold(options, |options, function| options.function(*function));
+    let attach = Attach::with(&target, options);
     let link = attach.attach(&program)?;
     let attached = link.report().attached().count();
     let sites = || link.report().functions.iter().flat_map(|function| &function.sites);
@@ -101,13 +103,14 @@ fn complete_leaves_nothing() -> Result<Shown, Failure> {
     let mut shown = Shown::default();
     for bulk_from in [1, usize::MAX] {
         let before = armed()?;
-        let attach = Attach::new(&target).policy(Policy::Complete).all_prototypes(true).bulk_from(bulk_from);
-        let attach = FUNCTIONS.iter().fold(attach, |attach, function| attach.function(*function));
+        let options = AttachOptions::default().policy(Policy::Complete).all_prototypes(true).bulk_from(bulk_from);
+        let options = FUNCTIONS.iter().fold(options, |options, function| options.function(*function));
+        let attach = Attach::with(&target, options);
         // What the kernel refuses is found out by attaching. Elsewhere something else is in the way already.
         let is_planned = attach.plan(&program).is_ok();
         let text = match attach.attach(&program) {
             Ok(link) => return Err(format!("it is attached:\n{}", link.report()).into()),
-            Err(error) => error.to_string(),
+            Err(error) => with_causes(&error),
         };
         if !text.contains(FUNCTIONS[1]) || is_planned && !text.contains("the kernel refused") {
             return Err(format!("the refusal does not say what the kernel refused: {text}").into());

@@ -9,7 +9,7 @@ use crate::calls::syscall;
 use crate::case::{Case, Failure, Shown, case};
 use crate::cost::prototypes::{Prototypes, census};
 use crate::watch::Watch;
-use siteseer::{Attach, Policy, Target};
+use siteseer::{Attach, AttachOptions, Policy, Target};
 use siteseer_bpf_progs::trace::Record;
 use siteseer_sites::SiteKind;
 use siteseer_sites::file::{FileError, SiteFile};
@@ -68,19 +68,17 @@ fn same_records(target: &Target) -> Result<Shown, Failure> {
     let functions = target.data().read(&[], many_on_the_way)??;
     let mut shown = Vec::new();
     for function in functions.iter().take(TRIED) {
-        let attach = Attach::new(target)
-            .max_sites(usize::MAX)
-            .function(function)
-            .policy(Policy::BestEffort)
-            .all_prototypes(true);
+        let options = AttachOptions::default().max_sites(usize::MAX).function(function).policy(Policy::BestEffort);
+        let options = options.all_prototypes(true);
+        let attach = |beyond| Attach::with(target, options.clone().share_beyond(beyond));
         let together = Watch::load()?;
-        let Ok(shared) = together.attach(&attach.clone().share_beyond(1)) else { continue };
+        let Ok(shared) = together.attach(&attach(1)) else { continue };
         calls()?;
         if together.records()?.is_empty() {
             continue;
         }
         let apart = Watch::load()?;
-        let plain = apart.attach(&attach.share_beyond(usize::MAX))?;
+        let plain = apart.attach(&attach(usize::MAX))?;
         // Attaching the other made calls, too.
         together.forget()?;
         apart.forget()?;
@@ -135,12 +133,8 @@ fn few_programs(target: &Target) -> Result<String, Failure> {
     let functions = target.data().read(&[], census)??;
     let most = functions.iter().max_by_key(|function| function.prototypes).ok_or("no functions")?;
     let watch = Watch::load()?;
-    let attach = Attach::new(target)
-        .max_sites(usize::MAX)
-        .function(&most.function)
-        .policy(Policy::BestEffort)
-        .all_prototypes(true);
-    let report = attach.plan(&watch.program()?)?.report();
+    let options = AttachOptions::default().max_sites(usize::MAX).function(&most.function).policy(Policy::BestEffort);
+    let report = Attach::with(target, options.all_prototypes(true)).plan(&watch.program()?)?.report();
     let text = format!("{}: {} prototypes, {} programs", most.function, report.trampolines, report.programs);
     if report.trampolines > 300 && report.programs * 20 < report.trampolines { Ok(text) } else { Err(text.into()) }
 }

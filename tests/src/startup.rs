@@ -7,7 +7,7 @@
 use crate::case::Failure;
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, RingBufferBuilder};
 use siteseer::internals::symbols;
-use siteseer::{Attach, Policy, SourceOptions, Target};
+use siteseer::{Attach, AttachOptions, Policy, SourceOptions, Target};
 use siteseer_bpf_progs::trace::Function;
 use siteseer_bpf_progs::{TRACE, set_constant};
 use std::cell::Cell;
@@ -86,7 +86,8 @@ fn first_event(note: &mut impl FnMut(&str, Instant)) -> Result<(), Failure> {
     let ring = builder.build()?;
     let begin = Instant::now();
     let program = object.progs().next().ok_or("no program")?;
-    let link = Attach::new(&target).function(FUNCTION).policy(Policy::BestEffort).attach(&program)?;
+    let link = Attach::with(&target, AttachOptions::default().function(FUNCTION).policy(Policy::BestEffort))
+        .attach(&program)?;
     note("attach", begin);
     // The call that is the event: asking for the key after the first. On every kernel, all calls of it run the copy.
     let _ = map("functions")?.keys().nth(1);

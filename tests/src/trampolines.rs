@@ -11,7 +11,7 @@ use libbpf_rs::libbpf_sys as sys;
 use siteseer::Target;
 use siteseer::internals::insn::{Alu, Cond, Insn, Width, pseudo};
 use siteseer::internals::program::{UserProgram, analyse};
-use siteseer::internals::trampoline::{KernelIds, Kfunc, Parameter, Probe, Spec, generate};
+use siteseer::internals::trampoline::{KernelIds, Kfunc, OwnMap, Parameter, Probe, Spec, generate};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, Kind};
 use siteseer_sites::location::{Located, Location};
@@ -152,7 +152,7 @@ fn attach(
     let program = UserProgram { name: "user".to_owned(), insns, exit: probe.is_exit(), ..UserProgram::default() };
     let uses = analyse(&program)?;
     let faults = map(sys::BPF_MAP_TYPE_ARRAY, 4, 8, 1, 0)?;
-    let mut spec = Spec {
+    let spec = Spec {
         machine: MACHINE,
         probe,
         parameters,
@@ -161,18 +161,18 @@ fn attach(
         cookie: 77,
         displacement: 0,
         kernel,
-        site_map: None,
-        fault_map: Some(faults.as_raw_fd()),
-        saved_map: None,
     };
-    let saved = spec.saved(&uses)?;
-    let saved = saved.map(|saved| {
+    let image = generate(&program, &uses, &spec)?;
+    let saved = image.saved.map(|saved| {
         let no_prealloc = 1;
         map(sys::BPF_MAP_TYPE_HASH, saved.key_size, saved.value_size, saved.max_entries, no_prealloc)
     });
     let saved = saved.transpose()?;
-    spec.saved_map = saved.as_ref().map(AsRawFd::as_raw_fd);
-    let image = generate(&program, &uses, &spec)?;
+    let insns = image.with_maps(|map| match map {
+        OwnMap::Sites => -1,
+        OwnMap::Faults => faults.as_raw_fd(),
+        OwnMap::Saved => saved.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+    });
     let attach_type = match probe {
         Probe::Fexit => sys::BPF_TRACE_FEXIT,
         Probe::TracingMulti => facts.attach_type("BPF_TRACE_FENTRY_MULTI")?,
@@ -198,8 +198,8 @@ fn attach(
             kind,
             c"trampoline".as_ptr(),
             c"GPL".as_ptr(),
-            image.insns.as_ptr().cast(),
-            image.insns.len() as sys::size_t,
+            insns.as_ptr().cast(),
+            insns.len() as sys::size_t,
             &mut opts,
         )
     });

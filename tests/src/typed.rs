@@ -6,10 +6,11 @@ use crate::calls::{chmod, in_child, open, syscall};
 use crate::case::{Capability, Case, Failure, case, choose, need};
 use crate::shape::{Place, Shape, site};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, RingBufferBuilder};
-use siteseer::{Attach, Link, Policy, Target};
+use siteseer::{Attach, AttachOptions, Link, Policy, Target};
 use siteseer_bpf_progs::truth::{Record, program};
 use siteseer_bpf_progs::{BLOOM, TRUTH, set_constant};
 use siteseer_sites::SiteKind;
+use siteseer_sites::with_causes;
 use std::cell::RefCell;
 use std::ffi::CString;
 use std::fs::File;
@@ -95,8 +96,8 @@ pub(crate) fn site_of<'l>(link: &'l Link, record: &Record) -> Result<&'l sitesee
 pub(crate) fn need_rdonly_cast(target: &Target, attach: &Attach<'_>, program: &ProgramMut<'_>) -> Result<(), Failure> {
     let Err(lack) = need(target, Capability::RdonlyCast) else { return Ok(()) };
     match attach.attach(program) {
-        Err(error) if error.to_string().contains("bpf_rdonly_cast") => Err(lack.into()),
-        Err(error) => Err(format!("refused for another reason: {error}").into()),
+        Err(error) if with_causes(&error).contains("bpf_rdonly_cast") => Err(lack.into()),
+        Err(error) => Err(format!("refused for another reason: {}", with_causes(&error)).into()),
         Ok(_) => Err("attached, although its pointers have no type".into()),
     }
 }
@@ -113,6 +114,7 @@ fn need_body_and_copy(target: &Target) -> Result<(), Failure> {
     choose(target, &[body_and_copy], |shape| shape()).map(drop)
 }
 
+// Proves S4.9, S4.10.
 fn pointers_at_an_inline_site(target: &Target) -> Result<String, Failure> {
     need_body_and_copy(target)?;
     let object = load(0)?;
@@ -177,10 +179,12 @@ fn subprogram_follows_a_pointer(target: &Target) -> Result<String, Failure> {
     Ok("level 0 by a subprogram at a body and at an inlined copy".to_owned())
 }
 
+// Proves S6.1.
 fn helpers_that_take_the_context(target: &Target) -> Result<String, Failure> {
     need_body_and_copy(target)?;
     let object = load(std::process::id())?;
-    let link = Attach::new(target).function("ns_capable").attach(&program_of(&object, "context")?)?;
+    let link = Attach::with(target, AttachOptions::default().function("ns_capable"))
+        .attach(&program_of(&object, "context")?)?;
     let path = secret()?;
     let all = record(&object, || {
         chroot()?;
@@ -204,11 +208,13 @@ fn helpers_that_take_the_context(target: &Target) -> Result<String, Failure> {
     Ok("function ip and stack at a body and at an inlined copy".to_owned())
 }
 
+// Proves S7.1, S7.2, S8.1.
 fn cookie_and_site(target: &Target) -> Result<String, Failure> {
     const COOKIE: u64 = 0x1122_3344_5566_7788;
     need_body_and_copy(target)?;
     let object = load(std::process::id())?;
-    let link = Attach::new(target).function("ns_capable").cookie(COOKIE).attach(&program_of(&object, "count")?)?;
+    let link = Attach::with(target, AttachOptions::default().function("ns_capable").cookie(COOKIE))
+        .attach(&program_of(&object, "count")?)?;
     let path = secret()?;
     let all = record(&object, || {
         chroot()?;
@@ -224,9 +230,11 @@ fn cookie_and_site(target: &Target) -> Result<String, Failure> {
     Ok("a 64-bit cookie, and the site's number, kind and address".to_owned())
 }
 
+// Proves S13.4.
 fn nothing_fires_after_the_link(target: &Target) -> Result<String, Failure> {
     let object = load(std::process::id())?;
-    let link = Attach::new(target).function("ns_capable").attach(&program_of(&object, "count")?)?;
+    let link =
+        Attach::with(target, AttachOptions::default().function("ns_capable")).attach(&program_of(&object, "count")?)?;
     let before = record(&object, chroot)?.len();
     drop(link);
     let after = record(&object, chroot)?.len();
@@ -244,21 +252,23 @@ fn complete_attaches_all(target: &Target) -> Result<String, Failure> {
     };
     let (function, program, _) = choose(target, &ALL, everything)?;
     let object = load(std::process::id())?;
-    let link = Attach::new(target).policy(Policy::Complete).attach(&program_of(&object, program)?)?;
+    let link = Attach::with(target, AttachOptions::default().policy(Policy::Complete))
+        .attach(&program_of(&object, program)?)?;
     let (attached, all) = (link.report().attached().count(), target.function(function)?.candidates.len());
     expect("attached", &attached, &all)?;
     Ok(format!("{attached} of {all} sites of {function}()"))
 }
 
+// Proves S8.3.
 fn complete_refuses_with_the_list(target: &Target) -> Result<String, Failure> {
     let lacking = Shape::new("ns_capable", [site(Place::Inline).within("capable").without(0)]);
     choose(target, &[lacking], Shape::clone)?;
     let object = load(std::process::id())?;
     let program = program_of(&object, "ns_capable")?;
-    let refused = Attach::new(target).policy(Policy::Complete).attach(&program);
+    let refused = Attach::with(target, AttachOptions::default().policy(Policy::Complete)).attach(&program);
     let text = match refused {
         Ok(link) => return Err(format!("attached although a copy lacks an argument:\n{}", link.report().long()).into()),
-        Err(error) => error.to_string(),
+        Err(error) => with_causes(&error),
     };
     if !(text.contains("capable+") && text.contains("ns")) {
         return Err(format!("the refusal does not name the site and the argument: {text}").into());
@@ -267,12 +277,14 @@ fn complete_refuses_with_the_list(target: &Target) -> Result<String, Failure> {
     Ok("names the copy in capable() and its missing argument".to_owned())
 }
 
+// Proves S9.3, S12.1, S12.2, S12.3.
 fn what_the_kernel_does_not_run_is_counted(target: &Target) -> Result<String, Failure> {
     need(target, Capability::MissCounts)?;
     let hashed = Shape::new("jhash", [site(Place::Inline).within("hash")]);
     choose(target, &[hashed], Shape::clone)?;
     let object = load(std::process::id())?;
-    let link = Attach::new(target).function("jhash").attach(&program_of(&object, "count")?)?;
+    let link =
+        Attach::with(target, AttachOptions::default().function("jhash")).attach(&program_of(&object, "count")?)?;
     let bloom = ObjectBuilder::default().open_memory(BLOOM)?.load()?;
     let filter = bloom.maps().find(|map| MapCore::name(map) == "filter7").ok_or("no map filter7")?;
     let before = link.missed()?;
@@ -286,8 +298,8 @@ fn what_the_kernel_does_not_run_is_counted(target: &Target) -> Result<String, Fa
 fn two_links_on_one_function(target: &Target) -> Result<String, Failure> {
     let object = load(std::process::id())?;
     let program = program_of(&object, "count")?;
-    let first = Attach::new(target).function("ns_capable").cookie(1).attach(&program)?;
-    let _second = Attach::new(target).function("ns_capable").cookie(2).attach(&program)?;
+    let first = Attach::with(target, AttachOptions::default().function("ns_capable").cookie(1)).attach(&program)?;
+    let _second = Attach::with(target, AttachOptions::default().function("ns_capable").cookie(2)).attach(&program)?;
     let mut cookies: Vec<u64> = record(&object, chroot)?.iter().map(|hit| hit.cookie).collect();
     cookies.sort_unstable();
     expect("cookies of both", &cookies, &vec![1, 2])?;

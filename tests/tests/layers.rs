@@ -70,6 +70,7 @@ const LAYERS: [Layers; 5] = [
             &["evaluate"],
             &["abi"],
             &["earlier"],
+            &["causes"],
         ],
     },
     Layers {
@@ -79,7 +80,7 @@ const LAYERS: [Layers; 5] = [
             &["frame"],
             &["handover"],
             &["splat"],
-            &["child"],
+            &["child", "causes"],
             &["console"],
             &["host_cache"],
             &["accel"],

@@ -42,6 +42,7 @@ fn after_static_linking() {
     check(&linked);
 }
 
+// Proves S13.14.
 #[test]
 fn libbpf_makes_no_map_of_it() {
     let object = libbpf_rs::ObjectBuilder::default().open_memory(NAMESAKES).expect("libbpf opens it");

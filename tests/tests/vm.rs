@@ -35,6 +35,7 @@ use siteseer_conformance::suite::prepare::Prepared;
 use siteseer_conformance::{modules, own_data, refused, trace_tool};
 use siteseer_encoder::{BaseKernel, Detail, Encoded, Options, encode_with_ranges};
 use siteseer_sites::ranges::Ranges;
+use siteseer_sites::with_causes;
 use siteseer_sites::{SiteSet, file};
 use siteseer_vmtest::kernels::KernelPaths;
 use siteseer_vmtest::modules::ModuleSource;
@@ -131,7 +132,7 @@ fn main() -> ExitCode {
 
 /// The kernels to test, in the matrix's order.
 fn chosen() -> Result<Vec<String>, String> {
-    let matrix = kernels::workspace_matrix().map_err(|error| error.to_string())?;
+    let matrix = kernels::workspace_matrix().map_err(|error| with_causes(&error))?;
     let wanted = std::env::var(KERNELS_VARIABLE).unwrap_or_default();
     let mut wanted: Vec<&str> = wanted.split([' ', ',', '\n']).filter(|name| !name.is_empty()).collect();
     if wanted.is_empty() {
@@ -245,8 +246,8 @@ fn carried(kernel: &KernelPaths, selected: &[String]) -> Result<Carried, String>
     // The stacks that the tool prints have the inlined functions in them.
     let has_stacks = selected.iter().any(|name| name.starts_with("trace::"));
     let sites = site_file(&kernel.vmlinux, if has_stacks { Detail::Lines } else { Detail::Nothing })?;
-    let data = SiteData::open(&sites, None, false).map_err(|error| error.to_string())?;
-    let image = Target::image(data).map_err(|error| error.to_string())?;
+    let data = SiteData::open(&sites, None, false).map_err(|error| with_causes(&error))?;
+    let image = Target::image(data).map_err(|error| with_causes(&error))?;
     let id = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let mut files = vec![(sites.clone(), format!("/var/cache/siteseer/{id}"))];
     let has_own_data = selected.iter().any(|name| name.starts_with(OF_OWN_DATA));
@@ -261,7 +262,7 @@ fn carried(kernel: &KernelPaths, selected: &[String]) -> Result<Carried, String>
     }
     if selected.iter().any(|name| name.starts_with("trace::")) {
         let tool = build_guest_for(kernel.record.arch, "siteseer-cli", "siteseer", "release");
-        files.push((tool.map_err(|error| error.to_string())?, TOOL.to_owned()));
+        files.push((tool.map_err(|error| with_causes(&error))?, TOOL.to_owned()));
         files.push((Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples.md"), trace_tool::PAGE.to_owned()));
     }
     if selected.iter().any(|name| name.starts_with("refused::")) {
@@ -333,7 +334,7 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
             print_suite(kernel, &suite);
             Run { verdicts, suite, release: paths.record.release, image: Some(image), failure }
         }
-        Err(error) => failed(error.to_string()),
+        Err(error) => failed(with_causes(&error)),
     }
 }
 
@@ -421,7 +422,7 @@ fn print_times(kernel: &str, verdicts: &BTreeMap<String, Verdict>) {
 fn built(paths: &KernelPaths, name: &str) -> Result<PathBuf, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("modules").join(name);
     let source = ModuleSource { name: name.to_owned(), folder, flags: Vec::new() };
-    let built = siteseer_vmtest::modules::build(paths, &[source]).map_err(|error| error.to_string())?;
+    let built = siteseer_vmtest::modules::build(paths, &[source]).map_err(|error| with_causes(&error))?;
     let built = built.into_iter().next().ok_or("nothing was built")?;
     built.map_err(|failure| format!("{}\n{}", failure.reason, failure.log))
 }
@@ -429,7 +430,7 @@ fn built(paths: &KernelPaths, name: &str) -> Result<PathBuf, String> {
 /// The module that the cases load, and its site data: where they are, and where they go in the guest.
 fn module_files(paths: &KernelPaths) -> Result<[(PathBuf, String); 2], String> {
     let module = built(paths, modules::NAME)?;
-    let base = BaseTypes::open(&paths.vmlinux).map_err(|error| error.to_string())?;
+    let base = BaseTypes::open(&paths.vmlinux).map_err(|error| with_causes(&error))?;
     let kernel = BaseKernel { btf: &base.btf, build_id: &base.build_id.0 };
     let sites = encoded(&module, &Options { kernel: Some(kernel), ..Options::default() })?;
     let name = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -475,7 +476,7 @@ fn written(set: &SiteSet, ranges: Option<&Ranges>, suffix: &str) -> Result<PathB
     let id: String = set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
     let name = format!("{id}{suffix}");
     let mut bytes = Vec::new();
-    file::write_with(set, ranges, &mut bytes).map_err(|error| error.to_string())?;
+    file::write_with(set, ranges, &mut bytes).map_err(|error| with_causes(&error))?;
     // Of one image there may be both.
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(if ranges.is_some() { "lines" } else { "" });
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;

@@ -105,7 +105,7 @@ pub enum BuildRootError {
         said: String,
     },
     /// Something else failed on this host.
-    #[error("{what}: {error}")]
+    #[error("{what}")]
     Io {
         /// What was tried.
         what: String,

@@ -24,7 +24,7 @@ pub enum VmError {
         package: &'static str,
     },
     /// The kernel image cannot be used.
-    #[error("kernel image {path}: {error}", path = path.display())]
+    #[error("kernel image {path}", path = path.display())]
     Image {
         /// Its path.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum VmError {
     #[error("KVM cannot be used: {0}")]
     NoKvm(String),
     /// The host failed.
-    #[error("{what}: {error}")]
+    #[error("{what}")]
     Host {
         /// What was tried.
         what: String,

@@ -41,7 +41,7 @@ pub enum BuildError {
     #[error("guest programs cannot be built on {0}")]
     Host(&'static str),
     /// Cargo could not be started.
-    #[error("cannot run {program:?}: {error}")]
+    #[error("cannot run {program:?}")]
     Start {
         /// What was started.
         program: OsString,
@@ -63,7 +63,7 @@ pub enum BuildError {
     #[error(transparent)]
     BuildRoot(#[from] BuildRootError),
     /// A folder of the build could not be made ready.
-    #[error("{path}: {error}", path = path.display())]
+    #[error("{path}", path = path.display())]
     Prepare {
         /// The file or folder.
         path: PathBuf,
@@ -72,7 +72,7 @@ pub enum BuildError {
         error: io::Error,
     },
     /// `cargo metadata` said something else than expected.
-    #[error("cannot understand what `cargo metadata` says: {0}")]
+    #[error("cannot understand what `cargo metadata` says")]
     Metadata(#[source] serde_json::Error),
     /// The build succeeded, and the program is not where it should be.
     #[error("the build succeeded but there is no {0}")]

@@ -45,7 +45,7 @@ pub enum ImageError {
     #[error("its payload is compressed in an unknown way (it begins with {0:02x?})")]
     Compression(Vec<u8>),
     /// The program that unpacks it could not be started.
-    #[error("cannot run {program} to unpack it: {error} (Debian package {package})")]
+    #[error("cannot run {program} (Debian package {package}) to unpack it")]
     NoProgram {
         /// The program.
         program: &'static str,
@@ -67,7 +67,7 @@ pub enum ImageError {
     #[error("no GNU build id in it")]
     NoBuildId,
     /// The ELF file cannot be read.
-    #[error("not a readable ELF file: {0}")]
+    #[error("not a readable ELF file")]
     Elf(#[source] object::Error),
     /// Image and vmlinux are of different builds.
     #[error("build ids differ: {image} has {image_id}, {vmlinux} has {vmlinux_id}",

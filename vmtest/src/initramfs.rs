@@ -24,7 +24,7 @@ pub enum InitramfsError {
     #[error("{0:?} cannot be a file in the guest: {1}")]
     GuestPath(String, &'static str),
     /// A file of the host that cannot be read.
-    #[error("{path}: {error}", path = path.display())]
+    #[error("{path}", path = path.display())]
     Read {
         /// Its path.
         path: PathBuf,
@@ -41,7 +41,7 @@ pub enum InitramfsError {
         size: u64,
     },
     /// The archive could not be written.
-    #[error("cannot write the initramfs: {0}")]
+    #[error("cannot write the initramfs")]
     Write(#[source] io::Error),
 }
 

@@ -50,6 +50,8 @@ mod arch;
 #[cfg(feature = "host")]
 pub mod buildroot;
 #[cfg(feature = "host")]
+mod causes;
+#[cfg(feature = "host")]
 mod child;
 #[cfg(feature = "host")]
 mod console;
@@ -82,6 +84,7 @@ mod vm;
 pub use self::{
     accel::{Accel, Accelerator},
     arch::{Arch, UnknownArch},
+    causes::with_causes,
     error::VmError,
     guest_build::{BuildError, build_guest, build_guest_for},
     outcome::{Carrier, ExitStatus, Outcome},

@@ -66,7 +66,7 @@ pub enum ModulesError {
         flag: String,
     },
     /// A source file cannot be read.
-    #[error("module {name}: {path}: {error}", path = path.display())]
+    #[error("module {name}: {path}", path = path.display())]
     Source {
         /// The module.
         name: String,
@@ -85,7 +85,7 @@ pub enum ModulesError {
         folder: PathBuf,
     },
     /// What modules for this kernel are built with is not available.
-    #[error("cannot get what modules for {kernel} are built with: {error}")]
+    #[error("cannot get what modules for {kernel} are built with")]
     Headers {
         /// The kernel.
         kernel: String,
@@ -97,7 +97,7 @@ pub enum ModulesError {
     #[error(transparent)]
     BuildRoot(#[from] BuildRootError),
     /// Something else failed on this host.
-    #[error("{what}: {error}")]
+    #[error("{what}")]
     Io {
         /// What was tried.
         what: String,

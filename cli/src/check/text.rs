@@ -27,7 +27,7 @@ pub(super) fn all(results: &Results<'_>) -> String {
         plural(results.kernels.len(), "kernel")
     );
     text.push_str(&match denied {
-        0 => "nothing that is denied\n".to_owned(),
+        0 => "nothing that is denied was found\n".to_owned(),
         denied => format!("{} denied\n", plural(denied, "finding")),
     });
     text

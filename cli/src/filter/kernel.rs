@@ -112,7 +112,7 @@ fn compare(comparison: &Comparison, calls: &Calls<'_, '_>, to: &mut Vec<Operatio
     // An argument comes before a field of the task that is named so.
     let (field, ty) = match (calls.argument(field)?, task) {
         (Some((nth, ty)), _) => {
-            let (bits, _) = ty.number().ok_or_else(|| format!("{field} is no number"))?;
+            let (bits, _) = ty.number().ok_or_else(|| format!("{field} is not a number"))?;
             if nth >= PARAMETERS {
                 return Err(format!("{field} is beyond the {PARAMETERS} arguments that the kernel's program looks at"));
             }
@@ -223,7 +223,7 @@ fn text(
             let begins = value.strip_suffix('*').unwrap_or(value);
             let literal = Glob::new(begins).is_ok_and(|glob| glob.is_literal());
             if !literal {
-                return Err(format!("of {value} the kernel's program cannot tell whether a text is like it"));
+                return Err(format!("the kernel's program cannot compare a text with the pattern {value}"));
             }
             (begins.to_owned(), begins.len() < value.len())
         }

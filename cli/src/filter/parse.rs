@@ -77,7 +77,11 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
         } else {
             let len = word_end().map_or(rest.len(), |(at, _)| at);
             let token = match &rest[..len] {
-                "" => return Err(format!("{first:?} is no part of a condition; text with it needs quotation marks")),
+                "" => {
+                    return Err(format!(
+                        "{first:?} cannot be in a condition; text that contains it needs quotation marks"
+                    ));
+                }
                 "and" => Token::And,
                 "or" => Token::Or,
                 "not" => Token::Not,
@@ -154,7 +158,7 @@ impl Parser {
         let like = matches!(operator, Operator::Like | Operator::NotLike);
         let glob = like.then(|| Glob::new(&value)).transpose().map_err(|error| error.to_string())?;
         if !quoted && !like && value.starts_with(|c: char| c.is_ascii_digit()) && super::number(&value).is_none() {
-            return Err(format!("{value} is no number as C writes them; text that begins so needs quotation marks"));
+            return Err(format!("{value} is not a number in C; text that begins with a digit needs quotation marks"));
         }
         Ok(Comparison { field, operator, value, glob })
     }
@@ -192,12 +196,12 @@ mod tests {
             ("cap = 21 comm = sh", "without and or or"),
             ("(cap = 21", "a ) is missing"),
             ("cap = 21)", "a ( is missing"),
-            ("cap = 089", "no number as C writes them"),
-            ("cap = 0x", "no number as C writes them"),
+            ("cap = 089", "not a number in C"),
+            ("cap = 0x", "not a number in C"),
             ("path = \"a", "quotation mark"),
             ("path = a;b", "quotation marks"),
             ("path ~ [a", "[ without a ]"),
-            ("cap = 99999999999999999999", "no number"),
+            ("cap = 99999999999999999999", "not a number"),
         ] {
             let error = text.parse::<Filter>().unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

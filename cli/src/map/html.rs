@@ -29,7 +29,7 @@ pub(super) fn text(folders: &[Folder], origin: &str) -> String {
             (all.never) " not inlined (" (share(all.never)) ")."
         }
         (treemap(folders))
-        p.quiet { "Each rectangle is a folder, as large as its number of functions." }
+        p.quiet { "Each rectangle is a folder; its area is the number of functions." }
         h2 { "All folders" }
         table {
             thead { tr {
@@ -41,8 +41,8 @@ pub(super) fn text(folders: &[Folder], origin: &str) -> String {
                 td.number { (folder.partly) } td.number { (folder.never) }
             } } }
         }
-        p.quiet { "Made by siteseer map. Functions of one name count as one. A folder is known of functions with inlined copies, and of \
-                   those that something was inlined into." }
+        p.quiet { "Made by siteseer map. Functions of one name count as one. The folder is known only for functions \
+            that have inlined copies or contain some." }
     };
     page("Which functions are inlined", &content)
 }

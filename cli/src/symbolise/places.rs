@@ -41,15 +41,15 @@ pub(super) struct Found<'p, 'f> {
 /// Why a place is not known.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotFound {
-    #[error("there are no site data of module {0}")]
+    #[error("there is no site data for module {0}")]
     Module(String),
     #[error("no function has the symbol {0}")]
     Symbol(String),
-    #[error("the symbol {0} is shorter than that")]
+    #[error("the offset is past the end of the symbol {0}")]
     Beyond(String),
     #[error("the symbol {name} is not unique: it is at {}", list(addresses))]
     Ambiguous { name: String, addresses: Vec<u64> },
-    #[error("it is not in the kernel's text, nor in that of a module with site data")]
+    #[error("it is neither in the kernel's text nor in that of a module with site data")]
     Outside,
     #[error(transparent)]
     Damaged(#[from] FileError),
@@ -188,6 +188,8 @@ pub(super) fn find<'p, 'f>(
 
 /// The error of site data that do not have chains.
 pub(super) fn without_chains(what: &str) -> Failure {
-    format!("{what} does not say which inlined copy an address is in: encode again with `siteseer encode --lines`, or --ranges")
-        .into()
+    format!(
+        "{what} does not say which inlined copy an address is in: encode again with `siteseer encode --lines`, or --ranges"
+    )
+    .into()
 }

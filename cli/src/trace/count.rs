@@ -19,6 +19,7 @@ use siteseer_bpf_progs::COUNT;
 use siteseer_bpf_progs::count::{self, By};
 use siteseer_sites::access::Path;
 use siteseer_sites::btf;
+use siteseer_sites::with_causes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -123,7 +124,7 @@ pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
                     .insert(function.cookie as u32, Counted { function: function.function, members, traced, program });
             }
             Err(error) if function.chosen.is_name() => return Err(error.into()),
-            Err(error) => tell!("not traced: {}: {error}", function.function.name),
+            Err(error) => tell!("not traced: {}: {}", function.function.name, with_causes(&error)),
         }
     }
     if counted.is_empty() {
@@ -154,7 +155,7 @@ pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
     tell!("{sum} calls counted");
     let dropped = programs.sum("dropped")?;
     if dropped > 0 {
-        tell!("{dropped} more calls counted, of which it is not known by what: there were too many different ones");
+        tell!("{dropped} more calls counted, without their key: there were too many different keys");
     }
     tell_of_losses(counted.values().map(|counted| &counted.traced.link))?;
     Ok(written?)
@@ -322,7 +323,7 @@ fn histograms(rows: &[Row<'_>], argument: &str) -> String {
         let missing: u64 = rows.iter().filter(|row| row.key.missing).map(|row| row.count).sum();
         if missing > 0 {
             let why = if Path::is_meant(argument) {
-                "where it is not there or cannot be read"
+                "where it does not exist or cannot be read"
             } else {
                 "at sites that do not have it"
             };

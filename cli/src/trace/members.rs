@@ -48,7 +48,7 @@ impl Paths {
             }
         }
         if paths.len() > FIELDS {
-            return Err(format!("{} members of structures are named, and {FIELDS} are the most", paths.len()));
+            return Err(format!("{} members of structures are named, and at most {FIELDS} are allowed", paths.len()));
         }
         let image = types.of(None).filter(|_| paths.iter().any(|path| path.base() == TASK));
         let task = image.and_then(|btf| {
@@ -88,7 +88,7 @@ impl Paths {
         let (base, ty, module) = match (argument, path.base(), &prototype.result, self.task) {
             (Some((nth, parameter)), ..) => (Base::Parameter(nth as u32), parameter.ty, module),
             (None, RESULT, _, _) if !returns => {
-                return Err(format!("{RESULT} is known of returns alone: give --returns"));
+                return Err(format!("{RESULT} is known only when a call returns: give --returns"));
             }
             (None, RESULT, Some(result), _) => (Base::Result, result.ty, module),
             (None, TASK, _, Some(task)) => (Base::Task, task, None),

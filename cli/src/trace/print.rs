@@ -24,7 +24,7 @@ use siteseer_bpf_progs::{
 };
 use siteseer_sites::btf::{self, Btf, Kind};
 use siteseer_sites::machine::StackWalk;
-use siteseer_sites::{Doubt, SiteKind};
+use siteseer_sites::{Doubt, SiteKind, with_causes};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
@@ -90,7 +90,8 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
     }
     if let (Some(why), Some(_)) = (left, filter) {
         tell!(
-            "note: the condition is not decided in the kernel, or not all of it ({why}): what is sent may be much more than what is printed"
+            "note: the kernel's program does not check the whole condition ({why}): it may send many more calls than \
+             are printed"
         );
     }
     if printed.iter().all(|function| function.links().next().is_none()) {
@@ -135,7 +136,7 @@ fn attach<'t>(
         Ok(traced) => Some((traced, nth)),
         Err(error) if function.chosen.is_name() => return Err(error.into()),
         Err(error) => {
-            tell!("not traced: {}: {error}", function.function.name);
+            tell!("not traced: {}: {}", function.function.name, with_causes(&error));
             None
         }
     };
@@ -157,7 +158,7 @@ fn attach<'t>(
                 }
                 returns = Some((traced, nth));
             }
-            Err(error) => tell!("no returns of {} can be seen: {error}", function.function.name),
+            Err(error) => tell!("no returns of {} can be seen: {}", function.function.name, with_causes(&error)),
         }
     }
     let name = &function.function.name;
@@ -269,10 +270,10 @@ fn monotonic() -> Result<u64, Failure> {
 fn losses(programs: &Programs, printer: &Printer<'_, '_>) -> Result<(), Failure> {
     let dropped = programs.sum("dropped")?;
     let unprinted = printer.out.left();
-    tell!("{} calls printed, {dropped} lost for want of room in the buffer", printer.printed.saturating_sub(unprinted));
+    tell!("{} calls printed, {dropped} lost because the buffer was full", printer.printed.saturating_sub(unprinted));
     let left = unprinted + printer.unread;
     if left > 0 && !printer.is_done() {
-        tell!("{left} calls or more not printed because the time was over");
+        tell!("at least {left} calls not printed because the time was over");
     }
     let links = || printer.functions.iter().flat_map(Printed::links).map(|traced| &traced.link);
     tell_of_losses(links())?;

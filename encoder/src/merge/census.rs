@@ -274,7 +274,7 @@ impl fmt::Display for Census {
         table.line("located, of the usable", arguments.located_of_usable)?;
         table.line("located", arguments.located)?;
         table.line("certain", arguments.certain)?;
-        table.line("located by moving the probe, or behind a first branch", arguments.gained_by_moving)?;
+        table.line("located by moving the probe, or past a first branch", arguments.gained_by_moving)?;
         table.head("located, by kind", arguments.located)?;
         for (kind, count) in &arguments.by_location {
             table.line(kind.key(), *count)?;

@@ -178,6 +178,7 @@ fn entries_of_a_body() {
     });
 }
 
+// Proves S2.10.
 #[test]
 fn a_body_with_two_ways_in() {
     // 0: test eax, eax; 2: jz 9; 4: inc ebx (the entry); 6: jmp b; 8: nop; 9: inc ecx (the other way); b: inc edx; d: ret
@@ -257,7 +258,7 @@ fn a_jump_label_is_both_a_jump_and_a_no_op() {
         |test| jump_table(test, 8, 0),
         |text| {
             assert!(text.reentered_from(TEXT, &ranges(&[(0, 10)])));
-            assert_eq!(text.entries(&ranges(&[(4, 6)])), [], "behind the jump nothing is reached");
+            assert_eq!(text.entries(&ranges(&[(4, 6)])), [], "nothing is reached after the jump");
         },
     );
 }
@@ -735,7 +736,7 @@ fn x86_reads_of_a_result() {
         assert!(!uses_result_of(Machine::X86_64, &[text, &[0x85, 0xc0]].concat()), "{text:x?}");
     }
     assert!(!uses_result_of(Machine::X86_64, &[0xeb, 0xfe]), "a loop ends the search");
-    assert!(!uses_result_of(Machine::X86_64, &[0x90, 0x06]), "and so does what is no instruction");
+    assert!(!uses_result_of(Machine::X86_64, &[0x90, 0x06]), "and so does what is not an instruction");
 }
 
 #[test]
@@ -799,7 +800,7 @@ fn what_was_moved_up_before_what_others_do() {
     });
     // 0: mov w0, #1; 4: str w8, [x19]; 8: cbz w1, 12; 12: str w9, [x19]; 16: ret
     let code = [0x5280_0020, 0xb900_0268, 0x3400_0021, 0xb900_0269, 0xd65f_03c0];
-    arm64(&code, |text| assert_eq!(text.behind_others(TEXT, &body(&[(0, 4), (12, 16)])), None, "behind a branch"));
+    arm64(&code, |text| assert_eq!(text.behind_others(TEXT, &body(&[(0, 4), (12, 16)])), None, "past a branch"));
 }
 
 #[test]
@@ -842,12 +843,12 @@ fn what_was_moved_out_of_a_loop() {
         assert!(text.was_moved_out_of_loop(TEXT, &body));
         assert!(!text.was_moved_out_of_loop(TEXT + 8, &body), "each turn passes it");
         assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (8, 20)])), "the loop is the body's");
-        assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (20, 24)])), "the body runs behind the loop");
+        assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (20, 24)])), "the body runs after the loop");
     });
     // 0: mov w3, #1; 4: cbz w2, 24; 8: sub w1, w1, #1; 12: str w3, [x0]; 16: cmn w1, #1; 20: b.ne 8; 24: ret
     let code = [0x5280_0023, 0x3400_00a2, 0x5100_0421, 0xb900_0003, 0x3100_043f, 0x54ff_ffa1, 0xd65f_03c0];
     arm64(&code, |text| {
-        assert!(text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (12, 16)])), "behind a branch, too");
+        assert!(text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (12, 16)])), "past a branch, too");
         assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (8, 24)])), "the loop is the body's");
     });
 }

@@ -66,8 +66,8 @@ mod tests {
         let je = [0x48, 0x85, 0xf6, 0x74, 0x02, 0x90, 0xc3, 0xc3];
         x86(&je, |text| {
             assert_eq!(branch(text, 3), Some((4, 8, 5)));
-            assert_eq!(branch(text, 0), None, "it is no branch");
-            assert_eq!(branch(text, 4), None, "it is no instruction");
+            assert_eq!(branch(text, 0), None, "it is not a branch");
+            assert_eq!(branch(text, 4), None, "it is not an instruction");
         });
         // 0: test %esi,%esi; 2: jne 6; 4: nop; 5: ret; 6: ret
         x86(&[0x85, 0xf6, 0x75, 0x02, 0x90, 0xc3, 0xc3], |text| assert_eq!(branch(text, 2), Some((4, 4, 6))));

@@ -294,6 +294,7 @@ mod tests {
         }
     }
 
+    // Proves S2.5.
     #[test]
     fn without_a_marker_what_was_moved_up_is_not_the_entry() {
         // 0: mov $3,%ecx; 5: mov %eax,(%rdi); 7: div %ecx; 9: mov %edx,(%rsi); 11: ret. The store at 5 is the caller's.

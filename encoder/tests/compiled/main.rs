@@ -257,6 +257,7 @@ void second(struct object *object) { opaque(3); put(object); opaque(4); }
 void third(struct object *object) { opaque(5); put(object->parent); opaque(6); TRUTH(object, 0); }
 "#;
 
+// Proves S3.4.
 #[test]
 fn the_rest_of_a_split_function_is_no_site() {
     let (set, census) = encoded(&Build::gcc(&["-O2"], &[SPLIT]).link());
@@ -320,6 +321,7 @@ fn functions_of_one_name_stay_apart() {
     assert!(sites.iter().flat_map(|site| arguments(&set, site)).all(Result::is_ok));
 }
 
+// Proves S3.5.
 #[test]
 fn the_census_adds_up() {
     let image = Build::gcc(&["-O2"], &[INLINED, CLONED, SAME_NAME_A, SAME_NAME_B]).link();
@@ -444,7 +446,7 @@ long caller(long a, unsigned long b) { return half_here(a + 1, b) + half_here(a,
     let image = build.link();
     let (set, _) = encoded(&image);
     let [site] = sites_of(&set, "half")[..] else { panic!("one copy") };
-    assert_eq!(site.address, set.containers[site.container as usize].address + 5, "behind the call");
+    assert_eq!(site.address, set.containers[site.container as usize].address + 5, "after the call");
     let places: Vec<&Location> =
         arguments(&set, site).iter().map(|argument| &argument.as_ref().expect("it is there").at).collect();
     assert_eq!(places, [&Location::Register(5), &Location::Register(4)]);

@@ -114,6 +114,7 @@ fn check_truth(image: &[u8], set: &SiteSet) {
     }
 }
 
+// Proves S13.16.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn clang_changes_signatures_under_the_same_name() {
@@ -220,7 +221,7 @@ fn gcc_notes_assignments_in_front_of_the_call_to_ftrace() {
     for (name, first) in [("rounded", Location::Constant(5)), ("swapped", Location::Register(5))] {
         let (site, size, _) = the_site(&set, name);
         let container = &set.containers[site.container as usize];
-        assert_eq!(site.address - container.address, 5, "{name}: behind the call");
+        assert_eq!(site.address - container.address, 5, "{name}: after the call");
         assert_eq!(size.as_ref().map(|located| &located.at), Ok(&first), "{name}");
     }
 }
@@ -242,6 +243,7 @@ fn clang_locates_arguments_behind_what_ftrace_patches() {
     check(&encode(&module, &options).expect("a freshly compiled module is encoded").0, [0, 1]);
 }
 
+// Proves S13.15.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn gcc_changes_signatures_of_clones() {

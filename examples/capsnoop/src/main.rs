@@ -14,6 +14,7 @@ use clap::Parser;
 use libbpf_rs::RingBufferBuilder;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use siteseer::sites::with_causes;
 use siteseer::{Attached, Report, SiteReport};
 use skeleton::CapsnoopSkelBuilder;
 use std::error::Error;
@@ -136,7 +137,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("capsnoop: {error}");
+            eprintln!("capsnoop: {}", with_causes(&*error));
             ExitCode::FAILURE
         }
     }

@@ -20,7 +20,6 @@ use crate::program::section::Kind;
 use crate::site::reason::Reason;
 use crate::target::Target;
 use libbpf_sys as sys;
-use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -94,28 +93,19 @@ impl CarryOut<'_> {
 
     /// Loads all programs. False if the kernel refused one at its sites, which is noted.
     fn load(&self, plan: &Plan, part: &mut Part, barred: &mut Barred) -> Result<bool, AttachError> {
-        let Prepared { user, uses, gpl, options, .. } = self.prepared;
-        let mut loader = Loader {
-            user,
-            uses,
-            gpl: *gpl,
-            kernel: self.target.kernel(),
-            cookie: plan.cookie,
-            sleepable: options.form.sleepable,
-            can_do_without: options.form.kind == Kind::KprobeMaybeInline,
-            btf: None,
-            modules: HashMap::new(),
-        };
+        let Prepared { user, gpl, options, .. } = self.prepared;
+        let can_do_without = options.form.kind == Kind::KprobeMaybeInline;
+        let mut loader = Loader::new(&user.name, *gpl, options.form.sleepable, can_do_without);
         let mut again = false;
         for program in &plan.programs {
             let members: Vec<&PlannedTrampoline> =
                 program.trampolines.iter().filter_map(|&index| plan.trampolines.get(index)).collect();
             let Some(&planned) = members.first() else { continue };
-            if let Some(program) = self.own.and_then(|own| own.in_place_of(&members)) {
-                part.programs.push(program);
+            if let Some(own) = self.own.and_then(|own| own.in_place_of(&members)) {
+                part.programs.push(own);
                 continue;
             }
-            match loader.load(planned, &members, plan, part) {
+            match loader.load(program, planned, plan, part) {
                 Ok(program) => part.programs.push(program),
                 // It may be too much for the verifier at once.
                 Err(_) if members.len() > 1 && !std::mem::replace(&mut barred.sharing, true) => return Ok(false),

@@ -7,7 +7,6 @@ use crate::plan::mechanism::Mechanism;
 use crate::program::declared::DeclaredError;
 use crate::program::object::ObjectError;
 use crate::program::section::SectionError;
-use crate::site::refusal::Refusal;
 use crate::target::TargetError;
 use crate::target::bpf_program::BpfTargetError;
 use crate::target::function::SelectError;
@@ -76,13 +75,13 @@ pub enum AttachError {
     )]
     ModulesChange,
     /// Whether modules are still loaded cannot be found out.
-    #[error("/sys/module: {0}")]
-    Modules(io::Error),
+    #[error("/sys/module")]
+    Modules(#[source] io::Error),
     /// The program would run at more sites than it may.
     #[error(
-        "the program would be attached at {sites} sites, and {limit} are allowed: so many slow the whole machine down, and \
-         take minutes to arm and to disarm. To have them nevertheless, raise the limit (AttachOptions::max_sites(), \
-         max_sites of struct siteseer_attach_opts, --yes)"
+        "the program would be attached at {sites} sites, and {limit} are allowed: so many slow the whole machine down, \
+         and take minutes to arm and to disarm. To attach to them nevertheless, raise the limit \
+         (AttachOptions::max_sites(), max_sites of struct siteseer_attach_opts, --yes)"
     )]
     TooManySites {
         /// How many.
@@ -91,13 +90,12 @@ pub enum AttachError {
         limit: usize,
     },
     /// The kernel lets nobody do it.
-    #[error(
-        "the kernel is locked down ({mode}), which keeps also root from attaching: see kernel_lockdown(7): {error}"
-    )]
+    #[error("the kernel is locked down ({mode}), which keeps even root from attaching: see kernel_lockdown(7)")]
     LockedDown {
         /// `integrity` or `confidentiality`.
         mode: String,
         /// What was refused.
+        #[source]
         error: Box<AttachError>,
     },
     /// Every site is attached, and a switch of the kernel's keeps the program from running there. Under
@@ -105,13 +103,14 @@ pub enum AttachError {
     #[error("the policy is complete, and {0}")]
     SwitchedOff(String),
     /// More files would be needed than may be open.
-    #[error("{needed} files would have to be open, the limit is {limit} and cannot be raised: {error}")]
+    #[error("{needed} files would have to be open, the limit is {limit} and cannot be raised")]
     Files {
         /// How many.
         needed: u64,
         /// The limit.
         limit: u64,
         /// What the system said when it was to be raised.
+        #[source]
         error: io::Error,
     },
     /// Arguments are read by helpers that the program's licence does not allow.
@@ -124,14 +123,6 @@ pub enum AttachError {
         program: String,
         /// One of the sites.
         site: String,
-    },
-    /// A trampoline could not be generated, though the plan said it could.
-    #[error("the trampoline for {site}: {refusal}")]
-    Trampoline {
-        /// One of its sites.
-        site: String,
-        /// Why.
-        refusal: Refusal,
     },
     /// The kernel does not accept the BTF of a trampoline.
     #[error("the kernel refuses the BTF of the trampoline for {site}: {error}{}", tail(log))]
@@ -156,16 +147,17 @@ pub enum AttachError {
         log: String,
     },
     /// A map could not be made or filled.
-    #[error("the map of {what}: {error}")]
+    #[error("the map of {what}")]
     Map {
         /// What it holds.
         what: &'static str,
         /// The error.
+        #[source]
         error: io::Error,
     },
     /// A site could not be armed for a reason that is not the site's.
     #[error(
-        "{mechanism} at {site}: {error}{}",
+        "{mechanism} at {site}{}",
         if error.raw_os_error() == Some(libc::EACCES) { PARANOID } else { "" }
     )]
     Arm {
@@ -174,6 +166,7 @@ pub enum AttachError {
         /// The site.
         site: String,
         /// The error.
+        #[source]
         error: io::Error,
     },
 }
@@ -191,9 +184,7 @@ impl AttachError {
             AttachError::Privileges | AttachError::LockedDown { .. } => libc::EPERM,
             AttachError::TooManySites { .. } => libc::E2BIG,
             AttachError::SwitchedOff(_) => libc::EOPNOTSUPP,
-            AttachError::NoFunction { .. } | AttachError::NoSuchType { .. } | AttachError::Trampoline { .. } => {
-                libc::EINVAL
-            }
+            AttachError::NoFunction { .. } | AttachError::NoSuchType { .. } => libc::EINVAL,
             AttachError::Licence { .. } => libc::EACCES,
             AttachError::Twice { .. } => libc::EBUSY,
             AttachError::ModulesChange => libc::EAGAIN,

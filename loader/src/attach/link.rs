@@ -118,7 +118,8 @@ impl fmt::Display for Gone {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cost {
-    /// Programs loaded: one per location prototype and mechanism, or fewer ([`Attach::share_beyond`](crate::Attach::share_beyond)).
+    /// Programs loaded: one per location prototype and mechanism, or fewer
+    /// ([`AttachOptions::share_beyond`](crate::AttachOptions::share_beyond)).
     pub programs: usize,
     /// Machine code that the kernel made of them, in bytes (`bpf_prog_info.jited_prog_len`); 0 without a JIT.
     pub jited: u64,

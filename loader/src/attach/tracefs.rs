@@ -237,6 +237,7 @@ pub(crate) fn remove_all(definitions: Vec<Definition>) {
 mod tests {
     use super::*;
 
+    // Proves S13.2.
     #[test]
     fn places_by_symbols_that_are_unique() {
         let symbols = Symbols::parse("1000 T _stext\n1100 t foo\n1200 t foo\n1300 t bar\n");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Loading the trampolines of a plan.
+//! Loading the programs of a plan: the images are the plan's, and get the descriptors of the maps that they refer to.
 //!
 //! A fentry or fexit program is loaded for one function, and the kernel may refuse it for what the function is (not sleepable,
 //! a prototype that its trampolines cannot carry) or for what the program does. The first is the site's affair, the second
@@ -11,11 +11,9 @@ use super::link::Part;
 use crate::bpf::btf::{self, btf_of};
 use crate::bpf::load::{LoadAs, Refused, Request};
 use crate::bpf::map::Map;
-use crate::kernel::Kernel;
-use crate::plan::{Maps, Plan, PlannedTrampoline};
-use crate::program::{UserProgram, Uses};
+use crate::plan::{Plan, PlannedProgram, PlannedTrampoline};
 use crate::site::reason::Reason;
-use crate::trampoline::{self, SavedMap, Spec};
+use crate::trampoline::{OwnMap, SavedMap};
 use libbpf_sys as sys;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -37,46 +35,46 @@ impl From<AttachError> for Unloaded {
     }
 }
 
-/// Loads trampolines of one program.
+/// Loads the programs that one of the user's becomes.
 pub(super) struct Loader<'a> {
-    pub(super) user: &'a UserProgram,
-    pub(super) uses: &'a Uses,
+    /// Its name.
+    pub(super) name: &'a str,
     pub(super) gpl: bool,
-    pub(super) kernel: &'a Kernel,
-    pub(super) cookie: u64,
     pub(super) sleepable: bool,
     /// Whether it may be run as a KPROBE program everywhere, if the kernel does not take it as a TRACING program.
     pub(super) can_do_without: bool,
     /// The BTF that was loaded last: mostly that of the next one, too.
-    pub(super) btf: Option<(Vec<u8>, OwnedFd)>,
+    btf: Option<(Vec<u8>, OwnedFd)>,
     /// The kernel's BTF objects of modules, by name.
-    pub(super) modules: HashMap<Arc<str>, OwnedFd>,
+    modules: HashMap<Arc<str>, OwnedFd>,
 }
 
-impl Loader<'_> {
-    /// Loads the program of a trampoline, or of several that share it; the first of them stands for all in what is said.
+impl<'a> Loader<'a> {
+    pub(super) fn new(name: &'a str, gpl: bool, sleepable: bool, can_do_without: bool) -> Loader<'a> {
+        Loader { name, gpl, sleepable, can_do_without, btf: None, modules: HashMap::new() }
+    }
+
+    /// Loads a program. `planned` is the first of its trampolines, which stands for all in what is said.
     pub(super) fn load(
         &mut self,
+        program: &PlannedProgram,
         planned: &PlannedTrampoline,
-        members: &[&PlannedTrampoline],
         plan: &Plan,
         part: &Part,
     ) -> Result<OwnedFd, Unloaded> {
+        let image = &program.image;
         let first = planned.sites.first().and_then(|&index| plan.sites.get(index));
         let site = || first.map(|site| place(&site.site)).unwrap_or_default();
-        let saved = planned.saved.map(|saved| saved_map(&saved)).transpose();
+        let saved = image.saved.map(|saved| saved_map(&saved)).transpose();
         // The program holds the map from when it is loaded.
         let saved = saved.map_err(|error| AttachError::Map { what: "calls that have not returned", error })?;
-        let maps = Maps {
-            sites: part.site_map.as_ref().map(AsRawFd::as_raw_fd),
-            faults: Some(part.fault_map.as_raw_fd()),
-            saved: saved.as_ref().map(AsRawFd::as_raw_fd),
-        };
-        let specs: Vec<Spec<'_>> = members.iter().map(|planned| planned.spec(self.kernel, self.cookie, maps)).collect();
-        let image = trampoline::generate_shared(self.user, self.uses, &specs)
-            .map_err(|refusal| AttachError::Trampoline { site: site(), refusal })?;
+        let insns = image.with_maps(|map| match map {
+            OwnMap::Sites => part.site_map.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+            OwnMap::Faults => part.fault_map.as_raw_fd(),
+            OwnMap::Saved => saved.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+        });
         if image.gpl_only && !self.gpl {
-            return Err(AttachError::Licence { program: self.user.name.clone(), site: site() }.into());
+            return Err(AttachError::Licence { program: self.name.to_owned(), site: site() }.into());
         }
         if let Some(data) = &image.btf
             && self.btf.as_ref().is_none_or(|(loaded, _)| loaded != data)
@@ -96,10 +94,10 @@ impl Loader<'_> {
         })?;
         let kind = LoadAs::of(planned.mechanism, planned.func, module, planned.program, self.sleepable);
         let request = Request {
-            name: &self.user.name,
+            name: self.name,
             gpl: self.gpl,
             kind,
-            insns: &image.insns,
+            insns: &insns,
             func_info: &image.func_info,
             line_info: &image.line_info,
             btf: image.btf.as_ref().and(self.btf.as_ref()).map(|(_, fd)| fd.as_fd()),
@@ -109,7 +107,7 @@ impl Loader<'_> {
             Err(refused) => refused,
         };
         let verifier = |refused: Refused| AttachError::Verifier {
-            program: self.user.name.clone(),
+            program: self.name.to_owned(),
             site: site(),
             error: refused.error,
             log: refused.log,

@@ -81,7 +81,7 @@ pub const DEEPER_STACK_TRACE: &str =
 /// (arch/x86/kernel/ftrace_64.S) puts into the registers of a session's return changed from version to version, and only
 /// late was it what an unwinder needs.
 pub const NO_STACK_TRACE: &str =
-    "the registers that a kprobe session has at the return make no stack trace on every kernel";
+    "the registers that a kprobe session has at the return do not give a stack trace on every kernel";
 
 /// What happens to a call of this helper.
 pub fn treatment(id: u32) -> Treatment {

@@ -47,6 +47,7 @@ fn plan(function: Function, kind: SectionKind, policy: Option<Policy>) -> Result
     plan::plan(&[function], &user, &uses, &kernel, options)
 }
 
+// Proves S20.2.
 #[test]
 fn a_subprogram_is_reached_by_fentry_alone() {
     for kind in [SectionKind::Fentry, SectionKind::Fexit] {
@@ -63,6 +64,7 @@ fn a_subprogram_is_reached_by_fentry_alone() {
     assert!(refused.contains("BPF program"), "{refused}");
 }
 
+// Proves S20.4.
 #[test]
 fn tail_calls_are_in_the_way_of_complete() {
     let function = program(false).function("main", Machine::X86_64).unwrap();

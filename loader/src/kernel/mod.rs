@@ -37,14 +37,15 @@ pub enum KernelError {
     #[error("machine {0} is not supported (x86_64 and aarch64 are)")]
     Machine(String),
     /// The system call that names the kernel failed.
-    #[error("uname: {0}")]
-    Uname(io::Error),
+    #[error("uname")]
+    Uname(#[source] io::Error),
     /// A file of the kernel could not be read.
-    #[error("{path}: {error}")]
+    #[error("{path}")]
     Read {
         /// The file.
         path: &'static str,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// `/sys/kernel/notes` has no GNU build id.

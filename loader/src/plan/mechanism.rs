@@ -199,7 +199,7 @@ impl Choice<'_> {
         if candidate.bpf.is_some() && !mechanism.is_for_one() {
             return false;
         }
-        // The registers that kprobe.multi hands over make no stack trace on every kernel.
+        // The registers that kprobe.multi hands over do not give a stack trace on every kernel.
         let wants_registers = if self.form.kind.is_exit() { self.walks_the_stack() } else { uses.context };
         let multi = kernel.kprobe_multi && self.is_traced_entry() && !wants_registers;
         match mechanism {

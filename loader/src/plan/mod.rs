@@ -12,7 +12,8 @@
 //!    return value must have one too;
 //! 5. a mechanism that reaches the site;
 //! 6. a trampoline: one per distinct set of locations of what the program reads, and per mechanism. It is
-//!    generated here without the maps that it will refer to, so that what stands against it is known beforehand.
+//!    generated here, so that what stands against it is known beforehand. The plan owns the images: attaching creates the
+//!    maps that they refer to, and loads them.
 //!
 //! Bodies that real fentry reaches need a program each, loaded for that function. Where several could do with one, and
 //! the kernel has the tracing-multi link, they are put together once all sites have their mechanisms.
@@ -39,7 +40,7 @@ use crate::site::unavailable::DoubtfulArgument;
 pub use crate::target::function::Namesake;
 use crate::target::function::{Candidate, Function, LeftOut, Place, Prototype};
 use crate::target::livepatch::Concern;
-use crate::trampoline::{self, KernelIds, SavedMap, Spec};
+use crate::trampoline::{self, KernelIds, Spec};
 use planner::Planner;
 pub use sharing::PlannedProgram;
 use siteseer_sites::btf::TypeId;
@@ -168,8 +169,6 @@ pub struct PlannedTrampoline {
     pub module: Option<Arc<str>>,
     /// The BPF program whose FUNC that is, by id, if it is not the kernel's.
     pub program: Option<u32>,
-    /// The map that keeps arguments from the entry to the return, if it needs one.
-    pub saved: Option<SavedMap>,
     /// What is added to address constants.
     pub displacement: u64,
     /// Its sites: indices into [`Plan::sites`].
@@ -178,25 +177,9 @@ pub struct PlannedTrampoline {
     pub insns: usize,
 }
 
-/// Descriptors of the maps that a trampoline refers to.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Maps {
-    /// The map of sites.
-    pub sites: Option<i32>,
-    /// The counter of faults.
-    pub faults: Option<i32>,
-    /// What [`PlannedTrampoline::saved`] asks for.
-    pub saved: Option<i32>,
-}
-
-impl Maps {
-    /// In place of maps that are created when attaching.
-    const NOT_YET: Maps = Maps { sites: Some(0), faults: Some(0), saved: Some(0) };
-}
-
 impl PlannedTrampoline {
     /// What to generate it from.
-    pub fn spec<'a>(&'a self, kernel: &Kernel, cookie: u64, maps: Maps) -> Spec<'a> {
+    pub fn spec<'a>(&'a self, kernel: &Kernel, cookie: u64) -> Spec<'a> {
         Spec {
             machine: kernel.machine,
             probe: self.mechanism.probe(),
@@ -211,9 +194,6 @@ impl PlannedTrampoline {
                 session_cookie: kernel.kprobe_session.map(|session| session.cookie),
                 private_stack: kernel.private_stack,
             },
-            site_map: maps.sites,
-            fault_map: maps.faults,
-            saved_map: maps.saved,
         }
     }
 }
@@ -531,7 +511,8 @@ pub(crate) fn decide(
         prototypes: function.prototypes.clone(),
         left_out: function.left_out.clone(),
     });
-    let (trampolines, programs) = planner.finish();
+    let (trampolines, programs) =
+        planner.finish().map_err(|refusal| PlanError::Program { program: program.name.clone(), refusal })?;
     Ok(Plan {
         functions: functions.collect(),
         sites,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The decision about each site: by which mechanism and which trampoline, or why not.
 
-use super::{Maps, PlanError, PlanOptions, PlannedProgram, PlannedTrampoline, Policy, requires_arguments, sharing};
+use super::{PlanError, PlanOptions, PlannedProgram, PlannedTrampoline, Policy, requires_arguments, sharing};
 use crate::kernel::Kernel;
 use crate::plan::mechanism::{Barred, Choice, Mechanism, keeps_return};
 use crate::program::{UserProgram, Uses};
@@ -9,7 +9,7 @@ use crate::site::reason::{MissingArgument, Reason};
 use crate::site::refusal::Refusal;
 use crate::site::unavailable::{DoubtfulArgument, Unavailable, available};
 use crate::target::function::{Candidate, Function, Parameter, Prototype};
-use crate::trampoline;
+use crate::trampoline::{self, Image};
 use siteseer_sites::abi::abi_return;
 use siteseer_sites::btf::TypeId;
 use siteseer_sites::location::Missing;
@@ -29,9 +29,20 @@ pub(super) struct Planner<'a> {
     policy: Policy,
     barred: &'a Barred,
     trampolines: Vec<PlannedTrampoline>,
+    /// The image of each trampoline that may have a program of its own.
+    images: Vec<Option<Image>>,
+    /// How many of them are for kprobes.
+    kprobes: usize,
     keys: HashMap<ImageKey, usize>,
-    /// How many sites one program of a tracing-multi link could serve.
-    together: HashMap<ImageKey, usize>,
+    /// What one program of a tracing-multi link could serve.
+    together: HashMap<ImageKey, Together>,
+}
+
+/// A program of a tracing-multi link that could serve several sites.
+struct Together {
+    sites: usize,
+    /// `None` if there is no such program, or it has been planned.
+    image: Option<Image>,
 }
 
 impl<'a> Planner<'a> {
@@ -43,34 +54,50 @@ impl<'a> Planner<'a> {
         policy: Policy,
         barred: &'a Barred,
     ) -> Planner<'a> {
-        let (trampolines, keys, together) = (Vec::new(), HashMap::new(), HashMap::new());
-        Planner { program, uses, kernel, options, policy, barred, trampolines, keys, together }
+        let (trampolines, images, keys, together) = (Vec::new(), Vec::new(), HashMap::new(), HashMap::new());
+        Planner { program, uses, kernel, options, policy, barred, trampolines, images, kprobes: 0, keys, together }
     }
 
     /// The trampolines of the sites that were attached, and the programs that have them.
-    pub(super) fn finish(self) -> (Vec<PlannedTrampoline>, Vec<PlannedProgram>) {
-        let beyond = self.options.share_beyond.unwrap_or(sharing::BEYOND);
-        let may_share = self.kernel.cookies && !self.barred.sharing;
-        let programs = sharing::programs(
-            &self.trampolines,
-            beyond,
-            |members| may_share && self.generates_shared(members),
-            |planned| self.outline(planned),
-        );
-        (self.trampolines, programs)
+    pub(super) fn finish(mut self) -> Result<(Vec<PlannedTrampoline>, Vec<PlannedProgram>), Refusal> {
+        let mut programs = Vec::new();
+        let beyond = if self.may_share() { self.beyond() } else { usize::MAX };
+        for group in sharing::groups(&self.trampolines, beyond, |planned| self.outline(planned)) {
+            if group.len() > 1
+                && let Ok(image) = self.generate(&group)
+            {
+                programs.push(PlannedProgram { trampolines: group, image: Arc::new(image) });
+                continue;
+            }
+            for nth in group {
+                let kept = self.images.get_mut(nth).and_then(Option::take);
+                let image = kept.map_or_else(|| self.generate(&[nth]), Ok)?;
+                programs.push(PlannedProgram { trampolines: vec![nth], image: Arc::new(image) });
+            }
+        }
+        Ok((self.trampolines, programs))
+    }
+
+    /// Beyond how many trampolines at kprobes they share programs.
+    fn beyond(&self) -> usize {
+        self.options.share_beyond.unwrap_or(sharing::BEYOND)
+    }
+
+    fn may_share(&self) -> bool {
+        self.kernel.cookies && !self.barred.sharing
+    }
+
+    /// The program of some trampolines.
+    fn generate(&self, trampolines: &[usize]) -> Result<Image, Refusal> {
+        let members = trampolines.iter().filter_map(|&nth| self.trampolines.get(nth));
+        let specs: Vec<_> = members.map(|planned| planned.spec(self.kernel, self.options.cookie)).collect();
+        trampoline::generate_shared(self.program, self.uses, &specs)
     }
 
     /// What a trampoline must have in common with others to share a program.
     fn outline(&self, planned: &PlannedTrampoline) -> Option<ImageKey> {
-        let spec = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET);
+        let spec = planned.spec(self.kernel, self.options.cookie);
         Some((planned.mechanism, planned.inline, None, planned.module.clone(), spec.outline(self.uses).ok()?))
-    }
-
-    /// Whether there is one program for some trampolines.
-    fn generates_shared(&self, members: &[&PlannedTrampoline]) -> bool {
-        let cookie = self.options.cookie;
-        let specs: Vec<_> = members.iter().map(|planned| planned.spec(self.kernel, cookie, Maps::NOT_YET)).collect();
-        trampoline::generate_shared(self.program, self.uses, &specs).is_ok()
     }
 
     /// What stands against the program at any site of a prototype.
@@ -200,7 +227,6 @@ impl<'a> Planner<'a> {
             func: site.exact.filter(|_| mechanism.is_for_one()),
             module: site.module.clone().filter(|_| mechanism.probe().is_tracing()),
             program: site.bpf.as_ref().map(|bpf| bpf.program),
-            saved: None,
             displacement: function.displacement,
             sites: vec![index],
             insns: 0,
@@ -208,7 +234,7 @@ impl<'a> Planner<'a> {
     }
 
     fn key(&self, planned: &PlannedTrampoline) -> Result<ImageKey, Refusal> {
-        let key = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET).key(self.uses)?;
+        let key = planned.spec(self.kernel, self.options.cookie).key(self.uses)?;
         let func = planned.func.map(|func| (planned.program, func));
         Ok((planned.mechanism, planned.inline, func, planned.module.clone(), key))
     }
@@ -222,15 +248,20 @@ impl<'a> Planner<'a> {
             return None;
         }
         let planned = self.planned(function, site, 0, many);
-        let spec = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET);
-        trampoline::generate(self.program, self.uses, &spec).ok()?;
         Some((many, self.key(&planned).ok()?))
     }
 
     pub(super) fn count_together(&mut self, function: &Function, site: &Candidate, mechanism: Mechanism) {
-        if let Some((_, key)) = self.shared(function, site, mechanism) {
-            *self.together.entry(key).or_default() += 1;
+        let Some((many, key)) = self.shared(function, site, mechanism) else { return };
+        if let Some(together) = self.together.get_mut(&key) {
+            together.sites += usize::from(together.image.is_some());
+            return;
         }
+        let planned = self.planned(function, site, 0, many);
+        let spec = planned.spec(self.kernel, self.options.cookie);
+        let image = trampoline::generate(self.program, self.uses, &spec).ok();
+        let sites = usize::from(image.is_some());
+        self.together.insert(key, Together { sites, image });
     }
 
     /// Finds or makes the trampoline for a site.
@@ -241,7 +272,8 @@ impl<'a> Planner<'a> {
         index: usize,
         best: Mechanism,
     ) -> Result<(Mechanism, usize), Reason> {
-        let many = self.shared(function, site, best).filter(|(_, key)| self.together.get(key).is_some_and(|&n| n > 1));
+        let is_worth = |key: &ImageKey| self.together.get(key).is_some_and(|together| together.sites > 1);
+        let many = self.shared(function, site, best).filter(|(_, key)| is_worth(key));
         let mechanism = many.map_or(best, |(many, _)| many);
         let mut planned = self.planned(function, site, index, mechanism);
         let key = self.key(&planned).map_err(Reason::Refused)?;
@@ -251,10 +283,18 @@ impl<'a> Planner<'a> {
             }
             return Ok((mechanism, known));
         }
-        let spec = planned.spec(self.kernel, self.options.cookie, Maps::NOT_YET);
-        let saved = spec.saved(self.uses).map_err(Reason::Refused)?;
-        let image = trampoline::generate(self.program, self.uses, &spec).map_err(Reason::Refused)?;
-        (planned.saved, planned.insns) = (saved, image.insns.len());
+        let image = match self.together.get_mut(&key).and_then(|together| together.image.take()) {
+            Some(image) => image,
+            None => {
+                let spec = planned.spec(self.kernel, self.options.cookie);
+                trampoline::generate(self.program, self.uses, &spec).map_err(Reason::Refused)?
+            }
+        };
+        planned.insns = image.insns.len();
+        // If there are very many, they share programs, which are generated at the end.
+        self.kprobes += usize::from(mechanism == Mechanism::Kprobe);
+        let shares = mechanism == Mechanism::Kprobe && self.may_share() && self.kprobes > self.beyond();
+        self.images.push((!shares).then_some(image));
         self.keys.insert(key, self.trampolines.len());
         self.trampolines.push(planned);
         Ok((mechanism, self.trampolines.len() - 1))

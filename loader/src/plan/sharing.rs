@@ -9,8 +9,10 @@
 
 use super::PlannedTrampoline;
 use crate::plan::mechanism::Mechanism;
+use crate::trampoline::Image;
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::Arc;
 
 /// Beyond so many location prototypes programs are shared, unless the caller says otherwise.
 pub(super) const BEYOND: usize = 128;
@@ -23,18 +25,18 @@ pub struct PlannedProgram {
     /// What it has: indices into [`Plan::trampolines`](super::Plan::trampolines). Several are told apart by the
     /// cookies of their sites' links, from 1 on.
     pub trampolines: Vec<usize>,
+    /// What is loaded, once the maps that it refers to are created.
+    pub image: Arc<Image>,
 }
 
-/// The programs for some trampolines. Those of one outline may share, if `is_possible` says so of them.
-pub(super) fn programs<K: Hash + Eq>(
+/// Which trampolines may share programs: those of one outline. Each trampoline is in one group.
+pub(super) fn groups<K: Hash + Eq>(
     trampolines: &[PlannedTrampoline],
     beyond: usize,
-    is_possible: impl Fn(&[&PlannedTrampoline]) -> bool,
     outline: impl Fn(&PlannedTrampoline) -> Option<K>,
-) -> Vec<PlannedProgram> {
+) -> Vec<Vec<usize>> {
     let is_kprobe = |planned: &PlannedTrampoline| planned.mechanism == Mechanism::Kprobe;
     let shares = trampolines.iter().filter(|planned| is_kprobe(planned)).count() > beyond;
-    let mut programs: Vec<PlannedProgram> = Vec::new();
     // In the order of their first trampolines.
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut group_of: HashMap<K, usize> = HashMap::new();
@@ -46,15 +48,5 @@ pub(super) fn programs<K: Hash + Eq>(
             None => groups.push(vec![index]),
         }
     }
-    for group in groups {
-        for members in group.chunks(MOST) {
-            let planned: Vec<&PlannedTrampoline> = members.iter().filter_map(|&index| trampolines.get(index)).collect();
-            if members.len() > 1 && is_possible(&planned) {
-                programs.push(PlannedProgram { trampolines: members.to_vec() });
-            } else {
-                programs.extend(members.iter().map(|&index| PlannedProgram { trampolines: vec![index] }));
-            }
-        }
-    }
-    programs
+    groups.iter().flat_map(|group| group.chunks(MOST)).map(<[usize]>::to_vec).collect()
 }

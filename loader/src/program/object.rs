@@ -40,16 +40,17 @@ pub enum ObjectError {
         program: String,
     },
     /// The section's name is not ours.
-    #[error("program {program}: {error}")]
+    #[error("program {program}")]
     Section {
         /// The program's name.
         program: String,
         /// What is wrong with it.
+        #[source]
         error: SectionError,
     },
     /// The kernel does not give information on the program or its BTF.
     #[error(
-        "program {program}: {what}: {error}{}",
+        "program {program}: {what}{}",
         if matches!(error.raw_os_error(), Some(libc::EPERM)) { " (CAP_SYS_ADMIN is needed)" } else { "" }
     )]
     Info {
@@ -58,6 +59,7 @@ pub enum ObjectError {
         /// What was asked for.
         what: &'static str,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
 }

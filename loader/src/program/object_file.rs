@@ -25,7 +25,7 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectFileError {
     /// It is not an ELF file, or a damaged one.
-    #[error("not a BPF object: {0}")]
+    #[error("not a BPF object")]
     Elf(#[from] object::Error),
     /// It is for another machine.
     #[error("not a BPF object: it is for another machine")]
@@ -34,11 +34,12 @@ pub enum ObjectFileError {
     #[error("it has no program in SEC(\"fentry/...\"), SEC(\"fexit/...\") or SEC(\"kprobe_maybe_inline/...\")")]
     NoPrograms,
     /// A section's name has no function that could be one.
-    #[error("program {program}: {error}")]
+    #[error("program {program}")]
     Section {
         /// Name of the program.
         program: String,
         /// What is wrong with it.
+        #[source]
         error: SectionError,
     },
     /// A program's code leads out of what there is.

@@ -287,6 +287,7 @@ mod tests {
         }
     }
 
+    // Proves S1.1.
     #[test]
     fn section_names() {
         let section = |kind: Kind, sleepable: bool, module: Option<&str>, function: Option<&str>| {
@@ -311,6 +312,7 @@ mod tests {
         }
     }
 
+    // Proves S1.4.
     #[test]
     fn the_guard_is_recognised() {
         for kind in [Kind::KprobeMaybeInline, Kind::Fentry, Kind::Fexit] {

@@ -37,6 +37,7 @@ fn with_end(insns: impl IntoIterator<Item = Insn>) -> Vec<Insn> {
     insns.into_iter().chain(end()).collect()
 }
 
+// Proves S4.4.
 #[test]
 fn loads_through_copies_offsets_and_spills() {
     let uses = uses(with_end([
@@ -145,6 +146,7 @@ fn context_as_a_buffer_escapes() {
     assert_eq!(uses.stack, 16);
 }
 
+// Proves S4.5.
 #[test]
 fn context_stored_to_a_map_escapes() {
     let uses = uses(with_end([Insn::mov(6, 1), Insn::call(1), Insn::store(Width::D, 0, 0, 6)]));
@@ -230,6 +232,7 @@ fn pointers_into_the_context_are_seen_to_be_followed() {
     assert!(uses.arithmetic.contains(1) && !uses.arithmetic.contains(0) && !uses.arithmetic.contains(2));
 }
 
+// Proves S5.1.
 #[test]
 fn accessors_with_constant_and_unknown_numbers() {
     let ask = |n: Vec<Insn>| {
@@ -265,6 +268,7 @@ fn an_index_that_differs_between_paths_is_not_constant() {
     assert_eq!(uses.constant_indices.values().copied().collect::<Vec<_>>(), [[None, Some(0)]]);
 }
 
+// Proves S4.7, S6.2, S10.2.
 #[test]
 fn refusals() {
     assert_eq!(refusal(with_end([Insn::store(Width::D, 1, 0, 2)])), Refusal::ContextModified { insn: 0 });

@@ -11,6 +11,7 @@ use crate::plan::{self, PlanError, Policy};
 use crate::program::section::{Kind, Wanted};
 use crate::register::log::{LogLevel, say};
 use crate::target::TargetError;
+use siteseer_sites::with_causes;
 
 /// Whether a `fentry` program that reads all arguments of a function could be attached to it somewhere: by siteseer
 /// at one site at least, or, where siteseer cannot plan, as by plain libbpf. `module` restricts it to the function of
@@ -40,7 +41,8 @@ pub fn can_attach(function: &str, module: Option<&str>) -> Result<(), RegisterEr
     if is_certain || !loads(&wanted) {
         return Err(error);
     }
-    say(LogLevel::Debug, format_args!("{name}: can be attached as by plain libbpf: {error}"));
+    let why = with_causes(&error);
+    say(LogLevel::Debug, format_args!("{name}: can be attached as by plain libbpf: {why}"));
     Ok(())
 }
 

@@ -31,6 +31,7 @@ use crate::site::reason::Reason;
 use crate::target::Target;
 use libbpf_sys as sys;
 use siteseer_sites::site::SiteKind;
+use siteseer_sites::with_causes;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -94,7 +95,8 @@ pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<Borrow
         },
         Some(Err(error)) => match func() {
             Some(Ok(func)) if !is_about_arguments(&error) => {
-                say(LogLevel::Debug, format_args!("prog '{}': not planned when it was loaded: {error}", loaded.name));
+                let why = with_causes(&error);
+                say(LogLevel::Debug, format_args!("prog '{}': not planned when it was loaded: {why}", loaded.name));
                 Load::Own(func)
             }
             Some(Err(errno)) => Load::Refused(errno, Box::new(error)),

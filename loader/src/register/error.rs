@@ -35,11 +35,12 @@ pub enum RegisterError {
     #[error(transparent)]
     Attach(#[from] AttachError),
     /// libbpf refused a handler.
-    #[error("libbpf does not accept a handler for SEC(\"{section}\"): {error}")]
+    #[error("libbpf does not accept a handler for SEC(\"{section}\")")]
     Handler {
         /// The section.
         section: &'static str,
         /// What libbpf said.
+        #[source]
         error: io::Error,
     },
     /// The program was opened before the sections were registered, or is in another section.
@@ -57,11 +58,12 @@ pub enum RegisterError {
         otherwise: String,
     },
     /// A link for libbpf could not be made.
-    #[error("a struct bpf_link for {what}: {error}")]
+    #[error("a struct bpf_link for {what}")]
     Link {
         /// What failed.
         what: &'static str,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
 }

@@ -20,6 +20,7 @@ use crate::program::section::{Form, Kind, SECTIONS, Told, guarded, unguarded};
 use crate::program::{FuncInfo, LineInfo};
 use crate::register::log::{LogLevel, say, set_last_error};
 use libbpf_sys as sys;
+use siteseer_sites::with_causes;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_long};
 use std::io;
@@ -189,7 +190,7 @@ unsafe fn prepare(
             Load::Plain(func, report) => (Loading::Plain, func, Some(Arc::new(report))),
             Load::Own(func) => (Loading::Own, func, None),
             Load::Guarded => return Ok(guard(raw, opts, kind, &line_info)?),
-            Load::Refused(errno, why) => return Err(Failed { why: why.to_string(), ..errno.into() }),
+            Load::Refused(errno, why) => return Err(Failed { why: with_causes(&*why), ..errno.into() }),
         };
         passed::change(raw, |passed| passed.loading = loading);
         programs::change(raw, |known| {
@@ -318,9 +319,9 @@ fn attach_as(program: Program<'_>, form: Form, link: &mut *mut sys::bpf_link) ->
             0
         }
         Err(error) => {
-            let name = program.name();
-            say(LogLevel::Warn, format_args!("prog '{name}': failed to attach: {error}"));
-            set_last_error(error.to_string());
+            let (name, why) = (program.name(), with_causes(&error));
+            say(LogLevel::Warn, format_args!("prog '{name}': failed to attach: {why}"));
+            set_last_error(why);
             -error.errno()
         }
     }
@@ -367,7 +368,7 @@ fn attach_program(program: Program<'_>) -> Result<NonNull<sys::bpf_link>, Regist
         return Err(error);
     }
     let link = attach_plain(program, cookie)
-        .map_err(|by_libbpf| RegisterError::Libbpf { by_libbpf, otherwise: error.to_string() })?;
+        .map_err(|by_libbpf| RegisterError::Libbpf { by_libbpf, otherwise: with_causes(&error) })?;
     warn::as_libbpf(&program.name(), &error);
     Ok(link)
 }

@@ -292,6 +292,7 @@ mod tests {
         assert_eq!(nothing, AttachOptions::default().accept_doubt(false));
     }
 
+    // Proves S15.2, S23.10.
     #[test]
     fn registering_twice_is_once_and_unregistering_restores_libbpf() {
         let sections = [c"fentry/foo", c"fexit/foo", c"fentry.s/foo", c"fexit.s/m:foo", c"kprobe/foo", c"fmod_ret/foo"];

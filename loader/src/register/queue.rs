@@ -98,6 +98,7 @@ mod tests {
         !is_closed(reader.as_fd())
     }
 
+    // Proves S23.3.
     #[test]
     fn files_live_as_long_as_their_socket() {
         for count in [0, 1, EACH, EACH + 1] {

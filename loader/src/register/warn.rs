@@ -7,6 +7,7 @@ use crate::plan::Policy;
 use crate::plan::report::Report;
 use crate::register::log::{LogLevel, say};
 use crate::target::TargetError;
+use siteseer_sites::with_causes;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether it was said already why nothing can be planned in this process.
@@ -19,11 +20,12 @@ pub(super) fn again() {
 
 /// A program that libbpf attached because siteseer cannot. What holds for all programs is said once.
 pub(super) fn as_libbpf(name: &str, error: &RegisterError) {
+    let why = with_causes(error);
     if !is_of_all(error) {
         say(
             LogLevel::Warn,
             format_args!(
-                "prog '{name}': attached as plain libbpf does; calls of other copies of the function are not seen: {error}"
+                "prog '{name}': attached as plain libbpf does; calls of other copies of the function are not seen: {why}"
             ),
         );
     } else if SAID.swap(true, Ordering::Relaxed) {
@@ -36,7 +38,7 @@ pub(super) fn as_libbpf(name: &str, error: &RegisterError) {
             LogLevel::Warn,
             format_args!(
                 "prog '{name}' and those after it: attached as plain libbpf does; calls of copies that the compiler \
-                 inlined or cloned are not seen: {error}"
+                 inlined or cloned are not seen: {why}"
             ),
         );
     }

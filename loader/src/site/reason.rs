@@ -38,7 +38,8 @@ pub enum Reason {
     /// The copy's entry is reached again by a loop inside of it, or shared with another copy: hits may outnumber
     /// calls. Only under the policy `complete`.
     MayRepeat,
-    /// Control may come into the copy by another way than its entry: some calls may not be seen. Only under the policy `complete`.
+    /// Control may come into the copy by another way than its entry: some calls may not be seen. Only under the policy
+    /// `complete`.
     MayMiss,
     /// An out-of-line copy that the site data does not describe: where its arguments are is not known.
     NoLocationData,
@@ -191,7 +192,8 @@ impl Reason {
             }
             Reason::Extended { .. } => Some("attach to the extension program: what calls the function ends up there"),
             Reason::Unpaired { .. } => Some(
-                "attached apart (AttachOptions::paired(false)) it runs there, and entries and returns are not the same calls",
+                "attach it separately (AttachOptions::paired(false)): it then runs there, and entries and returns are \
+                 not of the same calls",
             ),
             Reason::OnlyTracing => {
                 Some("put the program in SEC(\"fentry/...\") or SEC(\"fexit/...\"), on a kernel that has them")
@@ -207,9 +209,9 @@ impl fmt::Display for Reason {
             Reason::Unprobeable(why) => why.fmt(f),
             Reason::Blacklisted => f.write_str("on the running kernel's kprobe blacklist"),
             Reason::Notrace => f.write_str("in a notrace function, where the kernel refuses kprobe events"),
-            Reason::EndsModule => {
-                f.write_str("in the last function of its module's text, where this kernel may crash over a kprobe: it looks past the end")
-            }
+            Reason::EndsModule => f.write_str(
+                "in the last function of its module's text, where this kernel may crash over a kprobe: it looks past the end",
+            ),
             Reason::MissingArguments(arguments) => {
                 for (nth, argument) in arguments.iter().enumerate() {
                     let comma = if nth == 0 { "" } else { "; " };
@@ -281,8 +283,9 @@ impl fmt::Display for Reason {
 /// The kernel's own "not supported" (include/linux/errno.h), which user space has no name for.
 const ENOTSUPP: i32 = 524;
 
-/// What an error's number means where a probe is refused: the C library's words for it are about something else. Sources:
-/// kernel/kprobes.c, kernel/trace/fprobe.c; for fentry and its kin kernel/bpf/trampoline.c, kernel/trace/ftrace.c.
+/// What an error's number means where a probe is refused: the C library's words for it are about something else.
+/// Sources: kernel/kprobes.c, kernel/trace/fprobe.c; for fentry and its kin kernel/bpf/trampoline.c,
+/// kernel/trace/ftrace.c.
 fn meaning(errno: i32, mechanism: &str) -> Option<&'static str> {
     let tracing = matches!(mechanism, "fentry" | "fexit" | "tracing-multi");
     match errno {

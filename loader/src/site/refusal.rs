@@ -109,9 +109,6 @@ pub enum Refusal {
     /// The kernel has no kprobe sessions, or such as do not skip the return of a call whose entry was missed.
     #[error("this kernel has no kprobe sessions that could keep the arguments for the return (Linux 6.14)")]
     NoSession,
-    /// What is read of the entry is to be kept in a map, and none was given.
-    #[error("the arguments have to be kept for the return, and there is no map for them")]
-    NoSavedMap,
     /// A parameter's location does not make sense on this machine.
     #[error("the location of parameter {parameter} is malformed")]
     MalformedLocation {
@@ -146,9 +143,6 @@ pub enum Refusal {
         /// What there is.
         limit: u32,
     },
-    /// The program asks which site it is at, and no map to look it up was given.
-    #[error("the program calls siteseer_site, and there is no map of sites")]
-    NoSiteMap,
     /// Code was inserted, and a jump over it no longer fits.
     #[error("the jump at instruction {insn} is too far for its offset once the context's helpers are rewritten")]
     JumpTooFar {

@@ -28,6 +28,7 @@ use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, BtfError};
 use siteseer_sites::file::{FileError, Image, SiteFile, has_sites};
 use siteseer_sites::subset::SubsetError;
+use siteseer_sites::with_causes;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::env;
@@ -55,8 +56,8 @@ pub struct SourceOptions {
     /// Which debug images without encoded sites may be read (slower: their DWARF is walked). Without effect unless the
     /// crate's feature `dwarf` is on.
     pub dwarf: Dwarf,
-    /// Site files of modules, or modules with debug information, to be tried before the usual places. Each is used for the module
-    /// that has its build id.
+    /// Site files of modules, or modules with debug information, to be tried before the usual places. Each is used for
+    /// the module that has its build id.
     pub modules: Vec<PathBuf>,
     pub(crate) embedded: Option<Embedded>,
 }
@@ -80,8 +81,8 @@ impl SourceOptions {
     /// SourceOptions::default().embedded(include_bytes!("app.sites"))
     /// ```
     ///
-    /// It is tried before the usual places. If it has the running kernel, only functions that its maker asked for can be
-    /// looked up.
+    /// It is tried before the usual places. If it has the running kernel, only functions that its maker asked for can
+    /// be looked up.
     #[must_use]
     pub fn embedded(self, subset: impl Into<Cow<'static, [u8]>>) -> SourceOptions {
         SourceOptions { embedded: Some(Embedded::from(subset)), ..self }
@@ -172,7 +173,8 @@ pub struct Tried {
 pub enum SourceError {
     /// Nothing was found.
     #[error(
-        "no site data for this kernel (build id {build_id}); tried:{}\nmake them from the debug image of this very kernel: siteseer encode VMLINUX",
+        "no site data for this kernel (build id {build_id}); tried:{}\nmake it from the debug image of this very \
+         kernel: siteseer encode VMLINUX",
         list(tried)
     )]
     NotFound {
@@ -183,7 +185,7 @@ pub enum SourceError {
     },
     /// Nothing was found for a module.
     #[error(
-        "no site data for module {module} (build id {build_id}); tried:{}\nmake them from the module's file with debug \
+        "no site data for module {module} (build id {build_id}); tried:{}\nmake it from the module's file with debug \
          information: siteseer encode {module}.ko --base VMLINUX",
         list(tried)
     )]
@@ -196,7 +198,7 @@ pub enum SourceError {
         tried: Vec<Tried>,
     },
     /// A module was built without a build id.
-    #[error("module {module} has no build id, by which its site data could be known")]
+    #[error("module {module} has no build id, which would identify its site data")]
     NoModuleBuildId {
         /// The module.
         module: String,
@@ -208,7 +210,9 @@ pub enum SourceError {
         path: PathBuf,
     },
     /// A module's types are over those of another kernel.
-    #[error("{origin} is for another kernel: its types are over those of build id {theirs}, the kernel's is {ours}")]
+    #[error(
+        "{origin} is for another kernel: its types are based on those of build id {theirs}, the kernel's is {ours}"
+    )]
     OtherKernel {
         /// The file.
         origin: Origin,
@@ -218,11 +222,12 @@ pub enum SourceError {
         ours: BuildId,
     },
     /// A file could not be read.
-    #[error("{}: {error}", path.display())]
+    #[error("{}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// The caller's file is of another kernel.
@@ -258,18 +263,19 @@ pub enum SourceError {
         why: &'static str,
     },
     /// Malformed site data.
-    #[error("{origin}: {error}")]
+    #[error("{origin}")]
     Malformed {
         /// Where they are from.
         origin: Origin,
         /// What is wrong.
+        #[source]
         error: FileError,
     },
     /// The kernel's BTF cannot be read, and its own site data needs it.
-    #[error("/sys/kernel/btf/vmlinux: {0}")]
-    KernelBtf(BtfError),
+    #[error("/sys/kernel/btf/vmlinux")]
+    KernelBtf(#[source] BtfError),
     /// What the application brings along cannot be used.
-    #[error("the site data that the application brings along: {0}")]
+    #[error("the site data that the application brings along")]
     Subset(#[from] SubsetError),
     /// What the application brings along is not about this kernel.
     #[error("none for this kernel among those of {images} images")]
@@ -278,18 +284,19 @@ pub enum SourceError {
         images: usize,
     },
     /// What the application brings along is about other functions.
-    #[error("the site data that the application brings along are not about {function}: name it to siteseer subset")]
+    #[error("the site data that the application brings along is not about {function}: name it to siteseer subset")]
     NotAsked {
         /// The function, or the pattern.
         function: String,
     },
     /// DWARF could not be encoded.
-    #[error("{}: {message}", path.display())]
+    #[error("{}", path.display())]
     Encode {
         /// The file.
         path: PathBuf,
         /// What the encoder said.
-        message: String,
+        #[source]
+        error: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
@@ -563,15 +570,15 @@ impl SiteData {
     #[cfg(feature = "dwarf")]
     fn encode(&self, image: &[u8], functions: &[&str], base: Option<&BaseTypes>) -> Result<Vec<u8>, SourceError> {
         let Origin::Dwarf(path) = &self.origin else { return Ok(Vec::new()) };
-        let failed = |error: &dyn std::error::Error| SourceError::Encode { path: path.clone(), message: chain(error) };
+        let failed = |error| SourceError::Encode { path: path.clone(), error };
         let functions = functions.iter().map(|&name| name.to_owned()).collect::<Vec<String>>();
         let options = siteseer_encoder::Options {
             functions: (!functions.is_empty()).then_some(functions),
             kernel: base.map(|base| siteseer_encoder::BaseKernel { btf: &base.btf, build_id: &base.build_id.0 }),
             ..siteseer_encoder::Options::default()
         };
-        let (set, _) = siteseer_encoder::encode(image, &options).map_err(|error| failed(&error))?;
-        siteseer_sites::file::write(&set).map_err(|error| failed(&error))
+        let (set, _) = siteseer_encoder::encode(image, &options).map_err(|error| failed(error.into()))?;
+        siteseer_sites::file::write(&set).map_err(|error| failed(error.into()))
     }
 
     #[cfg(not(feature = "dwarf"))]
@@ -600,13 +607,6 @@ fn btf_has_sites(elf: &Elf<'_>) -> bool {
     section.is_some_and(has_sites)
 }
 
-/// An error's text with those of its causes.
-#[cfg(feature = "dwarf")]
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
 /// An error's text without the path that stands beside it.
 fn reason(error: &SourceError) -> String {
     let text: Cow<'_, str> = match error {
@@ -617,14 +617,15 @@ fn reason(error: &SourceError) -> String {
         SourceError::OtherTypes { .. } => "its .BTF is not the kernel's, though the build id is".into(),
         SourceError::NotInKernel { why, .. } => (*why).into(),
         SourceError::NoSites { why, .. } => format!("no encoded sites, and {why}").into(),
-        SourceError::Malformed { error, .. } => error.to_string().into(),
-        other => other.to_string().into(),
+        SourceError::Malformed { error, .. } => with_causes(error).into(),
+        other => with_causes(other).into(),
     };
     text.into_owned()
 }
 
-/// The folder where the user's site files are kept: `$XDG_CACHE_HOME/siteseer`, or `~/.cache/siteseer`. `None` where the
-/// environment does not say, names a path that is not absolute, or is not to be believed (set-user-ID, file capabilities).
+/// The folder where the user's site files are kept: `$XDG_CACHE_HOME/siteseer`, or `~/.cache/siteseer`. `None` where
+/// the environment does not say, names a path that is not absolute, or is not to be believed (set-user-ID, file
+/// capabilities).
 pub fn user_cache() -> Option<PathBuf> {
     cache_of(|name| if trust::has_secure_environment() { None } else { env::var_os(name) })
 }
@@ -699,6 +700,7 @@ mod tests {
         }
     }
 
+    // Proves S2.9.
     #[test]
     fn a_search_in_vain_lists_every_place() {
         let at = RunTime { text: 0, stext: 0, init: None };

@@ -124,7 +124,7 @@ impl ModuleFinder<'_> {
             .map_err(|error| reason(&error))?;
         match data.kernel_of_module() {
             Some(theirs) if theirs != self.kernel.build_id => {
-                Err(format!("its types are over those of another kernel (build id {theirs})"))
+                Err(format!("its types are based on those of another kernel (build id {theirs})"))
             }
             _ => Ok(data),
         }
@@ -310,6 +310,7 @@ mod tests {
         siteseer_sites::file::write(&set).unwrap()
     }
 
+    // Proves S2.11.
     #[test]
     fn paths_of_a_module() {
         let listing = "kernel/net/8021q/8021q.ko.xz: kernel/net/802/mrp.ko.xz\n\

@@ -16,6 +16,7 @@ use crate::kernel::{BuildId, sysfs};
 use crate::source::placement::{Placed, Placement};
 use crate::source::{ModuleFinder, SiteData};
 use siteseer_sites::file::SiteFile;
+use siteseer_sites::with_causes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -163,7 +164,7 @@ impl Modules {
             None => Err("it has no file".to_owned()),
             Some(root) => match Loaded::read(root, name) {
                 Ok(Some(loaded)) if entry.instance == Some(loaded.instance) => {
-                    let data = finder.find(&loaded).map_err(|error| error.to_string())?;
+                    let data = finder.find(&loaded).map_err(|error| with_causes(&error))?;
                     Ok(ModuleData::new(Some(loaded), data))
                 }
                 Ok(_) => Err("it is not loaded any more, or was loaded again".to_owned()),

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The kernel's own site data: what it was built with, in `/sys/kernel/btf`.
 //!
-//! A kernel with CONFIG_DEBUG_INFO_BTF_INLINE has `vmlinux.inline`, and `MODULE.inline` for its modules. Where the data of the
-//! image are a module themselves (`btf_vmlinux_inline`), reading the file loads it. A module that was built outside of the
-//! kernel's tree has its sites in `MODULE`, among its types.
+//! A kernel with CONFIG_DEBUG_INFO_BTF_INLINE has `vmlinux.inline`, and `MODULE.inline` for its modules. Where the data
+//! of the image are a module themselves (`btf_vmlinux_inline`), reading the file loads it. A module that was built
+//! outside of the kernel's tree has its sites in `MODULE`, among its types.
 //!
 //! A LOCSEC is named for a section of the image, and its offsets count from where that section is now. For the image,
 //! only symbols tell where that is; for a module, sysfs does. What a module's address constants are relative to is not
 //! settled: they count as unknown.
 //!
-//! Only upstream's kinds are in these data. They do not say that a copy may be passed by, or why an argument is missing.
+//! Only upstream's kinds are in these data. They do not say that a copy may be passed by, or why an argument is
+//! missing.
 
 use super::{Bytes, Elf, Origin, SiteData, SourceError, read_error};
 use crate::kernel::Kernel;
@@ -52,8 +53,8 @@ impl RunTime {
 fn read_inline(path: &Path) -> Result<Vec<u8>, SourceError> {
     let data = std::fs::read(path).map_err(|error| not_there(path, error))?;
     if data.is_empty() || (data.starts_with(&siteseer_sites::btf::MAGIC.to_le_bytes()) && !has_sites(&data)) {
-        let why = "there are no sites in it: the kernel was built with CONFIG_DEBUG_INFO_BTF_INLINE, by a pahole that does \
-                   not know how";
+        let why = "there are no sites in it: the kernel was built with CONFIG_DEBUG_INFO_BTF_INLINE, by a pahole that \
+            does not support it";
         return Err(SourceError::NotInKernel { path: path.to_owned(), why });
     }
     Ok(data)
@@ -127,8 +128,8 @@ impl SiteData {
         }
         (!self.is_complete()).then(|| {
             format!(
-                "the site data ({}) have upstream's kinds alone: which inlined copies may be passed by or counted twice is not \
-                 known, nor why an argument is missing",
+                "the site data ({}) has upstream's kinds only: which inlined copies may be passed by or counted twice \
+                 is not known, nor why an argument is missing",
                 self.origin()
             )
         })
@@ -182,6 +183,7 @@ mod tests {
         error.to_string()
     }
 
+    // Proves S2.15.
     #[test]
     fn the_images_own() {
         let folder = tempfile::tempdir().unwrap();

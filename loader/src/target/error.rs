@@ -73,11 +73,12 @@ pub enum TargetError {
     },
     /// The site data is damaged.
     #[doc(hidden)]
-    #[error("{origin}: {error}")]
+    #[error("{origin}")]
     Damaged {
         /// Where they are from.
         origin: Origin,
         /// What is wrong.
+        #[source]
         error: FileError,
     },
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which functions of the image are inlined, by the folder of their source.
 //!
-//! A function goes by the file that declares it. The site data say that of functions with inlined copies; for others they
-//! say what was inlined into them and in which file that was called. Of a function with neither, the folder is not known.
+//! A function counts for the file that declares it. The site data names that file for functions with inlined copies. For
+//! others it says what was inlined into them, and in which file that was called. The folder of a function with neither is
+//! not known.
 //! Functions of one name count as one.
 
 use super::Target;
@@ -15,9 +16,9 @@ use std::collections::{BTreeMap, HashMap};
 /// The functions of one folder of the source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Folder {
-    /// The folder, without a `/` at its end; `None` for functions of which it is not known.
+    /// The folder, without a `/` at its end; `None` for functions without a known folder.
     pub path: Option<String>,
-    /// How many functions have inlined copies alone: no symbol bears their names.
+    /// How many functions have only inlined copies: no symbol has their names.
     pub wholly: usize,
     /// How many have inlined copies and a symbol.
     pub partly: usize,
@@ -61,7 +62,7 @@ fn folders(file: &SiteFile<'_>) -> Result<Vec<Folder>, FileError> {
     let mut callers: HashMap<u64, &str> = HashMap::new();
     for function in file.all_functions() {
         let function = function?;
-        // What the compiler left of a function is no function of its own.
+        // What the compiler left of a function is not a function of its own.
         if function.name().contains('.') {
             continue;
         }
@@ -93,7 +94,7 @@ fn folders(file: &SiteFile<'_>) -> Result<Vec<Folder>, FileError> {
     }
     file.whole()?;
     let mut found: BTreeMap<Option<&str>, Folder> = BTreeMap::new();
-    // The site data may name a function of which no code is left.
+    // The site data may name a function that has no code left.
     for known in functions.values().filter(|known| known.inlined || known.symbol) {
         let folder = found.entry(known.folder).or_default();
         match (known.inlined, known.symbol) {

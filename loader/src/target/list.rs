@@ -14,6 +14,7 @@ use crate::source::{RunTime, SiteData, SourceOptions};
 use crate::target::function::is_fragment;
 use siteseer_sites::file::{FileError, FunctionRef, SiteFile, SiteRef};
 use siteseer_sites::site::SiteKind;
+use siteseer_sites::with_causes;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -95,7 +96,7 @@ impl Target {
                 let found = self.with_module(module, &names, file, |file, _| -> Result<Vec<Vec<Listed>>, FileError> {
                     here.iter().map(|&nth| list(file, &patterns[nth], Some(module))).collect()
                 });
-                match found.and_then(|found| found.map_err(|error| error.to_string())) {
+                match found.and_then(|found| found.map_err(|error| with_causes(&error))) {
                     Ok(found) => here.iter().zip(found).for_each(|(&nth, found)| listed[nth].extend(found)),
                     Err(why) => self.modules.note(module, &why),
                 }

@@ -249,6 +249,7 @@ mod tests {
         assert_eq!(LivePatches::read(&root.0.join("absent")).unwrap(), LivePatches::default());
     }
 
+    // Proves S21.5.
     #[test]
     fn entries_are_seen_and_old_bodies_are_dead() {
         let root = Root::new("enabled");

@@ -5,8 +5,8 @@
 //! follows from the symbol `_text`. The number is checked twice: against `_stext`, and, site by site, by the symbol
 //! that the site data says is there ([`crate::Reason::SymbolMismatch`]).
 //!
-//! The kernel's table of symbols is long, and the kernel slow to write it. Where `_text` is stands in its first
-//! lines; of the symbols that a lookup needs site data has the link-time addresses, and the kernel confirms each
+//! The kernel's table of symbols is long, and the kernel is slow to write it. The table's first lines have `_text`. Site
+//! data has the link-time addresses of the symbols that a lookup needs, and the kernel confirms each of them
 //! ([`crate::kernel::symbols`], `part`). The whole table is read for what site data does not tell: modules without site
 //! data, live patches, names that are not known.
 //!
@@ -37,6 +37,7 @@ use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, BtfError, TypeId};
 use siteseer_sites::file::{ContainerRef, FileError, SiteFile, SiteRef, Source};
 use siteseer_sites::site::{SiteKind, Unprobeable};
+use siteseer_sites::with_causes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -254,7 +255,7 @@ impl Target {
         self.symbols.get().map(Symbols::unavailable).unwrap_or_default()
     }
 
-    /// Its capabilities; of an image, what it was compiled for.
+    /// Its capabilities; for an image, those that it was compiled with.
     #[doc(hidden)]
     pub fn kernel(&self) -> &Kernel {
         self.kernel.get_or_init(|| Kernel::of_image(self.machine, self.build_id.clone(), self.data.base_btf()))
@@ -480,13 +481,13 @@ impl Target {
                 } else {
                     self.part(file, name, Some(module), &placement)
                 };
-                let own = own.map_err(|error| error.to_string())?;
+                let own = own.map_err(|error| with_causes(&error))?;
                 let symbols = match &own {
                     Some(symbols) => symbols,
-                    None => self.symbols().map_err(|error| error.to_string())?,
+                    None => self.symbols().map_err(|error| with_causes(&error))?,
                 };
                 let mut function =
-                    self.lookup(file, name, Some(module), &placement, symbols).map_err(|error| error.to_string())?;
+                    self.lookup(file, name, Some(module), &placement, symbols).map_err(|error| with_causes(&error))?;
                 if let Some(function) = &mut function {
                     match data.types(file.base_btf_bytes()) {
                         Known::Same => {}
@@ -520,8 +521,8 @@ impl Target {
         let types = self.base_types().ok_or("the kernel has no BTF, which the module's types refer to")?;
         let over = Over { btf: image.base_btf(), types };
         let here = |&name: &&str| Wanted { module: Some(module.to_owned()), function: Some(name.to_owned()) };
-        data.data.check_asked(&names.iter().map(here).collect::<Vec<_>>()).map_err(|error| error.to_string())?;
-        data.data.read_over(over, names, |file| with(file, data)).map_err(|error| error.to_string())
+        data.data.check_asked(&names.iter().map(here).collect::<Vec<_>>()).map_err(|error| with_causes(&error))?;
+        data.data.read_over(over, names, |file| with(file, data)).map_err(|error| with_causes(&error))
     }
 
     /// Opens the types that prototypes are numbers of: of the image, and of modules. They are those of the functions' names that

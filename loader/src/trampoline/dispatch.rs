@@ -8,7 +8,6 @@
 //!
 //! The address would tell as well, through a map; but two copies may begin at one address, each with its own way.
 
-use super::Spec;
 use super::gather::Gather;
 use super::layout::{Item, Layout};
 use super::{Probe, gather};
@@ -25,14 +24,14 @@ impl Layout {
             item.located.at = Location::Constant(0);
         }
         // Whether something that is read can fail is one of these.
-        outline.fault_map = None;
+        outline.counts_faults = false;
         outline
     }
 }
 
 /// The layout that several have in common, and what each of them gathers. A single layout is not taken apart. What is
 /// not alike is too complex for one program.
-pub(super) fn together(mut layouts: Vec<Layout>, spec: &Spec<'_>) -> Result<(Layout, Vec<Vec<Item>>), Refusal> {
+pub(super) fn together(mut layouts: Vec<Layout>) -> Result<(Layout, Vec<Vec<Item>>), Refusal> {
     if layouts.len() == 1 {
         return layouts.pop().map(|layout| (layout, Vec::new())).ok_or(Refusal::TooComplex);
     }
@@ -41,7 +40,7 @@ pub(super) fn together(mut layouts: Vec<Layout>, spec: &Spec<'_>) -> Result<(Lay
         return Err(Refusal::TooComplex);
     }
     common.items = Vec::new();
-    common.fault_map = spec.fault_map;
+    common.counts_faults = true;
     Ok((common, layouts.into_iter().map(|layout| layout.items).collect()))
 }
 

@@ -4,9 +4,9 @@
 //! Register use: r6 holds the context, r7 to r9 belong to expressions (`expression`). r1 to r5 are for the moment, and
 //! dead after any call.
 
-use super::Probe;
 use super::expression::significant_bits;
 use super::layout::{Item, Layout};
+use super::{OwnMap, Probe};
 use crate::bpf::helper;
 use crate::bpf::insn::{Alu, Cond, Insn, Width, class, pseudo};
 use crate::site::refusal::Refusal;
@@ -19,6 +19,8 @@ use siteseer_sites::machine::Register;
 #[derive(Debug)]
 pub(super) struct Trampoline {
     pub(super) insns: Vec<Insn>,
+    /// The instructions that load the address of a map.
+    pub(super) maps: Vec<(usize, OwnMap)>,
     /// What the instructions from an index on are for: the verifier's log shows it as source lines.
     pub(super) lines: Vec<(u32, String)>,
     /// Bytes of its frame.
@@ -43,6 +45,7 @@ pub(super) fn emit(layout: &Layout, alternatives: &[Vec<Item>]) -> Result<Trampo
     let mut gather = Gather {
         arch: Arch::of(layout.machine),
         insns: Vec::new(),
+        maps: Vec::new(),
         lines: Vec::new(),
         array,
         floor: array - front,
@@ -80,6 +83,7 @@ pub(super) fn emit(layout: &Layout, alternatives: &[Vec<Item>]) -> Result<Trampo
     }
     Ok(Trampoline {
         insns: gather.insns,
+        maps: gather.maps,
         lines: gather.lines,
         stack: (gather.scratch * 8 - gather.floor).unsigned_abs(),
         gpl_only: gather.gpl_only,
@@ -89,6 +93,8 @@ pub(super) fn emit(layout: &Layout, alternatives: &[Vec<Item>]) -> Result<Trampo
 pub(super) struct Gather {
     arch: &'static Arch,
     pub(super) insns: Vec<Insn>,
+    /// The maps that instructions load.
+    maps: Vec<(usize, OwnMap)>,
     lines: Vec<(u32, String)>,
     /// Offset of the array from the frame pointer.
     pub(super) array: i32,
@@ -427,11 +433,11 @@ impl Gather {
             self.land(jump, here)?;
         }
         self.line("an argument is not available: the program does not run, and the loss is counted".to_owned());
-        if let Some(map) = layout.fault_map {
+        if layout.counts_faults {
             let key = self.scratch_word(0);
             self.push(Insn::store_imm(Width::W, FRAME, near(key)?, 0));
             self.address_of(2, key)?;
-            self.map(1, map);
+            self.map(1, OwnMap::Faults);
             self.push(Insn::call(helper::MAP_LOOKUP_ELEM));
             self.push(Insn::jump_if_imm(Cond::Eq, 0, 0, 2));
             self.push(Insn::mov_imm(1, 1));
@@ -442,8 +448,9 @@ impl Gather {
     }
 
     /// Loads a map's address.
-    pub(super) fn map(&mut self, register: u8, fd: i32) {
-        self.insns.extend(Insn::load64(register, pseudo::MAP_FD, u64::from(fd as u32)));
+    pub(super) fn map(&mut self, register: u8, map: OwnMap) {
+        self.maps.push((self.insns.len(), map));
+        self.insns.extend(Insn::load64(register, pseudo::MAP_FD, 0));
     }
 }
 

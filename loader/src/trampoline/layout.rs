@@ -41,8 +41,8 @@ pub(super) struct Layout {
     pub(super) fallible: Vec<Access>,
     /// What `bpf_get_func_arg` can answer with; the slot's number stands as the parameter.
     pub(super) indexed: Vec<Access>,
-    pub(super) site_map: Option<i32>,
-    pub(super) fault_map: Option<i32>,
+    /// Whether calls can be lost, which are counted.
+    pub(super) counts_faults: bool,
 }
 
 /// One gathered argument.
@@ -97,7 +97,7 @@ pub(super) enum Saving {
     /// One word fits in the session cookie.
     Cookie { word: u32 },
     /// Those from `first` up to `end` are kept in a map; `words` are those that mean something.
-    Map { first: u32, end: u32, words: Vec<u32>, map: Option<i32> },
+    Map { first: u32, end: u32, words: Vec<u32> },
 }
 
 /// How a pointer gets its type.
@@ -148,7 +148,6 @@ impl Layout {
         if returns && spec.ret.is_none() && (uses.returned || !uses.slots.is_all()) {
             return Err(Refusal::ReturnsNothing);
         }
-        let site_map = if uses.site { Some(spec.site_map.ok_or(Refusal::NoSiteMap)?) } else { None };
         let untouched = matches!(spec.probe, Probe::Fentry | Probe::Fexit);
         let mut layout = Layout {
             machine: spec.machine,
@@ -165,8 +164,7 @@ impl Layout {
             cookie: (uses.cookie && !untouched).then_some(spec.cookie),
             fallible: Vec::new(),
             indexed: Vec::new(),
-            site_map,
-            fault_map: None,
+            counts_faults: false,
         };
         if let (true, Some(Err(reason))) = (returns, spec.ret.map(|ret| &ret.argument)) {
             return Err(Refusal::ReturnMissing { reason: *reason });
@@ -220,7 +218,7 @@ impl Layout {
             let reads_memory = reads_memory(&located) && !spec.probe.is_tracing();
             let state = (reads_memory && !required).then(|| layout.extra_word());
             if (reads_memory && required) || spec.probe.is_tracing() {
-                layout.fault_map = spec.fault_map;
+                layout.counts_faults = true;
             }
             let fallible = uses.fallible.contains(number);
             for (inner, slot) in (0u32..).zip(slots.clone()) {
@@ -236,7 +234,7 @@ impl Layout {
         }
         if let Some((ret, located)) = result {
             if spec.probe.is_tracing() {
-                layout.fault_map = spec.fault_map;
+                layout.counts_faults = true;
             }
             let typed = layout.typed(uses, spec, ret, None, count, uses.returned)?;
             if let Some(typed) = typed.as_ref().filter(|_| uses.returned) {
@@ -284,8 +282,8 @@ impl Layout {
             [] => Saving::Nothing,
             [word] => Saving::Cookie { word },
             [first, .., last] => {
-                self.fault_map = spec.fault_map;
-                Saving::Map { first, end: last + 1, words, map: spec.saved_map }
+                self.counts_faults = true;
+                Saving::Map { first, end: last + 1, words }
             }
         };
         Ok(Session { is_return, cookie, saving })

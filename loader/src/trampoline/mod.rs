@@ -210,13 +210,17 @@ pub struct Spec<'a> {
     pub displacement: u64,
     /// What the kernel offers.
     pub kernel: KernelIds,
-    /// File descriptor of the map of sites: a hash map from address (u64) to [`SiteRecord`].
-    pub site_map: Option<i32>,
-    /// File descriptor of the map that counts calls lost to memory that could not be read: an array or per-CPU array
-    /// of one u64.
-    pub fault_map: Option<i32>,
-    /// File descriptor of the map that [`Spec::saved`] asks for.
-    pub saved_map: Option<i32>,
+}
+
+/// A map that is created when the program is attached. Until then the code has a relocation in place of its descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OwnMap {
+    /// The map of sites: a hash map from address (u64) to [`SiteRecord`].
+    Sites,
+    /// The map that counts calls lost to memory that could not be read: an array or per-CPU array of one u64.
+    Faults,
+    /// What [`Image::saved`] asks for.
+    Saved,
 }
 
 /// A map that keeps what the program reads of a call from its entry to its return: a BPF_MAP_TYPE_HASH that is not
@@ -238,14 +242,6 @@ impl Spec<'_> {
     /// As [`generate`], for reasons that the locations have.
     pub fn outline(&self, uses: &Uses) -> Result<Key, Refusal> {
         Layout::new(uses, self).map(|layout| Key(layout.outline()))
-    }
-
-    /// The map that the program needs as [`Spec::saved_map`], if it needs one.
-    ///
-    /// # Errors
-    /// As [`generate`], for reasons that the locations have.
-    pub fn saved(&self, uses: &Uses) -> Result<Option<SavedMap>, Refusal> {
-        Ok(Layout::new(uses, self)?.session.and_then(|session| session.map()))
     }
 
     /// What makes the image: two specs with equal keys give equal images for the program of these uses.
@@ -296,11 +292,15 @@ impl SiteRecord {
     }
 }
 
-/// A program ready for BPF_PROG_LOAD.
+/// A program ready for BPF_PROG_LOAD, except the maps that are created when it is attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// Instructions.
+    /// Instructions; those that load one of [`Image::maps`] have descriptor 0.
     pub insns: Vec<Insn>,
+    /// Relocations: the instructions that load the address of a map, and the map.
+    pub maps: Vec<(usize, OwnMap)>,
+    /// The map that it needs as [`OwnMap::Saved`], if it needs one.
+    pub saved: Option<SavedMap>,
     /// Functions; empty if the user's program has none.
     pub func_info: Vec<FuncInfo>,
     /// Source lines; empty if the user's program has none.
@@ -316,6 +316,17 @@ pub struct Image {
 }
 
 impl Image {
+    /// The instructions with the descriptors of its maps.
+    pub fn with_maps(&self, descriptor: impl Fn(OwnMap) -> i32) -> Vec<Insn> {
+        let mut insns = self.insns.clone();
+        for &(at, map) in &self.maps {
+            if let Some(insn) = insns.get_mut(at) {
+                insn.imm = descriptor(map);
+            }
+        }
+        insns
+    }
+
     /// The instructions as text, in the verifier's notation.
     pub fn listing(&self) -> String {
         insn::listing(&self.insns)
@@ -342,7 +353,7 @@ pub fn generate_shared(program: &UserProgram, uses: &Uses, specs: &[Spec<'_>]) -
     }
     rewrite::check_helpers(uses, spec.probe)?;
     let layouts: Vec<Layout> = specs.iter().map(|spec| Layout::new(uses, spec)).collect::<Result<_, _>>()?;
-    let (layout, alternatives) = dispatch::together(layouts, spec)?;
+    let (layout, alternatives) = dispatch::together(layouts)?;
     let user = rewrite::rewrite(program, uses, &layout)?;
     let mut info = rewrite::info(program, &user.positions);
     if matches!(layout.probe, Probe::Fentry | Probe::Fexit) {
@@ -350,6 +361,8 @@ pub fn generate_shared(program: &UserProgram, uses: &Uses, specs: &[Spec<'_>]) -
         let btf = (!info.functions.is_empty()).then(|| program.btf.clone()).flatten();
         return Ok(Image {
             insns: user.insns,
+            maps: user.site_maps.into_iter().map(|at| (at, OwnMap::Sites)).collect(),
+            saved: None,
             func_info: info.functions,
             line_info: info.lines,
             btf,
@@ -370,6 +383,8 @@ pub fn generate_shared(program: &UserProgram, uses: &Uses, specs: &[Spec<'_>]) -
     }
     let user_start = trampoline.insns.len();
     info.shift(user_start)?;
+    let mut maps = trampoline.maps;
+    maps.extend(user.site_maps.iter().map(|at| (user_start + at, OwnMap::Sites)));
     let mut insns = trampoline.insns;
     insns.extend(user.insns);
     let mut btf = None;
@@ -397,6 +412,8 @@ pub fn generate_shared(program: &UserProgram, uses: &Uses, specs: &[Spec<'_>]) -
     }
     Ok(Image {
         insns,
+        maps,
+        saved: layout.session.as_ref().and_then(|session| session.map()),
         func_info: info.functions,
         line_info: info.lines,
         btf,

@@ -25,6 +25,8 @@ pub(super) enum Edit {
     Before(Vec<Insn>),
     /// These take its place.
     Instead(Vec<Insn>),
+    /// These take its place, and the one at this index loads the map of sites.
+    LookUp(Vec<Insn>, usize),
 }
 
 /// The changed code.
@@ -33,6 +35,8 @@ pub(super) struct Rewritten {
     pub(super) insns: Vec<Insn>,
     /// Where each original instruction (or what stands before it) is now; one more for the end.
     pub(super) positions: Vec<usize>,
+    /// The instructions that load the map of sites.
+    pub(super) site_maps: Vec<usize>,
 }
 
 /// Refuses a program that calls a helper which does not work where this probe would run it.
@@ -108,12 +112,18 @@ pub(super) fn edit(insns: &[Insn], mut edit_of: impl FnMut(usize, Insn) -> Optio
     let mut positions = Vec::with_capacity(insns.len() + 1);
     // Where each kept instruction is, with its original place.
     let mut kept = Vec::with_capacity(insns.len());
+    let mut site_maps = Vec::new();
     let mut second_half = false;
     for (at, &insn) in insns.iter().enumerate() {
         positions.push(out.len());
         let edit = if second_half { None } else { edit_of(at, insn) };
         match edit {
             Some(Edit::Instead(instead)) => {
+                out.extend(instead);
+                continue;
+            }
+            Some(Edit::LookUp(instead, load)) => {
+                site_maps.push(out.len() + load);
                 out.extend(instead);
                 continue;
             }
@@ -148,7 +158,7 @@ pub(super) fn edit(insns: &[Insn], mut edit_of: impl FnMut(usize, Insn) -> Optio
         };
         *insn = moved.ok_or(Refusal::JumpTooFar { insn: at })?;
     }
-    Ok(Rewritten { insns: out, positions })
+    Ok(Rewritten { insns: out, positions, site_maps })
 }
 
 /// Where a main program gathered the arguments into an array, and the program has the address of that as its context.
@@ -172,11 +182,7 @@ fn array_edit(uses: &Uses, layout: &Layout, at: usize, insn: Insn) -> Option<Edi
             let value = if id == helper::SITESEER_ARG { 3 } else { 4 };
             Edit::Instead(choose(&layout.fallible, constants(uses, at), value, ENOENT, &mut gathered))
         }
-        Treatment::Site => {
-            let mut code = vec![Insn::mov(2, 1), Insn::alu_imm(Alu::Add, 2, -16)];
-            code.extend(look_up_site(layout));
-            Edit::Instead(code)
-        }
+        Treatment::Site => look_up_site(vec![Insn::mov(2, 1), Insn::alu_imm(Alu::Add, 2, -16)]),
         Treatment::Plain | Treatment::Tracing | Treatment::Sleeps | Treatment::TailCall | Treatment::Refused(_) => {
             return None;
         }
@@ -193,16 +199,12 @@ fn native_edit(frames: &Frames<'_>, uses: &Uses, layout: &Layout, at: usize, ins
             let mut ask = |access: &Access, value: u8| native_value(access, value, place);
             Edit::Instead(choose(&layout.fallible, constants(uses, at), value, ENOENT, &mut ask))
         }
-        Treatment::Site => {
-            let mut code = vec![
-                Insn::call(helper::GET_FUNC_IP),
-                Insn::store(Width::D, 10, place, 0),
-                Insn::mov(2, 10),
-                Insn::alu_imm(Alu::Add, 2, i32::from(place)),
-            ];
-            code.extend(look_up_site(layout));
-            Edit::Instead(code)
-        }
+        Treatment::Site => look_up_site(vec![
+            Insn::call(helper::GET_FUNC_IP),
+            Insn::store(Width::D, 10, place, 0),
+            Insn::mov(2, 10),
+            Insn::alu_imm(Alu::Add, 2, i32::from(place)),
+        ]),
         _ => return None,
     })
 }
@@ -238,12 +240,12 @@ fn native_value(access: &Access, value: u8, place: i16) -> (Vec<Insn>, Vec<usize
     (code, vec![failed])
 }
 
-/// The look-up in the map of sites of the key that r2 points to; r0 is the record or null.
-fn look_up_site(layout: &Layout) -> Vec<Insn> {
-    let map = layout.site_map.unwrap_or(-1);
-    let mut code = Insn::load64(1, pseudo::MAP_FD, u64::from(map as u32)).to_vec();
+/// The look-up in the map of sites, after code that makes r2 point to the key; r0 is the record or null.
+fn look_up_site(mut code: Vec<Insn>) -> Edit {
+    let load = code.len();
+    code.extend(Insn::load64(1, pseudo::MAP_FD, 0));
     code.push(Insn::call(helper::MAP_LOOKUP_ELEM));
-    code
+    Edit::LookUp(code, load)
 }
 
 fn constants(uses: &Uses, at: usize) -> [Option<u32>; 2] {

@@ -27,7 +27,7 @@
 
 use super::gather::{CONTEXT, FRAME, Gather, near};
 use super::layout::{Item, Layout, Saving, Session};
-use super::{Kfunc, SavedMap};
+use super::{Kfunc, OwnMap, SavedMap};
 use crate::bpf::helper;
 use crate::bpf::insn::{Alu, Cond, Insn, Width};
 use crate::site::refusal::Refusal;
@@ -69,7 +69,7 @@ impl Gather {
                 self.load(1, self.word(*word))?;
                 self.push(Insn::store(Width::D, 0, 0, 1));
             }
-            Saving::Map { first, end, words, map } => {
+            Saving::Map { first, end, words } => {
                 self.line("saved under the address of the session cookie".to_owned());
                 for hole in (*first..*end).filter(|word| !words.contains(word)) {
                     self.store_imm(self.word(hole), 0)?;
@@ -77,7 +77,7 @@ impl Gather {
                 self.key(session)?;
                 self.address_of(3, self.word(*first))?;
                 self.push(Insn::mov_imm(4, 0));
-                self.map(1, map.ok_or(Refusal::NoSavedMap)?);
+                self.map(1, OwnMap::Saved);
                 self.push(Insn::call(helper::MAP_UPDATE_ELEM));
                 self.faults.push(self.insns.len());
                 self.push(Insn::jump_if_imm(Cond::Ne, 0, 0, 0));
@@ -99,9 +99,9 @@ impl Gather {
                 self.push(Insn::load(Width::D, 1, 0, 0));
                 self.store(self.word(*word), 1)?;
             }
-            Saving::Map { first, words, map, .. } => {
+            Saving::Map { first, words, .. } => {
                 self.key(session)?;
-                self.map(1, map.ok_or(Refusal::NoSavedMap)?);
+                self.map(1, OwnMap::Saved);
                 self.push(Insn::call(helper::MAP_LOOKUP_ELEM));
                 self.faults.push(self.insns.len());
                 self.push(Insn::jump_if_imm(Cond::Eq, 0, 0, 0));
@@ -111,7 +111,7 @@ impl Gather {
                 }
                 let key = self.scratch_word(0);
                 self.address_of(2, key)?;
-                self.map(1, map.ok_or(Refusal::NoSavedMap)?);
+                self.map(1, OwnMap::Saved);
                 self.push(Insn::call(helper::MAP_DELETE_ELEM));
             }
         }

@@ -21,8 +21,8 @@ use zerocopy::{Immutable, IntoBytes};
 #[non_exhaustive]
 pub enum FileError {
     /// Not an ELF file that can be read: ELF64, little-endian.
-    #[error("not a readable ELF file: {0}")]
-    Elf(object::read::Error),
+    #[error("not a readable ELF file")]
+    Elf(#[source] object::read::Error),
     /// Another architecture.
     #[error("ELF machine {0} is not supported (x86-64 and arm64 are)")]
     Machine(u16),
@@ -30,7 +30,7 @@ pub enum FileError {
     #[error("there is no {0} section")]
     NoSection(&'static str),
     /// Malformed BTF.
-    #[error("{section}: {source}")]
+    #[error("{section}")]
     Btf {
         /// Name of the section.
         section: &'static str,
@@ -63,8 +63,8 @@ pub enum FileError {
         offset: usize,
     },
     /// The section that tells which copies addresses are in cannot be used.
-    #[error(".BTF.inline.ranges: {0}")]
-    Ranges(RangesError),
+    #[error(".BTF.inline.ranges")]
+    Ranges(#[source] RangesError),
     /// What the sites of a function have would take more memory than a file of this size justifies.
     #[error("the sites of the function take more memory than a file of this size can need")]
     TooLarge,

@@ -27,7 +27,7 @@ use std::io;
 #[non_exhaustive]
 pub enum WriteError {
     /// The base BTF is malformed.
-    #[error("the image's BTF: {0}")]
+    #[error("the image's BTF")]
     BaseBtf(#[from] BtfError),
     /// The new types are not over this base.
     #[error("the new types begin at number {found}, the image's BTF ends at {expected}")]
@@ -114,8 +114,8 @@ pub enum WriteError {
         count: usize,
     },
     /// The ELF file cannot be laid out.
-    #[error("ELF: {0}")]
-    Elf(object::write::Error),
+    #[error("ELF")]
+    Elf(#[source] object::write::Error),
     /// It cannot be written.
     #[error(transparent)]
     Io(io::Error),

@@ -87,7 +87,7 @@ pub enum SubsetError {
         index: u32,
     },
     /// The types are those of another kernel.
-    #[error("the subset is over other types: its kernel's .BTF has {length} bytes and the checksum {checksum:#010x}")]
+    #[error("the subset is for other types: its kernel's .BTF has {length} bytes and the checksum {checksum:#010x}")]
     OtherTypes {
         /// Bytes of the BTF that it is over.
         length: u64,
@@ -98,7 +98,7 @@ pub enum SubsetError {
     #[error("{0}")]
     Base(&'static str),
     /// Malformed BTF.
-    #[error(".BTF: {0}")]
+    #[error(".BTF")]
     Btf(#[from] BtfError),
     /// The names in an image take more memory than a file of this size justifies.
     #[error("the subset takes more memory than a file of this size can need")]

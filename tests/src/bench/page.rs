@@ -37,7 +37,7 @@ direct calls, 66.8% for kprobes, 62.6% for fprobe and 34.1% for fprobe optimised
 const ATTACHING: &str = "\
 Seconds of the guest's time at one instruction a nanosecond, two CPUs; timers and grace periods take as long as anywhere.
 *Loop* is one perf kprobe and one link per site, closed one after the other; *each* is siteseer with the same, closed by
-32 threads (`Attach::bulk(false)`); *siteseer* is what it does by itself; *registration alone* is the kernel's part in each
+32 threads (`AttachOptions::bulk(false)`); *siteseer* is what it does by itself; *registration alone* is the kernel's part in each
 of them: writing the same probes to tracefs, with nothing attached. Medians.
 ";
 
@@ -51,7 +51,7 @@ optimizer's grace periods, and how often differs from run to run.
 
 const PROGRAMS: &str = "\
 With all of the function's arguments read; one program for each location prototype, and as few programs as there can be
-(`Attach::share_beyond(1)`). Left to itself siteseer shares programs beyond 128 location prototypes.
+(`AttachOptions::share_beyond(1)`). Left to itself siteseer shares programs beyond 128 location prototypes.
 ";
 
 const STARTS: &str = "\

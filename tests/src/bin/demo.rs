@@ -4,6 +4,7 @@
 
 use clap::Parser;
 use siteseer_conformance::demo::{FUNCTIONS, TOOL};
+use siteseer_sites::with_causes;
 use siteseer_vmtest::{Arch, Vm, build_guest};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("demo: {error}");
+            eprintln!("demo: {}", with_causes(&*error));
             ExitCode::FAILURE
         }
     }

@@ -4,6 +4,7 @@
 use clap::Parser;
 use siteseer_conformance::case::Failure;
 use siteseer_conformance::differential::{self, Class, Question};
+use siteseer_sites::with_causes;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(failure) => {
-            eprintln!("siteseer-differential: {failure}");
+            eprintln!("siteseer-differential: {}", with_causes(&*failure));
             ExitCode::from(2)
         }
     }

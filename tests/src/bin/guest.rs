@@ -5,6 +5,7 @@
 //! `siteseer-guest start` are what the others start of their own.
 
 use siteseer_conformance::{case, cost, demo, examples, libbpf, reach, starts, startup, suite, tools};
+use siteseer_sites::with_causes;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
     siteseer_vmtest::guest::main(|| match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("siteseer-guest: {failure}");
+            eprintln!("siteseer-guest: {}", with_causes(&*failure));
             ExitCode::FAILURE
         }
     })

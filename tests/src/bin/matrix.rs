@@ -6,6 +6,7 @@ use siteseer_conformance::suite::case_file::{self, CaseFile};
 use siteseer_conformance::suite::judge::Status;
 use siteseer_conformance::suite::results::Results;
 use siteseer_conformance::suite::{chart, page, run};
+use siteseer_sites::with_causes;
 use siteseer_vmtest::kernels;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -146,7 +147,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("matrix: {error}");
+            eprintln!("matrix: {}", with_causes(&*error));
             ExitCode::FAILURE
         }
     }

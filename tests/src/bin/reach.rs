@@ -4,6 +4,7 @@
 
 use clap::Parser;
 use siteseer_sites::file;
+use siteseer_sites::with_causes;
 use siteseer_vmtest::{Vm, build_guest_for, kernels};
 use std::error::Error;
 use std::process::ExitCode;
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("reach: {error}");
+            eprintln!("reach: {}", with_causes(&*error));
             ExitCode::FAILURE
         }
     }

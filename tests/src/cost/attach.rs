@@ -14,7 +14,7 @@ use super::{Bench, Figure, load, perf, settle};
 use crate::case::Failure;
 use libbpf_rs::Object;
 use serde::{Deserialize, Serialize};
-use siteseer::{Attach, Mechanism, Outcome, Policy};
+use siteseer::{Attach, AttachOptions, Mechanism, Outcome, Policy};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 pub enum Way {
     /// A perf kprobe and a link per site, closed one after the other.
     Loop,
-    /// siteseer with [`Attach::bulk`] off.
+    /// siteseer with [`AttachOptions::bulk`] off.
     Each,
     /// siteseer.
     Bulk,
@@ -121,14 +121,9 @@ fn by_siteseer(bench: &Bench<'_>, object: &Object, function: &str, bulk: bool) -
     let program = object.progs().find(|program| program.name() == "nothing").ok_or("no program nothing")?;
     let before = open_files();
     let begin = Instant::now();
-    let attach = Attach::new(&bench.target).max_sites(usize::MAX);
-    let link = function
-        .split(' ')
-        .fold(attach, |attach, function| attach.function(function))
-        .policy(Policy::BestEffort)
-        .all_prototypes(true)
-        .bulk(bulk)
-        .attach(&program)?;
+    let options = AttachOptions::default().max_sites(usize::MAX).policy(Policy::BestEffort).all_prototypes(true);
+    let options = function.split(' ').fold(options.bulk(bulk), AttachOptions::function);
+    let link = Attach::with(&bench.target, options).attach(&program)?;
     let attach = begin.elapsed().as_secs_f64();
     let files = open_files() - before;
     let sites = link.report().attached().filter(|site| by_kprobe(&site.outcome)).count();
@@ -183,11 +178,14 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
             if *count as usize > missing + missing / 20 {
                 continue;
             }
-            let attach = Attach::new(&bench.target)
-                .max_sites(usize::MAX)
-                .function(name)
-                .policy(Policy::BestEffort)
-                .all_prototypes(true);
+            let attach = Attach::with(
+                &bench.target,
+                AttachOptions::default()
+                    .max_sites(usize::MAX)
+                    .function(name)
+                    .policy(Policy::BestEffort)
+                    .all_prototypes(true),
+            );
             let Ok(plan) = attach.plan(&program) else { continue };
             let report = plan.report();
             let attached = report.attached().filter(|site| by_kprobe(&site.outcome));

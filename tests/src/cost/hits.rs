@@ -15,7 +15,7 @@ use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, Object, ObjectBuilder};
 use serde::{Deserialize, Serialize};
 use siteseer::internals::arch::Arch;
-use siteseer::{Attach, Link, Outcome, Policy, SiteReport};
+use siteseer::{Attach, AttachOptions, Link, Outcome, Policy, SiteReport};
 use siteseer_bpf_progs::COST;
 use siteseer_bpf_progs::cost::{Argument, KIND_REGISTER, PLACES, spec};
 use siteseer_sites::SiteKind;
@@ -171,16 +171,16 @@ fn with<T>(path: &Path, attached: T) -> Result<f64, Failure> {
 }
 
 fn siteseer(bench: &Bench<'_>, object: &Object, path: &Path, name: &str, more: Option<&str>) -> Result<Link, Failure> {
-    let mut attach =
-        Attach::new(&bench.target).max_sites(usize::MAX).function(path.function).policy(Policy::BestEffort);
-    attach = more.into_iter().fold(attach, |attach, more| attach.function(more));
-    Ok(attach.all_prototypes(true).attach(&program(object, name)?)?)
+    let options = AttachOptions::default().max_sites(usize::MAX).policy(Policy::BestEffort).all_prototypes(true);
+    let options = more.into_iter().fold(options.function(path.function), AttachOptions::function);
+    Ok(Attach::with(&bench.target, options).attach(&program(object, name)?)?)
 }
 
 /// With as few programs as there can be.
 fn shared(bench: &Bench<'_>, object: &Object, path: &Path, name: &str) -> Result<Link, Failure> {
-    let attach = Attach::new(&bench.target).max_sites(usize::MAX).function(path.function).policy(Policy::BestEffort);
-    Ok(attach.share_beyond(1).all_prototypes(true).attach(&program(object, name)?)?)
+    let options = AttachOptions::default().max_sites(usize::MAX).policy(Policy::BestEffort).all_prototypes(true);
+    let options = options.function(path.function).share_beyond(1);
+    Ok(Attach::with(&bench.target, options).attach(&program(object, name)?)?)
 }
 
 /// What siteseer runs the program by at the path's site.
@@ -201,12 +201,12 @@ fn hit_site<'r>(mut sites: impl Iterator<Item = &'r SiteReport>, path: &Path) ->
 fn inline(bench: &mut Bench<'_>, path: &Path, without: f64) -> Result<(), Failure> {
     let object = load()?;
     let most = path.reads.iter().filter(|&&arguments| arguments <= 3).max().copied().unwrap_or(0);
-    let report = Attach::new(&bench.target)
-        .max_sites(usize::MAX)
-        .function(path.function)
-        .policy(Policy::BestEffort)
-        .plan(&program(&object, &format!("read{most}"))?)?
-        .report();
+    let report = Attach::with(
+        &bench.target,
+        AttachOptions::default().max_sites(usize::MAX).function(path.function).policy(Policy::BestEffort),
+    )
+    .plan(&program(&object, &format!("read{most}"))?)?
+    .report();
     let site = hit_site(report.sites(), path)?;
     let address = site.address;
     let mut offsets = Vec::new();
@@ -260,12 +260,12 @@ fn inline(bench: &mut Bench<'_>, path: &Path, without: f64) -> Result<(), Failur
 
 fn entry(bench: &mut Bench<'_>, path: &Path, without: f64) -> Result<(), Failure> {
     let object = load()?;
-    let report = Attach::new(&bench.target)
-        .max_sites(usize::MAX)
-        .function(path.function)
-        .policy(Policy::BestEffort)
-        .plan(&program(&object, "read0")?)?
-        .report();
+    let report = Attach::with(
+        &bench.target,
+        AttachOptions::default().max_sites(usize::MAX).function(path.function).policy(Policy::BestEffort),
+    )
+    .plan(&program(&object, "read0")?)?
+    .report();
     let address = hit_site(report.sites(), path)?.address;
     let say = |bench: &mut Bench<'_>, way: String, arguments, cost: f64| {
         let kind = if path.kind == SiteKind::Body { "body" } else { "clone" }.to_owned();

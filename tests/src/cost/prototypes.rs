@@ -5,7 +5,7 @@ use super::attach::definitions_gone;
 use super::{Bench, Figure, load, settle};
 use crate::case::Failure;
 use serde::{Deserialize, Serialize};
-use siteseer::{Attach, Policy};
+use siteseer::{Attach, AttachOptions, Policy};
 use siteseer_sites::file::{FileError, SiteFile};
 use siteseer_sites::site::SiteKind;
 use std::collections::HashSet;
@@ -91,11 +91,9 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
             let program = object.progs().find(|program| *program.name() == *name).ok_or("no such program")?;
             // A program for each, and as few as there can be.
             for beyond in [usize::MAX, 1] {
-                let attach = Attach::new(&bench.target)
-                    .max_sites(usize::MAX)
-                    .function(&candidate.function)
-                    .policy(Policy::BestEffort);
-                let Ok(link) = attach.share_beyond(beyond).attach(&program) else { break };
+                let options = AttachOptions::default().max_sites(usize::MAX).function(&candidate.function);
+                let options = options.policy(Policy::BestEffort).share_beyond(beyond);
+                let Ok(link) = Attach::with(&bench.target, options).attach(&program) else { break };
                 let (cost, report) = (link.cost()?, link.report());
                 let (sites, prototypes) = (report.attached().count(), report.trampolines);
                 let begin = std::time::Instant::now();

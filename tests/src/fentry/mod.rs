@@ -13,10 +13,11 @@ use crate::shape::{Place, Shape, site};
 use crate::typed::{address_of, chroot, expect, program_of, record, site_of};
 use functions::{BODIES, CAP_SYS_CHROOT, CLONES, Cloned, LOST, PARTLY, Partly, Returning, SLEEPABLE, fcntl, getpgid};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramType};
-use siteseer::{Attach, AttachError, Link, Mechanism, Outcome, Policy, Report, Target};
+use siteseer::{Attach, AttachError, AttachOptions, Link, Mechanism, Outcome, Policy, Report, Target};
 use siteseer_bpf_progs::truth::Record;
 use siteseer_bpf_progs::{FENTRY, set_constant};
 use siteseer_sites::SiteKind::{Body, Clone, Inline};
+use siteseer_sites::with_causes;
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -92,7 +93,7 @@ fn attached_by(report: &Report, mechanism: Mechanism) -> usize {
 fn refused(result: Result<Link, AttachError>, words: &[&str]) -> Result<String, Failure> {
     let text = match result {
         Ok(link) => return Err(format!("attached:\n{}", link.report().long()).into()),
-        Err(error) => error.to_string(),
+        Err(error) => with_causes(&error),
     };
     match words.iter().find(|word| !text.contains(**word)) {
         Some(missing) => Err(format!("the refusal does not say {missing:?}: {text}").into()),
@@ -113,13 +114,14 @@ fn of_a_body(target: &Target) -> Mechanism {
     }
 }
 
+// Proves S4.1.
 fn partly_inlined_counted_exactly(target: &Target) -> Result<String, Failure> {
     let Partly { program, calls, .. } = choose(target, PARTLY, |partly| (partly.shape)())?;
     let secret = CString::new("/tmp/partly-secret")?;
     drop(File::create("/tmp/partly-secret")?);
     chmod(&secret, 0)?;
     let object = load()?;
-    let link = Attach::new(target).cookie(77).attach(&program_of(&object, program)?)?;
+    let link = Attach::with(target, AttachOptions::default().cookie(77)).attach(&program_of(&object, program)?)?;
     expect("policy", &link.report().policy, &Policy::Complete)?;
     let mut wanted = Vec::new();
     let hits = record(&object, || {
@@ -146,7 +148,7 @@ fn result_of_a_body(target: &Target) -> Result<String, Failure> {
     need(target, Capability::Fentry)?;
     let Returning { program, calls, .. } = choose(target, BODIES, |body| (body.shape)())?;
     let object = load()?;
-    let attach = Attach::new(target).policy(Policy::BestEffort);
+    let attach = Attach::with(target, AttachOptions::default().policy(Policy::BestEffort));
     let link = attach.attach(&program_of(&object, program)?)?;
     let mut wanted = Vec::new();
     let hits = record(&object, || {
@@ -190,7 +192,7 @@ fn result_and_arguments_of_a_clone(target: &Target) -> Result<String, Failure> {
         refused(Attach::new(target).attach(&program), &["no probe can be put on its return"])?;
         return Err(lack.into());
     }
-    let link = Attach::new(target).cookie(5).attach(&program)?;
+    let link = Attach::with(target, AttachOptions::default().cookie(5)).attach(&program)?;
     let mut wanted = Vec::new();
     let hits = record(&object, || {
         wanted = calls()?;
@@ -213,6 +215,7 @@ fn result_and_arguments_of_a_clone(target: &Target) -> Result<String, Failure> {
     Ok(format!("{} results with their arguments by a kprobe session", hits.len()))
 }
 
+// Proves S15.11.
 fn result_that_may_be_removed(target: &Target) -> Result<String, Failure> {
     let lost = |(function, _): &(&str, &str)| Shape::new(function, [site(Place::Clone).returning(false)]);
     let (function, program) = choose(target, &LOST, lost)?;
@@ -223,6 +226,7 @@ fn result_that_may_be_removed(target: &Target) -> Result<String, Failure> {
     refused(attach.attach(&program_of(&object, program)?), &[&clone.symbol, "may have removed the return value"])
 }
 
+// Proves S15.9.
 fn exit_of_inlined_copies(target: &Target) -> Result<String, Failure> {
     let shape = |function: &&str| Shape::new(function, [site(Place::Inline)]);
     let function = *choose(target, &["do_getpgid"], shape)?;
@@ -285,6 +289,7 @@ fn ask() -> io::Result<()> {
     })
 }
 
+// Proves S15.7.
 fn several_bodies_by_one_link(target: &Target) -> Result<String, Failure> {
     several(target, "capability", Mechanism::TracingMulti)
 }
@@ -298,8 +303,9 @@ fn several(target: &Target, program: &str, mechanism: Mechanism) -> Result<Strin
     let elsewhere = site(Place::Inline).called_by("__do_sys_chroot").attachable_or_not();
     choose(target, &[Shape::new("ns_capable", [site(Place::Body)]).and_no(elsewhere)], Shape::clone)?;
     let object = load_for(0)?;
-    let attach = Attach::new(target).policy(Policy::BestEffort).cookie(9);
-    let link = attach.function("ns_capable").function("ns_capable_setid").attach(&program_of(&object, program)?)?;
+    let options = AttachOptions::default().policy(Policy::BestEffort).cookie(9);
+    let options = options.function("ns_capable").function("ns_capable_setid");
+    let link = Attach::with(target, options).attach(&program_of(&object, program)?)?;
     expect("bodies", &attached_by(link.report(), mechanism), &2)?;
     let init_user_ns = address_of("init_user_ns")?;
     let hits = record(&object, ask)?;
@@ -325,6 +331,7 @@ fn several(target: &Target, program: &str, mechanism: Mechanism) -> Result<Strin
     Ok(format!("{} bodies, {} programs for all sites", wanted.len(), link.programs()))
 }
 
+// Proves S15.14.
 fn sleepable_is_refused_by_site(target: &Target) -> Result<String, Failure> {
     need(target, Capability::Fentry)?;
     let both = |function: &&str| Shape::new(function, [site(Place::Body), site(Place::Inline)]);
@@ -333,7 +340,7 @@ fn sleepable_is_refused_by_site(target: &Target) -> Result<String, Failure> {
     let copy = sites.iter().find(|site| site.kind == Inline).ok_or("no inlined copy")?;
     let object = load()?;
     // Under `complete` the inlined copy would be refused before the kernel is asked about the body.
-    let attach = Attach::new(target).function(function).policy(Policy::BestEffort);
+    let attach = Attach::with(target, AttachOptions::default().function(function).policy(Policy::BestEffort));
     refused(
         attach.attach(&program_of(&object, "sleeps")?),
         &[
@@ -350,10 +357,12 @@ fn sleepable_where_it_may(target: &Target) -> Result<String, Failure> {
     let object = load_tested()?;
     let mut refusals = String::new();
     for (function, call) in SLEEPABLE {
-        let link = match Attach::new(target).function(function).attach(&program_of(&object, "sleeps")?) {
+        let link = match Attach::with(target, AttachOptions::default().function(function))
+            .attach(&program_of(&object, "sleeps")?)
+        {
             Ok(link) => link,
-            Err(error) if error.to_string().contains(&format!("{function} is not sleepable")) => {
-                writeln!(refusals, "{error}")?;
+            Err(error) if with_causes(&error).contains(&format!("{function} is not sleepable")) => {
+                writeln!(refusals, "{}", with_causes(&error))?;
                 continue;
             }
             Err(error) => return Err(error.into()),
@@ -393,7 +402,7 @@ fn links_coexist(target: &Target) -> Result<String, Failure> {
     need(target, Capability::Fentry)?;
     let object = load()?;
     let attach = |program: &str, cookie: u64| {
-        let attach = Attach::new(target).policy(Policy::BestEffort).cookie(cookie);
+        let attach = Attach::with(target, AttachOptions::default().policy(Policy::BestEffort).cookie(cookie));
         attach.attach(&program_of(&object, program)?).map_err(Failure::from)
     };
     let entry = attach("fcntl_entered", 1)?;
@@ -417,6 +426,7 @@ fn links_coexist(target: &Target) -> Result<String, Failure> {
     Ok("two entries and a return, each by itself".to_owned())
 }
 
+// Proves S1.5, S15.3.
 fn libbpf_attaches_it_too(_: &Target) -> Result<String, Failure> {
     let object = load()?;
     let link = program_of(&object, "getpgid_entered")?.attach()?;
@@ -426,6 +436,7 @@ fn libbpf_attaches_it_too(_: &Target) -> Result<String, Failure> {
     Ok("bpf_program__attach() and bpf_link__destroy()".to_owned())
 }
 
+// Proves S15.4.
 fn target_set_through_libbpf(target: &Target) -> Result<String, Failure> {
     // libbpf looks the function up in the kernel's BTF, which has those with a body.
     let elsewhere = site(Place::Inline).called_by("__do_sys_getpgid").attachable_or_not();

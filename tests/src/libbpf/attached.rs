@@ -92,6 +92,7 @@ pub(super) fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expecte
     if found == expected { Ok(()) } else { Err(format!("{what}: {found:?}, expected {expected:?}").into()) }
 }
 
+// Proves S23.2.
 pub(super) fn a_link_stands_for_all_sites() -> Result<String, Failure> {
     siteseer::register()?;
     let object = open(&["maybe", "entry"])?.load()?;
@@ -146,6 +147,7 @@ pub(super) fn link_type(link: &Link) -> Option<u32> {
     (result == 0).then_some(info.type_)
 }
 
+// Proves S23.5, S23.9.
 pub(super) fn what_siteseer_adds_nothing_to_is_libbpfs() -> Result<String, Failure> {
     siteseer::register()?;
     let object = open(&["plain", "asks", "other", "maybe"])?.load()?;
@@ -181,6 +183,7 @@ pub(super) fn what_siteseer_adds_nothing_to_is_libbpfs() -> Result<String, Failu
     Ok(own.report().to_string())
 }
 
+// Proves S23.6, S23.7.
 pub(super) fn what_cannot_be_attached_is_an_error() -> Result<String, Failure> {
     siteseer::register()?;
     siteseer::set_log(None);
@@ -213,6 +216,7 @@ fn open_is_unknown() -> bool {
     unsafe { sys::libbpf_prog_type_by_name(name.as_ptr(), &mut kind, &mut attach) < 0 }
 }
 
+// Proves S13.6.
 pub(super) fn links_outlive_their_object() -> Result<String, Failure> {
     siteseer::register()?;
     let object = open(&["maybe"])?.load()?;
@@ -236,6 +240,7 @@ pub(super) fn links_outlive_their_object() -> Result<String, Failure> {
     Ok(String::new())
 }
 
+// Proves S23.4.
 pub(super) fn definitions_go_when_the_link_is_gone() -> Result<String, Failure> {
     siteseer::register()?;
     no_definitions()?;
@@ -271,6 +276,7 @@ unsafe extern "C" {
 /// The C interface's own symbols: nothing here calls them but the C program.
 const _: extern "C" fn() -> *const c_char = siteseer_c::siteseer_version_string;
 
+// Proves S23.8, S23.13.
 pub(super) fn a_skeleton_in_c() -> Result<String, Failure> {
     let mut said = vec![0u8; 1 << 16];
     // SAFETY: the object and the buffer are as long as is said.

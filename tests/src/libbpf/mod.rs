@@ -11,12 +11,14 @@ mod ways;
 
 use crate::case::{Case, Failure};
 use serde::{Deserialize, Serialize};
+use siteseer_sites::with_causes;
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 type Run = fn() -> Result<String, Failure>;
 
 const CASES: [(&str, Run); 17] = [
+    // Proves S23.1.
     ("objects_of_every_kind_are_as_without_siteseer", corpus::compare),
     ("a_link_stands_for_all_sites", attached::a_link_stands_for_all_sites),
     ("what_siteseer_adds_nothing_to_is_libbpfs", attached::what_siteseer_adds_nothing_to_is_libbpfs),
@@ -75,7 +77,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         [word, with] if word == "corpus" => serde_json::to_string(&corpus::look_at_all(with)?)?,
         [name] => {
             let (_, run) = CASES.iter().find(|(case, _)| case == name).ok_or_else(|| format!("no case {name}"))?;
-            serde_json::to_string(&run().map_or_else(|error| Said::Failed(error.to_string()), Said::Passed))?
+            serde_json::to_string(&run().map_or_else(|error| Said::Failed(with_causes(&*error)), Said::Passed))?
         }
         _ => return Err("expected a case".into()),
     };

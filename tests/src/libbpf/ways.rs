@@ -12,6 +12,7 @@ use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, Object, ObjectBuilder, Ope
 use siteseer::internals::log;
 use siteseer::{AttachOptions, LogLevel, Policy, RegisterOptions, SourceOptions, Target};
 use siteseer_bpf_progs::{WAYS, set_constant};
+use siteseer_sites::with_causes;
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -195,6 +196,7 @@ fn warnings(heard: &Arc<Mutex<Vec<String>>>) -> Vec<String> {
     heard.lock().map(|mut heard| std::mem::take(&mut *heard)).unwrap_or_default()
 }
 
+// Proves S0.1.
 /// Attaches a program by each way, and holds it against what plain libbpf sees.
 pub(super) fn every_way_sees_what_libbpf_sees() -> Result<String, Failure> {
     siteseer::register()?;
@@ -227,6 +229,7 @@ pub(super) fn every_way_sees_what_libbpf_sees() -> Result<String, Failure> {
     Ok(twice)
 }
 
+// Proves S23.14.
 /// What plain libbpf could not load is attached by siteseer, or not at all.
 pub(super) fn what_is_guarded_is_refused_by_others() -> Result<String, Failure> {
     siteseer::register()?;
@@ -259,6 +262,7 @@ pub(super) fn what_is_guarded_is_refused_by_others() -> Result<String, Failure> 
     Ok(refusals.join("; "))
 }
 
+// Proves S23.15.
 /// A failure of libbpf's at loading is one, with libbpf's number.
 pub(super) fn a_function_that_is_not_there_fails_at_load() -> Result<String, Failure> {
     let errno = || -> Result<String, Failure> {
@@ -277,6 +281,7 @@ pub(super) fn a_function_that_is_not_there_fails_at_load() -> Result<String, Fai
     Ok(said)
 }
 
+// Proves S0.3.
 /// Without site data, and where addresses are hidden, all is as with plain libbpf, and that is said once.
 pub(super) fn what_cannot_be_planned_is_libbpfs() -> Result<String, Failure> {
     const RESTRICT: &str = "/proc/sys/kernel/kptr_restrict";
@@ -371,6 +376,7 @@ pub(super) fn the_default_is_at_least_what_libbpf_does() -> Result<String, Failu
     Ok(said.concat())
 }
 
+// Proves S0.5.
 /// Programs at both ends of the same calls are at the same calls, unless they are to be apart; then the report says so.
 pub(super) fn both_ends_are_at_the_same_calls() -> Result<String, Failure> {
     siteseer::register()?;
@@ -398,18 +404,19 @@ pub(super) fn both_ends_are_at_the_same_calls() -> Result<String, Failure> {
     Ok(said)
 }
 
+// Proves S23.16.
 /// What can be attached, and why the rest cannot.
 pub(super) fn whether_a_function_can_be_traced() -> Result<String, Failure> {
     // The first has a body, the second is inlined into the system call.
     for function in ["do_getpgid", "vfs_fchmod"] {
-        siteseer::can_attach(function, None).map_err(|error| format!("{function}: {error}"))?;
+        siteseer::can_attach(function, None).map_err(|error| format!("{function}: {}", with_causes(&error)))?;
     }
     let mut reasons = Vec::new();
     for (function, module) in [("there_is_no_such_function", None), ("do_getpgid", Some("there_is_no_such_module"))] {
         let Err(error) = siteseer::can_attach(function, module) else {
             return Err(format!("{function} can be attached").into());
         };
-        reasons.push(error.to_string());
+        reasons.push(with_causes(&error));
     }
     let said = reasons.join("; ");
     let words = ["there is no function", "is not loaded"];

@@ -26,11 +26,13 @@ use siteseer::internals::plan::{PlanOptions, plan};
 use siteseer::internals::program::{UserProgram, Uses, analyse};
 use siteseer::internals::section::{Form, Kind as Section, Wanted};
 use siteseer::{
-    Attach, AttachError, FunctionReport, InTheWay, Link, Outcome, PlanError, Policy, Reason, Report, Target,
+    Attach, AttachError, AttachOptions, FunctionReport, InTheWay, Link, Outcome, PlanError, Policy, Reason, Report,
+    Target,
 };
 use siteseer_bpf_progs::REACH;
 use siteseer_sites::btf::{Btf, Kind, TypeId};
 use siteseer_sites::site::SiteKind;
+use siteseer_sites::with_causes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -433,8 +435,9 @@ fn attach_all(target: &Target, program: &libbpf_rs::Program<'_>, fates: &mut Fat
     let mut links = Vec::new();
     for names in planned.chunks(TOGETHER) {
         let attach = |names: &[String]| {
-            let attach = Attach::new(target).max_sites(usize::MAX).policy(Policy::BestEffort).all_prototypes(false);
-            names.iter().fold(attach, |attach, name| attach.function(name)).attach(program)
+            let options = AttachOptions::default().max_sites(usize::MAX).policy(Policy::BestEffort);
+            let options = names.iter().fold(options, AttachOptions::function);
+            Attach::with(target, options).attach(program)
         };
         match attach(names) {
             Ok(link) => {
@@ -453,7 +456,7 @@ fn attach_all(target: &Target, program: &libbpf_rs::Program<'_>, fates: &mut Fat
                             fates.0.insert(name.clone(), Fate::Not(why_not(&error)));
                         }
                         Err(error) => {
-                            let why = Why { key: "attach", sentence: error.to_string() };
+                            let why = Why { key: "attach", sentence: with_causes(&error) };
                             fates.0.insert(name.clone(), Fate::Not(why));
                         }
                     }

@@ -9,10 +9,11 @@ use crate::calls::syscall;
 use crate::case::Failure;
 use crate::removal;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
-use siteseer::{Attach, Link, Outcome, Policy, Report, SiteReport, SourceOptions, Target};
+use siteseer::{Attach, AttachOptions, Link, Outcome, Policy, Report, SiteReport, SourceOptions, Target};
 use siteseer_bpf_progs::set_constant;
 use siteseer_sites::Machine;
 use siteseer_sites::location::{Argument, LocationKind};
+use siteseer_sites::with_causes;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -49,7 +50,7 @@ pub fn run(results: &mut impl Write) -> Result<(), Failure> {
             milliseconds: 0,
         };
         if let Err(failure) = one(&job, &folder, &mut seen) {
-            seen.broken = Some(failure.to_string());
+            seen.broken = Some(with_causes(&*failure));
         }
         seen.milliseconds = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         writeln!(results, "{}", serde_json::to_string(&seen)?)?;
@@ -111,7 +112,7 @@ fn attempts(job: &Job, folder: &Path, seen: &mut Observation) -> Result<(), Fail
     seen.addresses = addresses(&job.symbols, &job.module)?;
     let case = Case { job, object: &object, target: &target };
     for attempt in &job.attempts {
-        seen.attempts.push(case.attempt(attempt).unwrap_or_else(|failure| Attempted::Error(failure.to_string())));
+        seen.attempts.push(case.attempt(attempt).unwrap_or_else(|failure| Attempted::Error(with_causes(&*failure))));
     }
     Ok(())
 }
@@ -153,17 +154,17 @@ impl Case<'_> {
         for name in &attempt.programs {
             let program = self.object.progs_mut().find(|program| program.name() == name.as_str());
             let program = program.ok_or_else(|| format!("no program {name}"))?;
-            let mut attach = Attach::new(self.target).cookie(attempt.cookie).all_prototypes(attempt.all_prototypes);
+            let mut options = AttachOptions::default().cookie(attempt.cookie).all_prototypes(attempt.all_prototypes);
             if let Some(complete) = attempt.complete {
-                attach = attach.policy(if complete { Policy::Complete } else { Policy::BestEffort });
+                options = options.policy(if complete { Policy::Complete } else { Policy::BestEffort });
             }
             if let Some(function) = &attempt.function {
-                attach = attach.function(function);
+                options = options.function(function);
             }
             if let Some(file) = &attempt.file {
-                attach = attach.file(file);
+                options = options.file(file);
             }
-            match attach.attach(&program) {
+            match Attach::with(self.target, options).attach(&program) {
                 Ok(link) => {
                     plan.extend(lines(link.report(), self.target.machine()));
                     links.push(link);
@@ -172,7 +173,7 @@ impl Case<'_> {
                     drop(links);
                     let Some(reasons) = limits::of_error(&error) else { return Err(error.into()) };
                     let after = self.record()?;
-                    return Ok(Attempted::Refused(Refused { reasons, text: error.to_string(), after }));
+                    return Ok(Attempted::Refused(Refused { reasons, text: with_causes(&error), after }));
                 }
             }
         }

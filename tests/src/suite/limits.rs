@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 use siteseer::{AttachError, InTheWay, PlanError, Reason, Refusal, TargetError, Unavailable};
 use siteseer_sites::location::Missing;
+use siteseer_sites::with_causes;
 use std::fmt;
 
 /// Which part has the limit.
@@ -173,7 +174,7 @@ fn of_site(site: &InTheWay) -> InWay {
 /// What is in the way, of an attempt to attach that failed. None if it did not fail because something is in the way:
 /// that is not an answer to a program, but an error.
 pub fn of_error(error: &AttachError) -> Option<Vec<InWay>> {
-    let whole = |key: String| Some(vec![InWay { key, is_limit: false, text: error.to_string() }]);
+    let whole = |key: String| Some(vec![InWay { key, is_limit: false, text: with_causes(&error) }]);
     match error {
         AttachError::Plan(PlanError::Nothing { sites, .. } | PlanError::Incomplete { sites, .. }) => {
             Some(sites.iter().map(of_site).collect())

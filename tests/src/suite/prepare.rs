@@ -15,6 +15,7 @@ use siteseer::internals::source::BaseTypes;
 use siteseer_bpf_progs::{LIBBPF_INCLUDE, compile};
 use siteseer_encoder::{BaseKernel, Options};
 use siteseer_sites::file;
+use siteseer_sites::with_causes;
 use siteseer_vmtest::kernels::KernelPaths;
 use siteseer_vmtest::modules::{self, ModuleSource};
 use siteseer_vmtest::{Arch, Vm};
@@ -74,7 +75,7 @@ impl Prepared {
         let clang = compile::clang()?;
         for (case, module) in wanted.into_iter().zip(built) {
             let made = module
-                .map_err(|failure| (Status::Fail, format!("the module does not build: {failure}")))
+                .map_err(|failure| (Status::Fail, format!("the module does not build: {}", with_causes(&failure))))
                 .and_then(|module| prepared.case(case, &module, &base, &clang, &folder));
             match made {
                 Ok(()) => prepared.cases.push(case.clone()),
@@ -102,7 +103,7 @@ impl Prepared {
             move |error: &dyn std::fmt::Display| (Status::Fail, format!("{what}: {error}"))
         };
         let image = fs::read(module).map_err(|error| fail("the module")(&error))?;
-        let evidence = Evidence::read(&image).map_err(|error| (Status::Fail, error.to_string()))?;
+        let evidence = Evidence::read(&image).map_err(|error| (Status::Fail, with_causes(&error)))?;
         conditions::exercised(case, &self.family, &evidence).map_err(|why| (Status::NotExercised, why))?;
         let kernel = BaseKernel { btf: &base.btf, build_id: &base.build_id.0 };
         let options = Options { kernel: Some(kernel), ..Options::default() };

@@ -9,6 +9,7 @@ use crate::case::{self, Ending};
 use siteseer::Target;
 use siteseer::internals::source::SiteData;
 use siteseer_sites::file;
+use siteseer_sites::with_causes;
 use siteseer_vmtest::kernels::{self, KernelPaths};
 use siteseer_vmtest::{Outcome, Vm, VmError, build_guest_for};
 use std::collections::BTreeMap;
@@ -123,7 +124,7 @@ fn kernel(name: &str, wanted: &Wanted, making: &Mutex<()>, progress: &(dyn Fn(&s
     let seconds = begin.elapsed().as_secs();
     let (problem, known) = match &outcome {
         Ok(outcome) => (complaint(outcome), Some(outcome)),
-        Err(error) => (Some(error.to_string()), error.outcome()),
+        Err(error) => (Some(with_causes(&error)), error.outcome()),
     };
     if let Some(outcome) = known {
         let path = wanted.consoles.join(format!("{name}.console"));
@@ -162,8 +163,8 @@ fn ready(paths: &KernelPaths, wanted: &Wanted) -> Result<Ready, Box<dyn std::err
     let (set, _) = siteseer_encoder::encode(&image, &siteseer_encoder::Options::default())?;
     let sites = tempfile::Builder::new().prefix("sites-").tempfile()?;
     std::fs::write(sites.path(), file::write(&set)?)?;
-    let data = SiteData::open(sites.path(), None, false).map_err(|error| error.to_string())?;
-    let image = Target::image(data).map_err(|error| error.to_string())?;
+    let data = SiteData::open(sites.path(), None, false).map_err(|error| with_causes(&error))?;
+    let image = Target::image(data).map_err(|error| with_causes(&error))?;
     Ok(Ready { prepared, sites, image, guest })
 }
 

@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd;
 
 /// `tools_files.bpf.c`.
 pub(super) const GROUP: Group = Group {
+    // Proves S15.1.
     name: "files",
     elf: TOOLS_FILES,
     tools: &[

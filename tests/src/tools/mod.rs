@@ -23,10 +23,11 @@ mod tasks;
 use crate::calls::syscall;
 use crate::case::{Case, Failure, Shown};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
-use siteseer::{Attach, AttachError, Link, PlanError, Policy, Reason, Target};
+use siteseer::{Attach, AttachError, AttachOptions, Link, PlanError, Policy, Reason, Target};
 use siteseer_bpf_progs::set_constant;
 use siteseer_bpf_progs::tools::{Count, MAX};
 use siteseer_sites::SiteKind;
+use siteseer_sites::with_causes;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -145,11 +146,11 @@ fn compare(group: &Group, target: &Target) -> Result<String, Failure> {
         let function = section.split_once('/').map_or(section.clone(), |(_, function)| function.to_owned());
         let mut attached = Attach::new(target).attach(&program);
         if attached.as_ref().is_err_and(says_that_it_may_miss) {
-            attached = Attach::new(target).policy(Policy::BestEffort).attach(&program);
+            attached = Attach::with(target, AttachOptions::default().policy(Policy::BestEffort)).attach(&program);
         }
         match attached {
             Ok(link) => links.push((name, function, link)),
-            Err(error) => writeln!(wrong, "{name}: not attached: {error}")?,
+            Err(error) => writeln!(wrong, "{name}: not attached: {}", with_causes(&error))?,
         }
     }
     let mut rows = Vec::new();

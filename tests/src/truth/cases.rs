@@ -252,6 +252,7 @@ const IPC_SHMGET: u32 = 23;
 /// Whether this machine's kernels have the 32-bit entry that these tests use.
 const HAS_COMPAT: bool = cfg!(target_arch = "x86_64");
 
+// Proves S4.3.
 fn ksys_shmget(calls: &mut Calls<'_>) -> io::Result<()> {
     let flags = u64::from(0o600u32) | libc::IPC_CREAT as u64;
     for n in 0..TIMES {
@@ -349,6 +350,7 @@ fn ksys_semctl(calls: &mut Calls<'_>) -> io::Result<()> {
     Ok(())
 }
 
+// Proves S11.1.
 fn c_start(calls: &mut Calls<'_>) -> io::Result<()> {
     // Each file has its own c_start(); one read of a new file calls it once. The x86 processors' c_next() calls it too,
     // after the first record: there it was inlined, after a change of the register that held the seq_file. The arm64

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Hits against calls: where each call is to be seen on this kernel, and whether it was, with its arguments.
 //!
-//! Hits come in the order of the calls. A call that may be missed is passed over where the next hit is not it; what is left then
-//! must be hits of the calls that follow.
+//! Hits come in the order of the calls. A call that may be missed is passed over where the next hit is not it; what is
+//! left then must be hits of the calls that follow.
 
 use super::{Expected, Truth, Value};
 use crate::case::{Failure, Lack, Shown};
@@ -100,8 +100,9 @@ pub(super) fn compare(
         passed_by = passed_by.or(site.map(|site| (site.symbol.clone(), site.offset)));
         let count = missed.iter().filter(|other| other.sites == call.sites).count();
         let all = expected.iter().filter(|other| other.sites == call.sites).count();
-        differences
-            .insert(format!("{count} of {all} calls are not seen at {place}, which the site data say may happen"));
+        differences.insert(format!(
+            "{count} of {all} calls are not seen at {place}, which may happen according to the site data"
+        ));
     }
     let mut places: BTreeMap<(SiteKind, String), usize> = BTreeMap::new();
     for hit in hits {

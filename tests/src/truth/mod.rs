@@ -29,11 +29,12 @@ mod compare;
 use crate::case::{Capability, Case, Failure, Lack, Shown, need};
 use crate::watch::Watch;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, ProgramAttachType, ProgramType};
-use siteseer::{Attach, AttachError, InTheWay, PlanError, Policy, Reason, Report, SiteReport, Target};
+use siteseer::{Attach, AttachError, AttachOptions, InTheWay, PlanError, Policy, Reason, Report, SiteReport, Target};
 use siteseer_bpf_progs::oracle::Oracle;
 use siteseer_bpf_progs::{ORACLE, set_constant};
 use siteseer_sites::SiteKind;
 use siteseer_sites::location::Location;
+use siteseer_sites::with_causes;
 use std::io;
 
 /// A function, and calls of it.
@@ -240,8 +241,9 @@ fn check(truth: &Truth, target: &Target, described: &Target, many: usize, beyond
         .map(|program| program.attach_trace())
         .collect::<Result<_, libbpf_rs::Error>>()?;
     let watch = Watch::load()?;
-    let attach = Attach::new(target).function(truth.function).policy(Policy::BestEffort).all_prototypes(true);
-    let link = watch.attach(&attach.bulk_from(many).share_beyond(beyond))?;
+    let options = AttachOptions::default().function(truth.function).all_prototypes(true);
+    let all = options.clone().policy(Policy::BestEffort).bulk_from(many).share_beyond(beyond);
+    let link = watch.attach(&Attach::with(target, all))?;
     let mut calls = Calls { expected: Vec::new(), report: link.report(), oracle: oracle.as_ref() };
     (truth.calls)(&mut calls).map_err(|error| format!("the calls could not be made: {error}"))?;
     let hits = watch.records()?;
@@ -255,7 +257,7 @@ fn check(truth: &Truth, target: &Target, described: &Target, many: usize, beyond
     }
     let result = compare::compare(truth, described, &stated, &hits, &report)?;
     if let Some(site) = &result.passed_by {
-        let attach = Attach::new(target).function(truth.function).policy(Policy::Complete).all_prototypes(true);
+        let attach = Attach::with(target, options.policy(Policy::Complete));
         refused_by_complete(&attach, &watch.program()?, site, &report)?;
     }
     Ok(result.shown)
@@ -274,7 +276,9 @@ fn refused_by_complete(
     match attach.plan(program) {
         Err(AttachError::Plan(PlanError::Incomplete { sites, .. } | PlanError::Nothing { sites, .. }))
             if sites.iter().any(is_it) => {}
-        Err(error) => return Err(format!("{missed}, and complete is refused for other sites: {error}").into()),
+        Err(error) => {
+            return Err(format!("{missed}, and complete is refused for other sites: {}", with_causes(&error)).into());
+        }
         Ok(_) => return Err(format!("{missed}, and complete is not refused").into()),
     }
     if report.to_string().contains("some calls may not be seen") {

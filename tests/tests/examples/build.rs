@@ -5,6 +5,7 @@
 //! their pages say.
 
 use siteseer_conformance::examples::LIBBPFS;
+use siteseer_sites::with_causes;
 use siteseer_vmtest::{build_guest, kernels};
 use std::collections::BTreeMap;
 use std::env;
@@ -103,7 +104,7 @@ pub(super) fn build() -> Result<Built, String> {
         let work = folder.join(format!("{OF_README}-{libbpf}"));
         programs.insert(format!("{OF_README}-{libbpf}"), readme(&work, &packages, &clang, &kernel.vmlinux)?);
     }
-    let rust = build_guest("siteseer-example-capsnoop", "capsnoop", "release").map_err(|error| error.to_string())?;
+    let rust = build_guest("siteseer-example-capsnoop", "capsnoop", "release").map_err(|error| with_causes(&error))?;
     programs.insert("capsnoop".to_owned(), rust);
     Ok(Built { programs, tool, folder })
 }

@@ -17,6 +17,7 @@ mod page;
 use build::Built;
 use libtest_mimic::{Arguments, Failed, Trial};
 use siteseer_conformance::examples::{FOLDER, Verdict, names};
+use siteseer_sites::with_causes;
 use siteseer_vmtest::{Arch, Vm, build_guest, kernels};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
     let matrix = match kernels::workspace_matrix() {
         Ok(matrix) => matrix,
         Err(error) => {
-            eprintln!("{error}");
+            eprintln!("{}", with_causes(&error));
             return ExitCode::FAILURE;
         }
     };
@@ -131,7 +132,8 @@ fn try_boot(kernel: &str) -> Result<Run, String> {
     let paths = kernels::cached(kernel)
         .ok_or_else(|| format!("kernel {kernel} has not been fetched: run ci/kernel {kernel}"))?;
     let sites = built.encode(&paths.vmlinux, &paths.record.build_id)?;
-    let guest = build_guest("siteseer-conformance", "siteseer-guest", "release").map_err(|error| error.to_string())?;
+    let guest =
+        build_guest("siteseer-conformance", "siteseer-guest", "release").map_err(|error| with_causes(&error))?;
     let mut vm = Vm::new(paths.record.arch, &paths.vmlinuz)
         .init(&guest)
         .arg("examples")
@@ -145,7 +147,7 @@ fn try_boot(kernel: &str) -> Result<Run, String> {
     if std::env::var_os("SITESEER_CONSOLE").is_some() {
         vm = vm.console(std::io::stderr());
     }
-    let outcome = vm.run().map_err(|error| error.to_string())?;
+    let outcome = vm.run().map_err(|error| with_causes(&error))?;
     let verdicts: BTreeMap<String, Verdict> = outcome
         .result_lines()
         .iter()

@@ -85,6 +85,7 @@ fn members(declarations: &str, structure: &str) -> Vec<String> {
     body.split(';').map(str::trim).filter(|text| !text.is_empty() && !text.contains(':')).map(declared).collect()
 }
 
+// Proves S24.1.
 #[test]
 fn every_function_is_declared_and_defined() {
     assert_eq!(declared_functions(), defined_functions());
@@ -195,6 +196,7 @@ fn accepted(name: &str, found: &str) {
     );
 }
 
+// Proves S24.2.
 #[test]
 fn exports_are_those_that_were_accepted() {
     use object::{Object, ObjectSymbol};

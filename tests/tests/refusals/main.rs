@@ -9,6 +9,7 @@
 //!
 //! [`provoked`] has the refusals that no other test provokes and that take no kernel.
 
+mod causes;
 mod provoked;
 mod table;
 
@@ -75,6 +76,7 @@ fn every_refusal_has_its_line() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+// Proves S8.8.
 #[test]
 fn every_proof_is_there() {
     let cases: BTreeSet<String> = cases().into_iter().map(|case| case.name).collect();

@@ -228,7 +228,7 @@ impl<'e, D: 'e> Emulator<'e, D> {
                 let mut cpu = Cpu { machine, unicorn };
                 if is_repeated {
                     let now = cpu.register(COUNT);
-                    if std::mem::replace(&mut left, Some(now)).is_some_and(|left| left == now.wrapping_add(1)) {
+                    if left.replace(now).is_some_and(|left| left == now.wrapping_add(1)) {
                         return;
                     }
                 }

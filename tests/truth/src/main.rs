@@ -14,6 +14,7 @@ mod random;
 mod report;
 
 use clap::{Parser, Subcommand};
+use siteseer_sites::with_causes;
 use std::process::ExitCode;
 
 /// Measures siteseer's sites and locations against the truth.
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("siteseer-truth: {error}");
+            eprintln!("siteseer-truth: {}", with_causes(&*error));
             let mut source = error.source();
             while let Some(cause) = source {
                 eprintln!("  because: {cause}");

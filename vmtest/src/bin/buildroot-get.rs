@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("buildroot-get: {error}");
+            eprintln!("buildroot-get: {}", siteseer_vmtest::with_causes(&*error));
             ExitCode::FAILURE
         }
     }

@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("vmtest-run: {error}");
+            eprintln!("vmtest-run: {}", siteseer_vmtest::with_causes(&*error));
             ExitCode::FAILURE
         }
     }
@@ -81,7 +81,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
         None => PathBuf::from(&arguments.kernel),
     };
     let arch: Arch = KernelImage::read(&kernel)
-        .map_err(|error| format!("{}: {error} (and it is not a kernel that ci/kernel has fetched)", kernel.display()))?
+        .map_err(|error| {
+            let (path, why) = (kernel.display(), siteseer_vmtest::with_causes(&error));
+            format!("{path}: {why} (and it is not a kernel that ci/kernel has fetched)")
+        })?
         .arch();
     let mut vm = Vm::new(arch, &kernel)
         .cpus(arguments.cpus)

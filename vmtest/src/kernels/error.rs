@@ -128,7 +128,7 @@ pub enum GetError {
         found: Vec<String>,
     },
     /// A fragment of the configuration cannot be read.
-    #[error("configuration fragment {path}: {error}", path = path.display())]
+    #[error("configuration fragment {path}", path = path.display())]
     Fragment {
         /// Its path.
         path: PathBuf,
@@ -140,7 +140,7 @@ pub enum GetError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// There is nothing to build in.
-    #[error("cannot have the build root: {0}")]
+    #[error("cannot have the build root")]
     BuildRoot(#[source] Box<BuildRootError>),
     /// The kernel could not be built.
     #[error("building {name} failed at `make {target}` ({status}); the whole log is {log}\n{said}", log = log.display())]
@@ -157,10 +157,10 @@ pub enum GetError {
         said: String,
     },
     /// Image and vmlinux are unusable or not of one build.
-    #[error("image and vmlinux do not fit: {0}")]
+    #[error("image and vmlinux do not fit")]
     Image(#[from] ImageError),
     /// Something else failed on this host.
-    #[error("{what}: {error}")]
+    #[error("{what}")]
     Io {
         /// What was tried.
         what: String,

@@ -76,8 +76,8 @@ impl<'a> Getter<'a> {
             Ok(paths) => Ok(paths),
             Err(error) => match entry(&place.join("current")) {
                 Some(paths) if !self.refresh && !error.is_of_the_row() => {
-                    let release = &paths.record.release;
-                    self.say(&format!("warning: {name}: {error}\nwarning: {name}: using {release} from the cache"));
+                    let (release, why) = (&paths.record.release, crate::causes::with_causes(&error));
+                    self.say(&format!("warning: {name}: {why}\nwarning: {name}: using {release} from the cache"));
                     Ok(paths)
                 }
                 _ => Err(error),

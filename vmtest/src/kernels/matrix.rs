@@ -21,7 +21,7 @@ const KNOWN: &[&str] = &["debian", "built"];
 #[non_exhaustive]
 pub enum MatrixError {
     /// It cannot be read.
-    #[error("{path}: {error}", path = path.display())]
+    #[error("{path}", path = path.display())]
     Read {
         /// Its path.
         path: PathBuf,
@@ -30,7 +30,7 @@ pub enum MatrixError {
         error: io::Error,
     },
     /// It is not TOML of the right shape.
-    #[error("{path}: {error}", path = path.display())]
+    #[error("{path}", path = path.display())]
     Syntax {
         /// Its path.
         path: PathBuf,

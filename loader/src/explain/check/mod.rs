@@ -353,13 +353,13 @@ fn is_about_shape(rule: Rule) -> bool {
 fn not_there(target: &Target, wanted: &Wanted, error: TargetError) -> Result<Answer, ExplainError> {
     match error {
         TargetError::NotLoaded { module, .. } => {
-            let message = format!("no site data of module {module} were given");
+            let message = format!("no site data for module {module} was given");
             Ok(Answer::without_function(Shape::NoData, Rule::NoData, message))
         }
         error @ (TargetError::Unknown { .. } | TargetError::UnknownInModule { .. }) => {
             let has_modules = target.modules().names().next().is_some();
             let may_be_there = match wanted.module.is_none() && !has_modules {
-                true => " (site data of modules were not given)",
+                true => " (no site data of modules was given)",
                 false => "",
             };
             Ok(Answer::without_function(Shape::Missing, Rule::Missing, format!("{error}{may_be_there}")))

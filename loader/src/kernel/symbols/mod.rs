@@ -42,11 +42,12 @@ use std::sync::OnceLock;
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolsError {
     /// A file could not be read.
-    #[error("{}: {error}", path.display())]
+    #[error("{}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// All addresses are zero.
@@ -600,6 +601,7 @@ ffffffffc0000100 t bpf_prog_1\t[bpf]
         Symbols::parse(TEXT)
     }
 
+    // Proves S2.2.
     #[test]
     fn finds_by_name_and_address() {
         let symbols = symbols();

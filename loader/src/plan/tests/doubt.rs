@@ -41,6 +41,7 @@ fn attached(plan: &Plan) -> Vec<bool> {
     plan.sites.iter().map(|site| matches!(site.decision, Decision::Attach { .. })).collect()
 }
 
+// Proves S4.15.
 #[test]
 fn a_doubtful_argument_counts_as_missing() {
     let function = certain_and_doubtful(&world());
@@ -58,6 +59,7 @@ fn a_doubtful_argument_counts_as_missing() {
     assert!(refused.contains(&format!("cap: doubtful: {WHY}")) && refused.contains("accept_doubt"), "{refused}");
 }
 
+// Proves S4.16.
 #[test]
 fn accepted_doubt_is_reported() {
     let function = certain_and_doubtful(&world());

@@ -69,6 +69,7 @@ fn entries() {
     assert_eq!(by("foo", &Kernel { fentry: false, kprobe_multi: false, ..modern() }), "kprobe");
 }
 
+// Proves S15.5.
 #[test]
 fn fentry_is_for_one_name_one_function() {
     let world = world();
@@ -91,6 +92,7 @@ fn fentry_is_for_one_name_one_function() {
     assert_eq!(by(&plain, Kind::KprobeMaybeInline, &[0, 1]), "kprobe.multi");
 }
 
+// Proves S15.10.
 #[test]
 fn returns() {
     let world = world();
@@ -131,6 +133,7 @@ fn a_return_value_that_may_be_gone_is_not_read() {
     assert_eq!(by("foo", &[0]), "fexit");
 }
 
+// Proves S13.17.
 #[test]
 fn a_return_value_that_is_known_to_be_kept_is_read() {
     let world = world();
@@ -143,6 +146,7 @@ fn a_return_value_that_is_known_to_be_kept_is_read() {
     assert_eq!(by("foo", &[2]), "fexit");
 }
 
+// Proves S15.15.
 #[test]
 fn inlined_copies_are_in_the_way_of_a_complete_exit() {
     let world = world();
@@ -159,6 +163,7 @@ fn inlined_copies_are_in_the_way_of_a_complete_exit() {
     assert_eq!(plan.sites[1].decision, Decision::Skip(Reason::ExitOfInline));
 }
 
+// Proves S15.12.
 #[test]
 fn a_slot_for_the_return_value() {
     let world = world();
@@ -264,6 +269,7 @@ fn the_end_of_a_modules_text_is_left_alone_where_kernels_look_past_it() {
     assert_eq!(by(&Kernel { notrace_events: true, ..careless }), "ends_module");
 }
 
+// Proves S1.6.
 #[test]
 fn sleepable_programs_keep_to_fentry() {
     let world = world();
@@ -292,6 +298,7 @@ fn sleepable_programs_keep_to_fentry() {
     assert!(matches!(&error, PlanError::Nothing { sites, .. } if sites[0].reason == said), "{error}");
 }
 
+// Proves S8.7, S15.8.
 #[test]
 fn what_the_kernel_refuses_is_tried_otherwise() {
     let world = world();

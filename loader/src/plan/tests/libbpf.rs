@@ -36,6 +36,7 @@ fn troubled(world: &World) -> Function {
     join(world, std::iter::once(body).chain(copies).collect())
 }
 
+// Proves S0.2.
 #[test]
 fn at_least_what_libbpf_attaches_to() {
     let world = world();
@@ -65,6 +66,7 @@ fn what_libbpf_would_attach_to_goes_no_other_way() {
     assert_eq!(outcomes(&function, Kind::Fentry, Policy::AtLeastLibbpf, &barred)[0].2, "noinstr");
 }
 
+// Proves S0.4.
 #[test]
 fn a_wrong_argument_is_not_had_for_libbpfs_sake() {
     let world = world();

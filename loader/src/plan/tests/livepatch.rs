@@ -26,6 +26,7 @@ fn function(world: &World, patches: &LivePatches) -> Function {
     function
 }
 
+// Proves S21.3.
 #[test]
 fn an_old_body_is_not_in_the_way() {
     let world = world();
@@ -47,6 +48,7 @@ fn an_old_body_is_not_in_the_way() {
     assert!(plan_of(&other, &reads, Policy::Complete).is_err());
 }
 
+// Proves S21.1, S21.2.
 #[test]
 fn calls_are_seen_at_the_entry_and_not_behind_it() {
     let world = world();

@@ -230,6 +230,7 @@ fn text(plan: &Plan) -> String {
     text
 }
 
+// Proves S2.3, S8.2.
 #[test]
 fn every_sort_of_site() {
     let world = world();
@@ -280,6 +281,7 @@ fn sites_without_a_holder_are_of_the_image() {
     assert!(candidate(3, 200).described, "an entry below all addresses");
 }
 
+// Proves S5.5, S13.3.
 #[test]
 fn what_is_not_read_does_not_matter() {
     let world = world();
@@ -288,6 +290,7 @@ fn what_is_not_read_does_not_matter() {
     insta::assert_snapshot!("nothing_read", text(&plan_of(&function, &reads(&[]), Policy::BestEffort).unwrap()));
 }
 
+// Proves S8.6, S8.10.
 #[test]
 fn complete_lists_what_is_in_the_way() {
     let world = world();
@@ -306,6 +309,7 @@ fn good_sites(world: &World) -> Vec<DataSite> {
     sites
 }
 
+// Proves S8.4.
 #[test]
 fn dead_sites_do_not_count() {
     let world = world();
@@ -314,6 +318,20 @@ fn dead_sites_do_not_count() {
     function.candidates.retain(|candidate| candidate.symbol != "foo.constprop.1");
     let plan = plan_of(&function, &reads(&[1]), Policy::Complete).unwrap();
     insta::assert_snapshot!("complete_but_dead", text(&plan));
+}
+
+/// Each program of a plan has the image of its trampolines, and what it needs besides is created when it is attached.
+fn own_their_images(plan: &Plan, program: &UserProgram) {
+    let uses = crate::program::analyse(program).unwrap();
+    for planned in &plan.programs {
+        let members = planned.trampolines.iter().map(|&nth| &plan.trampolines[nth]);
+        let specs: Vec<_> = members.map(|planned| planned.spec(&kernel(), plan.cookie)).collect();
+        assert_eq!(*planned.image, crate::trampoline::generate_shared(program, &uses, &specs).unwrap());
+        for &(at, _) in &planned.image.maps {
+            let insn = planned.image.insns[at];
+            assert!(insn.is_load64() && insn.imm == 0, "{}", planned.image.listing());
+        }
+    }
 }
 
 /// Beyond a number of location prototypes, those that are alike except for where things are share a program.
@@ -334,6 +352,7 @@ fn many_location_prototypes_share_programs() {
         plan_without(std::slice::from_ref(&function), &program, &uses, kernel, options, barred).unwrap()
     };
     let shapes = |plan: &Plan| {
+        own_their_images(plan, &asks(0, 1));
         let mut all: Vec<usize> = plan.programs.iter().flat_map(|program| program.trampolines.clone()).collect();
         all.sort_unstable();
         assert!(all.into_iter().eq(0..plan.trampolines.len()), "each trampoline is in one program");
@@ -361,6 +380,7 @@ fn many_location_prototypes_share_programs() {
     assert_eq!(shapes(&planned(Some(1), &kernel(), &barred)), alone, "refused");
 }
 
+// Proves S2.1.
 #[test]
 fn every_candidate_has_one_decision() {
     let world = world();
@@ -377,6 +397,7 @@ fn every_candidate_has_one_decision() {
     }
 }
 
+// Proves S8.5.
 #[test]
 fn nothing_to_attach() {
     let world = world();
@@ -399,6 +420,7 @@ fn a_slot_that_the_function_does_not_have() {
     );
 }
 
+// Proves S11.3, S11.4.
 #[test]
 fn namesakes_that_differ_are_refused() {
     let world = world();
@@ -415,6 +437,7 @@ fn namesakes_that_differ_are_refused() {
     assert!(plan(&[function], &reads(&[0]), &uses, &kernel(), options).is_ok());
 }
 
+// Proves S13.1.
 #[test]
 fn mechanisms_follow_the_kernel() {
     let world = world();
@@ -472,6 +495,7 @@ fn a_body_in_freed_text_is_dead() {
     assert!(plan_of(&function, &reads(&[]), Policy::Complete).is_ok());
 }
 
+// Proves S2.7, S3.1, S3.2, S3.3.
 #[test]
 fn a_fragment_is_not_a_site() {
     let world = world();

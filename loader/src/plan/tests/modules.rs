@@ -109,6 +109,7 @@ fn plan_with_fentry(function: &Function, program: &UserProgram, policy: Policy) 
     plan(std::slice::from_ref(function), program, &uses, &kernel, options)
 }
 
+// Proves S15.16.
 #[test]
 fn one_name_in_the_image_and_in_a_module() {
     let types = types();
@@ -152,6 +153,7 @@ fn one_name_in_the_image_and_in_a_module() {
     );
 }
 
+// Proves S4.13.
 #[test]
 fn a_modules_own_types_are_followed_by_fentry_alone() {
     let types = types();

@@ -42,11 +42,12 @@ const DEEPEST: u32 = 32;
 #[derive(Debug, thiserror::Error)]
 pub enum DeclaredError {
     /// The object's BTF is damaged.
-    #[error("program {program}: the object's BTF: {error}")]
+    #[error("program {program}: the object's BTF")]
     Btf {
         /// The program's name.
         program: String,
         /// What is wrong.
+        #[source]
         error: BtfError,
     },
     /// The variable is not what `SITESEER_PROTO` makes.

@@ -180,6 +180,7 @@ fn arrays_and_functions_are_pointers() {
     assert!(compare(void, void) && !compare(void, pointer));
 }
 
+// Proves S13.10.
 #[test]
 fn prototypes_differ_where_it_says() {
     let make = |count: usize, variadic: bool, returns_int: bool| {

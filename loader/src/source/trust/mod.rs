@@ -7,11 +7,12 @@
 //! alone can have put it there: each folder and each symbolic link on the way, and the file itself, are owned by root,
 //! and nobody else may write to them. A file that the caller names is the caller's decision.
 //!
-//! The path is walked one component at a time, each opened in the folder that was looked at before, and no link is followed
-//! by the kernel: what was looked at is what is opened.
+//! The path is walked one component at a time, each opened in the folder that was looked at before, and no link is
+//! followed by the kernel: what was looked at is what is opened.
 //!
-//! Only regular files are read: to open a FIFO blocks, and to open a device may do anything. A file is mapped if root alone can
-//! change it. A mapped file that somebody truncates ends the process with SIGBUS, so that all others are copied.
+//! Only regular files are read: to open a FIFO blocks, and to open a device may do anything. A file is mapped if root
+//! alone can change it. A mapped file that somebody truncates ends the process with SIGBUS, so that all others are
+//! copied.
 
 use memmap2::Mmap;
 use std::collections::VecDeque;
@@ -58,7 +59,8 @@ impl Deref for Contents {
     }
 }
 
-/// Whether the process may do more than others of its user: it is root's, has capabilities, or was given privileges by its file.
+/// Whether the process may do more than others of its user: it is root's, has capabilities, or was given privileges by
+/// its file.
 pub fn is_privileged() -> bool {
     // SAFETY: plain calls.
     unsafe { libc::geteuid() == 0 || has_secure_environment() || has_capabilities() }
@@ -245,7 +247,8 @@ impl Walk {
     fn foreign(&self, about: &Metadata) -> io::Error {
         let (path, uid, mode) = (self.path.display(), about.uid(), about.mode() & 0o7777);
         refused(format!(
-            "not read with privileges, because others than root may change it: {path} has owner {uid}, mode {mode:o}"
+            "not read with privileges, because users other than root can change it: {path} has owner {uid}, mode \
+             {mode:o}"
         ))
     }
 }

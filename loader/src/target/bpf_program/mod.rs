@@ -42,7 +42,7 @@ pub use query::{id_of, tail_slots};
 pub enum BpfTargetError {
     /// The kernel does not tell about the program.
     #[error(
-        "BPF program {id}: {what}: {error}{}",
+        "BPF program {id}: {what}{}",
         if matches!(error.raw_os_error(), Some(libc::EPERM)) { " (CAP_SYS_ADMIN is needed)" } else { "" }
     )]
     Info {
@@ -51,6 +51,7 @@ pub enum BpfTargetError {
         /// What was asked for.
         what: &'static str,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// It was loaded without BTF, or without function information.
@@ -65,13 +66,14 @@ pub enum BpfTargetError {
         program: String,
     },
     /// Its BTF is damaged.
-    #[error("the BTF of BPF program {id} ({program}): {error}")]
+    #[error("the BTF of BPF program {id} ({program})")]
     Btf {
         /// Its id.
         id: u32,
         /// Its name.
         program: String,
         /// What is wrong with it.
+        #[source]
         error: BtfError,
     },
     /// The kernel's answer has no addresses: it was not compiled to machine code, or addresses are hidden.
@@ -109,11 +111,12 @@ pub enum BpfTargetError {
     },
     /// The maps of the machine could not be looked through.
     #[error(
-        "whether BPF programs are entered by tail call cannot be found out: {error}{}",
+        "whether BPF programs are entered by tail call cannot be found out{}",
         if matches!(error.raw_os_error(), Some(libc::EPERM)) { " (CAP_SYS_ADMIN is needed)" } else { "" }
     )]
     Maps {
         /// What the system said.
+        #[source]
         error: io::Error,
     },
 }
@@ -168,7 +171,7 @@ pub struct BpfProgram {
 }
 
 impl BpfProgram {
-    /// Asks the kernel for a program, and looks all maps and links through for it. Takes CAP_SYS_ADMIN.
+    /// Asks the kernel for a program, and looks all maps and links through for it. Requires CAP_SYS_ADMIN.
     ///
     /// # Errors
     /// [`BpfTargetError`] if the kernel does not tell, or the program has no BTF.

@@ -68,7 +68,7 @@ pub(super) fn read(id: u32) -> Result<BpfProgram, BpfTargetError> {
     })
 }
 
-/// The slots of prog arrays, of all maps that there are, which hold one of these programs. Takes CAP_SYS_ADMIN.
+/// The slots of prog arrays, in all maps of the machine, that hold one of these programs. Requires CAP_SYS_ADMIN.
 ///
 /// # Errors
 /// If a map cannot be looked through.

@@ -177,6 +177,7 @@ fn execute(case: &Case, image: &Image, numbers: &[u64]) -> vm::Trace {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, max_global_rejects: 20_000, ..ProptestConfig::default() })]
 
+    // Proves S4.2, S9.1.
     /// A program that reads all its slots sees what the evaluator says, or is not run, which is counted.
     #[test]
     fn slots_are_what_the_evaluator_says(case in case()) {
@@ -213,7 +214,8 @@ proptest! {
         let specs: Vec<Spec<'_>> = ways.iter().map(|parameters| spec(parameters)).collect();
         let slots: u32 = ways[0].iter().map(Parameter::slots).sum();
         let program = copier(0..slots);
-        let image = generate_shared(&program, &analyse(&program).expect("simple"), &specs).expect("all is located");
+        let image = generate_shared(&program, &analyse(&program).expect("simple"), &specs).map(linked);
+        let image = image.expect("all is located");
         prop_assume!(image.stack <= 256);
         prop_assert_eq!(stale_register(&image.insns, 0, image.user_start), None, "{}", image.listing());
         for link_cookie in (0..=ways.len() as u64 + 1).chain([u64::MAX]) {
@@ -232,6 +234,7 @@ proptest! {
         }
     }
 
+    // Proves S5.2, S5.3, S5.4, S9.2.
     /// The accessors give each parameter's value, or the error that it deserves, for numbers known beforehand or not.
     #[test]
     fn accessors_answer_for_each_parameter(
@@ -344,6 +347,7 @@ proptest! {
     }
 }
 
+// Proves S7.3.
 #[test]
 fn site_is_looked_up_by_the_probes_address() {
     let parameters = [];

@@ -59,8 +59,8 @@ impl Session {
     fn new(program: &UserProgram, parameters: &[Parameter], ret: &Parameter) -> Session {
         let spec = Spec { probe: Probe::Session, inline: false, ret: Some(ret), ..spec(parameters) };
         let uses = analyse(program).expect("well formed");
-        let saved = spec.saved(&uses).expect("all is located");
-        Session { image: generate(program, &uses, &spec).expect("all is located"), saved }
+        let image = linked(generate(program, &uses, &spec).expect("all is located"));
+        Session { saved: image.saved, image }
     }
 
     fn kernel(&self) -> Kernel {
@@ -238,6 +238,7 @@ fn registers(first: u64, second: u64, rax: u64) -> Vec<u64> {
     registers
 }
 
+// Proves S15.13.
 #[test]
 fn a_call_that_finds_no_room_is_lost_and_counted() {
     let (parameters, ret) = pair();
@@ -306,6 +307,7 @@ fn asks_for_the_return() -> Vec<Insn> {
     insns
 }
 
+// Proves S4.8.
 #[test]
 fn func_ret_is_emulated_at_every_exit_and_refused_an_answer_at_the_entry() {
     let ret = returned(4, true);
@@ -386,9 +388,8 @@ fn refusals() {
     let kernel = KernelIds { session_cookie: None, ..spec(&[]).kernel };
     assert_eq!(refusal(&both, Spec { kernel, ..at(Probe::Session) }), Refusal::NoSession);
     let (two, _) = pair();
-    let no_map = Spec { parameters: &two, saved_map: None, ..at(Probe::Session) };
-    assert_eq!(refusal(&exit(copier(0..2)), no_map), Refusal::NoSavedMap);
-    assert!(no_map.saved(&analyse(&exit(copier(0..2))).expect("well formed")).expect("located").is_some());
+    let kept = generated(&exit(copier(0..2)), &Spec { parameters: &two, ..at(Probe::Session) }).expect("located");
+    assert!(kept.saved.is_some() && kept.maps.iter().any(|(_, map)| *map == OwnMap::Saved));
 
     let followed = Parameter { typed: Some(9), ..returned(8, false) };
     let follows = exit(user(vec![

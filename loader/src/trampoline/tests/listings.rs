@@ -238,6 +238,7 @@ fn only_what_is_read_is_gathered() {
     assert_ne!(wide_key, missing_key, "a wider parameter before it moves the slot");
 }
 
+// Proves S8.9.
 #[test]
 fn refusals() {
     let refusal = |slots: std::ops::Range<u32>, parameters: &[Parameter]| {
@@ -271,6 +272,7 @@ fn refusals() {
     assert!(matches!(refusal(0..1, &[huge]), Refusal::StackOverflow { .. }));
 }
 
+// Proves S4.11.
 #[test]
 fn without_rdonly_cast_only_following_a_pointer_is_refused() {
     let parameters = [typed(Location::Register(5), 137)];
@@ -280,6 +282,7 @@ fn without_rdonly_cast_only_following_a_pointer_is_refused() {
     assert_eq!(generated(&follows, &spec).expect_err("refused"), Refusal::NoRdonlyCast { parameter: 0 });
 }
 
+// Proves S4.12.
 #[test]
 fn a_pointer_used_as_a_number_stays_one() {
     let parameters = [typed(Location::Register(5), 137)];
@@ -289,6 +292,7 @@ fn a_pointer_used_as_a_number_stays_one() {
     assert!(!image.gpl_only);
 }
 
+// Proves S7.4.
 #[test]
 fn site_record_is_laid_out_as_the_header_says() {
     let record = SiteRecord { id: 1, kind: 2, address: 3, symbol: 4, offset: 5, reserved: 0 };

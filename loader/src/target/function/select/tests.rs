@@ -103,6 +103,7 @@ fn nothing_stated_takes_all() {
     assert_eq!((function.candidates.len(), function.left_out.len()), (6, 0));
 }
 
+// Proves S13.12.
 #[test]
 fn what_cannot_be_shown_to_match_is_in_the_way() {
     let function = foo(&THREE, true).select(&stated(0)).unwrap();
