@@ -15,7 +15,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use siteseer::{Attach, AttachError, Link, Policy};
 use siteseer_bpf_progs::LATENCY;
 use siteseer_bpf_progs::latency::{Latencies, UNTIMED_REASONS};
-use siteseer_sites::Machine;
+use siteseer_sites::{Machine, with_causes};
 use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
         match time(tracing, function, constants, &mut programs) {
             Ok(one) => timed.push(one),
             Err(error) if function.chosen.is_name() => return Err(error),
-            Err(error) => tell!("not timed: {}: {error}", function.function.name),
+            Err(error) => tell!("not timed: {}: {}", function.function.name, with_causes(&*error)),
         }
     }
     if timed.is_empty() {
@@ -166,7 +166,7 @@ pub(super) fn begins_of<'t>(
         Ok(begins) => Ok(Some(begins)),
         Err(error) if function.chosen.is_name() => Err(error),
         Err(error) => {
-            tell!("not timed: {}: {error}", function.function.name);
+            tell!("not timed: {}: {}", function.function.name, with_causes(&*error));
             Ok(None)
         }
     }

@@ -285,6 +285,7 @@ mod tests {
     use crate::elf::test_image::TEXT;
     use crate::text::tests::x86;
     use siteseer_sites::location::Computed;
+    use std::slice;
 
     fn entry(begin: (u64, u32), end: (u64, u32), expression: &'static [u8]) -> ListEntry<'static> {
         ListEntry {
@@ -294,7 +295,6 @@ mod tests {
         }
     }
 
-    // Proves S2.5.
     #[test]
     fn without_a_marker_what_was_moved_up_is_not_the_entry() {
         // 0: mov $3,%ecx; 5: mov %eax,(%rdi); 7: div %ecx; 9: mov %edx,(%rsi); 11: ret. The store at 5 is the caller's.
@@ -304,10 +304,11 @@ mod tests {
             let find = |given, body: &[Range<u64>]| find(given, 0, body, text).unwrap().address - TEXT;
             assert_eq!(find(None, &body), 7);
             assert_eq!(find(Some(TEXT), &body), 0, "the debug entry says so");
-            assert_eq!(find(None, &[TEXT..TEXT + 11]), 0, "the store is the body's");
+            assert_eq!(find(None, slice::from_ref(&(TEXT..TEXT + 11))), 0, "the store is the body's");
         });
     }
 
+    // Proves S2.5.
     #[test]
     fn the_first_binding_is_the_first_by_address() {
         let list = [entry((0x30, 0), (0x40, 0), &[0x51]), entry((0x14, 0), (0x20, 0), &[0x50])];

@@ -164,7 +164,7 @@ pub(crate) fn in_line(lines: &Lines, text: &FunctionText<'_, '_>, entry: u64, bo
     acts.retain(is_own);
     let (act, is_first) = match acts[..] {
         [act] => (act, true),
-        // What comes first is of others, whose instructions are mixed with the body's.
+        // Instructions of others come first: they are mixed with the body's.
         [] => {
             let own = body
                 .ranges
@@ -317,10 +317,11 @@ mod tests {
         // 0: mov %eax,(%rdi); 2: mov %ecx,(%rsi); 4: mov %ecx,(%rsi); 6: ret. The first store is of a copy in the body.
         x86(&[0x89, 0x07, 0x89, 0x0e, 0x89, 0x0e, 0xc3], |text| {
             let lines = lines(&[(TEXT, 0, 50), (TEXT + 2, 0, 10)]);
-            let (ranges, nested) = ([TEXT..TEXT + 6], [TEXT..TEXT + 2]);
-            let again = |ranges: &[Range<u64>]| in_line(&lines, text, TEXT, &Body { text, ranges, nested: &nested });
-            assert_eq!(again(&ranges), Again { is_unclear: true, ..Again::default() });
-            assert_eq!(again(slice::from_ref(&(TEXT..TEXT + 4))), Again::default(), "it is made once");
+            let nested = slice::from_ref(&(TEXT..TEXT + 2));
+            let again =
+                |body: Range<u64>| in_line(&lines, text, TEXT, &Body { text, ranges: slice::from_ref(&body), nested });
+            assert_eq!(again(TEXT..TEXT + 6), Again { is_unclear: true, ..Again::default() });
+            assert_eq!(again(TEXT..TEXT + 4), Again::default(), "it is made once");
         });
     }
 

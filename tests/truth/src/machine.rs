@@ -214,7 +214,7 @@ impl<'e, D: 'e> Emulator<'e, D> {
     }
 
     /// Calls `hook` each time before the instruction at an address runs; that must be in memory. The emulator begins a repeated
-    /// string instruction anew for each element, which a processor without single steps does not.
+    /// string instruction again for each element, which a processor without single steps does not.
     pub(crate) fn on_execution(
         &mut self,
         address: u64,
