@@ -12,8 +12,8 @@
 //!   pointers enter the wrapper: it is a site at which calls are missed. The jump tells which function the body belongs
 //!   to. If there is no jump, the body tells, because its code is the same.
 //! * *Nothing* is left of the symbol of a static function that is only called. Its debug entry is that of a function
-//!   that is neither inlined nor present, and few units have any such entry. It cannot be told which clone the function
-//!   was folded into: hits at all clones of its shape may be its calls.
+//!   that is neither inlined nor present, and few units have any such entry. It cannot be told which function it was
+//!   folded into: hits at all sites of the source's functions of its shape may be its calls.
 //!
 //! Other symbols that share an address are aliases that the source made: a function with such a name has no definition
 //! of its own, and a call by that name is a call of the function. Most definitions without an address are of functions

@@ -8,7 +8,7 @@ use crate::unit::outofline::{self, Role};
 use hashbrown::HashSet;
 use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::location::Missing;
-use siteseer_sites::{Marks, Site, SiteKind};
+use siteseer_sites::{Marks, SiteKind};
 use std::cell::OnceCell;
 use std::ops::Range;
 
@@ -22,11 +22,11 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         };
         let resolved = folds.resolve(self.shared.image, &self.shared.shared_addresses, owns);
         let kept: HashSet<&str> = resolved.folded.iter().flat_map(|folded| folded.into.iter().copied()).collect();
-        let clones = self.twins_of(&folds);
+        let twins = self.twins_of(&folds);
         let mut copied: HashSet<&str> = HashSet::new();
         for (index, site) in (0u32..).zip(&mut self.out.sites) {
             let name = self.out.functions[site.function as usize].name;
-            if clones.contains(&index) || kept.contains(name) {
+            if twins.contains(&index) || kept.contains(name) {
                 site.marks |= Marks::MAY_REPEAT;
             }
             if site.kind == SiteKind::Inline && kept.contains(name) {
@@ -50,27 +50,28 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         }
     }
 
-    /// The clones that functions without anything left may have been folded into: those of the same shape.
+    /// The sites of functions that those without anything left may have been folded into: of the same shape, and of the unit's own
+    /// source.
     fn twins_of(&mut self, folds: &Folds<'a>) -> HashSet<u32> {
         let shape_of = |origin: &Origin<'a>| {
             let parameters: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
             (parameters, origin.result.as_ref().map(shape))
         };
+        // A function that a header declares and the unit does not call is not such a function.
+        let is_units = |origin: &Origin<'a>| origin.declared_file == PRIMARY_FILE;
         let mut gone = Vec::new();
         for die in folds.gone(self.shared.image) {
-            // A function that a header declares and the unit does not call is not such a function.
-            let origin = self.origins.get(die).filter(|origin| origin.declared_file == PRIMARY_FILE);
+            let origin = self.origins.get(die).filter(|origin| is_units(origin));
             gone.extend(origin.map(|origin| shape_of(&origin)));
         }
         if gone.is_empty() {
             return HashSet::new();
         }
-        let is_changed = |site: &Site| site.kind == SiteKind::Clone && site.marks.contains(Marks::SIGNATURE_CHANGED);
-        let clones = (0u32..).zip(&self.out.sites).filter(|(_, site)| is_changed(site));
-        clones
-            .filter(|(_, site)| gone.contains(&shape_of(&self.out.functions[site.function as usize].origin)))
-            .map(|(index, _)| index)
-            .collect()
+        let is_twin = |function: u32| {
+            let origin = &self.out.functions[function as usize].origin;
+            is_units(origin) && gone.contains(&shape_of(origin))
+        };
+        (0u32..).zip(&self.out.sites).filter(|(_, site)| is_twin(site.function)).map(|(index, _)| index).collect()
     }
 
     /// Makes the site of a function from one of its symbols, if nothing else is known about it.

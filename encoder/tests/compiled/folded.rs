@@ -99,3 +99,39 @@ fn functions_that_are_kept_apart_have_no_such_marks() {
         assert!(sites_of(&set, name).iter().all(|site| site.marks == Marks::default()), "{name}");
     }
 }
+
+/// Nothing is left of `folded`: its calls became copies of `kept`. `other` is of another shape.
+const INLINED_AS_ANOTHER: &str = r#"
+volatile long seq, in;
+static inline long kept(const long *p, int a)
+{
+    for (int i = 0; i < a; i++)
+        if (in & i)
+            seq = *p + i;
+        else
+            seq = in * p[i];
+    return in + p[3];
+}
+static inline long folded(const long *q, int b)
+{
+    for (int i = 0; i < b; i++)
+        if (in & i)
+            seq = *q + i;
+        else
+            seq = in * q[i];
+    return in + q[3];
+}
+static inline __attribute__((always_inline)) long other(const long *p) { seq = *p; return in; }
+long first(const long *p, int a) { return kept(p, a) + other(p); }
+long second(const long *p, int a) { return folded(p + 1, a); }
+"#;
+
+#[test]
+fn copies_of_what_was_kept_may_be_calls_of_what_was_folded() {
+    let (set, _) = encoded(&Build::gcc(&["-O2"], &[INLINED_AS_ANOTHER]).link());
+    let [kept, folded] = ["kept", "folded"].map(|name| sites_of(&set, name));
+    let of_both = if folded.is_empty() { kept } else { folded };
+    assert_eq!(of_both.len(), 2, "the compiler does what this is about: {of_both:x?}");
+    assert!(of_both.iter().all(|site| site.kind == SiteKind::Inline && site.marks.contains(Marks::MAY_REPEAT)));
+    assert!(sites_of(&set, "other").iter().all(|site| site.marks == Marks::default()));
+}
