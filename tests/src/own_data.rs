@@ -260,7 +260,7 @@ fn what_is_lost_is_said(full: &Target) -> Result<String, Failure> {
         }
         let Ok(link) = of(&own).attach(&program) else { continue };
         let report = link.report().to_string();
-        for words in [SERVED, "upstream's kinds alone", "may be passed by"] {
+        for words in [SERVED, "upstream's kinds only", "may be passed by"] {
             if !report.contains(words) {
                 return Err(format!("the report does not say {words:?}:\n{report}").into());
             }

@@ -38,11 +38,13 @@ const PROGRAM_PATH: &str = "/program";
 /// * `panic=-1` restarts at once, which `-no-reboot` makes QEMU's end.
 /// * `printk.time=1` marks kernel messages, which finding splats rests upon; level 7 shows all but debugging.
 /// * `printk.devkmsg=on` lifts the rate limit from init's frames, should they have to go that way.
+/// * `log_buf_len`: frames in the kernel log wait there while another task prints it. The default buffer, 128 KiB, is overwritten
+///   before a slow console has printed it.
 /// * `random.trust_cpu=on`: the emulated CPU has a random number instruction; nothing waits for entropy.
 /// * A guest on a busy host stands still for many seconds without being stuck, and a CPU that prints to an emulated serial port
 ///   runs nothing else meanwhile. That must not count as a stall: RCU and the watchdog get the kernel's upper bounds, and so
 ///   do work queues, which are reported after 30 s otherwise. A guest that hangs is found by its time limit.
-const COMMAND_LINE: &str = "panic=-1 printk.time=1 loglevel=7 printk.devkmsg=on random.trust_cpu=on \
+const COMMAND_LINE: &str = "panic=-1 printk.time=1 loglevel=7 printk.devkmsg=on log_buf_len=4M random.trust_cpu=on \
      rcupdate.rcu_cpu_stall_timeout=300 watchdog_thresh=60 workqueue.watchdog_thresh=300";
 
 /// A virtual machine to be booted once.
