@@ -27,7 +27,8 @@ pub enum Doubt {
     Constant = 3,
     /// A register that nothing has written between the entry of the enclosing function and the site.
     Unwritten = 4,
-    /// An expression for a value that the compiler has narrowed, or computes in another way by now.
+    /// An expression for a value that the compiler has narrowed, or computes in another way by now. Or a register that the
+    /// body does not read in the parameter's whole width: clang need not compute the rest.
     Stale = 5,
     /// The value that a register had at the function's entry, in a copy that may not receive the parameter there.
     EntryValue = 6,

@@ -26,9 +26,9 @@ pub(crate) struct Place {
     pub(crate) column: u32,
 }
 
-/// A row.
+/// A row: where it begins, and the place in the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Statement {
+pub(crate) struct Row {
     pub(crate) point: Point,
     pub(crate) place: Place,
 }
@@ -36,9 +36,9 @@ pub(crate) struct Statement {
 /// The rows of a unit, by point.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    statements: Vec<Statement>,
+    statements: Vec<Row>,
     /// Those that do not begin a statement.
-    others: Vec<Statement>,
+    others: Vec<Row>,
 }
 
 impl Lines {
@@ -53,30 +53,30 @@ impl Lines {
     }
 
     /// The row of any kind that an address is in.
-    pub(crate) fn row_at(&self, address: u64) -> Option<&Statement> {
-        let last = |rows: &'_ [Statement]| rows.partition_point(|row| row.point.address <= address).checked_sub(1);
+    pub(crate) fn row_at(&self, address: u64) -> Option<&Row> {
+        let last = |rows: &'_ [Row]| rows.partition_point(|row| row.point.address <= address).checked_sub(1);
         let statement = last(&self.statements).map(|index| &self.statements[index]);
         let other = last(&self.others).map(|index| &self.others[index]);
         statement.into_iter().chain(other).max_by_key(|row| row.point)
     }
 
-    /// The statement that the last such row at or before an address begins.
-    pub(crate) fn statement_at(&self, address: u64) -> Option<&Statement> {
+    /// The last row at or before an address that begins a statement.
+    pub(crate) fn statement_at(&self, address: u64) -> Option<&Row> {
         let count = self.statements.partition_point(|row| row.point.address <= address);
         count.checked_sub(1).map(|last| &self.statements[last])
     }
 
     /// The rows of any kind at a place in the source, each with where the next row begins, in a range.
     pub(crate) fn runs_at(&self, place: Place, range: &Range<u64>) -> Vec<Range<u64>> {
-        let within = |rows: &[Statement]| {
+        let within = |rows: &[Row]| {
             let first = rows.partition_point(|row| row.point.address < range.start);
             first..first + rows[first..].partition_point(|row| row.point.address < range.end)
         };
-        let mut rows: Vec<&Statement> = self.statements[within(&self.statements)].iter().collect();
+        let mut rows: Vec<&Row> = self.statements[within(&self.statements)].iter().collect();
         rows.extend(&self.others[within(&self.others)]);
         rows.extend(self.row_at(range.start).filter(|row| row.point.address < range.start));
         rows.sort_unstable_by_key(|row| row.point);
-        let begin = |row: &Statement| row.point.address.max(range.start);
+        let begin = |row: &Row| row.point.address.max(range.start);
         let end = |nth: usize| rows.get(nth + 1).map_or(range.end, |next| begin(next));
         let at_place = rows.iter().enumerate().filter(|(_, row)| row.place == place);
         at_place.map(|(nth, row)| begin(row)..end(nth)).filter(|run| !run.is_empty()).collect()
@@ -84,18 +84,18 @@ impl Lines {
 
     /// Statements as a line table has them.
     #[cfg(test)]
-    pub(crate) fn of(statements: impl IntoIterator<Item = Statement>) -> Lines {
+    pub(crate) fn of(statements: impl IntoIterator<Item = Row>) -> Lines {
         Lines { statements: statements.into_iter().collect(), ..Lines::default() }
     }
 
     /// The same with rows that begin no statement.
     #[cfg(test)]
-    pub(crate) fn with_others(self, others: impl IntoIterator<Item = Statement>) -> Lines {
+    pub(crate) fn with_others(self, others: impl IntoIterator<Item = Row>) -> Lines {
         Lines { others: others.into_iter().collect(), ..self }
     }
 
     /// The statement with an index.
-    pub(crate) fn get(&self, index: usize) -> Option<&Statement> {
+    pub(crate) fn get(&self, index: usize) -> Option<&Row> {
         self.statements.get(index)
     }
 
@@ -113,7 +113,7 @@ impl Lines {
     pub(crate) fn next_statement(&self, after: Point, body: &[Range<u64>], call: (u64, u32)) -> Option<u64> {
         let first = self.statements.partition_point(|statement| statement.point <= after);
         let here = first.checked_sub(1).map(|index| &self.statements[index]).filter(|here| here.point == after);
-        let is_body = |statement: &Statement| {
+        let is_body = |statement: &Row| {
             body.iter().any(|range| range.contains(&statement.point.address))
                 && (statement.place.file, statement.place.line) != call
                 && here.is_none_or(|here| here.place != statement.place)
@@ -124,7 +124,7 @@ impl Lines {
     }
 
     /// All of them.
-    pub(crate) fn all(&self) -> &[Statement] {
+    pub(crate) fn all(&self) -> &[Row] {
         &self.statements
     }
 
@@ -139,7 +139,7 @@ impl Lines {
     }
 
     /// The statements of a range of addresses.
-    pub(crate) fn statements(&self, range: &Range<u64>) -> &[Statement] {
+    pub(crate) fn statements(&self, range: &Range<u64>) -> &[Row] {
         &self.statements[self.within(range)]
     }
 }
@@ -164,7 +164,7 @@ fn read(unit: &DebugUnit<'_, '_>) -> gimli::Result<Lines> {
             };
             let place = Place { file: row.file_index(), line: u32::try_from(line.get()).unwrap_or(u32::MAX), column };
             let rows = if row.is_stmt() { &mut lines.statements } else { &mut lines.others };
-            rows.push(Statement { point, place });
+            rows.push(Row { point, place });
         }
     }
     Ok(lines)

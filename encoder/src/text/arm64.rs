@@ -2,12 +2,14 @@
 //! arm64 instructions, decoded by yaxpeax-arm. Hints (`nop`, `bti`, pointer authentication) are told apart by their
 //! encodings: Arm Architecture Reference Manual, C4.1.66 "Branches, Exception Generating and System instructions".
 
+use super::reads::mask_bytes;
 use super::result::Result;
 use super::slots::{Access, Slot};
 use super::zero::ZeroBranch;
 use super::{Acts, Effect, Flow, RegisterSet};
 use crate::elf::image::Image;
-use siteseer_sites::Unprobeable;
+use siteseer_sites::abi::argument_registers;
+use siteseer_sites::{Machine, Unprobeable};
 use yaxpeax_arch::{Decoder as _, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand, SizeCode};
 
@@ -293,6 +295,66 @@ pub(super) fn result_at(image: &Image<'_>, address: u64) -> Result {
         return if sources > 1 { Result::Over } else { Result::Read };
     }
     if writes.contains(0) { Result::Over } else { Result::Untouched(address.wrapping_add(4)) }
+}
+
+/// How many of a register's lowest bytes an instruction reads.
+pub(super) fn read_bytes(image: &Image<'_>, address: u64, register: u16) -> u8 {
+    use Opcode as O;
+    let Some(word) = word_at(image, address) else { return 8 };
+    let is_call = is_branch_or_system(word)
+        && match flow(word, address) {
+            Flow::Call(_) => true,
+            // `blr` among them.
+            Flow::Next => !is_system(word),
+            _ => false,
+        };
+    if is_call && argument_registers(Machine::Aarch64).contains(&register) {
+        return 8;
+    }
+    let Some(instruction) = decode_word(word) else { return if is_system(word) { 0 } else { 8 } };
+    // Instructions that store, compare or branch only read their operands. Others write their first ones.
+    let results = match (instruction.opcode, effect(word)) {
+        (O::CBZ | O::CBNZ | O::TBZ | O::TBNZ | O::CCMP | O::CCMN | O::MOVK, _) | (_, Some((_, true))) => 0,
+        (O::LDP | O::LDPSW | O::LDNP, Some(_)) => 2,
+        (_, Some(_)) => 1,
+        (_, None) => {
+            let is_operand = instruction.operands.iter().any(|operand| operand_bytes(operand, register) > 0);
+            return if is_operand { 8 } else { 0 };
+        }
+    };
+    let bytes = instruction.operands.iter().skip(results).map(|operand| operand_bytes(operand, register)).max();
+    let bytes = bytes.unwrap_or(0);
+    let most = match (instruction.opcode, instruction.operands[2], instruction.operands[3]) {
+        (O::AND | O::ANDS, Operand::Immediate(mask), _) => mask_bytes(mask.into()),
+        (O::AND | O::ANDS, Operand::Imm64(mask), _) => mask_bytes(mask),
+        (O::UBFM | O::SBFM, _, Operand::Immediate(last)) => last as u8 / 8 + 1,
+        // The decoder leaves out the highest bit of the number, bit 31.
+        (O::TBZ | O::TBNZ, ..) => {
+            return if bytes == 0 { 0 } else { ((word >> 31 << 5 | word >> 19 & 31) / 8 + 1) as u8 };
+        }
+        (O::STRB | O::STURB, ..) => 1,
+        (O::STRH | O::STURH, ..) => 2,
+        _ => 8,
+    };
+    // A narrow store still takes all of its address.
+    let is_address = instruction.operands.iter().skip(results).any(|operand| {
+        !matches!(operand, Operand::Register(..) | Operand::RegisterOrSP(..)) && operand_bytes(operand, register) == 8
+    });
+    if is_address { bytes } else { bytes.min(most) }
+}
+
+/// How many bytes of a register an operand has.
+fn operand_bytes(operand: &Operand, register: u16) -> u8 {
+    let of_size = |size: SizeCode| if size == SizeCode::W { 4 } else { 8 };
+    let (size, is_it) = match *operand {
+        Operand::Register(size, its) | Operand::RegisterOrSP(size, its) => (of_size(size), its == register),
+        Operand::RegShift(_, _, size, its) => (of_size(size), its == register),
+        Operand::RegPreIndex(base, ..) | Operand::RegPostIndex(base, _) => (8, base == register),
+        Operand::RegPostIndexReg(base, offset) => (8, base == register || offset == register),
+        Operand::RegRegOffset(base, offset, ..) => (8, base == register || offset == register),
+        _ => (0, false),
+    };
+    if is_it { size } else { 0 }
 }
 
 /// A `cbz` or `cbnz`.

@@ -7,8 +7,8 @@ use siteseer_sites::machine::Register;
 
 /// Asks about single instructions of a function.
 pub(crate) struct Makers<'t, 'i, 'a> {
-    text: &'t FunctionText<'i, 'a>,
-    effects: Effects,
+    pub(super) text: &'t FunctionText<'i, 'a>,
+    pub(super) effects: Effects,
 }
 
 impl<'i, 'a> FunctionText<'i, 'a> {

@@ -27,6 +27,7 @@ mod makes;
 mod patch_site;
 mod paths;
 pub mod probeable;
+mod reads;
 mod result;
 mod slots;
 mod thunk;

@@ -247,6 +247,22 @@ impl FunctionText<'_, '_> {
         })
     }
 
+    /// Whether a body does something that can be seen, then others do, and then the body again, without a way past its entry: it has
+    /// begun again somewhere else.
+    pub(crate) fn comes_again_after_others(&self, entry: u64, body: &[Range<u64>]) -> bool {
+        let own = self.all_acts(body);
+        if own.is_empty() {
+            return false;
+        }
+        let pieces: Vec<Range<u64>> = self.pieces.iter().map(|piece| piece.start..piece.end).collect();
+        let mut others = self.all_acts(&pieces);
+        others.retain(|&act| !holds(body, act));
+        self.keep_reached(&own, &[entry], &mut others);
+        let mut again = own;
+        self.keep_reached(&others, &[entry], &mut again);
+        !again.is_empty()
+    }
+
     /// Whether control may come from one instruction to another, and not pass `avoided`.
     fn leads_to(&self, from: usize, to: usize, avoided: usize) -> bool {
         let graph = self.graph();
@@ -452,6 +468,39 @@ impl FunctionText<'_, '_> {
             index += 1;
         }
         found
+    }
+
+    /// Where a body begins, if control comes to it from an address on one way of a branch alone, and that branch is not the body's: it
+    /// is in a straight line from the address, and nothing of the body is. The other way does not lead to the body, except
+    /// past the address again.
+    pub(crate) fn after_branch(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
+        let (piece, mut index) = self.index(entry)?;
+        let mut effects = Effects::new(self.image.machine());
+        let (next, target) = loop {
+            let address = self.address(piece, index);
+            if holds(body, address) || address != entry && !self.edges_to(address).is_empty() {
+                return None;
+            }
+            let falls = self.flags[index] & FALLS != 0 && index + 1 < self.pieces[piece].instructions.end;
+            let next = falls.then(|| self.address(piece, index + 1))?;
+            match effects.acts(self.image, address) {
+                Acts::Jumps(target) if self.index(target).is_some() => break (next, target),
+                Acts::Jumps(_) => return None,
+                _ => index += 1,
+            }
+        };
+        let (begin, other) = match (holds(body, next), holds(body, target)) {
+            (true, false) => (next, target),
+            (false, true) => (target, next),
+            _ => return None,
+        };
+        let acts = |from: u64| self.first_acts(from).iter().any(|&act| holds(body, act));
+        let (Some((_, start)), Some((_, from)), Some((_, to))) =
+            (self.index(entry), self.index(other), self.index(begin))
+        else {
+            return None;
+        };
+        (acts(begin) && !acts(other) && !self.leads_to(from, to, start)).then_some(begin)
     }
 
     /// Whether the instructions at two addresses do the same: store as much as far from some register, or call the same function.

@@ -863,3 +863,34 @@ fn padding_before_a_loop() {
         assert_eq!(text.padding_before(TEXT + 2), None);
     });
 }
+
+#[test]
+fn a_body_that_begins_again_after_others() {
+    // 0: mov w1, #2; 4: b 12; 8: sub w3, w3, #1; 12: str w8, [x19]; 16: str w1, [x7]; 20: cbnz w3, 8; 24: ret
+    let code = [0x5280_0041, 0x1400_0002, 0x5100_0463, 0xb900_0268, 0xb900_00e1, 0x35ff_ffa3, 0xd65f_03c0];
+    arm64(&code, |text| {
+        let body = ranges(&[(0, 4), (16, 24)]);
+        assert!(!text.was_moved_out_of_loop(TEXT, &body), "the jump back is the body's");
+        assert!(text.comes_again_after_others(TEXT, &body));
+        assert!(!text.comes_again_after_others(TEXT + 16, &body), "each turn passes it");
+        assert!(!text.comes_again_after_others(TEXT, &ranges(&[(0, 24)])), "the loop is the body's");
+    });
+}
+
+#[test]
+fn a_body_on_one_way_of_a_branch() {
+    // 0: mov w0, #1; 4: cbz w0, 12; 8: str wzr, [x1]; 12: str w8, [x19]; 16: ret
+    let code = [0x5280_0020, 0x3400_0040, 0xb900_003f, 0xb900_0268, 0xd65f_03c0];
+    arm64(&code, |text| {
+        let begins = |entry, body: &[(u64, u64)]| text.after_branch(TEXT + entry, &ranges(body));
+        assert_eq!(begins(0, &[(8, 12)]), Some(TEXT + 8));
+        assert_eq!(begins(4, &[(8, 12), (16, 20)]), Some(TEXT + 8));
+        assert_eq!(begins(0, &[(4, 12)]), None, "the branch is its own");
+        assert_eq!(begins(0, &[(8, 16)]), None, "both ways lead into it");
+        assert_eq!(begins(8, &[(8, 12)]), None, "no branch is between");
+        assert_eq!(begins(0, &[(12, 16)]), None, "it is reached on both ways");
+    });
+    // 8: mov w2, #1: nothing that can be seen
+    let code = [0x5280_0020, 0x3400_0040, 0x5280_0022, 0xb900_0268, 0xd65f_03c0];
+    arm64(&code, |text| assert_eq!(text.after_branch(TEXT, &ranges(&[(8, 12)])), None));
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! x86-64 instructions, decoded by iced-x86.
 
+use super::reads::mask_bytes;
 use super::result::Result;
 use super::slots::{Access, Slot};
 use super::zero::ZeroBranch;
@@ -10,7 +11,8 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register,
 };
-use siteseer_sites::Unprobeable;
+use siteseer_sites::abi::argument_registers;
+use siteseer_sites::{Machine, Unprobeable};
 
 /// The longest instruction.
 const LONGEST: u64 = 15;
@@ -118,6 +120,40 @@ impl Effects {
             }
         }
         found
+    }
+
+    /// How many of a register's lowest bytes an instruction reads.
+    pub(super) fn read_bytes(&mut self, image: &Image<'_>, address: u64, register: u16) -> u8 {
+        let Some(instruction) = instruction_at(image, address) else { return 8 };
+        match instruction.flow_control() {
+            FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {}
+            FlowControl::Call | FlowControl::IndirectCall | FlowControl::IndirectBranch => {
+                let is_target = instruction.op0_kind() == OpKind::Register
+                    && dwarf_register(instruction.op0_register()) == Some(register);
+                return if is_target || argument_registers(Machine::X86_64).contains(&register) { 8 } else { 0 };
+            }
+            _ => return 0,
+        }
+        // A no-op has an address.
+        if instruction.mnemonic() == Mnemonic::Nop {
+            return 0;
+        }
+        // A mask lets less through.
+        let masked = match (instruction.mnemonic(), instruction.op_count()) {
+            (Mnemonic::And | Mnemonic::Test, 2) if instruction.op0_kind() == OpKind::Register => {
+                let is_immediate = !matches!(instruction.op1_kind(), OpKind::Register | OpKind::Memory);
+                is_immediate.then(|| mask_bytes(instruction.immediate(1)))
+            }
+            _ => None,
+        };
+        let is_read = |access: OpAccess| {
+            matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
+        };
+        let info = self.factory.info(&instruction);
+        let reads = info.used_registers().iter().filter(|used| is_read(used.access()));
+        let its = reads.filter(|used| dwarf_register(used.register()) == Some(register));
+        let bytes = its.map(|used| used.register().size().min(8) as u8).max().unwrap_or(0);
+        masked.map_or(bytes, |masked| bytes.min(masked))
     }
 
     /// Whether an instruction makes a new value in a register.

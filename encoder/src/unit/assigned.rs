@@ -5,6 +5,9 @@
 //! assignment comes first, clang says only where the variable is after it. But each instruction belongs to the copy
 //! that its line is in, and the caller's instructions compute what the caller passes. So if a parameter is in a
 //! register that an instruction of the body itself has made, the body has assigned to it.
+//!
+//! A register is a value of the body's only if the body reads it. If it reads none of a parameter, or only its low
+//! bytes, clang need not compute the rest, and still names a register that has something like it.
 
 use crate::debug::slice::Slice;
 use crate::text::{FunctionText, Makers};
@@ -87,7 +90,15 @@ impl Body<'_, '_, '_> {
     /// * A register that an instruction of the body itself has written last, in a straight line before the address.
     /// * A register that an instruction of the caller's writes while the body has begun and is not over. That
     ///   instruction was moved there from before the body.
-    pub(crate) fn is_stale(&self, gathered: &Gathered<'_>, index: usize, address: u64, encoding: Encoding) -> bool {
+    /// * A register that the body never reads in the parameter's whole width.
+    pub(crate) fn is_stale(
+        &self,
+        gathered: &Gathered<'_>,
+        index: usize,
+        address: u64,
+        bytes: u8,
+        encoding: Encoding,
+    ) -> bool {
         let (expression, end) = match &gathered.given[index] {
             Given::Expression(expression) => (*expression, address),
             Given::List(range) => {
@@ -115,6 +126,9 @@ impl Body<'_, '_, '_> {
         if !is_passed && !makers.has_written(register, address) {
             return true;
         }
+        if !self.is_read(&mut makers, gathered, index, bytes, encoding) {
+            return true;
+        }
         let goes_on = |at: u64| self.ranges.iter().any(|range| range.start > at && !range.is_empty());
         let is_beside = |at: u64| !self.ranges.iter().any(|range| range.contains(&at));
         // Clang schedules arm64's instructions once more when all registers are known, and does not move what it says
@@ -130,6 +144,32 @@ impl Body<'_, '_, '_> {
             }
         }
         false
+    }
+
+    /// Whether an instruction of the copy, or of one in it, reads at least that much of a parameter where the debug
+    /// information says that a register has it.
+    fn is_read(
+        &self,
+        makers: &mut Makers<'_, '_, '_>,
+        gathered: &Gathered<'_>,
+        index: usize,
+        bytes: u8,
+        encoding: Encoding,
+    ) -> bool {
+        let mut is_read = |range: &Range<u64>, register: Register| {
+            let mut instructions = self.text.instructions(range.start, range.end);
+            instructions.by_ref().take(MOST).any(|at| makers.read_bytes(at, register) >= bytes)
+                || instructions.next().is_some()
+        };
+        match &gathered.given[index] {
+            Given::Expression(expression) => registers(*expression, encoding)
+                .any(|register| self.ranges.iter().any(|range| is_read(range, register))),
+            Given::List(range) => gathered.list(range).iter().any(|entry| {
+                let range = entry.begin.address..entry.end.address;
+                registers(entry.expression, encoding).any(|register| is_read(&range, register))
+            }),
+            _ => false,
+        }
     }
 
     /// Whether the last instruction that wrote a register in the straight line up to an address is the body's.

@@ -2,7 +2,7 @@
 //! The sites of a function's inlined copies.
 
 use super::{Provisional, UnitEncoder, resolved_kind, start_of};
-use crate::debug::lines::{Lines, Place, Statement};
+use crate::debug::lines::{Lines, Place, Row};
 use crate::debug::loclist::Point;
 use crate::debug::units::DebugUnit;
 use crate::debug::walk::{RawFunction, RawParameter, RawSite};
@@ -163,7 +163,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let mut entries = std::mem::take(&mut self.entries);
         entries.clear();
         match self.markers.state(copy) {
-            State::Known => entries.extend(self.markers.of(copy).map(|point| entry::marked(point, body, text))),
+            State::Known => entries.extend(self.markers.of(copy).map(|point| entry::given(point, body, text))),
             _ => entries.extend(entry::find(raw.entry, raw.view, body, text)),
         }
         let (mut may_begin_again, mut may_be_own) = (false, false);
@@ -210,7 +210,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
                 self.note_assigned(&origin, &Body { text, ranges: body, nested: &nested }, first.address);
             }
         }
-        // Where a function was split in the middle of a copy, the rest begins with the rest of that.
+        // Where a function was split in the middle of a copy, its rest begins with the rest of the copy.
         if self.unit.is_gcc()
             && !is_given
             && let [first] = entries[..]
@@ -276,7 +276,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     fn is_joined(&self, function: &RawFunction<'a>, copy: usize, entry: Entry, text: &FunctionText<'d, 'a>) -> bool {
         let raw = &function.sites[copy];
         let Some(lines) = self.lines.get().filter(|_| self.unit.is_gcc()) else { return false };
-        let is_call = |row: &Statement| (row.place.file, row.place.line) == (raw.call_file, raw.call_line);
+        let is_call = |row: &Row| (row.place.file, row.place.line) == (raw.call_file, raw.call_line);
         let mut sources = text.jumps_to(entry.address).peekable();
         if sources.peek().is_none() || lines.statements(&(entry.address..entry.address)).iter().any(is_call) {
             return false;
@@ -328,7 +328,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         for (index, found) in self.found.iter_mut().enumerate() {
             let Ok(located) = &mut found.argument else { continue };
             let is_one = matches!(located.at, Location::Register(_) | Location::Constant(_) | Location::Address(_));
-            if is_one && body.is_stale(&self.gathered, index, address, encoding) {
+            let bytes = located.size.min(8) as u8;
+            if is_one && body.is_stale(&self.gathered, index, address, bytes, encoding) {
                 located.doubt = Some(Doubt::Stale);
             }
         }
@@ -409,7 +410,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
         if self.unit.is_gcc()
             && state == State::None
-            && matches!(addresses, [entry] if text.was_moved_out_of_loop(*entry, body))
+            && let [entry] = *addresses
+            && (text.was_moved_out_of_loop(entry, body) || text.comes_again_after_others(entry, body))
         {
             marks |= Marks::MAY_MISS;
         }
@@ -633,8 +635,8 @@ pub(super) fn copies_inside(function: &RawFunction<'_>, copy: Option<usize>, ori
     let inside = match copy {
         Some(copy) => {
             let is_inside = |site: &&RawSite| site.parent.is_some_and(|parent| parent as usize >= copy);
-            let behind = &function.sites[copy + 1..];
-            &behind[..behind.iter().take_while(is_inside).count()]
+            let after = &function.sites[copy + 1..];
+            &after[..after.iter().take_while(is_inside).count()]
         }
         None => &function.sites[..],
     };

@@ -14,6 +14,9 @@
 //! come both by a branch and from the instruction before, one of the two may not be by way of the copy: such a site is marked in
 //! the same way.
 //!
+//! *A branch of the caller's* comes after a marker if the compiler tried to do without the branch. What the body does
+//! first, on one way of the branch alone, is where the copy is entered.
+//!
 //! *Padding* that aligns the head of a loop belongs to the copy in clang's debug information, if the loop begins with the copy. A
 //! loop around the copy comes back to the instruction after it, which is the entry then.
 //!
@@ -67,14 +70,12 @@ pub(crate) fn by_row(point: Point) -> Entry {
     Entry { address: point.address, view: point.view, uncertain: false, by_statement: true, by_act: false }
 }
 
-/// An entry at a marker.
-pub(crate) fn marked(point: Point, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Entry {
-    Entry {
-        address: point.address,
-        view: point.view,
-        uncertain: is_beside(point.address, body, text),
-        by_statement: false,
-        by_act: false,
+/// An entry that the debug information gives, by a marker or `DW_AT_entry_pc`.
+pub(crate) fn given(point: Point, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Entry {
+    let at = |address, view, uncertain| Entry { address, view, uncertain, by_statement: false, by_act: false };
+    match text.after_branch(point.address, body) {
+        Some(address) => at(address, 0, false),
+        None => at(point.address, point.view, is_beside(point.address, body, text)),
     }
 }
 
@@ -85,16 +86,16 @@ fn is_beside(address: u64, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> 
         && (text.has_two_ways_in(address) || text.loops_back_from(address, body))
 }
 
-/// Finds where a copy without a marker is entered; `given` is `DW_AT_entry_pc`, `view` the step of the source there.
-pub(crate) fn find(given: Option<u64>, view: u32, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Option<Entry> {
+/// Finds where a copy without a marker is entered; `entry` is `DW_AT_entry_pc`, `view` the step of the source there.
+pub(crate) fn find(entry: Option<u64>, view: u32, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Option<Entry> {
     let at = |address, uncertain| Entry { address, view, uncertain, by_statement: false, by_act: false };
     let mut parts: Vec<Range<u64>> = body.iter().filter(|range| !range.is_empty()).cloned().collect();
     let Some(first) = parts.first_mut() else {
-        let address = given.or(body.first().map(|range| range.start))?;
+        let address = entry.or(body.first().map(|range| range.start))?;
         return Some(at(address, is_beside(address, &[], text)));
     };
-    if let Some(address) = given {
-        return Some(at(address, is_beside(address, body, text)));
+    if let Some(address) = entry {
+        return Some(given(Point { address, view }, body, text));
     }
     if let Some(head) = text.behind_padding(body) {
         first.start = head;

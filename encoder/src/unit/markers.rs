@@ -197,7 +197,7 @@ fn owner(claims: &[(usize, usize)], function: &RawFunction<'_>, point: Point) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::debug::lines::Statement;
+    use crate::debug::lines::Row;
 
     #[test]
     fn markers_at_one_address_are_of_copies_in_each_other() {
@@ -218,10 +218,10 @@ mod tests {
             ..RawFunction::default()
         };
         let lines = |address| {
-            Lines::of((0..4).map(|view| Statement {
-                point: Point { address, view },
-                place: Place { file: 1, line: 10, column: 0 },
-            }))
+            Lines::of(
+                (0..4)
+                    .map(|view| Row { point: Point { address, view }, place: Place { file: 1, line: 10, column: 0 } }),
+            )
         };
         let whose = |address, claims: &[(usize, usize)]| each_its_own(claims, &function, &lines(address));
         let both = [(1, 0), (1, 1), (1, 2), (3, 0), (3, 1), (3, 2)];

@@ -26,7 +26,7 @@
 //! That is what compilers do as a rule, not what they promise (a loop of the body's own may be unrolled until nothing
 //! comes back), so such a site is one at which hits may outnumber calls.
 
-use crate::debug::lines::{Lines, Place, Statement};
+use crate::debug::lines::{Lines, Place, Row};
 use crate::debug::loclist::Point;
 use crate::text::FunctionText;
 use crate::unit::assigned::Body;
@@ -131,7 +131,7 @@ pub(crate) fn behind_caller(
     body: &[Range<u64>],
     is_callers: impl Fn(Place) -> bool,
 ) -> Vec<Point> {
-    let mut rows: Vec<&Statement> = Vec::new();
+    let mut rows: Vec<&Row> = Vec::new();
     for range in body.iter().filter(|range| !range.is_empty()) {
         rows.extend(lines.statements(range));
     }
@@ -221,7 +221,7 @@ pub(crate) fn first_statement_comes_again(
     body: &[Range<u64>],
     own: &OwnLines,
 ) -> bool {
-    let mut rows: Vec<&Statement> = Vec::new();
+    let mut rows: Vec<&Row> = Vec::new();
     for range in body.iter().filter(|range| !range.is_empty()) {
         rows.extend(lines.statements(range));
     }
@@ -236,7 +236,7 @@ pub(crate) fn first_statement_comes_again(
     }
     let avoided = Some(entry.address);
     let is_after = |address: u64| address == from || text.comes_avoiding(from, address, avoided, body);
-    let is_turn = |pair: &[&Statement]| {
+    let is_turn = |pair: &[&Row]| {
         let is_later = own.holds(pair[0].place) && pair[0].place.line > first.place.line;
         is_later && pair[1].place == first.place && is_after(pair[1].point.address)
     };
@@ -274,7 +274,7 @@ mod tests {
     use std::slice;
 
     fn lines(rows: &[(u64, u32, u32)]) -> Lines {
-        Lines::of(rows.iter().map(|&(address, view, line)| Statement {
+        Lines::of(rows.iter().map(|&(address, view, line)| Row {
             point: Point { address, view },
             place: Place { file: 1, line, column: 0 },
         }))
@@ -330,7 +330,7 @@ mod tests {
         // 0: mov %eax,(%rdi); 2: mov %ecx,8(%rdi); 5: mov %eax,(%rdi); 7: ret
         let code = [0x89, 0x07, 0x89, 0x4f, 0x08, 0x89, 0x07, 0xc3];
         x86(&code, |text| {
-            let row = |at: u64, line| Statement {
+            let row = |at: u64, line| Row {
                 point: Point { address: TEXT + at, view: 0 },
                 place: Place { file: 1, line, column: 0 },
             };

@@ -124,3 +124,31 @@ fn calls_that_became_a_loop_may_be_missed() {
         }
     }
 }
+
+/// Bodies that read a byte of a number, nothing of it, and all of it.
+const NARROWED: &str = r#"
+volatile long seq;
+long sum;
+#define INLINE static inline __attribute__((always_inline))
+INLINE void byte(unsigned long p) { seq = 1; sum += (unsigned char)p; }
+INLINE void nothing(unsigned long p) { seq = 2; }
+INLINE void whole(unsigned long p) { seq = 3; sum += p; seq = p; }
+void caller(volatile unsigned long *in) { byte(in[0]); nothing(in[1]); whole(in[2]); }
+void unused(long a) { TRUTH(a, 0); }
+"#;
+
+#[test]
+fn a_register_that_the_body_does_not_read_whole_is_not_certain() {
+    for level in ["-O1", "-O2", "-Os"] {
+        let Some(set) = by_clang(&[level], NARROWED) else { return };
+        let argument = |name: &str| match inlined(&set, name)[..] {
+            [site] => arguments(&set, site)[0].clone(),
+            ref sites => panic!("{level}: one copy of {name}: {sites:x?}"),
+        };
+        for name in ["byte", "nothing"] {
+            let found = argument(name);
+            assert!(found.is_ok() && !is_certain(&found), "{level}, {name}: {found:?}");
+        }
+        assert!(is_certain(&argument("whole")), "{level}: {:?}", argument("whole"));
+    }
+}

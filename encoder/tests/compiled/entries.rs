@@ -246,3 +246,31 @@ fn a_recursion_that_was_unrolled_is_marked() {
     let marked = sites.iter().filter(|site| site.marks.contains(Marks::MAY_MISS)).count();
     assert!(sites.len() == 4 || marked > 0, "four calls: {sites:?}");
 }
+
+/// The symbol makes the second function the rest of one that was split.
+const REST: &str = r#"
+volatile long seq, in;
+static inline __attribute__((always_inline)) void late(long value) { TRUTH(value, 1); seq = value; }
+void whole(long value) { late(value); }
+static inline __attribute__((always_inline)) void split(long value) { TRUTH(value, 2); seq = value; }
+void rest(long value) __asm__("rest.part.0");
+void rest(long value) { split(value); }
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_copy_that_begins_the_rest_of_a_split_function_may_be_a_rest() {
+    for level in LEVELS {
+        // Nothing says where a copy begins.
+        let set = encoded(&Build::gcc(&[level, "-gno-inline-points", "-gno-statement-frontiers"], &[REST]).link()).0;
+        let may_repeat = |name: &str| match sites_of(&set, name)[..] {
+            [site] => site.marks.contains(Marks::MAY_REPEAT),
+            ref sites => panic!("{level}: one copy of {name}: {sites:x?}"),
+        };
+        assert!(!may_repeat("late"), "{level}: the function is whole");
+        assert!(may_repeat("split"), "{level}: the copy may have begun before the split");
+        // With them, the copy's marker is its beginning.
+        let set = encoded(&Build::gcc(&[level], &[REST]).link()).0;
+        assert!(sites_of(&set, "split").iter().all(|site| !site.marks.contains(Marks::MAY_REPEAT)), "{level}");
+    }
+}

@@ -42,11 +42,6 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("siteseer-truth: {}", with_causes(&*error));
-            let mut source = error.source();
-            while let Some(cause) = source {
-                eprintln!("  because: {cause}");
-                source = cause.source();
-            }
             ExitCode::FAILURE
         }
     }
