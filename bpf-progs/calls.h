@@ -6,20 +6,21 @@
  * Calls of a thread return in the reverse order of their beginnings, interrupts included. But the kernel may skip a program at one
  * end of a call: where the same program was interrupted on that CPU. Then the top of the stack may be of another function than the
  * one that returns, and which end was skipped is not known. All calls that the thread is in are forgotten, and none of them gets
- * a time. If the function that calls itself is the only one on the stack, a skipped end does not show there: it shows in the
- * kernel's counts of skipped programs, which user space reports.
+ * a time. If the stack has calls of one function only, a skipped end does not show there, and another call's beginning may be taken
+ * for one that was skipped. The kernel counts skipped programs, and user space then reports that times may be wrong.
  */
 #ifndef SITESEER_CALLS_H
 #define SITESEER_CALLS_H
 
 #include "latency.h"
+#include "thread.h"
 
 /* Calls of one thread that are in each other. */
 #define CALLS_DEEP 32
 
 struct begun_call {
 	__u64 time;
-	/* The attachment's cookie and one: 0 if there is no call here, or not yet. */
+	/* The attachment's cookie plus 1. It is 0 before the beginning is complete, and after the return. */
 	__u32 function;
 	__u32 wanted;
 };
@@ -27,12 +28,6 @@ struct begun_call {
 struct begun_calls {
 	__u64 depth;
 	struct begun_call calls[CALLS_DEEP];
-};
-
-/* A thread; interrupts belong to the one that they interrupt. Idle threads of all CPUs have the same number. */
-struct thread {
-	__u64 task;
-	__u64 tid;
 };
 
 struct {
@@ -61,13 +56,6 @@ static __always_inline void not_timed(__u32 why)
 
 	if (count)
 		__sync_fetch_and_add(count, 1);
-}
-
-static __always_inline struct thread this_thread(__u64 id)
-{
-	struct thread thread = { .task = bpf_get_current_task(), .tid = (__u32)id };
-
-	return thread;
 }
 
 /* Notes that a call begins. */

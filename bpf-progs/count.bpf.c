@@ -10,6 +10,7 @@
 #include "siteseer.bpf.h"
 #include "filter.h"
 #include "log2.h"
+#include "process.h"
 #include "count.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -29,10 +30,6 @@ struct {
 	__type(value, __u64);
 } dropped SEC(".maps");
 
-/* Only this process; 0 for all. */
-const volatile __u32 only_tgid = 0;
-/* Never this process: the tracer itself. */
-const volatile __u32 except_tgid = 0;
 /* What calls are counted by. */
 const volatile __u32 count_by = 0;
 /* Which parameter that is, how many of its bits count, and whether it is signed. */
@@ -97,13 +94,6 @@ static __always_inline void of_task(struct count_key *key, void *ctx, __u64 id)
 	} else if (count_by == COUNT_COMM) {
 		bpf_get_current_comm(key->comm, sizeof(key->comm));
 	}
-}
-
-static __always_inline bool is_process(__u64 id)
-{
-	__u32 tgid = id >> 32;
-
-	return (!only_tgid || tgid == only_tgid) && (!except_tgid || tgid != except_tgid);
 }
 
 SEC("kprobe_maybe_inline")

@@ -37,6 +37,7 @@ typedef _Bool bool;
 #define BPF_MAP_TYPE_RINGBUF 27
 #define BPF_ANY 0
 #define BPF_NOEXIST 1
+#define BPF_F_NO_PREALLOC 1
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

@@ -12,6 +12,7 @@
 #include "filter.h"
 #include "calls.h"
 #include "log2.h"
+#include "process.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -22,18 +23,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct latencies);
 } latencies SEC(".maps");
-
-/* Only this process; 0 for all. */
-const volatile __u32 only_tgid = 0;
-/* Never this process: the tracer itself. */
-const volatile __u32 except_tgid = 0;
-
-static __always_inline bool is_process(__u64 id)
-{
-	__u32 tgid = id >> 32;
-
-	return (!only_tgid || tgid == only_tgid) && (!except_tgid || tgid != except_tgid);
-}
 
 SEC("kprobe_maybe_inline")
 int begin(void *ctx)

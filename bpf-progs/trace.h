@@ -26,6 +26,21 @@ struct trace_function {
 #define TRACE_DURATION 8
 /* After the members it has a stack. */
 #define TRACE_STACK 16
+/* It is followed by its place in a tree of calls, before everything else. */
+#define TRACE_PLACE 32
+/* In a tree: the return of the call will be seen. */
+#define TRACE_ENTER 64
+/* In a tree: it is not known which calls the thread is in. */
+#define TRACE_BROKEN 128
+
+/* The bits of a place above the number of the record in its tree: the number of calls around it. */
+#define PLACE_DEPTH_SHIFT 48
+
+/* Where a record is in a tree of calls. */
+struct trace_place {
+	__u64 tree; /* when the outermost call began */
+	__u64 place;
+};
 
 /* One call. If its function wants strings, or members are asked for, the record is followed by TRACE_STRINGS strings. */
 struct trace_record {

@@ -6,7 +6,8 @@
  * cookie. They ask for every argument by the fallible accessor, so that they can be attached at sites that lack some.
  *
  * TRACE_FILTER is defined where a program looks at some calls only. TRACE_WITH_FIELDS is defined as well where it also sends members
- * of structures, and TRACE_TIMED or TRACE_WITH_STACK besides where it sends how long calls took, or the kernel's stack.
+ * of structures, and TRACE_TIMED or TRACE_WITH_STACK besides where it sends how long calls took, or the kernel's stack. TRACE_TREE is
+ * defined where a program sends calls with their places in trees of calls (tree.h).
  */
 #ifndef SITESEER_TRACE_BODY_H
 #define SITESEER_TRACE_BODY_H
@@ -20,13 +21,21 @@
 #ifdef TRACE_TIMED
 #include "calls.h"
 #endif
+#include "process.h"
 #include "trace.h"
+#ifdef TRACE_TREE
+#include "tree.h"
+#endif
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
+#ifdef TRACE_TREE
+	__uint(max_entries, 1 << 24);
+#else
 	__uint(max_entries, 1 << 22);
+#endif
 } records SEC(".maps");
 
 struct {
@@ -44,17 +53,10 @@ struct {
 	__type(value, __u64);
 } dropped SEC(".maps");
 
-/* Only this process; 0 for all. */
-const volatile __u32 only_tgid = 0;
-/* Never this process: the tracer itself. */
-const volatile __u32 except_tgid = 0;
-
-static __always_inline void fill(struct trace_record *record, void *ctx, __u64 function, __u64 id, bool is_return)
+/* All but the arguments. */
+static __always_inline void fill_head(struct trace_record *record, void *ctx, __u64 function, __u64 id, bool is_return)
 {
 	const struct siteseer_site *site = siteseer_site(ctx);
-	__u32 present = 0;
-	/* One for all: clang gives each variable of an unrolled loop a place of its own, and the stack is short. */
-	__u64 value;
 
 	record->time = bpf_ktime_get_ns();
 	record->function = function;
@@ -63,6 +65,7 @@ static __always_inline void fill(struct trace_record *record, void *ctx, __u64 f
 	record->cpu = bpf_get_smp_processor_id();
 	record->tgid = id >> 32;
 	record->pid = (__u32)id;
+	record->present = 0;
 	record->strings = 0;
 	record->result = 0;
 	record->flags = is_return ? TRACE_RETURN : 0;
@@ -71,6 +74,15 @@ static __always_inline void fill(struct trace_record *record, void *ctx, __u64 f
 	if (is_return && bpf_get_func_ret(ctx, &record->result) == 0)
 		record->flags |= TRACE_RESULT;
 	bpf_get_current_comm(record->comm, sizeof(record->comm));
+}
+
+static __always_inline void fill(struct trace_record *record, void *ctx, __u64 function, __u64 id, bool is_return)
+{
+	__u32 present = 0;
+	/* One for all: clang gives each variable of an unrolled loop a place of its own, and the stack is short. */
+	__u64 value;
+
+	fill_head(record, ctx, function, id, is_return);
 #pragma unroll
 	for (int n = 0; n < TRACE_PARAMETERS; n++) {
 #pragma unroll
@@ -123,13 +135,6 @@ struct trace_record_with_strings {
 	struct trace_record record;
 	struct trace_strings strings;
 };
-
-static __always_inline bool is_process(__u64 id)
-{
-	__u32 tgid = id >> 32;
-
-	return (!only_tgid || tgid == only_tgid) && (!except_tgid || tgid != except_tgid);
-}
 
 /* Whether the call is one of those that are asked for. */
 static __always_inline bool is_asked_for(void *ctx, __u64 id, bool is_return)
@@ -209,6 +214,7 @@ static __always_inline void fill_fields(struct trace_record *record, struct trac
 	}
 }
 
+#ifndef TRACE_TREE
 static __always_inline int send(void *ctx, bool is_return)
 {
 	__u64 id = bpf_get_current_pid_tgid(), function;
@@ -252,6 +258,7 @@ static __always_inline int send(void *ctx, bool is_return)
 	bpf_ringbuf_submit(all, 0);
 	return 0;
 }
+#endif
 #else
 static __always_inline int send(void *ctx, bool is_return)
 {

@@ -60,12 +60,55 @@ pub struct Record {
     pub result: Option<u64>,
     /// Nanoseconds from the beginning of the call to its return, if that is known.
     pub duration: Option<u64>,
+    /// Where it is in a tree of calls, if trees were asked for.
+    pub place: Option<Place>,
+}
+
+/// Where a record is in a tree of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// When the outermost call began.
+    pub tree: u64,
+    /// The record's number in the tree, and how many calls are around its call; `None` for a return that does not belong to
+    /// the call that was entered last.
+    pub at: Option<At>,
+    /// Whether it is a call with a return that will be seen.
+    pub enters: bool,
+}
+
+/// A number and a depth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct At {
+    /// In the order in which calls are in each other.
+    pub number: u64,
+    /// How many calls are around the call.
+    pub depth: usize,
+}
+
+/// The bits of a place above the number.
+const DEPTH_SHIFT: u32 = 48;
+
+impl Place {
+    fn parse(data: &[u8], flags: u32) -> Option<Place> {
+        let (tree, place) = data.split_first_chunk()?;
+        let place = u64::from_ne_bytes(*place.first_chunk()?);
+        let (number, depth) = (place & ((1 << DEPTH_SHIFT) - 1), (place >> DEPTH_SHIFT) as usize);
+        Some(Place {
+            tree: u64::from_ne_bytes(*tree),
+            at: (flags & 128 == 0).then_some(At { number, depth }),
+            enters: flags & 64 != 0,
+        })
+    }
 }
 
 /// Bytes of a record before the values.
 const HEAD_LEN: usize = 88;
 /// Bytes of a record without strings.
 const RECORD_LEN: usize = HEAD_LEN + PARAMETERS * SLOTS * 8;
+/// Bytes of a place in a tree.
+const PLACE_LEN: usize = 16;
+/// Why calls are in no tree: the map `unplaced` has so many counters.
+pub const UNPLACED_REASONS: usize = 2;
 
 impl Record {
     /// Reads a record; `None` if it is too short to be one.
@@ -77,6 +120,11 @@ impl Record {
         for (index, value) in values.iter_mut().flatten().enumerate() {
             *value = long(HEAD_LEN + 8 * index)?;
         }
+        let flags = word(72)?;
+        let (place, rest) = match flags & 32 {
+            0 => (None, rest),
+            _ => (Some(Place::parse(rest, flags)?), rest.get(PLACE_LEN..)?),
+        };
         let readable = word(44)?;
         let strings = rest.chunks_exact(STRING_LEN).take(STRINGS).enumerate().map(|(index, text)| {
             let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
@@ -96,14 +144,15 @@ impl Record {
             present: word(40)?,
             values,
             strings: strings.collect(),
-            fields: fields(rest.get(STRINGS * STRING_LEN..).filter(|_| word(72).is_some_and(|flags| flags & 4 != 0))),
-            stack: match word(72)? & 16 {
+            fields: fields(rest.get(STRINGS * STRING_LEN..).filter(|_| flags & 4 != 0)),
+            stack: match flags & 16 {
                 0 => None,
                 _ => Some(stack(rest.get(STRINGS * STRING_LEN + FIELDS * (16 + FIELD_TEXT_LEN)..)?)?),
             },
-            is_return: word(72)? & 1 != 0,
-            result: (word(72)? & 2 != 0).then_some(long(64)?),
-            duration: (word(72)? & 8 != 0).then_some(long(80)?),
+            is_return: flags & 1 != 0,
+            result: (flags & 2 != 0).then_some(long(64)?),
+            duration: (flags & 8 != 0).then_some(long(80)?),
+            place,
         })
     }
 
@@ -208,5 +257,24 @@ mod tests {
         assert!(Record::parse(&data).unwrap().fields.is_empty());
         assert!(Record::parse(&data[..RECORD_LEN - 1]).is_none());
         assert_eq!(Record::parse(&data[..RECORD_LEN]).unwrap().string(1), None);
+    }
+
+    #[test]
+    fn reads_places_in_trees() {
+        let mut data = vec![0u8; RECORD_LEN + PLACE_LEN + STRING_LEN];
+        data[72] = 32 | 64;
+        data[44] = 1;
+        data[RECORD_LEN] = 9;
+        data[RECORD_LEN + 8] = 5;
+        data[RECORD_LEN + 14] = 2;
+        data[RECORD_LEN + PLACE_LEN..][..3].copy_from_slice(b"abc");
+        let record = Record::parse(&data).unwrap();
+        let at = Some(At { number: 5, depth: 2 });
+        assert_eq!((record.place, record.is_return), (Some(Place { tree: 9, at, enters: true }), false));
+        assert_eq!(record.string(0), Some(&b"abc"[..]));
+        data[72] = 32 | 128 | 1;
+        let record = Record::parse(&data).unwrap();
+        assert_eq!((record.place, record.is_return), (Some(Place { tree: 9, at: None, enters: false }), true));
+        assert!(Record::parse(&data[..RECORD_LEN + PLACE_LEN - 1]).is_none());
     }
 }

@@ -15,6 +15,7 @@ mod pace;
 mod print;
 mod programs;
 mod stacks;
+mod tree;
 
 use crate::Failure;
 use crate::filter::{Fields, Filter, argument_name};
@@ -70,6 +71,11 @@ pub(crate) struct Arguments {
     /// Print the kernel's stack of each call, with the inlined functions if the site data has their ranges or lines
     #[arg(long, conflicts_with_all = ["returns", "latency", "count", "hist", "top"])]
     stack: bool,
+    /// Print trees of calls: for each thread which of the functions were called in others, with what they returned and how
+    /// long they took. A tree is printed when its outermost call returns; --where is about that call. Inlined copies
+    /// have no return: their calls are in the tree, and no other call is under them
+    #[arg(long, conflicts_with_all = ["returns", "latency", "stack", "count", "hist", "top"])]
+    tree: bool,
     /// Count calls in the kernel, and print the numbers at the end: by function, and by KEY, which is an argument's
     /// name or one of site, pid, tid, cpu, comm. No call is lost. The option must come after the functions' names
     #[arg(long, value_name = "KEY", num_args = 0..=1, conflicts_with_all = ["fields", "strings", "returns", "hist", "limit"])]
@@ -89,7 +95,7 @@ pub(crate) struct Arguments {
     /// Allow more than 1,024 sites. So many slow the whole machine down, and take minutes to arm
     #[arg(short, long)]
     yes: bool,
-    /// End after this many calls were printed
+    /// End after this many calls were printed; with --tree, this many trees
     #[arg(short = 'n', long, value_name = "COUNT")]
     limit: Option<u64>,
     /// End after this many seconds
@@ -106,6 +112,11 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    /// Whether returns are looked at.
+    fn sees_returns(&self) -> bool {
+        self.returns || self.tree
+    }
+
     /// What calls are counted by, if they are counted.
     fn key(&self) -> Option<count::Key<'_>> {
         match (&self.hist, &self.count) {
@@ -180,7 +191,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let filter = Filter::all(arguments.conditions.iter().cloned());
         let members = members(arguments, filter.as_ref(), &functions, types)?;
         if let Some(filter) = &filter {
-            let mut fields = Fields::of(functions.iter(), arguments.returns, |module| types.of(module));
+            let mut fields = Fields::of(functions.iter(), arguments.sees_returns(), |module| types.of(module));
             let there = members.iter().flatten().filter(|member| member.is_there());
             there.for_each(|member| fields.add(&member.name, member.ty.clone()));
             filter.check(&fields)?;

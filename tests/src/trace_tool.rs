@@ -4,6 +4,8 @@
 //! What varies from run to run (times, processors, numbers of processes, pointers) is masked in the page and in what is
 //! printed; the rest must be the same, letter by letter.
 
+mod trees;
+
 use crate::calls::{open, syscall};
 use crate::case::{Case, Failure, case};
 use crate::demo::TOOL;
@@ -31,18 +33,20 @@ pub fn cases() -> Vec<Case> {
         case("trace", "members_have_their_values", members),
         case("trace", "calls_are_timed", timed),
         case("trace", "stacks_have_callers", stacks),
+        case("trace", "calls_are_in_their_callers", trees::nested),
+        case("trace", "trees_of_many_calls_are_right_or_left_out", trees::many),
         case("trace", "bodies_alone_without_site_data", without_site_data),
     ]
 }
 
 /// What a run printed.
-struct Printed {
-    output: String,
-    messages: String,
+pub(crate) struct Printed {
+    pub(crate) output: String,
+    pub(crate) messages: String,
 }
 
 /// Runs the tool, does something when it is ready, and ends it.
-fn run(
+pub(crate) fn run(
     arguments: &[String],
     environment: &[(&str, &str)],
     work: impl FnOnce() -> io::Result<()>,
@@ -86,7 +90,7 @@ fn run(
 }
 
 /// What the page says that is done.
-fn workload() -> io::Result<()> {
+pub(crate) fn workload() -> io::Result<()> {
     let (zeros, root, nowhere) = (CString::new("/dev/zero")?, CString::new("/")?, CString::new("/nowhere")?);
     as_workload(move || {
         let file = open(&zeros)?;
@@ -109,7 +113,7 @@ fn workload() -> io::Result<()> {
 /// How long the workload of the page sleeps, besides.
 const SLEEP: Duration = Duration::from_millis(300);
 
-fn sleep() -> io::Result<()> {
+pub(crate) fn sleep() -> io::Result<()> {
     as_workload(|| {
         thread::sleep(SLEEP);
         Ok(())
@@ -117,7 +121,7 @@ fn sleep() -> io::Result<()> {
 }
 
 /// Does something in a thread with that name.
-fn as_workload(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
+pub(crate) fn as_workload(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
     let thread = thread::spawn(move || {
         let name = CString::new("workload")?;
         syscall(libc::SYS_prctl, [libc::PR_SET_NAME as u64, name.as_ptr() as u64, 0, 0, 0, 0])?;
@@ -131,7 +135,7 @@ fn as_workload(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Re
 }
 
 /// Words of a command, with single quotation marks as in a shell.
-fn words(command: &str) -> Vec<String> {
+pub(crate) fn words(command: &str) -> Vec<String> {
     let parts = command.split('\'').enumerate();
     let words = parts.flat_map(|(nth, part)| match nth % 2 {
         0 => part.split_whitespace().map(str::to_owned).collect(),

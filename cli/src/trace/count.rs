@@ -135,11 +135,9 @@ pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
     tell!("counting; ctrl-C ends it");
     let begin = Instant::now();
     let pace = Pace::new(arguments.duration.map(Duration::from_secs));
-    let mut looked = Instant::now();
     while !pace.is_over() {
         thread::sleep(pace.begin());
-        if looked.elapsed() >= EVERY && !pace.is_over() {
-            looked = Instant::now();
+        if pace.is_second_over() {
             for counted in counted.values_mut() {
                 counted.traced.keep_up(&programs.program(counted.program)?)?;
             }
@@ -160,9 +158,6 @@ pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
     tell_of_losses(counted.values().map(|counted| &counted.traced.link))?;
     Ok(written?)
 }
-
-/// How often the numbers are printed, and modules that come and go looked for.
-const EVERY: Duration = Duration::from_secs(1);
 
 /// Refuses an argument that no call has.
 fn check_argument(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure> {

@@ -18,7 +18,7 @@ use siteseer_bpf_progs::latency::{Latencies, UNTIMED_REASONS};
 use siteseer_sites::{Machine, with_causes};
 use std::io::{self, Write};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const BEGIN: Embedded = Embedded { elf: LATENCY, program: "begin" };
 const BEGIN_WANTED: Embedded = Embedded { elf: LATENCY, program: "begin_wanted" };
@@ -74,11 +74,9 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
     stop_on_signals()?;
     tell!("timing; ctrl-C ends it");
     let pace = Pace::new(arguments.duration.map(Duration::from_secs));
-    let mut looked = Instant::now();
     while !pace.is_over() {
         thread::sleep(pace.begin());
-        if looked.elapsed() >= EVERY && !pace.is_over() {
-            looked = Instant::now();
+        if pace.is_second_over() {
             for one in &mut timed {
                 for (traced, program) in [&mut one.returns, &mut one.begins] {
                     traced.keep_up(&programs.program(*program)?)?;
@@ -103,14 +101,14 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
     Ok(written?)
 }
 
-/// How often modules that come and go are looked for.
-const EVERY: Duration = Duration::from_secs(1);
-
 /// Refuses a function that does not return where it was called.
-fn check(tracing: &Tracing<'_, '_>, function: &Traceable<'_>) -> Result<(), Failure> {
+pub(super) fn check(tracing: &Tracing<'_, '_>, function: &Traceable<'_>) -> Result<(), Failure> {
     let name = &function.function.name;
     if tracing.target.machine() == Machine::X86_64 && name == "__switch_to" {
-        return Err(format!("{name} is called by one thread and returns to another: its calls cannot be timed").into());
+        return Err(format!(
+            "{name} is called by one thread and returns to another: its calls cannot be followed to their return"
+        )
+        .into());
     }
     Ok(())
 }
@@ -195,7 +193,7 @@ pub(super) fn tell_untimed(programs: &Programs) -> Result<(), Failure> {
 /// Says that times may be wrong, if the kernel did not run programs at one end of calls.
 pub(super) fn tell_of_doubt(missed: u64) {
     if missed > 0 {
-        tell!("where one of these was a call of a function in itself, the time of the call around it may be wrong");
+        tell!("where the kernel saw one end of such a call, the time of another call of that thread may be wrong");
     }
 }
 

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// For how long records are taken before anything else is looked at.
 pub(super) const TURN: Duration = Duration::from_millis(50);
 
+/// How often modules that come and go are looked for, and numbers printed.
+const SECOND: Duration = Duration::from_secs(1);
+
 /// Set by the signal handler.
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -37,13 +40,16 @@ pub(super) struct Pace {
     deadline: Option<Instant>,
     /// When this turn began.
     begun: Cell<Instant>,
+    /// When the last second was over.
+    looked: Cell<Instant>,
 }
 
 impl Pace {
     /// Until a signal comes, or that much time has passed.
     pub(super) fn new(duration: Option<Duration>) -> Pace {
         let now = Instant::now();
-        Pace { stop: &STOP, deadline: duration.and_then(|duration| now.checked_add(duration)), begun: Cell::new(now) }
+        let deadline = duration.and_then(|duration| now.checked_add(duration));
+        Pace { stop: &STOP, deadline, begun: Cell::new(now), looked: Cell::new(now) }
     }
 
     /// Begins a turn, and gives how long a poll may wait in it.
@@ -58,6 +64,15 @@ impl Pace {
     /// Whether tracing has to end.
     pub(super) fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Whether a second has passed since this was last true, and tracing goes on.
+    pub(super) fn is_second_over(&self) -> bool {
+        let is_over = self.looked.get().elapsed() >= SECOND && !self.is_over();
+        if is_over {
+            self.looked.set(Instant::now());
+        }
+        is_over
     }
 
     /// Whether the turn is over.

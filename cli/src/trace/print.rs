@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Printing calls, one a line.
+//! Printing calls, one a line, or in trees.
+
+mod tree;
 
 use super::latency;
 use super::members::Member;
@@ -7,6 +9,7 @@ use super::out::Out;
 use super::pace::{Pace, stop_on_signals};
 use super::programs::{Constants, Embedded, Programs, filter_constants, member_constants};
 use super::stacks::Beginnings;
+use super::tree::Trees;
 use super::{Arguments, Traceable, Traced, Tracing, argument_name, tell_of, tell_of_losses};
 use crate::Failure;
 use crate::filter::{self, Filter, RESULT, Type};
@@ -20,7 +23,7 @@ use siteseer::{FunctionReport, Policy, SiteReport};
 use siteseer_bpf_progs::fields::Read;
 use siteseer_bpf_progs::trace::{FRAMES, Function as Wanted, PARAMETERS, Record, SLOTS, STRINGS};
 use siteseer_bpf_progs::{
-    TRACE, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_FILTERED, TRACE_RETURN, TRACE_STACK, TRACE_TIMED,
+    TRACE, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_FILTERED, TRACE_RETURN, TRACE_STACK, TRACE_TIMED, TRACE_TREE,
 };
 use siteseer_sites::btf::{self, Btf, Kind};
 use siteseer_sites::machine::StackWalk;
@@ -38,6 +41,8 @@ const MEMBERS: Embedded = Embedded { elf: TRACE_FIELDS, program: "trace_fields" 
 const STACKS: Embedded = Embedded { elf: TRACE_STACK, program: "trace_stack" };
 const MEMBERS_AT_RETURN: Embedded = Embedded { elf: TRACE_FIELDS_RETURN, program: "trace_fields_return" };
 const TIMED: Embedded = Embedded { elf: TRACE_TIMED, program: "trace_timed" };
+const ENTER: Embedded = Embedded { elf: TRACE_TREE, program: "tree_enter" };
+const LEAVE: Embedded = Embedded { elf: TRACE_TREE, program: "tree_leave" };
 
 /// A function to print the calls of.
 struct Printed<'t> {
@@ -90,15 +95,16 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
     }
     if let (Some(why), Some(_)) = (left, filter) {
         tell!(
-            "note: the kernel's program does not check the whole condition ({why}): it may send many more calls than \
-             are printed"
+            "note: the kernel's program does not check the whole condition ({why}): it may send many more {} than \
+             are printed",
+            if arguments.tree { "trees" } else { "calls" }
         );
     }
     if printed.iter().all(|function| function.links().next().is_none()) {
         return Err("none of the functions can be traced".into());
     }
     tell_of(printed.iter().flat_map(|function| function.entries.iter().map(|(traced, _)| traced.link.report())));
-    for function in printed.iter().filter(|_| arguments.returns) {
+    for function in printed.iter().filter(|_| arguments.sees_returns()) {
         let sites = function.entries.iter().map(|(traced, _)| traced.link.report().attached().count()).sum::<usize>();
         tell!("{}: returns are seen at {} of {sites} sites", function.name, function.returning.len());
     }
@@ -124,6 +130,7 @@ fn attach<'t>(
 ) -> Result<Printed<'t>, Failure> {
     let Tracing { arguments, target, types, .. } = *tracing;
     let program = match constants.is_empty() {
+        _ if arguments.tree => ENTER,
         _ if arguments.stack => STACKS,
         true => EVERY_CALL,
         false if members.is_empty() => SOME_CALLS,
@@ -131,8 +138,12 @@ fn attach<'t>(
     };
     let nth = programs.load(program, constants.clone())?;
     want(programs, function, types, arguments.strings)?;
+    if arguments.tree {
+        latency::check(tracing, function)?;
+    }
     let attach = arguments.attach(target, function, arguments.policy());
     let entries = match Traced::new(attach, &programs.program(nth)?, members) {
+        Ok(traced) if arguments.tree => Some((traced.staying(NOT_IN_TREES), nth)),
         Ok(traced) => Some((traced, nth)),
         Err(error) if function.chosen.is_name() => return Err(error.into()),
         Err(error) => {
@@ -142,13 +153,15 @@ fn attach<'t>(
     };
     let mut returns = None;
     let mut begins = None;
-    if arguments.returns {
+    if arguments.sees_returns() {
         let program = match members.is_empty() {
+            _ if arguments.tree => LEAVE,
             _ if arguments.latency => TIMED,
             true => RETURNS,
             false => MEMBERS_AT_RETURN,
         };
-        let nth = programs.load(program, constants)?;
+        // Which trees are wanted is decided when they begin.
+        let nth = programs.load(program, if arguments.tree { Constants::new() } else { constants })?;
         // Inlined copies have no return, so that no policy but this one will do.
         let attach = arguments.attach(target, function, Policy::BestEffort);
         match Traced::new(attach, &programs.program(nth)?, members) {
@@ -156,6 +169,7 @@ fn attach<'t>(
                 if arguments.latency {
                     begins = latency::begins_of(tracing, function, programs, &traced.link, program.program)?;
                 }
+                let traced = if arguments.tree { traced.staying(NOT_IN_TREES) } else { traced };
                 returns = Some((traced, nth));
             }
             Err(error) => tell!("no returns of {} can be seen: {}", function.function.name, with_causes(&error)),
@@ -166,6 +180,9 @@ fn attach<'t>(
     printed.note_returning();
     Ok(printed)
 }
+
+/// What is said of calls in modules that are loaded later.
+const NOT_IN_TREES: &str = "not in the trees";
 
 /// Which pointers to text the program is to follow.
 fn text_parameters(parameters: &[Parameter], btf: &Btf<'_>) -> Wanted {
@@ -229,26 +246,37 @@ fn follow(
         out: Out::stdout()?,
         pace: Pace::new(arguments.duration.map(Duration::from_secs)),
         ended: None,
+        trees: arguments.tree.then(Trees::default),
+        skipped: 0,
+        looked: begin,
+        undecided: 0,
     });
+    if arguments.tree {
+        printer.borrow_mut().begin_trees(programs)?;
+    }
     let records = programs.shared_map("records")?;
     let mut builder = RingBufferBuilder::new();
     builder.add(&records, |data| -i32::from(!printer.borrow_mut().record(data)))?;
     let ring = builder.build()?;
     if !arguments.json {
-        printer.borrow_mut().out.line(&format!("{:>12} {:>3} {:<22} CALL", "TIME", "CPU", "TASK"));
+        let what = if arguments.tree { "CALLS" } else { "CALL" };
+        printer.borrow_mut().out.line(&format!("{:>12} {:>3} {:<22} {what}", "TIME", "CPU", "TASK"));
     }
     tell!("tracing; ctrl-C ends it");
-    let mut looked = Instant::now();
     while !printer.borrow().is_over() {
         let wait = printer.borrow().pace.begin();
         // An interrupted poll is a signal, which the loop's condition sees; the callback ends it when its time is up.
         let _ = ring.poll(wait);
+        printer.borrow_mut().print_trees(programs)?;
         printer.borrow_mut().write()?;
-        if looked.elapsed() >= MODULES_EVERY {
-            looked = Instant::now();
+        let is_due = printer.borrow().pace.is_second_over();
+        if is_due {
             printer.borrow_mut().functions.iter_mut().try_for_each(|function| function.keep_up(programs))?;
+            // A thread whose return was skipped seems to be in that call until then.
+            printer.borrow_mut().look_for_skipped(programs)?;
         }
     }
+    printer.borrow_mut().end_trees(programs)?;
     printer.borrow_mut().end()?;
     let _ = ring.poll(Duration::ZERO);
     drop(ring);
@@ -257,9 +285,6 @@ fn follow(
 
 /// For how long what is left is written, and counted, when tracing ends.
 const AFTERWARDS: Duration = Duration::from_millis(20);
-
-/// How often modules that come and go are looked for.
-const MODULES_EVERY: Duration = Duration::from_secs(1);
 
 /// CLOCK_MONOTONIC, which is the program's clock too.
 fn monotonic() -> Result<u64, Failure> {
@@ -270,8 +295,12 @@ fn monotonic() -> Result<u64, Failure> {
 fn losses(programs: &Programs, printer: &Printer<'_, '_>) -> Result<(), Failure> {
     let dropped = programs.sum("dropped")?;
     let unprinted = printer.out.left();
-    tell!("{} calls printed, {dropped} lost because the buffer was full", printer.printed.saturating_sub(unprinted));
+    let printed = printer.printed.saturating_sub(unprinted);
     let left = unprinted + printer.unread;
+    match &printer.trees {
+        Some(trees) => tree::losses(programs, trees, printed, dropped, printer.undecided)?,
+        None => tell!("{printed} calls printed, {dropped} lost because the buffer was full"),
+    }
     if left > 0 && !printer.is_done() {
         tell!("at least {left} calls not printed because the time was over");
     }
@@ -300,6 +329,13 @@ struct Printer<'p, 'b> {
     pace: Pace,
     /// Since when records are counted only.
     ended: Option<Instant>,
+    /// If trees are printed.
+    trees: Option<Trees>,
+    /// How many programs the kernel had skipped when it was last asked, and when that was.
+    skipped: u64,
+    looked: u64,
+    /// Doubtful trees for which the condition could not be decided.
+    undecided: u64,
 }
 
 /// One argument of a call.
@@ -357,32 +393,45 @@ impl Printer<'_, '_> {
 
     fn print(&mut self, data: &[u8]) {
         let Some(record) = Record::parse(data) else { return };
-        let function = usize::try_from(record.function).ok().and_then(|nth| self.functions.get(nth));
-        let Some(printed) = function else { return };
+        if let Some(trees) = &mut self.trees {
+            trees.take(record);
+            return;
+        }
+        let Some(printed) = self.printed_function(&record) else { return };
         // It is printed when it returns.
         if !record.is_return && printed.returning.contains(&record.address) {
             return;
         }
-        let link = if record.is_return { &printed.returns } else { &printed.entries };
-        let report = link.as_ref().and_then(|(traced, _)| traced.link.report().functions.first());
-        let Some(function) = report else { return };
-        let site = record.site.and_then(|id| function.sites.iter().find(|site| site.id == id));
-        let prototype = function.prototypes.get(site.map_or(0, |site| site.prototype));
-        let call = Call {
-            function,
-            prototype,
-            site,
-            values: self.values(function, site, &record),
-            members: printed.members,
-            returned: record.is_return.then(|| self.returned(prototype, &record)),
-            record: &record,
-        };
+        let Some(call) = self.call(&record, record.is_return) else { return };
         if self.filter.is_some_and(|filter| filter.holds(&|field| self.field(&call, field)) != Some(true)) {
             return;
         }
         let line = if self.arguments.json { self.json(&call).to_string() } else { self.text(&call) };
         self.out.line(&line);
         self.printed += 1;
+    }
+
+    /// The function that a record is of.
+    fn printed_function(&self, record: &Record) -> Option<&Printed<'_>> {
+        usize::try_from(record.function).ok().and_then(|nth| self.functions.get(nth))
+    }
+
+    /// What is known of a call, with what it returned if that is known.
+    fn call<'c>(&'c self, record: &'c Record, has_returned: bool) -> Option<Call<'c>> {
+        let printed = self.printed_function(record)?;
+        let link = if record.is_return { &printed.returns } else { &printed.entries };
+        let function = link.as_ref().and_then(|(traced, _)| traced.link.report().functions.first())?;
+        let site = record.site.and_then(|id| function.sites.iter().find(|site| site.id == id));
+        let prototype = function.prototypes.get(site.map_or(0, |site| site.prototype));
+        Some(Call {
+            function,
+            prototype,
+            site,
+            values: self.values(function, site, record),
+            members: printed.members,
+            returned: has_returned.then(|| self.returned(prototype, record)),
+            record,
+        })
     }
 
     /// What a call has by that name.
@@ -459,17 +508,15 @@ impl Printer<'_, '_> {
         let record = call.record;
         let seconds = record.time.saturating_sub(self.begin) as f64 / 1e9;
         let task = format!("{}/{}", record.comm, record.pid);
-        let arguments: Vec<String> = call.values.iter().map(Value::to_string).collect();
         let returned = call.returned.as_ref().map(Returned::to_string).unwrap_or_default();
-        let members: Vec<String> = self.printed(call).map(|(member, read)| self.member(call, member, read)).collect();
-        let members = if members.is_empty() { String::new() } else { format!("  {}", members.join(", ")) };
+        let members = self.members(call);
         let took = match (record.duration, call.returned.is_some() && self.arguments.latency) {
             (Some(took), _) => format!(" took {}", latency::text(took)),
             (None, true) => " took ?".to_owned(),
             (None, false) => String::new(),
         };
-        let text = format!("{}({}){returned}{took}{members}", call.function.name, arguments.join(", "));
-        let place = call.site.map_or_else(|| format!("at {:#x}", record.address), place);
+        let text = format!("{}({}){returned}{took}{members}", call.function.name, arguments(call));
+        let place = place_of(call);
         let text = if self.aligned { format!("{text:<58}") } else { text };
         format!("{seconds:>12.6} {:>3} {task:<22} {text}  {place}", record.cpu)
     }
@@ -479,6 +526,12 @@ impl Printer<'_, '_> {
     /// The members that are asked for; others are only compared.
     fn printed<'c>(&self, call: &Call<'c>) -> impl Iterator<Item = (&'c Member, &'c Read)> {
         call.members().filter(|(member, _)| self.arguments.fields.contains(&member.name))
+    }
+
+    /// Two spaces, and all of them.
+    fn members(&self, call: &Call<'_>) -> String {
+        let members: Vec<String> = self.printed(call).map(|(member, read)| self.member(call, member, read)).collect();
+        if members.is_empty() { String::new() } else { format!("  {}", members.join(", ")) }
     }
 
     /// `file->f_mode=21`, with a question mark if the argument that it begins with may be wrong.
@@ -553,6 +606,17 @@ impl<'c> Call<'c> {
     fn doubt(&self, member: &Member) -> Option<Doubt> {
         self.values.get(member.parameter()?)?.doubt
     }
+}
+
+/// The arguments in words.
+fn arguments(call: &Call<'_>) -> String {
+    let arguments: Vec<String> = call.values.iter().map(Value::to_string).collect();
+    arguments.join(", ")
+}
+
+/// Its site in words.
+fn place_of(call: &Call<'_>) -> String {
+    call.site.map_or_else(|| format!("at {:#x}", call.record.address), place)
 }
 
 /// What a call returned.

@@ -147,11 +147,11 @@ mod tests {
     fn the_programs_require_no_argument() {
         use siteseer_bpf_progs::{
             COUNT, LATENCY, TRACE, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_FILTERED, TRACE_RETURN, TRACE_STACK,
-            TRACE_TIMED,
+            TRACE_TIMED, TRACE_TREE,
         };
         let mut count = 0;
         let traces = [TRACE, TRACE_FILTERED, TRACE_RETURN, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_TIMED, TRACE_STACK];
-        for elf in traces.into_iter().chain([COUNT, LATENCY]) {
+        for elf in traces.into_iter().chain([COUNT, LATENCY, TRACE_TREE]) {
             for program in read_all(elf).unwrap().0 {
                 let uses = analyse(&program.program).unwrap();
                 let name = &program.program.name;
@@ -159,6 +159,6 @@ mod tests {
                 count += 1;
             }
         }
-        assert_eq!(count, 12, "two of them are of one object, and three of another");
+        assert_eq!(count, 14, "two objects have two of them, and one has three");
     }
 }
