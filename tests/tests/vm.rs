@@ -7,7 +7,7 @@
 //!
 //! # Which kernels
 //! `SITESEER_KERNELS`: rows of kernels/matrix.toml with spaces or commas between; `all`; or `default`: the five of Debian, and the
-//! [`BUILT`] one if it is in the cache. Without it, the [`REFERENCE`] alone. All cases run on each, except those for
+//! a built one if it is in the cache. Without it, the [`REFERENCE`] alone. All cases run on each, except those for
 //! which the [table](siteseer_conformance::case::ON_THE_REFERENCE) says why one kernel is enough.
 //!
 //! # What may differ
@@ -37,7 +37,7 @@ use siteseer_encoder::{BaseKernel, Detail, Encoded, Options, encode_with_ranges}
 use siteseer_sites::ranges::Ranges;
 use siteseer_sites::with_causes;
 use siteseer_sites::{SiteSet, file};
-use siteseer_vmtest::kernels::KernelPaths;
+use siteseer_vmtest::kernels::{KernelPaths, REFERENCE};
 use siteseer_vmtest::modules::ModuleSource;
 use siteseer_vmtest::{Vm, build_guest_for, kernels};
 use std::collections::BTreeMap;
@@ -47,14 +47,6 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The kernel that every case must pass on, with nothing different.
-const REFERENCE: &str = "deb-7.3-x86_64";
-/// Names the kernels to test.
-const KERNELS_VARIABLE: &str = "SITESEER_KERNELS";
-/// A kernel whose link is optimised as a whole, which none of Debian's is.
-const BUILT: &str = "fulllto-7.3-x86_64";
-/// Begins the names of Debian's kernels.
-const DEBIAN: &str = "deb-";
 /// What is known to be wrong: kernel, case, and what it is.
 const KNOWN: &[(&str, &str, &str)] = &[];
 /// Emulated machines are slow, and so are loaded ones; a guest that hangs is stopped then. On two idle cores, a boot with all cases
@@ -90,10 +82,10 @@ struct Run {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let kernels = match chosen() {
+    let kernels = match kernels::chosen() {
         Ok(kernels) => kernels,
-        Err(why) => {
-            eprintln!("{why}");
+        Err(error) => {
+            eprintln!("{}", with_causes(&error));
             return ExitCode::FAILURE;
         }
     };
@@ -128,33 +120,6 @@ fn main() -> ExitCode {
         }));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-/// The kernels to test, in the matrix's order.
-fn chosen() -> Result<Vec<String>, String> {
-    let matrix = kernels::workspace_matrix().map_err(|error| with_causes(&error))?;
-    let wanted = std::env::var(KERNELS_VARIABLE).unwrap_or_default();
-    let mut wanted: Vec<&str> = wanted.split([' ', ',', '\n']).filter(|name| !name.is_empty()).collect();
-    if wanted.is_empty() {
-        wanted.push(REFERENCE);
-    }
-    let is_word = |name: &str| matches!(name, "all" | "default");
-    if let Some(unknown) = wanted.iter().find(|&&name| !is_word(name) && matrix.row(name).is_err()) {
-        let names: Vec<&str> = matrix.names().collect();
-        return Err(format!(
-            "{KERNELS_VARIABLE}: no kernel {unknown:?} in the matrix; there are: {}",
-            names.join(", ")
-        ));
-    }
-    let by_default = |name: &str| name.starts_with(DEBIAN) || name == BUILT && kernels::cached(BUILT).is_some();
-    let is_chosen = |name: &str| {
-        wanted.iter().any(|&word| match word {
-            "all" => true,
-            "default" => by_default(name),
-            this => this == name,
-        })
-    };
-    Ok(matrix.names().filter(|name| is_chosen(name)).map(str::to_owned).collect())
 }
 
 /// The cases of a kernel that the command line's filters leave.

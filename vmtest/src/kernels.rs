@@ -25,6 +25,7 @@
 
 mod apt;
 mod built;
+mod chosen;
 mod config;
 mod debian;
 mod debian_version;
@@ -53,6 +54,7 @@ use object::Object;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    chosen::{DEBIAN, REFERENCE, chosen},
     config::{ConfigError, Lost},
     debug_modules::{DebugModules, debug_modules},
     get::{GetError, Getter},

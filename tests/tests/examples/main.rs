@@ -18,21 +18,15 @@ use build::Built;
 use libtest_mimic::{Arguments, Failed, Trial};
 use siteseer_conformance::examples::{FOLDER, Verdict, names};
 use siteseer_sites::with_causes;
+use siteseer_vmtest::kernels::{DEBIAN, REFERENCE};
 use siteseer_vmtest::{Arch, Vm, build_guest, kernels};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The kernel that the page is made on.
-const REFERENCE: &str = "deb-7.3-x86_64";
 /// How many calls of fsync() and the like come by inlined copies there.
 const FSYNCS: &str = "4 measured, 5 by inlined copies";
-/// Begins the names of Debian's kernels. The examples ask for all calls, which the debug information of clang's kernels
-/// does not let them have: it lacks arguments of some copies, and what is printed is a refusal that names these.
-const DEBIAN: &str = "deb-";
-/// Names the kernels to test.
-const KERNELS_VARIABLE: &str = "SITESEER_KERNELS";
 /// Emulated machines are slow, and so are loaded ones; a guest that hangs is stopped then.
 const TIME_LIMIT: Duration = Duration::from_secs(1200);
 
@@ -63,25 +57,20 @@ fn built() -> Result<&'static Built, String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let wanted = std::env::var(KERNELS_VARIABLE).unwrap_or_default();
-    let wanted: Vec<&str> = wanted.split([' ', ',', '\n']).filter(|name| !name.is_empty()).collect();
-    let matrix = match kernels::workspace_matrix() {
-        Ok(matrix) => matrix,
+    let chosen = match kernels::chosen() {
+        Ok(chosen) => chosen,
         Err(error) => {
             eprintln!("{}", with_causes(&error));
             return ExitCode::FAILURE;
         }
     };
-    let is_chosen = |name: &str| match wanted.as_slice() {
-        [] => name == REFERENCE,
-        some => some.contains(&"all") || some.contains(&name),
-    };
+    // The examples ask for all calls, which the debug information of clang's kernels does not let them have: it lacks arguments
+    // of some copies, and what is printed is a refusal that names these.
     // C programs for another architecture would take a system's libraries for it.
     let host = Arch::host().map(|arch| arch.to_string()).unwrap_or_default();
     let is_fit = |name: &str| name.ends_with(&host) && name.starts_with(DEBIAN);
-    let kernels = matrix.names().filter(|name| is_chosen(name) && is_fit(name));
-    let boots: Vec<Arc<Boot>> =
-        kernels.map(|kernel| Arc::new(Boot { kernel: kernel.to_owned(), run: OnceLock::new() })).collect();
+    let fit = chosen.into_iter().filter(|name| is_fit(name));
+    let boots: Vec<Arc<Boot>> = fit.map(|kernel| Arc::new(Boot { kernel, run: OnceLock::new() })).collect();
     // Example by example rather than kernel by kernel: the threads of the test program then boot different kernels.
     let mut trials = Vec::new();
     for name in names() {
