@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What the structures and numbers of `siteseer.h` are here, for the test that compares.
 
-use crate::{link, options, report};
+use crate::{argument, link, options, report};
 
 /// A structure: its name in C, its size, and its members in order with their offsets.
 pub type Layout = (&'static str, usize, &'static [(&'static str, usize)]);
@@ -21,6 +21,7 @@ pub const LAYOUT: &[Layout] = &[
     link::COST,
     report::COUNTS,
     report::SITE_INFO,
+    argument::ARGUMENT_INFO,
 ];
 
 /// All enumerators.
@@ -39,4 +40,13 @@ pub const CONSTANTS: &[(&str, u32)] = &[
     ("SITESEER_KIND_BODY", 0),
     ("SITESEER_KIND_CLONE", 1),
     ("SITESEER_KIND_INLINE", 2),
+    ("SITESEER_SITES_RETURN", 1),
+    argument::LOCATIONS[0],
+    argument::LOCATIONS[1],
+    argument::LOCATIONS[2],
+    argument::LOCATIONS[3],
+    argument::LOCATIONS[4],
+    argument::LOCATIONS[5],
+    argument::LOCATIONS[6],
+    argument::LOCATIONS[7],
 ];

@@ -11,6 +11,7 @@
 //! Handles are boxes. A handle keeps what it returns (strings, a link's report), so that it lives as long. Handles are
 //! immutable, except for what is filled once; so they can be shared between threads.
 
+pub mod argument;
 pub mod error;
 pub mod layout;
 pub mod link;

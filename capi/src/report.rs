@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `struct siteseer_report`: counts, sites, text.
 
+use crate::argument::{ArgumentInfo, Described};
 use crate::error::{Failure, number, plain, pointer};
 use crate::layout::{Layout, layout};
 use crate::options::{Versioned, members, write};
 use crate::text::c_string;
 use siteseer::{FunctionReport, Outcome, Report, SiteReport};
+use siteseer_sites::machine::Machine;
 use siteseer_sites::site::SiteKind;
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
@@ -23,6 +25,8 @@ fn number_of(kind: SiteKind) -> u32 {
 /// A site, with its strings as C has them.
 struct Site {
     info: SiteInfo,
+    /// One for each parameter.
+    arguments: Vec<Described>,
     /// What `info` points into.
     _strings: Vec<CString>,
 }
@@ -35,26 +39,37 @@ unsafe impl Sync for Site {}
 /// `struct siteseer_report`
 pub struct ReportHandle {
     report: Report,
+    /// The machine that the registers are of.
+    machine: Machine,
     sites: OnceLock<Vec<Site>>,
     short: OnceLock<CString>,
     long: OnceLock<CString>,
 }
 
 impl ReportHandle {
+    /// A report about this machine.
     pub(crate) fn of(report: &Report) -> ReportHandle {
-        ReportHandle { report: report.clone(), sites: OnceLock::new(), short: OnceLock::new(), long: OnceLock::new() }
+        let here = if cfg!(target_arch = "aarch64") { Machine::Aarch64 } else { Machine::X86_64 };
+        ReportHandle::of_machine(report, here)
+    }
+
+    pub(crate) fn of_machine(report: &Report, machine: Machine) -> ReportHandle {
+        let (sites, short, long) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        ReportHandle { report: report.clone(), machine, sites, short, long }
     }
 
     fn sites(&self) -> &[Site] {
         self.sites.get_or_init(|| {
             let functions = self.report.functions.iter();
-            functions.flat_map(|function| function.sites.iter().map(|site| Site::of(function, site))).collect()
+            functions
+                .flat_map(|function| function.sites.iter().map(|site| Site::of(function, site, self.machine)))
+                .collect()
         })
     }
 }
 
 impl Site {
-    fn of(function: &FunctionReport, site: &SiteReport) -> Site {
+    fn of(function: &FunctionReport, site: &SiteReport, machine: Machine) -> Site {
         let mut strings = Vec::new();
         let mut keep = |text: Option<&str>| match text {
             None => ptr::null(),
@@ -88,7 +103,10 @@ impl Site {
             reason_text: keep(reason.map(ToString::to_string).as_deref()),
             prototype: keep(prototype.map(|prototype| prototype.text.as_str())),
         };
-        Site { info, _strings: strings }
+        let parameters = prototype.map_or(&[][..], |prototype| &prototype.parameters);
+        let arguments = site.arguments.iter().enumerate();
+        let arguments = arguments.map(|(nth, argument)| Described::of(argument, parameters.get(nth), machine));
+        Site { info, arguments: arguments.collect(), _strings: strings }
     }
 }
 
@@ -260,6 +278,27 @@ pub unsafe extern "C" fn siteseer_report__site(
         let site = report.sites().get(index).ok_or_else(behind)?;
         // SAFETY: as above.
         unsafe { write(info, &site.info) }.map(|()| 0)
+    })
+}
+
+/// `siteseer_report__argument()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_report__argument(
+    report: *const ReportHandle,
+    index: usize,
+    parameter: usize,
+    info: *mut ArgumentInfo,
+) -> c_int {
+    number(|| {
+        // SAFETY: the caller's promise.
+        let report = unsafe { live(report) }?;
+        let behind = || Failure::new(libc::ENOENT, format!("site {index} of the report has no parameter {parameter}"));
+        let argument = report.sites().get(index).and_then(|site| site.arguments.get(parameter)).ok_or_else(behind)?;
+        // SAFETY: as above.
+        unsafe { write(info, &argument.info) }.map(|()| 0)
     })
 }
 

@@ -8,6 +8,8 @@ use crate::register::program;
 use crate::report::ReportHandle;
 use crate::text::{c_string, optional};
 use libbpf_sys as sys;
+use siteseer::internals::outline;
+use siteseer::internals::section::Kind;
 use siteseer::internals::source::SiteData;
 use siteseer::{Attach, AttachOptions, Dwarf, Program, Target};
 use std::ffi::{CString, c_char};
@@ -84,6 +86,34 @@ pub unsafe extern "C" fn siteseer_target__free(target: *mut TargetHandle) {
     }
 }
 
+/// `SITESEER_SITES_RETURN`
+const RETURN: u32 = 1;
+
+/// `siteseer_target__sites()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_target__sites(
+    target: *const TargetHandle,
+    function: *const c_char,
+    flags: u32,
+) -> *mut ReportHandle {
+    handle(|| {
+        // SAFETY: the caller's promise.
+        let (target, function) = unsafe { (target.as_ref(), optional(function, "the function")?) };
+        let target = target.ok_or_else(|| Failure::invalid("the target is NULL"))?;
+        let function = function.ok_or_else(|| Failure::invalid("the function is NULL"))?;
+        let kind = match flags {
+            0 => Kind::Fentry,
+            RETURN => Kind::Fexit,
+            other => return Err(Failure::invalid(format!("there is no flag {other:#x}"))),
+        };
+        let report = outline::sites(&target.target, &function, kind).map_err(siteseer::Error::from)?;
+        Ok(ReportHandle::of_machine(&report, target.target.machine()))
+    })
+}
+
 /// What the three calls below are given.
 ///
 /// # Safety
@@ -113,7 +143,7 @@ pub unsafe extern "C" fn siteseer_program__plan(
     handle(|| {
         // SAFETY: the caller's promise.
         let (program, target, options) = unsafe { given(prog, target, opts) }?;
-        Ok(ReportHandle::of(&Attach::with(target, options).plan(program)?.report()))
+        Ok(ReportHandle::of_machine(&Attach::with(target, options).plan(program)?.report(), target.machine()))
     })
 }
 

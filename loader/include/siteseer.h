@@ -296,6 +296,20 @@ LIBSITESEER_API struct siteseer_target *siteseer_target__image(const char *file,
 /* Describes the kernel in words. The text is valid as long as the target. */
 LIBSITESEER_API const char *siteseer_target__describe(const struct siteseer_target *target);
 
+enum siteseer_sites_flags {
+	/* Ask for the places where the function returns. By default, for those where it starts. */
+	SITESEER_SITES_RETURN = 1,
+};
+
+/*
+ * Returns every place where a function starts (or returns), for tools that make probes of their own. `function` is
+ * "[module:]name". No program is involved: in the report, a site is `attached` if a probe can be there, and `mechanism` is how siteseer
+ * would attach one. siteseer_report__argument() says where the arguments are. Functions of one name that take
+ * different arguments are all in the report. The caller frees it by siteseer_report__free().
+ */
+LIBSITESEER_API struct siteseer_report *siteseer_target__sites(const struct siteseer_target *target, const char *function,
+							       uint32_t flags);
+
 /* Links and reports do not need the target that they were made with. NULL is allowed. */
 LIBSITESEER_API void siteseer_target__free(struct siteseer_target *target);
 
@@ -458,6 +472,60 @@ LIBSITESEER_API size_t siteseer_report__site_cnt(const struct siteseer_report *r
  * -ENOENT past the end of the list.
  */
 LIBSITESEER_API int siteseer_report__site(const struct siteseer_report *report, size_t index, struct siteseer_site_info *info);
+
+/* Where an argument is when the probe at the entry is hit. */
+enum siteseer_location {
+	/* Nowhere: `missing` says why. */
+	SITESEER_LOCATION_NONE = 0,
+	/* It is `value`. */
+	SITESEER_LOCATION_CONSTANT = 1,
+	/* It is `value`, an address in the kernel as it was linked; `address` - `link_address` of the site is added. */
+	SITESEER_LOCATION_ADDRESS = 2,
+	/* It is in the low `size` bytes of `reg`. */
+	SITESEER_LOCATION_REGISTER = 3,
+	/* Its first 8 bytes are in `reg`, the rest in `reg2`. */
+	SITESEER_LOCATION_REGISTER_PAIR = 4,
+	/* It is the sum of `reg` and `offset`. */
+	SITESEER_LOCATION_REGISTER_OFFSET = 5,
+	/* It is in memory, `size` bytes at the sum of `reg` and `offset`. */
+	SITESEER_LOCATION_MEMORY = 6,
+	/* It is computed, as `text` says. */
+	SITESEER_LOCATION_COMPUTED = 7,
+};
+
+/* Strings are valid as long as the report. */
+struct siteseer_argument_info {
+	size_t sz;
+	/* The parameter's name and type; NULL if they are not known. */
+	const char *name;
+	const char *type_name;
+	/* enum siteseer_location. Later releases may add numbers. */
+	uint32_t location;
+	/* Bytes of the value; 0 if it is nowhere. */
+	uint32_t size;
+	bool is_signed;
+	/* Whether nothing is known that would make the location wrong. */
+	bool certain;
+	/* Registers by name, as "rdi" or "x0"; NULL if the location has none. */
+	const char *reg;
+	const char *reg2;
+	int64_t offset;
+	uint64_t value;
+	/* The location as text; NULL if there is none. */
+	const char *text;
+	/* Why there is no location, or why it is doubtful: a key that never changes, and a sentence. NULL if it is certain. */
+	const char *missing;
+	const char *missing_text;
+	size_t :0;
+};
+#define siteseer_argument_info__last_field missing_text
+
+/*
+ * Fills `info` with the argument for parameter number `parameter` at the site at position `index`, both counted from 0,
+ * up to the size that `sz` of `info` gives. Returns -ENOENT if there is no such site or parameter.
+ */
+LIBSITESEER_API int siteseer_report__argument(const struct siteseer_report *report, size_t index, size_t parameter,
+					      struct siteseer_argument_info *info);
 
 /* Frees a report that the caller has to free. NULL is allowed. */
 LIBSITESEER_API void siteseer_report__free(struct siteseer_report *report);

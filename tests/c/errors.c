@@ -38,6 +38,7 @@ static void *fail(void *argument)
 	} long_opts = { { .sz = sizeof(long_opts) }, 1 };
 	struct siteseer_counts counts = { .sz = sizeof(counts) };
 	struct siteseer_site_info site = { .sz = sizeof(site) };
+	struct siteseer_argument_info argument_info = { .sz = sizeof(argument_info) };
 	struct siteseer_cost cost = { .sz = sizeof(cost) };
 	char file[64];
 	const char *said;
@@ -69,6 +70,8 @@ static void *fail(void *argument)
 		CHECK(!siteseer_report__text(NULL, 0) && siteseer_report__site_cnt(NULL) == 0);
 		CHECK(siteseer_report__counts(NULL, &counts) == -EINVAL);
 		CHECK(siteseer_report__site(NULL, 0, &site) == -EINVAL);
+		CHECK(siteseer_report__argument(NULL, 0, 0, &argument_info) == -EINVAL);
+		CHECK(!siteseer_target__sites(NULL, "vfs_read", 0) && errno == EINVAL);
 		CHECK(!siteseer_target__describe(NULL));
 		siteseer_report__free(NULL);
 		siteseer_target__free(NULL);

@@ -5,6 +5,8 @@
 // The library's own modules. Some parts of them are not used here.
 #![allow(dead_code)]
 
+#[path = "../../src/argument.rs"]
+mod argument;
 #[path = "../../src/error.rs"]
 mod error;
 #[path = "../../src/layout.rs"]

@@ -357,19 +357,20 @@ fn newest(name: &str) -> String {
     names.find(is_there).unwrap_or_else(|| name.to_owned())
 }
 
-/// Compiles tests/c/errors.c with the static library.
-fn errors_program(folder: &Path, flags: &[&str]) -> PathBuf {
-    let program = folder.join("errors");
+/// Compiles a program of tests/c with the static library.
+fn c_program(name: &str, folder: &Path, flags: &[&str]) -> PathBuf {
+    let program = folder.join(name);
+    let source = root().join("tests/c").join(name).with_extension("c");
     let mut gcc = Command::new("gcc");
     gcc.args(["-g", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
-    gcc.arg("-I").arg(root().join("loader/include")).arg(root().join("tests/c/errors.c")).arg(library(".a"));
+    gcc.arg("-I").arg(root().join("loader/include")).arg(source).arg(library(".a"));
     run(gcc.args(["-lelf", "-lz", "-lm", "-ldl", "-o"]).arg(&program));
     program
 }
 
 #[test]
 fn what_fails_leaves_nothing_allocated() {
-    let program = errors_program(&scratch("valgrind"), &[]);
+    let program = c_program("errors", &scratch("valgrind"), &[]);
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--quiet", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,indirect"]);
     valgrind.args(["--errors-for-leak-kinds=definite,indirect", "--track-fds=yes"]);
@@ -379,7 +380,34 @@ fn what_fails_leaves_nothing_allocated() {
 
 #[test]
 fn threads_have_errors_of_their_own() {
-    let program = errors_program(&scratch("asan"), &["-fsanitize=address", "-fsanitize-address-use-after-scope"]);
+    let program = c_program("errors", &scratch("asan"), &["-fsanitize=address", "-fsanitize-address-use-after-scope"]);
     let text = run(Command::new(program).env("ASAN_OPTIONS", "detect_leaks=1"));
     assert!(text.contains("all as it should be"), "{text}");
+}
+
+/// A tool asks for a name, and gets places and locations. On x86-64 and arm64, the calling convention says where a body's
+/// arguments are; do_sys_open() is inlined into the system calls that open files.
+#[test]
+fn a_tool_asks_for_sites() {
+    let Some(vmlinux) = std::env::var_os("SITESEER_TEST_VMLINUX") else {
+        eprintln!("SITESEER_TEST_VMLINUX does not name a vmlinux: nothing to ask for (ci/test sets it)");
+        return;
+    };
+    let program = c_program("sites", &scratch("sites"), &["-fsanitize=address"]);
+    let mut command = Command::new(&program);
+    let text = run(command.arg(&vmlinux).arg("do_sys_open").env("ASAN_OPTIONS", "detect_leaks=1"));
+    let (entries, returns) = text.split_once("returns\n").expect("both ends");
+    let body = |registers: [&str; 4]| {
+        let names = ["dfd", "filename", "flags", "mode"];
+        let sizes = [4, 8, 4, 2];
+        let arguments = names.iter().zip(registers).zip(sizes);
+        let arguments = arguments.map(|((name, register), size)| format!(" {name} 3 {register} 0 {size} -\n"));
+        format!("entries\n0 do_sys_open+0 fentry -\n{}", arguments.collect::<String>())
+    };
+    let bodies = [body(["rdi", "rsi", "rdx", "rcx"]), body(["x0", "x1", "x2", "x3"])];
+    assert!(bodies.iter().any(|body| entries.starts_with(body)), "{entries}");
+    let copies = entries.lines().filter(|line| line.starts_with("2 ") && line.ends_with(" kprobe -")).count();
+    assert!(copies >= 3, "{entries}");
+    assert!(returns.starts_with("0 do_sys_open+0 fexit -\n"), "{returns}");
+    assert_eq!(returns.lines().filter(|line| line.ends_with(" - exit_of_inline")).count(), copies, "{returns}");
 }
