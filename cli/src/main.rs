@@ -4,6 +4,7 @@
 mod check;
 mod check_btf;
 mod clean;
+mod compile;
 mod complete;
 mod encode;
 mod explain;
@@ -52,6 +53,7 @@ enum Command {
     Map(map::Arguments),
     Check(check::Arguments),
     Plan(plan::Arguments),
+    Compile(compile::Arguments),
     Trace(trace::Arguments),
     Subset(subset::Arguments),
     #[cfg(feature = "network")]
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Map(arguments) => done(map::run(arguments)),
         Command::Check(arguments) => check::run(arguments),
         Command::Plan(arguments) => done(plan::run(arguments)),
+        Command::Compile(arguments) => done(compile::run(arguments)),
         Command::Trace(arguments) => done(trace::run(arguments)),
         Command::Subset(arguments) => done(subset::run(arguments)),
         #[cfg(feature = "network")]

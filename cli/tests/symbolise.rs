@@ -191,7 +191,7 @@ fn what_cannot_be_answered_says_why() {
     assert!(with("no_such_function").contains("no function has the symbol no_such_function"));
     assert!(with("vfs_read+0x12345678").contains("past the end of the symbol vfs_read"));
     assert!(with("0x10").contains("neither in the kernel's text"));
-    assert!(with("nf_tables:nft_do_chain").contains("no site data for module nf_tables"));
+    assert!(with("nf_tables:nft_do_chain").contains("module nf_tables has no site data"));
     assert!(with("a b").contains("neither an address"));
     assert!(fail(&["--sites", "plain.sites", "vfs_read"]).contains("encode again with `siteseer encode --lines`"));
 }

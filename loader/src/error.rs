@@ -106,6 +106,7 @@ impl From<ExplainError> for Error {
             ExplainError::Target(error) => error.into(),
             ExplainError::Declared(error) => error.into(),
             ExplainError::Select(error) => error.into(),
+            ExplainError::Plan(error) => error.into(),
         }
     }
 }

@@ -25,6 +25,10 @@ pub use crate::trampoline::arch;
 pub mod attach {
     pub use crate::attach::*;
 }
+/// Objects with trampolines, for other loaders.
+pub mod compile {
+    pub use crate::compile::*;
+}
 /// The library's error.
 pub mod error {
     pub use crate::error::*;

@@ -111,6 +111,7 @@
 //! | `target` | every place where a function's body may start: in the image, in modules, in BPF programs |
 //! | `plan` | what is attached and how, and what is not and why. Pure: it can be computed for any kernel, running or not |
 //! | `explain` | a plan in words; what the compiler made of a function, by rules that can be denied |
+//! | `compile` | a plan as an object with trampolines, for other loaders |
 //! | `attach` | carries plans out: programs loaded, sites armed. The link owns that |
 //! | `register` | siteseer inside of libbpf's own calls |
 //!
@@ -128,6 +129,7 @@
 
 mod attach;
 mod bpf;
+mod compile;
 mod error;
 mod explain;
 #[doc(hidden)]

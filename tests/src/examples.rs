@@ -4,9 +4,12 @@
 //!
 //! The host's half (`tests/examples.rs`) builds the programs, puts them into [`FOLDER`] and shows each [`Verdict`] as a test. C
 //! programs come twice, linked with the system's libbpf and with the one that siteseer brings along ([`LIBBPFS`]).
+//! The programs of other loaders ([`LOADERS`]) have a host's half of their own (`cli/tests/loaders.rs`), which compiles the object that
+//! they load.
 
 use crate::calls::syscall;
 use crate::case::Failure;
+use crate::compiled::Attached;
 use serde::{Deserialize, Serialize};
 use siteseer_sites::with_causes;
 use std::ffi::CString;
@@ -17,6 +20,15 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 pub const FOLDER: &str = "/examples";
 /// Which libbpf a C program is linked with.
 pub const LIBBPFS: [&str; 2] = ["system", "vendored"];
+
+/// Programs that load what `siteseer compile` wrote: `OBJECT` and `OBJECT.json` in [`FOLDER`].
+pub const LOADERS: [&str; 2] = ["opensnoop-aya", "opensnoop-cilium"];
+/// The guest itself, as a loader by libbpf alone: of that object, and of one with all that an object can have (`WHOLE`).
+pub const BY_LIBBPF: [&str; 2] = ["opensnoop-libbpf", "whole-libbpf"];
+/// cli/tests/programs/whole.bpf.c, compiled.
+const WHOLE: &str = "/examples/whole.bpf.o";
+/// The object that they load.
+const OBJECT: &str = "/examples/compiled.bpf.o";
 
 /// The outcome of an example.
 #[derive(Debug, Serialize, Deserialize)]
@@ -74,6 +86,25 @@ pub fn run(wanted: &[String], results: &mut impl Write) -> Result<(), Failure> {
             let verdict = Verdict { name, printed, failure };
             writeln!(results, "{}", serde_json::to_string(&verdict)?)?;
         }
+    }
+    for name in LOADERS.into_iter().filter(|name| wanted.iter().any(|wanted| wanted == name)) {
+        let program = format!("{FOLDER}/{name}");
+        for (check, run) in [("", compiled as fn(&str) -> Result<Figures, Failure>), ("-refuses", refuses)] {
+            let (printed, failure) = match run(&program) {
+                Ok(printed) => (printed, None),
+                Err(failure) => (Vec::new(), Some(with_causes(&*failure))),
+            };
+            let verdict = Verdict { name: format!("{name}{check}"), printed, failure };
+            writeln!(results, "{}", serde_json::to_string(&verdict)?)?;
+        }
+    }
+    for (name, run) in BY_LIBBPF.into_iter().zip([by_libbpf as fn() -> Result<(), Failure>, whole]) {
+        if !wanted.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        let failure = run().err().map(|failure| with_causes(&*failure));
+        let verdict = Verdict { name: name.to_owned(), printed: Vec::new(), failure };
+        writeln!(results, "{}", serde_json::to_string(&verdict)?)?;
     }
     Ok(())
 }
@@ -282,4 +313,80 @@ fn capsnoop(program: &str) -> Result<Vec<(String, String)>, Failure> {
         return Err(format!("expected:\n{}\nprinted:\n{printed}", wanted.join("\n")).into());
     }
     Ok(vec![("capsnoop".to_owned(), printed)])
+}
+
+/// The compiled opensnoop prints every call, as the one of libbpf does.
+fn compiled(program: &str) -> Result<Figures, Failure> {
+    let heading = "PID";
+    let running = Running::start(program, &["-p", &pid(), OBJECT, &format!("{OBJECT}.json")], heading)?;
+    let called = opens()?;
+    let printed = running.interrupt()?;
+    same(&called, &printed, heading)?;
+    Ok(vec![("compiled".to_owned(), printed)])
+}
+
+/// libbpf without siteseer sees every call.
+fn by_libbpf() -> Result<(), Failure> {
+    let attached = Attached::new(OBJECT, &format!("{OBJECT}.json"), std::process::id())?;
+    // libbpf opens files to attach the rest.
+    attached.events()?;
+    let called = opens()?;
+    let mut printed = "PID\n".to_owned();
+    for event in attached.events()? {
+        let word = |at: usize| event.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
+        let text = |range: std::ops::Range<usize>| {
+            let bytes = event.get(range)?;
+            Some(String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next()?).into_owned())
+        };
+        let (pid, flags) = word(0).zip(word(4)).ok_or("an event is cut off")?;
+        let (comm, path) = text(8..24).zip(text(24..280)).ok_or("an event is cut off")?;
+        printed.push_str(&format!("{pid:<8} {comm:<16} {flags:08o} {path}\n"));
+    }
+    same(&called, &printed, "PID")
+}
+
+/// Static functions, a callback, CO-RE and variables work: three calls by chroot(2) are counted, through the body; one by
+/// swapoff(2), through a copy without the namespace, is seen and not counted.
+fn whole() -> Result<(), Failure> {
+    let attached = Attached::new(WHOLE, &format!("{WHOLE}.json"), std::process::id())?;
+    let (root, nowhere) = (CString::new("/")?, CString::new("/nowhere")?);
+    // bpf(2) asks for capabilities too, as often for each reading.
+    let seen = || attached.number(".bss");
+    let (first, before) = (seen()?, seen()?);
+    for _ in 0..3 {
+        syscall(libc::SYS_chroot, [root.as_ptr() as u64, 0, 0, 0, 0, 0])?;
+    }
+    if syscall(libc::SYS_swapoff, [nowhere.as_ptr() as u64, 0, 0, 0, 0, 0]).is_ok() {
+        return Err("swapoff of nothing succeeded".into());
+    }
+    let calls = (seen()? - before) - (before - first);
+    match (attached.number("counts")?, calls) {
+        (3, 4) => Ok(()),
+        other => Err(format!("expected 3 calls counted and 4 seen, not {other:?}").into()),
+    }
+}
+
+/// What is not about this object and this kernel, or is of another version, is refused, and says why.
+fn refuses(program: &str) -> Result<Figures, Failure> {
+    let manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(format!("{OBJECT}.json"))?)?;
+    let changed = |pointer: &str, value: &str| -> Result<serde_json::Value, Failure> {
+        let mut changed = manifest.clone();
+        *changed.pointer_mut(pointer).ok_or("the manifest has no such member")? = value.into();
+        Ok(changed)
+    };
+    let cases = [
+        (changed("/schema", "siteseer-manifest/2")?, "its version is \"siteseer-manifest/2\""),
+        (changed("/object/crc32", "0x00000000")?, "it is about another object"),
+        (changed("/build_id", "00112233")?, "it is for the kernel with build id 00112233"),
+    ];
+    let path = "/tmp/changed.json";
+    for (manifest, wanted) in cases {
+        std::fs::write(path, serde_json::to_vec(&manifest)?)?;
+        let output = Command::new(program).args([OBJECT, path]).stdin(Stdio::null()).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.code() != Some(1) || !said.contains(wanted) || !output.stdout.is_empty() {
+            return Err(format!("expected {wanted:?}, not {output:?}").into());
+        }
+    }
+    Ok(Vec::new())
 }

@@ -92,6 +92,7 @@ impl Facts {
             session_is_return: self.kfunc("bpf_session_is_return").ok(),
             session_cookie: self.kfunc("bpf_session_cookie").ok(),
             private_stack: false,
+            unplaced: false,
         })
     }
 }

@@ -31,6 +31,7 @@ const LAYERS: [Layers; 5] = [
             &["target"],
             &["plan"],
             &["explain"],
+            &["compile"],
             &["attach"],
             &["register"],
             &["error"],
@@ -90,6 +91,7 @@ const LAYERS: [Layers; 5] = [
             // A build root is fetched as kernels are, which are built in one, for modules too.
             &["kernels", "buildroot", "modules"],
             &["guest_build"],
+            &["go_build"],
             &["outcome"],
             &["error"],
             &["qemu"],
@@ -99,7 +101,13 @@ const LAYERS: [Layers; 5] = [
     // No folders: what each handle is laid out as, and the numbers and texts of all.
     Layers {
         folder: "capi/src",
-        order: &[&["text", "error"], &["layout", "options", "report", "link"], &["register"], &["target"], &["print"]],
+        order: &[
+            &["text", "error"],
+            &["layout", "options", "argument", "report", "link"],
+            &["register"],
+            &["target"],
+            &["print"],
+        ],
     },
 ];
 

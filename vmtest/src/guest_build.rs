@@ -49,12 +49,12 @@ pub enum BuildError {
         #[source]
         error: io::Error,
     },
-    /// Cargo failed.
-    #[error("cargo failed ({status}): {arguments}\n{output}")]
+    /// Cargo, or another builder, failed.
+    #[error("the build failed ({status}): {arguments}\n{output}")]
     Failed {
         /// Its exit status.
         status: String,
-        /// What it was asked.
+        /// What it was asked for.
         arguments: String,
         /// What it said.
         output: String,
@@ -179,13 +179,13 @@ fn vendor(workspace: &Path, target: &Path) -> Result<(), BuildError> {
 
 /// What `cargo metadata` says about the workspace.
 #[derive(Deserialize)]
-struct Metadata {
+pub(crate) struct Metadata {
     /// Whatever set it.
-    target_directory: PathBuf,
-    workspace_root: PathBuf,
+    pub(crate) target_directory: PathBuf,
+    pub(crate) workspace_root: PathBuf,
 }
 
-fn metadata() -> Result<Metadata, BuildError> {
+pub(crate) fn metadata() -> Result<Metadata, BuildError> {
     let output = cargo(&["metadata", "--no-deps", "--format-version", "1"], false)?;
     serde_json::from_slice(&output).map_err(BuildError::Metadata)
 }
@@ -211,8 +211,8 @@ fn cargo(arguments: &[&str], is_static: bool) -> Result<Vec<u8>, BuildError> {
     Ok(output.stdout)
 }
 
-/// Cargo's words, if it failed.
-fn check(output: &Output, arguments: &[&str]) -> Result<(), BuildError> {
+/// Cargo's words, or another builder's, if it failed.
+pub(crate) fn check(output: &Output, arguments: &[&str]) -> Result<(), BuildError> {
     if output.status.success() {
         return Ok(());
     }

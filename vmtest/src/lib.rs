@@ -57,6 +57,8 @@ mod child;
 mod console;
 #[cfg(feature = "host")]
 mod error;
+#[cfg(feature = "host")]
+mod go_build;
 #[cfg(feature = "guest")]
 pub mod guest;
 #[cfg(feature = "host")]
@@ -86,6 +88,7 @@ pub use self::{
     arch::{Arch, UnknownArch},
     causes::with_causes,
     error::VmError,
+    go_build::build_go,
     guest_build::{BuildError, build_guest, build_guest_for},
     outcome::{Carrier, ExitStatus, Outcome},
     vm::Vm,

@@ -41,7 +41,7 @@ pub(super) struct Found<'p, 'f> {
 /// Why a place is not known.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotFound {
-    #[error("there is no site data for module {0}")]
+    #[error("module {0} has no site data")]
     Module(String),
     #[error("no function has the symbol {0}")]
     Symbol(String),

@@ -91,6 +91,7 @@ siteseer_fuzz::target!(|data| {
             session_is_return: kfunc(4243),
             session_cookie: kfunc(4244),
             private_stack: false,
+            unplaced: false,
         },
     };
     let _ = (spec.outline(&uses), spec.key(&uses));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Why a function cannot be explained or checked.
 
+use crate::plan::PlanError;
 use crate::program::declared::DeclaredError;
 use crate::program::section::SectionError;
 use crate::target::TargetError;
@@ -22,6 +23,9 @@ pub enum ExplainError {
     /// None of the functions of the name is the one that is meant.
     #[error(transparent)]
     Select(#[from] SelectError),
+    /// Its sites cannot be planned.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
 }
 
 impl ExplainError {
@@ -31,6 +35,7 @@ impl ExplainError {
             ExplainError::Section(_) | ExplainError::Declared(_) => libc::EINVAL,
             ExplainError::Target(error) => error.errno(),
             ExplainError::Select(_) => libc::ENOENT,
+            ExplainError::Plan(error) => error.errno(),
         }
     }
 }

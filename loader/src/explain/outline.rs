@@ -6,14 +6,15 @@
 //! says how a site is reached, or why no probe can be there; one for a program that reads everything, under
 //! [`Policy::Complete`], says what would be in the way of somebody who must see all calls with all arguments.
 
-use crate::explain::{by_prototype, reader};
+use crate::explain::{ExplainError, by_prototype, lookup, reader};
 use crate::plan::mechanism::{Barred, Mechanism};
+use crate::plan::report::Report;
 use crate::plan::{self, Decision, Plan, PlanError, PlanOptions, Policy};
-use crate::program::section::{Form, Kind};
+use crate::program::section::{Form, Kind, Wanted};
 use crate::program::{self, UserProgram};
 use crate::site::reason::Reason;
-use crate::target::Target;
-use crate::target::function::Function;
+use crate::target::function::{Function, Prototype};
+use crate::target::{Target, TargetError};
 
 /// A function with one prototype, and its sites.
 #[derive(Debug, Clone)]
@@ -35,20 +36,57 @@ pub fn outline(target: &Target, function: &Function, kind: Kind) -> Result<Vec<O
     by_prototype(function).into_iter().map(|function| one(target, function, kind)).collect()
 }
 
+/// The sites of all functions of a name, `[module:]function`, as a report: attached is what a program that reads nothing would be
+/// attached to.
+///
+/// # Errors
+/// [`ExplainError`] if it is not a function's name, there is no such function, or no site of it can have a probe.
+pub fn sites(target: &Target, name: &str, kind: Kind) -> Result<Report, ExplainError> {
+    let mut all: Option<Report> = None;
+    let mut next = 0;
+    for function in lookup(target, &Wanted::parse(name)?)? {
+        let Some(prototype) = function.prototypes.first() else { continue };
+        let mut plan = decide(target, &function, &nothing(prototype, kind), kind, Policy::BestEffort)?;
+        plan.first_id = next;
+        next = next.saturating_add(u32::try_from(plan.sites.len()).unwrap_or(u32::MAX));
+        let report = plan.report();
+        match &mut all {
+            None => all = Some(report),
+            Some(all) => all.functions.extend(report.functions),
+        }
+    }
+    all.ok_or_else(|| TargetError::Unknown { name: name.to_owned(), nearest: Vec::new() }.into())
+}
+
+/// A program that reads nothing.
+fn nothing(prototype: &Prototype, kind: Kind) -> UserProgram {
+    let all = reader(prototype, kind.is_exit());
+    // The last two instructions return.
+    UserProgram { insns: all.insns[all.insns.len() - 2..].to_vec(), ..all }
+}
+
+/// The decisions about a program.
+fn decide(
+    target: &Target,
+    function: &Function,
+    program: &UserProgram,
+    kind: Kind,
+    policy: Policy,
+) -> Result<Plan, PlanError> {
+    let uses =
+        program::analyse(program).map_err(|refusal| PlanError::Program { program: program.name.clone(), refusal })?;
+    let options = PlanOptions { policy: Some(policy), form: Form { kind, sleepable: false }, ..PlanOptions::default() };
+    plan::decide(std::slice::from_ref(function), program, &uses, target.kernel(), options, &Barred::default())
+}
+
 fn one(target: &Target, function: Function, kind: Kind) -> Result<Outline, PlanError> {
-    let decide = |program: &UserProgram, policy: Policy| -> Result<Plan, PlanError> {
-        let uses = program::analyse(program)
-            .map_err(|refusal| PlanError::Program { program: program.name.clone(), refusal })?;
-        let options =
-            PlanOptions { policy: Some(policy), form: Form { kind, sleepable: false }, ..PlanOptions::default() };
-        plan::decide(std::slice::from_ref(&function), program, &uses, target.kernel(), options, &Barred::default())
-    };
     let Some(prototype) = function.prototypes.first() else {
         return Ok(Outline { function, reached: Vec::new(), in_the_way: Vec::new() });
     };
+    let decide = |program: &UserProgram, policy: Policy| decide(target, &function, program, kind, policy);
     let all = reader(prototype, kind.is_exit());
-    let nothing = UserProgram { insns: all.insns[all.insns.len() - 2..].to_vec(), ..all.clone() };
-    let reached = decide(&nothing, Policy::BestEffort)?.sites.into_iter().map(|site| match site.decision {
+    let reached = decide(&nothing(prototype, kind), Policy::BestEffort)?.sites.into_iter();
+    let reached = reached.map(|site| match site.decision {
         Decision::Attach { mechanism, .. } => Ok(mechanism),
         Decision::Skip(reason) => Err(reason),
     });

@@ -139,6 +139,9 @@ pub struct Kernel {
     /// which is not mapped, that is a page fault. Up to Linux 6.3 a module's data came next (`core_layout` of struct module);
     /// kernels with a cache for text (CONFIG_ARCH_HAS_EXECMEM_ROX, x86 since Linux 6.16) fill it with one-byte traps.
     pub decodes_past_modules: bool,
+    /// Whether nobody knows where the kernel lies in memory (KASLR), because it does not run: a program for it cannot have the
+    /// kernel's addresses as constants.
+    pub unplaced: bool,
     /// What this process may do.
     pub privileges: Privileges,
 }
@@ -174,6 +177,7 @@ impl Kernel {
             private_stack: types.has("bpf_jit_supports_private_stack") && has_private_stack(),
             notrace_events: notrace_events(&release),
             decodes_past_modules: machine == Machine::X86_64 && types.decodes_past_modules(),
+            unplaced: false,
             release,
             machine,
             build_id,
@@ -246,6 +250,7 @@ impl Kernel {
             private_stack: false,
             notrace_events: false,
             decodes_past_modules: false,
+            unplaced: false,
             privileges: Privileges::default(),
         }
     }

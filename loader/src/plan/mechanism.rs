@@ -242,6 +242,8 @@ impl Choice<'_> {
             "what is known of it begins after its entry"
         } else if !self.requires_arguments() {
             "this kernel has neither kretprobes nor their multi form"
+        } else if kernel.unplaced {
+            "the program reads arguments, and only siteseer's own loader keeps them from the entry, by a kprobe session"
         } else if !(kernel.kprobe_multi && kernel.kprobe_session.is_some()) {
             "the program reads arguments, and this kernel has no kprobe sessions (Linux 6.14) to keep them from the entry"
         } else if !self.is_traced_entry() {

@@ -193,6 +193,7 @@ impl PlannedTrampoline {
                 session_is_return: kernel.kprobe_session.map(|session| session.is_return),
                 session_cookie: kernel.kprobe_session.map(|session| session.cookie),
                 private_stack: kernel.private_stack,
+                unplaced: kernel.unplaced,
             },
         }
     }

@@ -19,6 +19,7 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionIndex, SymbolKind};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Why an object file cannot be read.
@@ -64,11 +65,26 @@ pub enum ObjectFileError {
 /// programs call is counted for each: an object of a megabyte could be gigabytes otherwise.
 const MOST_INSNS: usize = 4_000_000;
 
+/// A function of a program, and where the object file has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Its name.
+    pub name: String,
+    /// The section's index.
+    pub section: usize,
+    /// Its first instruction in the section.
+    pub start: usize,
+    /// Its instructions in the program.
+    pub insns: Range<usize>,
+}
+
 /// A program as it stands in an object file.
 #[derive(Debug, Clone)]
 pub struct FileProgram {
     /// Its code, its subprograms after it.
     pub program: UserProgram,
+    /// What the code is made of, in its order: the program itself, then what it leads to.
+    pub parts: Vec<Part>,
     /// Its section.
     pub section: String,
     /// What kind it is, by that.
@@ -149,10 +165,11 @@ fn read_ours(elf: &Elf<'_>) -> Result<Vec<FileProgram>, ObjectFileError> {
             Err(error) => return Err(ObjectFileError::Section { program: code.name.clone(), error }),
         };
         let exit = parsed.form.kind.is_exit();
-        let insns = linker.link(code, room)?;
+        let (insns, parts) = linker.link(code, room)?;
         room -= insns.len();
         let program = UserProgram { name: code.name.clone(), insns, exit, ..UserProgram::default() };
-        programs.push(FileProgram { program, section, form: parsed.form, btf: btf.clone(), wanted: parsed.wanted });
+        let (form, wanted, btf) = (parsed.form, parsed.wanted, btf.clone());
+        programs.push(FileProgram { program, parts, section, form, btf, wanted });
     }
     Ok(programs)
 }
@@ -225,7 +242,7 @@ impl Linker {
     }
 
     /// A program and all functions that it leads to, one after the other: no more instructions than there is room for.
-    fn link(&self, main: &Code, room: usize) -> Result<Vec<Insn>, ObjectFileError> {
+    fn link(&self, main: &Code, room: usize) -> Result<(Vec<Insn>, Vec<Part>), ObjectFileError> {
         let too_large = || ObjectFileError::TooLarge { program: main.name.clone() };
         if self.code(main).len() > room {
             return Err(too_large());
@@ -291,7 +308,13 @@ impl Linker {
                 insn.imm = distance;
             }
         }
-        Ok(linked)
+        let part = |(code, base): (&Code, usize)| Part {
+            name: code.name.clone(),
+            section: code.section.0,
+            start: code.start,
+            insns: base..base + self.code(code).len(),
+        };
+        Ok((linked, placed.into_iter().map(part).collect()))
     }
 
     fn code(&self, code: &Code) -> &[Insn] {

@@ -70,6 +70,19 @@ pub enum Refusal {
         /// Why it has none.
         reason: Unavailable,
     },
+    /// The program reads a parameter that is an address in the kernel's image, and the program is compiled for a kernel that
+    /// does not run.
+    #[error(
+        "parameter {parameter}, which the program reads, is an address in the kernel here: KASLR moves it, and only a loader \
+         that knows the running kernel can fill it in"
+    )]
+    ArgumentDisplaced {
+        /// Index of the parameter.
+        parameter: usize,
+    },
+    /// The program is compiled for a kernel that does not run, and no symbol says where the site is.
+    #[error("several symbols have the name of the symbol that holds it, and its distance from _stext is not known")]
+    NotBySymbol,
     /// The program follows a pointer to a structure of a module's own.
     #[error(
         "the program dereferences parameter {parameter} directly, and its type is a module's own, which bpf_rdonly_cast does not \

@@ -682,6 +682,7 @@ mod tests {
             decodes_past_modules: false,
             kretprobe: None,
             private_stack: false,
+            unplaced: false,
             privileges: Privileges::default(),
         }
     }

@@ -716,7 +716,7 @@ impl Target {
         Ok(found)
     }
 
-    fn damaged(&self, error: FileError) -> TargetError {
+    pub(crate) fn damaged(&self, error: FileError) -> TargetError {
         TargetError::Damaged { origin: self.data.origin().clone(), error }
     }
 

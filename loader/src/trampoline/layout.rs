@@ -188,6 +188,11 @@ impl Layout {
                 Err(reason) if required => {
                     return Err(Refusal::ArgumentMissing { parameter: number as usize, reason: *reason });
                 }
+                Ok(located) if required && spec.kernel.unplaced && is_in_the_image(located) => {
+                    return Err(Refusal::ArgumentDisplaced { parameter: number as usize });
+                }
+                // An argument that the program can do without is not available.
+                Ok(located) if spec.kernel.unplaced && is_in_the_image(located) => {}
                 Ok(located) if required || fallible => {
                     fits_the_stack(slots.end, uses)?;
                     let located = resolve(located, parameter, spec).ok_or(malformed(Some(number)))?;
@@ -341,6 +346,17 @@ fn reads_memory(located: &Located) -> bool {
     match &located.at {
         Location::Memory(..) => true,
         Location::Computed(computed) => computed.slots.iter().any(|program| Op::reads_memory(program)),
+        _ => false,
+    }
+}
+
+/// Whether its value depends on an address of the kernel's image.
+fn is_in_the_image(located: &Located) -> bool {
+    match &located.at {
+        Location::Address(_) => true,
+        Location::Computed(computed) => {
+            computed.slots.iter().any(|program| program.iter().any(|op| matches!(op, Op::Address(_))))
+        }
         _ => false,
     }
 }

@@ -90,7 +90,7 @@
 //! extend a narrow argument there too: the kernel's array has the register as it was.
 
 pub mod arch;
-mod btf;
+pub(crate) mod btf;
 mod dispatch;
 mod expression;
 mod gather;
@@ -188,6 +188,8 @@ pub struct KernelIds {
     /// Whether large frames of kprobe programs have stacks of their own (x86-64 since 6.13, arm64 later), so that the 512
     /// bytes are per function.
     pub private_stack: bool,
+    /// Whether it is not known where the kernel lies: then an address constant is not a location.
+    pub unplaced: bool,
 }
 
 /// What a trampoline is to be made for: a location prototype and everything else that differs between sites.
@@ -313,6 +315,10 @@ pub struct Image {
     pub stack: u32,
     /// How many instructions come before the user's.
     pub user_start: usize,
+    /// Where each of the user's instructions, or what stands before it, is; one more for the end.
+    pub positions: Vec<usize>,
+    /// What the trampoline's instructions from an index on are for, as text.
+    pub texts: Vec<(u32, String)>,
 }
 
 impl Image {
@@ -369,6 +375,8 @@ pub fn generate_shared(program: &UserProgram, uses: &Uses, specs: &[Spec<'_>]) -
             gpl_only,
             stack: 0,
             user_start: 0,
+            positions: user.positions,
+            texts: Vec::new(),
         });
     }
     let trampoline = gather::emit(&layout, &alternatives).map_err(|refusal| match refusal {
@@ -420,6 +428,8 @@ pub fn generate_shared(program: &UserProgram, uses: &Uses, specs: &[Spec<'_>]) -
         gpl_only: trampoline.gpl_only,
         stack: trampoline.stack,
         user_start,
+        positions: user.positions.iter().map(|position| user_start + position).collect(),
+        texts: trampoline.lines,
     })
 }
 

@@ -67,6 +67,7 @@ const SUBSET: &str = "loader/src/source/subset.rs";
 const HERE: &str = "tests/tests/refusals/provoked.rs";
 const DOUBT: &str = "loader/src/plan/tests/doubt.rs";
 const MODULES: &str = "loader/src/plan/tests/modules.rs";
+const COMPILE: &str = "cli/tests/compile.rs";
 const ACCESS: &str = "sites/src/access.rs";
 const WRONG: &str = "what_is_wrong_is_said";
 const NO_MODULE: &str = "modules::not_loaded_and_without_site_data";
@@ -159,6 +160,13 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("DisplacedContext", ANALYSIS, "refusals", "DisplacedContext"),
             unit("ReadsSlotBeyond", LISTINGS, "refusals", "ReadsSlotBeyond"),
             unit("ArgumentMissing", LISTINGS, "refusals", "ArgumentMissing"),
+            unit("ArgumentDisplaced", LISTINGS, "refusals", "ArgumentDisplaced"),
+            unit(
+                "NotBySymbol",
+                "loader/src/compile/place.rs",
+                "places_by_symbols_that_are_unique",
+                "Refusal::NotBySymbol",
+            ),
             unit("ArgumentGone", EXITS, "refusals", "ArgumentGone"),
             unit("ReturnsNothing", EXITS, "refusals", "ReturnsNothing"),
             unit("ReturnMissing", EXITS, "refusals", "ReturnMissing"),
@@ -237,6 +245,25 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("NoFunction", BPF_TARGET, "a_function_that_is_not_there", "has no function bus"),
             case("Module", "bpf_target::what_is_not_there"),
             never("Maps", "walking the maps takes the capability that the program's information took before"),
+        ],
+    },
+    Enumeration {
+        name: "CompileError",
+        file: "loader/src/compile/error.rs",
+        lines: &[
+            unit("NoBtf", COMPILE, "without_information", "the object has no .BTF and .BTF.ext"),
+            unit("Btf", COMPILE, "without_information", "the object's BTF: "),
+            unit("Ext", COMPILE, "without_information", "the object's .BTF.ext: "),
+            unit("Damaged", COMPILE, "without_information", "section .text of the object is damaged"),
+            unit("NoFuncInfo", COMPILE, "without_information", ".BTF.ext does not have the function program"),
+            unit("Program", COMPILE, "without_information", "program override_return: "),
+            unit("NoFunction", COMPILE, "what_cannot_be_compiled", "names no function"),
+            unit("Module", COMPILE, "what_cannot_be_compiled", "ext4 is a module"),
+            unit("AsksForSite", COMPILE, "what_cannot_be_compiled", "calls siteseer_site()"),
+            unit("Licence", COMPILE, "what_cannot_be_compiled", "the object's licence is"),
+            unit("Referred", COMPILE, "what_cannot_be_compiled", "which is replaced by others"),
+            unit("Plan", COMPILE, "what_cannot_be_compiled", "the policy is complete"),
+            never("Write", "what is written was read, or is made here: the writer refuses none of it"),
         ],
     },
     Enumeration {

@@ -89,6 +89,7 @@ fn kernel() -> Kernel {
         decodes_past_modules: false,
         kretprobe: None,
         private_stack: false,
+        unplaced: false,
         privileges: Privileges { bpf: true, perfmon: true, sys_admin: true },
     }
 }

@@ -249,6 +249,16 @@ fn refusals() {
         refusal(0..1, &[missing(8)]),
         Refusal::ArgumentMissing { parameter: 0, reason: Missing::OptimisedOut.into() }
     );
+    // Where nobody knows where the kernel lies, an address in it is not a value; a program that can do without it is told.
+    let kernel = KernelIds { unplaced: true, ..spec(&[]).kernel };
+    for at in [Location::Address(0x1000), computed(&[&[Op::Address(0x1000), Op::Load(8)]])] {
+        let parameters = [located(8, false, at)];
+        let unplaced = Spec { kernel, ..spec(&parameters) };
+        let refusal = generated(&copier(0..1), &unplaced).expect_err("refused");
+        assert_eq!(refusal, Refusal::ArgumentDisplaced { parameter: 0 });
+        assert!(generated(&copier(0..1), &spec(&parameters)).is_ok());
+        assert!(generated(&copier(0..0), &unplaced).is_ok());
+    }
     let malformed = Refusal::MalformedLocation { parameter: 0 };
     for bad in [
         located(8, false, Location::Register(17)),

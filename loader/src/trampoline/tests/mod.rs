@@ -45,6 +45,7 @@ fn spec(parameters: &[Parameter]) -> Spec<'_> {
             session_is_return: Some(Kfunc { id: 4243, takes_context: true }),
             session_cookie: Some(Kfunc { id: 4244, takes_context: true }),
             private_stack: false,
+            unplaced: false,
         },
     }
 }
