@@ -7,8 +7,8 @@
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use siteseer_bpf_progs::compile;
+use siteseer_kernels::DEBIAN;
 use siteseer_sites::with_causes;
-use siteseer_vmtest::kernels::{self, DEBIAN};
 use siteseer_vmtest::{Vm, build_go, build_guest_for};
 use std::collections::BTreeMap;
 use std::env;
@@ -112,8 +112,8 @@ fn compile_for(kernel: &str, vmlinux: &Path) -> Result<Vec<(PathBuf, String)>, S
 }
 
 fn boot(kernel: &str) -> Result<BTreeMap<String, Option<String>>, String> {
-    let paths =
-        kernels::cached(kernel).ok_or_else(|| format!("kernel {kernel} is not there: run ci/kernel {kernel}"))?;
+    let paths = siteseer_kernels::cached(kernel)
+        .ok_or_else(|| format!("kernel {kernel} is not there: run ci/kernel {kernel}"))?;
     let arch = paths.record.arch;
     let files = compile_for(kernel, &paths.vmlinux)?;
     let guest = build_guest_for(arch, "siteseer-conformance", "siteseer-guest", "release").map_err(words)?;
@@ -149,7 +149,7 @@ fn boot(kernel: &str) -> Result<BTreeMap<String, Option<String>>, String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let chosen = match kernels::chosen() {
+    let chosen = match siteseer_kernels::chosen() {
         Ok(chosen) => chosen,
         Err(error) => {
             eprintln!("{}", with_causes(&error));

@@ -2,7 +2,6 @@
 //! Our sites and locations beside those of `perf probe`, for a few random functions of a real kernel.
 
 use siteseer_conformance::differential::{Class, Question, run};
-use siteseer_vmtest::kernels;
 
 const KERNEL: &str = "deb-7.3-x86_64";
 /// Enough to meet the common classes; `siteseer-differential` takes any number.
@@ -11,7 +10,7 @@ const SEED: u64 = 7;
 
 #[test]
 fn perf_and_we_agree_or_it_is_known_why() {
-    let Some(kernel) = kernels::cached(KERNEL) else {
+    let Some(kernel) = siteseer_kernels::cached(KERNEL) else {
         panic!("the kernel {KERNEL} has not been fetched: run ci/kernel {KERNEL}");
     };
     // Beside those by chance: one that lacks an argument at a site, and one that reads an argument from memory at a site.

@@ -18,7 +18,7 @@ struct Layers {
     order: &'static [&'static [&'static str]],
 }
 
-const LAYERS: [Layers; 5] = [
+const LAYERS: [Layers; 6] = [
     Layers {
         folder: "loader/src",
         order: &[
@@ -75,21 +75,36 @@ const LAYERS: [Layers; 5] = [
         ],
     },
     Layers {
-        folder: "vmtest/src",
+        folder: "kernels/src",
         order: &[
             &["arch"],
+            &["child", "causes", "log"],
+            &["cache", "workspace"],
+            &["image"],
+            &["matrix", "config"],
+            &["error"],
+            &["lock", "partial"],
+            &["record"],
+            &["module_tree"],
+            &["debian"],
+            &["buildroot"],
+            &["build"],
+            &["modules"],
+            &["get"],
+            &["chosen", "wanted", "own_data"],
+        ],
+    },
+    Layers {
+        folder: "vmtest/src",
+        order: &[
+            &["machine"],
             &["frame"],
             &["handover"],
             &["splat"],
-            &["child", "causes"],
             &["console"],
-            &["host_cache"],
             &["accel"],
             &["initramfs"],
-            &["image"],
             &["guest"],
-            // A build root is fetched as kernels are, which are built in one, for modules too.
-            &["kernels", "buildroot", "modules"],
             &["guest_build"],
             &["go_build"],
             &["outcome"],

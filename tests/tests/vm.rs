@@ -34,12 +34,12 @@ use siteseer_conformance::suite::judge::{self, Status};
 use siteseer_conformance::suite::prepare::Prepared;
 use siteseer_conformance::{modules, own_data, refused, trace_tool};
 use siteseer_encoder::{BaseKernel, Detail, Encoded, Options, encode_with_ranges};
+use siteseer_kernels::modules::ModuleSource;
+use siteseer_kernels::{KernelPaths, REFERENCE};
 use siteseer_sites::ranges::Ranges;
 use siteseer_sites::with_causes;
 use siteseer_sites::{SiteSet, file};
-use siteseer_vmtest::kernels::{KernelPaths, REFERENCE};
-use siteseer_vmtest::modules::ModuleSource;
-use siteseer_vmtest::{Vm, build_guest_for, kernels};
+use siteseer_vmtest::{Vm, build_guest_for};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ struct Run {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let kernels = match kernels::chosen() {
+    let kernels = match siteseer_kernels::chosen() {
         Ok(kernels) => kernels,
         Err(error) => {
             eprintln!("{}", with_causes(&error));
@@ -244,7 +244,7 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
         image: None,
         failure: Some(failure),
     };
-    let Some(paths) = kernels::cached(kernel) else {
+    let Some(paths) = siteseer_kernels::cached(kernel) else {
         return failed(format!("kernel {kernel} has not been fetched: run ci/kernel {kernel}"));
     };
     let Carried { files, image } = match carried(&paths, selected) {
@@ -387,7 +387,7 @@ fn print_times(kernel: &str, verdicts: &BTreeMap<String, Verdict>) {
 fn built(paths: &KernelPaths, name: &str) -> Result<PathBuf, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("modules").join(name);
     let source = ModuleSource { name: name.to_owned(), folder, flags: Vec::new() };
-    let built = siteseer_vmtest::modules::build(paths, &[source]).map_err(|error| with_causes(&error))?;
+    let built = siteseer_kernels::modules::build(paths, &[source]).map_err(|error| with_causes(&error))?;
     let built = built.into_iter().next().ok_or("nothing was built")?;
     built.map_err(|failure| format!("{}\n{}", failure.reason, failure.log))
 }

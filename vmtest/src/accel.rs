@@ -12,7 +12,7 @@ use std::{fmt, fs, io::Write, path::PathBuf, process::Command, str::FromStr, tim
 
 use serde::{Deserialize, Serialize};
 
-use crate::{arch::Arch, host_cache};
+use siteseer_kernels::{Arch, cache};
 
 /// How long a guest under unproven KVM may take to reach init.
 pub(crate) const PROOF_LIMIT: Duration = Duration::from_secs(15);
@@ -89,7 +89,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(qemu: &std::path::Path) -> Memory {
-        let path = host_cache::directory().map(|directory| directory.join("vmtest").join("kvm.json"));
+        let path = cache::directory().map(|directory| directory.join("vmtest").join("kvm.json"));
         Memory { host: describe_host(qemu), path }
     }
 

@@ -69,12 +69,6 @@ impl<'a> Console<'a> {
     }
 }
 
-/// The last `count` lines of a text.
-pub(crate) fn last_lines(text: &str, count: usize) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(count)..].join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,12 +98,5 @@ mod tests {
         console.push(b"one\n");
         assert_eq!(console.into_text(), "one\n");
         assert_eq!(unseen, b"");
-    }
-
-    #[test]
-    fn last_lines_are_the_last() {
-        assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc");
-        assert_eq!(last_lines("a", 5), "a");
-        assert_eq!(last_lines("", 5), "");
     }
 }

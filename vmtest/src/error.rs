@@ -4,9 +4,9 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
-use crate::{
-    arch::Arch, console::last_lines, image::ImageError, initramfs::InitramfsError, outcome::Outcome, splat::Splat,
-};
+use siteseer_kernels::{Arch, image::ImageError, log::last_lines};
+
+use crate::{initramfs::InitramfsError, outcome::Outcome, splat::Splat};
 
 /// How much of the console an error shows.
 const SHOWN_LINES: usize = 25;

@@ -12,11 +12,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    arch::Arch,
+use siteseer_kernels::{
+    Arch,
     buildroot::{self, BuildRoot, Mount},
-    guest_build::{BuildError, check, metadata},
 };
+
+use crate::guest_build::{BuildError, check, metadata};
 
 /// Where the build root has the workspace and the folder of what is built.
 const WORKSPACE: &str = "/build/workspace";

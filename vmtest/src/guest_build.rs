@@ -7,7 +7,7 @@
 //! other, and a build started from within `cargo test` does not wait for the lock its own parent holds.
 //!
 //! For another architecture than this machine's, a host rarely has all that it takes: a C compiler and static libelf and zlib
-//! for it, besides Rust's standard library. Such programs are built in a build root ([`buildroot`](crate::buildroot)), from
+//! for it, besides Rust's standard library. Such programs are built in a build root ([`buildroot`](siteseer_kernels::buildroot)), from
 //! the same sources and Cargo.lock, in `<target>/guest-ARCH/ROOT`. The root has no network and no registry: cargo finds the
 //! dependencies vendored beside its output, by the host's `cargo vendor`, which knows how to reach the registry.
 
@@ -21,8 +21,8 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::{
-    arch::Arch,
+use siteseer_kernels::{
+    Arch,
     buildroot::{self, BuildRoot, BuildRootError, Mount},
 };
 

@@ -46,14 +46,6 @@ mod handover;
 #[cfg(feature = "host")]
 mod accel;
 #[cfg(feature = "host")]
-mod arch;
-#[cfg(feature = "host")]
-pub mod buildroot;
-#[cfg(feature = "host")]
-mod causes;
-#[cfg(feature = "host")]
-mod child;
-#[cfg(feature = "host")]
 mod console;
 #[cfg(feature = "host")]
 mod error;
@@ -64,15 +56,9 @@ pub mod guest;
 #[cfg(feature = "host")]
 mod guest_build;
 #[cfg(feature = "host")]
-mod host_cache;
-#[cfg(feature = "host")]
-pub mod image;
-#[cfg(feature = "host")]
 pub mod initramfs;
 #[cfg(feature = "host")]
-pub mod kernels;
-#[cfg(feature = "host")]
-pub mod modules;
+mod machine;
 #[cfg(feature = "host")]
 mod outcome;
 #[cfg(feature = "host")]
@@ -85,11 +71,11 @@ mod vm;
 #[cfg(feature = "host")]
 pub use self::{
     accel::{Accel, Accelerator},
-    arch::{Arch, UnknownArch},
-    causes::with_causes,
     error::VmError,
     go_build::build_go,
     guest_build::{BuildError, build_guest, build_guest_for},
     outcome::{Carrier, ExitStatus, Outcome},
     vm::Vm,
 };
+#[cfg(feature = "host")]
+pub use siteseer_kernels::{Arch, UnknownArch, with_causes};

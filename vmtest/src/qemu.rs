@@ -28,7 +28,7 @@ use nix::{
     unistd::mkfifo,
 };
 
-use crate::child::die_with_parent;
+use siteseer_kernels::child::die_with_parent;
 
 /// Looks a program up in `PATH`.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {

@@ -19,13 +19,17 @@ use object::{
     read::elf::{ElfFile64, FileHeader, ProgramHeader},
 };
 
+use siteseer_kernels::{
+    Arch,
+    image::{Format, ImageError, KernelImage},
+};
+
 use crate::{
     accel::{self, Accel, Accelerator, Memory},
-    arch::Arch,
     error::VmError,
     handover::{ORDERS_PATH, Orders},
-    image::{Format, ImageError, KernelImage},
     initramfs::Initramfs,
+    machine::machine,
     outcome::Outcome,
     qemu,
 };
@@ -112,7 +116,7 @@ impl<'a> Vm<'a> {
             counts_instructions: false,
             append: Vec::new(),
             qemu_arguments: Vec::new(),
-            results_device: arch.traits().results.to_owned(),
+            results_device: machine(arch).results.to_owned(),
             console: None,
             on_results: None,
         }
@@ -273,7 +277,7 @@ impl<'a> Vm<'a> {
 
     /// Checks what can be checked before anything is started, and writes the initramfs.
     fn prepare(&self) -> Result<Prepared, VmError> {
-        let traits = self.arch.traits();
+        let machine = machine(self.arch);
         let image_error = |error| VmError::Image { path: self.kernel.clone(), error };
         let image = KernelImage::read(&self.kernel).map_err(image_error)?;
         if image.arch() != self.arch {
@@ -284,8 +288,8 @@ impl<'a> Vm<'a> {
             check_program(program, self.arch)
                 .map_err(|reason| VmError::Program { path: program.to_owned(), reason })?;
         }
-        let qemu = qemu::find_program(traits.qemu)
-            .ok_or(VmError::NoQemu { program: traits.qemu.to_owned(), package: traits.qemu_package })?;
+        let qemu = qemu::find_program(machine.qemu)
+            .ok_or(VmError::NoQemu { program: machine.qemu.to_owned(), package: machine.qemu_package })?;
 
         let directory = tempfile::Builder::new()
             .prefix("vmtest-")
@@ -343,19 +347,19 @@ impl<'a> Vm<'a> {
     }
 
     fn qemu_command(&self, prepared: &Prepared, accelerator: Accelerator, results: &Path) -> Vec<OsString> {
-        let traits = self.arch.traits();
+        let machine = machine(self.arch);
         let mut arguments: Vec<OsString> = Vec::new();
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
-        add(traits.board);
+        add(machine.board);
         add(match accelerator {
-            Accelerator::Tcg => traits.tcg,
-            Accelerator::Kvm => traits.kvm,
+            Accelerator::Tcg => machine.tcg,
+            Accelerator::Kvm => machine.kvm,
         });
         add(&["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
         add(&["-smp", &self.cpus.to_string(), "-m", &format!("{}M", prepared.memory)]);
         add(&["-chardev", "stdio,id=console,signal=off"]);
         add(&["-chardev", &format!("file,id=results,path={}", results.to_string_lossy().replace(',', ",,"))]);
-        add(traits.ports);
+        add(machine.ports);
         arguments.extend([
             "-kernel".into(),
             prepared.kernel.clone().into_os_string(),
@@ -372,10 +376,10 @@ impl<'a> Vm<'a> {
     }
 
     fn command_line(&self, accelerator: Accelerator) -> String {
-        let traits = self.arch.traits();
-        let mut line = format!("console={} {} {COMMAND_LINE}", traits.console, traits.early_console);
+        let machine = machine(self.arch);
+        let mut line = format!("console={} {} {COMMAND_LINE}", machine.console, machine.early_console);
         let emulated = match accelerator {
-            Accelerator::Tcg => traits.tcg_parameters,
+            Accelerator::Tcg => machine.tcg_parameters,
             Accelerator::Kvm => "",
         };
         let appended = self.append.iter().map(String::as_str);
@@ -415,7 +419,7 @@ fn check_program(path: &Path, arch: Arch) -> Result<(), String> {
     let file = fs::File::open(path).map_err(|error| error.to_string())?;
     let cache = ReadCache::new(file);
     let elf = ElfFile64::<LittleEndian, _>::parse(&cache).map_err(|error| format!("not a 64-bit ELF file: {error}"))?;
-    if elf.elf_header().e_machine(LittleEndian) != arch.traits().elf_machine {
+    if elf.elf_header().e_machine(LittleEndian) != machine(arch).elf {
         return Err(format!("it is not for {arch}"));
     }
     if elf.elf_program_headers().iter().any(|header| header.p_type(LittleEndian) == PT_INTERP) {

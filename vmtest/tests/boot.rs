@@ -10,15 +10,13 @@ use std::{
     time::Duration,
 };
 
-use siteseer_vmtest::{
-    Accel, Carrier, ExitStatus, Outcome, Vm, VmError, build_guest_for, image,
-    kernels::{self, KernelPaths},
-};
+use siteseer_kernels::{KernelPaths, image};
+use siteseer_vmtest::{Accel, Carrier, ExitStatus, Outcome, Vm, VmError, build_guest_for};
 
 /// The kernel, or none if the environment allows to go without.
 fn kernel() -> Option<KernelPaths> {
     let name = env::var("SITESEER_TEST_KERNEL").unwrap_or_else(|_| "deb-7.3-x86_64".to_owned());
-    match kernels::for_test(&name) {
+    match siteseer_kernels::for_test(&name) {
         Ok(paths) => Some(paths),
         Err(absent) if absent.may_skip => {
             eprintln!("SKIPPED: {absent}");

@@ -5,15 +5,13 @@
 
 use std::{env, path::Path, time::Duration};
 
-use siteseer_vmtest::{
-    Vm, build_guest_for, kernels,
-    modules::{self, ModuleSource},
-};
+use siteseer_kernels::modules::{self, ModuleSource};
+use siteseer_vmtest::{Vm, build_guest_for};
 
 #[test]
 fn modules_are_built_for_a_kernel_and_load_in_it() {
     let name = env::var("SITESEER_TEST_KERNEL").unwrap_or_else(|_| "deb-7.3-x86_64".to_owned());
-    let kernel = match kernels::for_test(&name) {
+    let kernel = match siteseer_kernels::for_test(&name) {
         Ok(kernel) => kernel,
         Err(absent) if absent.may_skip => {
             eprintln!("SKIPPED: {absent}");

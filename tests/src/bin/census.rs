@@ -3,7 +3,6 @@
 
 use clap::Parser;
 use siteseer_conformance::census::{LEAST, Row, page};
-use siteseer_vmtest::kernels;
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
@@ -24,8 +23,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let arguments = Arguments::parse();
     let mut rows = Vec::new();
     for name in &arguments.kernels {
-        let kernel =
-            kernels::cached(name).ok_or_else(|| format!("{name} is not in the cache: run ci/kernel {name}"))?;
+        let kernel = siteseer_kernels::cached(name)
+            .ok_or_else(|| format!("{name} is not in the cache: run ci/kernel {name}"))?;
         rows.push(Row::of(&kernel).map_err(|error| format!("{name}: {error}"))?);
     }
     let page = page(&rows);

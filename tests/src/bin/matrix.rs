@@ -7,7 +7,6 @@ use siteseer_conformance::suite::judge::Status;
 use siteseer_conformance::suite::results::Results;
 use siteseer_conformance::suite::{chart, page, run};
 use siteseer_sites::with_causes;
-use siteseer_vmtest::kernels;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -58,7 +57,7 @@ fn wanted_cases(names: &[String]) -> Result<(Vec<CaseFile>, Vec<run::Unreadable>
 }
 
 fn measure(arguments: &Arguments) -> Result<Results, Box<dyn Error>> {
-    let matrix = kernels::workspace_matrix()?;
+    let matrix = siteseer_kernels::workspace_matrix()?;
     if let Some(unknown) = arguments.kernels.iter().find(|name| matrix.row(name).is_err()) {
         let known: Vec<&str> = matrix.names().collect();
         return Err(format!("no kernel {unknown:?}; there are: {}", known.join(", ")).into());
@@ -108,7 +107,7 @@ fn print(results: &Results) {
 }
 
 fn write_docs(results: &Results, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let matrix = kernels::workspace_matrix()?;
+    let matrix = siteseer_kernels::workspace_matrix()?;
     let all = matrix.names().all(|name| results.kernels.iter().any(|kernel| kernel.name == name));
     if !all || !arguments.cases.is_empty() || arguments.plant {
         return Err("--update-docs takes all kernels and all cases: docs/conformance.md is left as it is".into());

@@ -4,7 +4,6 @@
 use clap::Parser;
 use siteseer_conformance::proposal::{fill, formats, forms, functions, table};
 use siteseer_encoder::Options;
-use siteseer_vmtest::kernels;
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
@@ -24,8 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let (mut needs, mut policies, mut counted, mut format_rows) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for name in &arguments.kernels {
-        let kernel =
-            kernels::cached(name).ok_or_else(|| format!("{name} is not in the cache: run ci/kernel {name}"))?;
+        let kernel = siteseer_kernels::cached(name)
+            .ok_or_else(|| format!("{name} is not in the cache: run ci/kernel {name}"))?;
         let image = fs::read(&kernel.vmlinux).map_err(|error| format!("{}: {error}", kernel.vmlinux.display()))?;
         let (set, _) =
             siteseer_encoder::encode(&image, &Options::default()).map_err(|error| format!("{name}: {error}"))?;

@@ -5,7 +5,7 @@
 use clap::Parser;
 use siteseer_sites::file;
 use siteseer_sites::with_causes;
-use siteseer_vmtest::{Vm, build_guest_for, kernels};
+use siteseer_vmtest::{Vm, build_guest_for};
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,8 +19,8 @@ struct Arguments {
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let name = &arguments.kernel;
-    let paths =
-        kernels::cached(name).ok_or_else(|| format!("kernel {name} has not been fetched: run ci/kernel {name}"))?;
+    let paths = siteseer_kernels::cached(name)
+        .ok_or_else(|| format!("kernel {name} has not been fetched: run ci/kernel {name}"))?;
     let arch = paths.record.arch;
     let guest = build_guest_for(arch, "siteseer-conformance", "siteseer-guest", "release")?;
     let image = std::fs::read(&paths.vmlinux)?;

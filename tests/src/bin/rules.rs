@@ -5,7 +5,6 @@ use clap::Parser;
 use siteseer::internals::source::BaseTypes;
 use siteseer_conformance::proposal::{fill, rules, table};
 use siteseer_encoder::BaseKernel;
-use siteseer_vmtest::kernels;
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
@@ -29,15 +28,16 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let arguments = Arguments::parse();
     let (mut rows, mut all) = (Vec::new(), rules::Counts::default());
     for name in &arguments.kernels {
-        let kernel =
-            kernels::cached(name).ok_or_else(|| format!("{name} is not in the cache: run ci/kernel {name}"))?;
+        let kernel = siteseer_kernels::cached(name)
+            .ok_or_else(|| format!("{name} is not in the cache: run ci/kernel {name}"))?;
         let counts = rules::check(&kernel.vmlinux, None).map_err(|error| format!("{name}: {error}"))?;
         rows.push(counts.row(name, "the image".to_owned()));
         all.add(counts);
         if arguments.modules == 0 {
             continue;
         }
-        let Some(modules) = kernels::debug_modules(&kernel, arguments.modules, |line| eprintln!("{line}"))? else {
+        let Some(modules) = siteseer_kernels::debug_modules(&kernel, arguments.modules, |line| eprintln!("{line}"))?
+        else {
             continue;
         };
         let base = BaseTypes::open(&kernel.vmlinux)?;

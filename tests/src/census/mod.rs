@@ -7,7 +7,7 @@
 
 use siteseer_encoder::census::ArgumentCensus;
 use siteseer_encoder::{Census, Options};
-use siteseer_vmtest::kernels::KernelPaths;
+use siteseer_kernels::KernelPaths;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt::{Display, Write as _};

@@ -3,8 +3,8 @@
 
 use flate2::read::GzDecoder;
 use object::{Object, ObjectSection, ReadCache};
+use siteseer_kernels::KernelPaths;
 use siteseer_vmtest::Arch;
-use siteseer_vmtest::kernels::KernelPaths;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;

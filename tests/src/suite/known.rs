@@ -31,7 +31,6 @@ fn judged_by(known: &[Known], kernel: &str, case: &str, verdict: Verdict) -> Ver
 mod tests {
     use super::super::case_file;
     use super::*;
-    use siteseer_vmtest::kernels;
 
     #[test]
     fn what_is_known_fails_and_nothing_else_may() {
@@ -47,7 +46,7 @@ mod tests {
 
     #[test]
     fn lines_are_of_kernels_and_cases_that_there_are() {
-        let matrix = kernels::workspace_matrix().unwrap();
+        let matrix = siteseer_kernels::workspace_matrix().unwrap();
         let cases = case_file::all(&case_file::folder()).unwrap();
         for (kernel, case, _) in KNOWN {
             assert!(matrix.row(kernel).is_ok(), "{kernel}");

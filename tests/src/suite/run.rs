@@ -8,9 +8,9 @@ use super::results::{KernelRun, Results, Row};
 use crate::case::{self, Ending};
 use siteseer::Target;
 use siteseer::internals::source::SiteData;
+use siteseer_kernels::KernelPaths;
 use siteseer_sites::file;
 use siteseer_sites::with_causes;
-use siteseer_vmtest::kernels::{self, KernelPaths};
 use siteseer_vmtest::{Outcome, Vm, VmError, build_guest_for};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ fn kernel(name: &str, wanted: &Wanted, making: &Mutex<()>, progress: &(dyn Fn(&s
         progress(&format!("{}: {}", run.name, run.problem.as_deref().unwrap_or(why)));
         (run, verdicts)
     };
-    let Some(paths) = kernels::cached(name) else {
+    let Some(paths) = siteseer_kernels::cached(name) else {
         let problem = format!("it has not been fetched or built: ci/kernel {name}");
         return nothing(KernelRun::failed(name, "", problem), "there is no such kernel in the cache");
     };

@@ -6,7 +6,7 @@
 
 use siteseer_conformance::examples::LIBBPFS;
 use siteseer_sites::with_causes;
-use siteseer_vmtest::{build_guest, kernels};
+use siteseer_vmtest::build_guest;
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
@@ -81,7 +81,7 @@ pub(super) fn assignment(name: &str, value: &Path) -> String {
 pub(super) fn build() -> Result<Built, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("examples");
     fs::create_dir_all(&folder).map_err(words(folder.display()))?;
-    let kernel = kernels::cached(TYPES_OF).ok_or_else(|| format!("no kernel: run ci/kernel {TYPES_OF}"))?;
+    let kernel = siteseer_kernels::cached(TYPES_OF).ok_or_else(|| format!("no kernel: run ci/kernel {TYPES_OF}"))?;
     let clang = clang()?;
     let mut programs = BTreeMap::new();
     let mut tool = PathBuf::new();

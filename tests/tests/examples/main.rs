@@ -17,9 +17,9 @@ mod page;
 use build::Built;
 use libtest_mimic::{Arguments, Failed, Trial};
 use siteseer_conformance::examples::{FOLDER, Verdict, names};
+use siteseer_kernels::{DEBIAN, REFERENCE};
 use siteseer_sites::with_causes;
-use siteseer_vmtest::kernels::{DEBIAN, REFERENCE};
-use siteseer_vmtest::{Arch, Vm, build_guest, kernels};
+use siteseer_vmtest::{Arch, Vm, build_guest};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -57,7 +57,7 @@ fn built() -> Result<&'static Built, String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let chosen = match kernels::chosen() {
+    let chosen = match siteseer_kernels::chosen() {
         Ok(chosen) => chosen,
         Err(error) => {
             eprintln!("{}", with_causes(&error));
@@ -118,7 +118,7 @@ fn boot(kernel: &str) -> Run {
 
 fn try_boot(kernel: &str) -> Result<Run, String> {
     let built = built()?;
-    let paths = kernels::cached(kernel)
+    let paths = siteseer_kernels::cached(kernel)
         .ok_or_else(|| format!("kernel {kernel} has not been fetched: run ci/kernel {kernel}"))?;
     let sites = built.encode(&paths.vmlinux, &paths.record.build_id)?;
     let guest =

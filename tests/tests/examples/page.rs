@@ -6,7 +6,6 @@
 
 use super::build::Built;
 use siteseer_conformance::examples::Verdict;
-use siteseer_vmtest::kernels;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -73,7 +72,7 @@ pub(super) fn check(verdicts: &BTreeMap<String, Verdict>, built: &Built) -> Resu
     let [(_, before), (_, after)] = verdict.printed.as_slice() else {
         return Err(verdict.failure.clone().unwrap_or_else(|| "opensnoop printed nothing".to_owned()));
     };
-    let kernel = kernels::cached(kernels::REFERENCE).ok_or("the kernel has gone")?;
+    let kernel = siteseer_kernels::cached(siteseer_kernels::REFERENCE).ok_or("the kernel has gone")?;
     let sites = built.encode(&kernel.vmlinux, &kernel.record.build_id)?;
     let sites = built.sites(FUNCTION, &sites)?;
     // An address and a bracket tell little here, and make long lines.

@@ -11,7 +11,8 @@ use std::{
 };
 
 use clap::Parser;
-use siteseer_vmtest::{Accel, Arch, ExitStatus, Vm, build_guest_for, image::KernelImage, kernels};
+use siteseer_kernels::image::KernelImage;
+use siteseer_vmtest::{Accel, Arch, ExitStatus, Vm, build_guest_for};
 
 /// Boot a kernel in QEMU and run a static program inside as root
 #[derive(Parser)]
@@ -76,7 +77,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let kernel = match kernels::cached(&arguments.kernel) {
+    let kernel = match siteseer_kernels::cached(&arguments.kernel) {
         Some(paths) => paths.vmlinuz,
         None => PathBuf::from(&arguments.kernel),
     };

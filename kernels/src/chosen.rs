@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+
+//! Which kernels the tests run on.
+
+use std::env;
+
+use crate::{
+    matrix::{Matrix, MatrixError, workspace_matrix},
+    record::cached,
+};
+
+/// Names the kernels to test.
+const VARIABLE: &str = "SITESEER_KERNELS";
+/// The kernel that is tested if none is named.
+pub const REFERENCE: &str = "deb-7.3-x86_64";
+/// A kernel whose link is optimised as a whole, which none of Debian's is.
+const BUILT: &str = "fulllto-7.3-x86_64";
+/// Begins the names of Debian's kernels.
+pub const DEBIAN: &str = "deb-";
+
+/// The kernels that the variable `SITESEER_KERNELS` names, in the matrix's order. It has rows of the matrix, or `all`, or
+/// `default`: Debian's, and a built one if it is in the cache. Without it, [`REFERENCE`].
+///
+/// # Errors
+/// If the matrix cannot be read, or does not have a kernel that is named.
+pub fn chosen() -> Result<Vec<String>, MatrixError> {
+    named(&workspace_matrix()?, &env::var(VARIABLE).unwrap_or_default())
+}
+
+fn named(matrix: &Matrix, words: &str) -> Result<Vec<String>, MatrixError> {
+    let mut words: Vec<&str> = words.split([' ', ',', '\n']).filter(|name| !name.is_empty()).collect();
+    if words.is_empty() {
+        words.push(REFERENCE);
+    }
+    for name in words.iter().filter(|word| !matches!(**word, "all" | "default")) {
+        matrix.row(name)?;
+    }
+    let by_default = |name: &str| name.starts_with(DEBIAN) || name == BUILT && cached(BUILT).is_some();
+    let is_chosen = |name: &str| {
+        words.iter().any(|&word| match word {
+            "all" => true,
+            "default" => by_default(name),
+            this => this == name,
+        })
+    };
+    Ok(matrix.names().filter(|name| is_chosen(name)).map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_kernels() {
+        let matrix = workspace_matrix().unwrap();
+        let named = |words: &str| named(&matrix, words).unwrap();
+        assert_eq!(named(""), [REFERENCE]);
+        assert_eq!(named("deb-7.3-arm64,deb-6.1-x86_64\n"), ["deb-6.1-x86_64", "deb-7.3-arm64"], "the matrix's order");
+        assert_eq!(named("all"), matrix.names().collect::<Vec<_>>());
+        assert!(named("default").iter().all(|name| name.starts_with(DEBIAN) || name == BUILT));
+        assert!(named("default").len() > 1);
+        assert!(
+            matches!(super::named(&matrix, "deb-7.3"), Err(MatrixError::Unknown { name, .. }) if name == "deb-7.3")
+        );
+    }
+}
