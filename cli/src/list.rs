@@ -7,6 +7,7 @@ use crate::target::{self, About};
 use clap::Args;
 use siteseer::internals::pattern::Pattern;
 use siteseer::internals::target::Listed;
+use siteseer_sites::with_causes;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -52,8 +53,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         table(&listed)
     };
     io::stdout().lock().write_all(text.as_bytes())?;
-    let without: Vec<(&str, &str)> = target.modules().without_data().collect();
+    let without: Vec<_> = target.modules().without_data().collect();
     if let Some((module, why)) = without.first() {
+        let why = with_causes(why);
         let why = why.lines().next().unwrap_or_default().trim_end_matches("; tried:");
         tell!("not listed: functions in {} of the loaded modules ({module}: {why})", without.len());
     }

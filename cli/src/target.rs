@@ -9,6 +9,7 @@ use siteseer::internals::section::Wanted;
 use siteseer::internals::source::SiteData;
 use siteseer::internals::target::Listed;
 use siteseer::{Dwarf, Place, SourceOptions, Target};
+use siteseer_sites::with_causes;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -162,7 +163,7 @@ pub(crate) fn nothing(target: &Target, pattern: &Pattern) -> Failure {
             return format!("{pattern}: there is no module {module} here").into();
         }
         if let Some((_, why)) = target.modules().without_data().find(|(name, _)| *name == module) {
-            return format!("{pattern}: {why}").into();
+            return format!("{pattern}: {}", with_causes(why)).into();
         }
     }
     // The look-up of a name knows names like it.

@@ -7,7 +7,7 @@
 //! keys = ["RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"]
 //! ```
 
-use crate::error::HubError;
+use crate::error::{Cause, HubError};
 use serde::Deserialize;
 use std::env;
 use std::fs;
@@ -62,18 +62,18 @@ impl Config {
     }
 
     fn add(&mut self, path: &Path, must_be: bool) -> Result<(), HubError> {
-        let bad = |why: String| HubError::Config { path: path.to_owned(), why };
+        let bad = |why: Cause| HubError::Config { path: path.to_owned(), why };
         let about = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !must_be => return Ok(()),
-            Err(error) => return Err(bad(error.to_string())),
+            Err(error) => return Err(bad(error.into())),
             Ok(about) => about,
         };
         // Keys decide whom root believes: they are root's to choose.
         if siteseer::internals::source::is_privileged() && !must_be && (about.uid() != 0 || about.mode() & 0o022 != 0) {
-            return Err(bad("users other than root can change it, and it says which site data is trusted".to_owned()));
+            return Err(bad("users other than root can change it, and it says which site data is trusted".into()));
         }
-        let text = fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
-        let InFile { urls, keys } = toml::from_str(&text).map_err(|error| bad(error.to_string()))?;
+        let text = fs::read_to_string(path).map_err(|error| bad(error.into()))?;
+        let InFile { urls, keys } = toml::from_str(&text).map_err(|error| bad(error.into()))?;
         self.urls.extend(urls);
         self.keys.extend(keys);
         Ok(())
@@ -102,6 +102,6 @@ mod tests {
         config.add(&path, true).unwrap();
         assert_eq!((config.urls.len(), config.keys.len()), (1, 1));
         fs::write(&path, "url = [\"http://a\"]\n").unwrap();
-        assert!(config.add(&path, true).unwrap_err().to_string().contains("url"));
+        assert!(siteseer_sites::with_causes(&config.add(&path, true).unwrap_err()).contains("url"));
     }
 }

@@ -5,7 +5,7 @@
 //! the release, and checks it. This finds the packages of the suites that the host is set up for, which are those that its
 //! kernels are from.
 
-use crate::error::{HubError, io};
+use crate::error::{Cause, HubError, io};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -30,9 +30,9 @@ pub(crate) fn fetch(
     if !Path::new("/usr/bin/apt-get").exists() || !Path::new("/usr/bin/dpkg-deb").exists() {
         return Ok(None);
     }
-    let failed = |why: String| HubError::Program { program: "apt-get", why };
+    let failed = |why: Cause| HubError::Program { program: "apt-get", why };
     if release.is_empty() || !release.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".+-~".contains(&byte)) {
-        return Err(failed(format!("{release:?} is not a release")));
+        return Err(failed(format!("{release:?} is not a release").into()));
     }
     let folder = tempfile::Builder::new().prefix(".package.").tempdir_in(place).map_err(io(place))?;
     let package = format!("linux-image-{release}-dbg");
@@ -43,16 +43,16 @@ pub(crate) fn fetch(
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(|error| failed(error.into()))?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
         let line = text.lines().rfind(|line| line.starts_with("E:")).unwrap_or("E: it failed");
-        return Err(failed(format!("{package}: {}", line.trim_start_matches("E: "))));
+        return Err(failed(format!("{package}: {}", line.trim_start_matches("E: ")).into()));
     }
     let is_package = |path: &PathBuf| path.extension().is_some_and(|end| end == "deb");
     let entries = fs::read_dir(folder.path()).map_err(io(folder.path()))?;
     let file = entries.flatten().map(|entry| entry.path()).find(is_package);
-    let file = file.ok_or_else(|| failed(format!("{package}: apt-get left no package")))?;
+    let file = file.ok_or_else(|| failed(format!("{package}: apt-get left no package").into()))?;
     let (image, modules) = unpack(&file, folder.path(), release, with_modules, limit)?;
     fs::remove_file(&file).map_err(io(&file))?;
     Ok(Some(Unpacked { folder, image, modules }))
@@ -66,21 +66,21 @@ fn unpack(
     with_modules: bool,
     limit: u64,
 ) -> Result<(PathBuf, Vec<PathBuf>), HubError> {
-    let failed = |why: String| HubError::Program { program: "dpkg-deb", why };
+    let failed = |why: Cause| HubError::Program { program: "dpkg-deb", why };
     let mut child = Command::new("dpkg-deb")
         .arg("--fsys-tarfile")
         .arg(package)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| failed(error.to_string()))?;
-    let out = child.stdout.take().ok_or_else(|| failed("it has no output".to_owned()))?;
+        .map_err(|error| failed(error.into()))?;
+    let out = child.stdout.take().ok_or_else(|| failed("it has no output".into()))?;
     let (mut image, mut modules, mut left) = (None, Vec::new(), limit);
     let result = (|| -> Result<(), HubError> {
         let mut archive = tar::Archive::new(out);
-        for entry in archive.entries().map_err(|error| failed(error.to_string()))? {
-            let mut entry = entry.map_err(|error| failed(error.to_string()))?;
-            let path = entry.path().map_err(|error| failed(error.to_string()))?.to_string_lossy().into_owned();
+        for entry in archive.entries().map_err(|error| failed(error.into()))? {
+            let mut entry = entry.map_err(|error| failed(error.into()))?;
+            let path = entry.path().map_err(|error| failed(error.into()))?.to_string_lossy().into_owned();
             let path = path.trim_start_matches("./");
             let is_image = path == format!("usr/lib/debug/boot/vmlinux-{release}")
                 || path == format!("usr/lib/debug/lib/modules/{release}/vmlinux");
@@ -102,6 +102,6 @@ fn unpack(
     let _ = child.kill();
     let _ = child.wait();
     result?;
-    let image = image.ok_or_else(|| failed(format!("there is no vmlinux of {release} in the package")))?;
+    let image = image.ok_or_else(|| failed(format!("there is no vmlinux of {release} in the package").into()))?;
     Ok((image, modules))
 }

@@ -5,6 +5,9 @@ use siteseer::internals::kernel::BuildId;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What caused an error: an error of the system or of a library, or a sentence.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why site data could not be fetched, or a hub not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,12 +19,13 @@ pub enum HubError {
         url: String,
     },
     /// The server cannot be reached, or the connection broke.
-    #[error("{url}: {why}")]
+    #[error("{url}")]
     Http {
         /// What was asked for.
         url: String,
         /// What went wrong.
-        why: String,
+        #[source]
+        why: Cause,
     },
     /// Something else than what was asked for.
     #[error("{url}: the server sent {what} in place of a file")]
@@ -57,12 +61,13 @@ pub enum HubError {
         why: String,
     },
     /// The signature is not by a key that is known, or of something else.
-    #[error("{what}: {why}")]
+    #[error("{what}")]
     Signature {
         /// What was signed.
         what: String,
         /// What is wrong.
-        why: String,
+        #[source]
+        why: Cause,
     },
     /// Another build's.
     #[error("{what}: of another build: its build id is {theirs}, not {ours}")]
@@ -81,12 +86,13 @@ pub enum HubError {
         what: String,
     },
     /// No site data.
-    #[error("{what}: {why}")]
+    #[error("{what}")]
     Malformed {
         /// What was read.
         what: String,
         /// What is wrong with it.
-        why: String,
+        #[source]
+        why: Cause,
     },
     /// A file.
     #[error("{}", path.display())]
@@ -98,28 +104,31 @@ pub enum HubError {
         error: io::Error,
     },
     /// A folder that the loader would not believe.
-    #[error("{}: {why}", path.display())]
+    #[error("{}", path.display())]
     Place {
         /// Its path.
         path: PathBuf,
         /// What is wrong with it.
-        why: String,
+        #[source]
+        why: Cause,
     },
     /// A key.
-    #[error("{what}: {why}")]
+    #[error("{what}")]
     Key {
         /// Where it is from.
         what: String,
         /// What is wrong with it.
-        why: String,
+        #[source]
+        why: Cause,
     },
     /// A configuration file.
-    #[error("{}: {why}", path.display())]
+    #[error("{}", path.display())]
     Config {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        why: String,
+        #[source]
+        why: Cause,
     },
     /// None of the places has it.
     #[error("{what}: no site data; tried:{}", list(tried))]
@@ -130,12 +139,13 @@ pub enum HubError {
         tried: Vec<(String, String)>,
     },
     /// A program of the system.
-    #[error("{program}: {why}")]
+    #[error("{program}")]
     Program {
         /// Its name.
         program: &'static str,
         /// What it said, or why it could not be run.
-        why: String,
+        #[source]
+        why: Cause,
     },
     /// It cannot be served.
     #[error("cannot serve on {address}")]

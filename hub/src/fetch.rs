@@ -6,7 +6,7 @@
 //! asked, and the lie is reported.
 
 use crate::config::Config;
-use crate::error::HubError;
+use crate::error::{Cause, HubError};
 use crate::http::{Client, Part};
 use crate::layout::{self, INDEX, Kernel, MODULES, SIGNATURE, SITES};
 use crate::local::{Local, look};
@@ -184,7 +184,7 @@ impl Fetcher<'_> {
                         let ids: Vec<&str> = several.iter().map(|kernel| kernel.build_id.as_str()).collect();
                         let why =
                             format!("there are several builds of {release}: name one (--build-id {})", ids.join(", "));
-                        return Err(HubError::Malformed { what: url, why });
+                        return Err(HubError::Malformed { what: url, why: why.into() });
                     }
                 },
                 Err(error) => self.note(url, &error)?,
@@ -339,7 +339,7 @@ fn check_image(what: &str, data: &[u8], wanted: &Wanted) -> Result<(), HubError>
     })?;
     match &wanted.build_id {
         Some(ours) if theirs != *ours => Err(HubError::Foreign { what: what.to_owned(), theirs, ours: ours.clone() }),
-        _ if is_module => Err(HubError::Malformed { what: what.to_owned(), why: "a module, not an image".to_owned() }),
+        _ if is_module => Err(HubError::Malformed { what: what.to_owned(), why: "a module, not an image".into() }),
         _ if !is_same => Err(HubError::OtherTypes { what: what.to_owned() }),
         _ => Ok(()),
     }
@@ -347,11 +347,11 @@ fn check_image(what: &str, data: &[u8], wanted: &Wanted) -> Result<(), HubError>
 
 /// Whether a file of an archive is the site file of a module of the kernel, by its own name.
 fn check_module(what: &str, name: &str, data: &[u8], kernel: &BuildId) -> Result<(), HubError> {
-    let bad = |why: String| HubError::Malformed { what: what.to_owned(), why: format!("{name}: {why}") };
+    let bad = |why: Cause| HubError::Malformed { what: format!("{what}: {name}"), why };
     let id = name.strip_suffix(".sites").and_then(layout::parse_id);
-    let id = id.ok_or_else(|| bad("not a name of a module's site file".to_owned()))?;
-    let theirs = module_kernel(data).map_err(|error| bad(with_causes(&error)))?;
-    let theirs = theirs.ok_or_else(|| bad("not a module's".to_owned()))?;
+    let id = id.ok_or_else(|| bad("not a name of a module's site file".into()))?;
+    let theirs = module_kernel(data).map_err(|error| bad(error.into()))?;
+    let theirs = theirs.ok_or_else(|| bad("not a module's".into()))?;
     if theirs != kernel.0 {
         let ours = kernel.clone();
         return Err(HubError::Foreign { what: format!("{what}: {name}"), theirs: BuildId(theirs.to_vec()), ours });

@@ -5,7 +5,7 @@
 //! that it is of (`.NAME.from`). The next attempt asks for the rest, and for all if the server has another version by
 //! now. That parts of two versions were joined nevertheless is found by the signature; then all is fetched again.
 
-use crate::error::{HubError, io};
+use crate::error::{Cause, HubError, io};
 use siteseer_sites::with_causes;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -15,6 +15,11 @@ use ureq::http::Response;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
+
+/// The server was there, and went away.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection broke")]
+struct Broken(#[source] std::io::Error);
 
 /// How long, and how much.
 #[derive(Debug, Clone, Copy)]
@@ -88,15 +93,16 @@ impl Client {
     fn failed(&self, url: &str, error: ureq::Error) -> HubError {
         let why = match error {
             ureq::Error::Timeout(_) => self.silent(),
-            ureq::Error::RequireHttpsOnly(to) => format!("redirected to {to}, which is not https"),
-            ureq::Error::BadUri(why) => format!("not an address that is fetched from: {why}"),
-            other => other.to_string(),
+            ureq::Error::RequireHttpsOnly(to) => format!("redirected to {to}, which is not https").into(),
+            ureq::Error::BadUri(why) => format!("not an address that is fetched from: {why}").into(),
+            other => other.into(),
         };
         HubError::Http { url: url.to_owned(), why }
     }
 
-    fn silent(&self) -> String {
+    fn silent(&self) -> Cause {
         format!("the server sent nothing for {} s, or took too long altogether", self.limits.silence.as_secs_f32())
+            .into()
     }
 
     /// Asks for a file, from some byte on if it is still of a version.
@@ -106,7 +112,7 @@ impl Client {
             Some(("http", _)) => &self.plain,
             _ => {
                 let why = "not an address that is fetched from: it begins neither with https:// nor with http://";
-                return Err(HubError::Http { url: url.to_owned(), why: why.to_owned() });
+                return Err(HubError::Http { url: url.to_owned(), why: why.into() });
             }
         };
         let mut request = agent.get(url);
@@ -118,7 +124,9 @@ impl Client {
             200 | 206 => {}
             404 | 410 => return Err(HubError::NotThere { url: url.to_owned() }),
             416 if from.is_some() => {}
-            status => return Err(HubError::Http { url: url.to_owned(), why: format!("the server answered {status}") }),
+            status => {
+                return Err(HubError::Http { url: url.to_owned(), why: format!("the server answered {status}").into() });
+            }
         }
         let kind = header(&response, CONTENT_TYPE).unwrap_or_default();
         if kind.starts_with(PAGE) {
@@ -132,13 +140,13 @@ impl Client {
         let response = self.get(url, None)?;
         let mut bytes = Vec::new();
         let mut body = response.into_body().into_reader().take(limit + 1);
-        body.read_to_end(&mut bytes).map_err(|error| self.broken(url, &error))?;
+        body.read_to_end(&mut bytes).map_err(|error| self.broken(url, error))?;
         if bytes.len() as u64 > limit { Err(HubError::TooLarge { what: url.to_owned(), limit }) } else { Ok(bytes) }
     }
 
-    fn broken(&self, url: &str, error: &std::io::Error) -> HubError {
+    fn broken(&self, url: &str, error: std::io::Error) -> HubError {
         let is_silence = error.kind() == ErrorKind::TimedOut || error.to_string().contains("timeout");
-        let why = if is_silence { self.silent() } else { format!("the connection broke: {error}") };
+        let why = if is_silence { self.silent() } else { Broken(error).into() };
         HubError::Http { url: url.to_owned(), why }
     }
 
@@ -202,7 +210,7 @@ impl Client {
                 Ok(0) => break,
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(self.broken(url, &error)),
+                Err(error) => return Err(self.broken(url, error)),
             };
             at += count as u64;
             if at > limit {
@@ -212,10 +220,7 @@ impl Client {
             progress.at(at);
         }
         if total.is_some_and(|total| total != at) {
-            return Err(HubError::Http {
-                url: url.to_owned(),
-                why: "the connection broke: the end is missing".to_owned(),
-            });
+            return Err(HubError::Http { url: url.to_owned(), why: "the connection broke: the end is missing".into() });
         }
         file.seek(SeekFrom::Start(0)).map_err(io(&part.data))?;
         Ok(file)

@@ -26,6 +26,6 @@ pub mod place;
 mod serve;
 pub mod sign;
 
-pub use error::HubError;
+pub use error::{Cause, HubError};
 #[cfg(feature = "serve")]
 pub use serve::serve;

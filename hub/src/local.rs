@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Images and modules that are at hand: what they are, and encoding them.
 
-use crate::error::{HubError, io};
+use crate::error::{Cause, HubError, io};
 use memmap2::Mmap;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object, ObjectSection};
 use siteseer::internals::kernel::BuildId;
 use siteseer_encoder::{BaseKernel, Options};
 use siteseer_sites::file::{self, SiteFile};
-use siteseer_sites::with_causes;
 use std::fs::File;
 use std::path::Path;
 
@@ -24,23 +23,23 @@ impl Local {
     pub(crate) fn open(path: &Path) -> Result<Local, HubError> {
         let opened = File::open(path).map_err(io(path))?;
         let about = opened.metadata().map_err(io(path))?;
-        let bad = |why: String| HubError::Malformed { what: path.display().to_string(), why };
+        let bad = |why: Cause| HubError::Malformed { what: path.display().to_string(), why };
         if !about.is_file() {
-            return Err(bad("not a file".to_owned()));
+            return Err(bad("not a file".into()));
         }
         // SAFETY: what is read is checked as it is read; who truncates the file meanwhile ends this process, with nothing
         // half-written.
         let bytes = unsafe { Mmap::map(&opened) }.map_err(io(path))?;
-        let elf =
-            ElfFile64::<LittleEndian>::parse(&*bytes).map_err(|error| bad(format!("not an ELF file: {error}")))?;
+        let elf = ElfFile64::<LittleEndian>::parse(&*bytes)
+            .map_err(|error| bad(format!("not an ELF file: {error}").into()))?;
         let build_id = BuildId(elf.build_id().ok().flatten().unwrap_or_default().to_vec());
         if build_id.0.is_empty() {
-            return Err(bad("it has no build id".to_owned()));
+            return Err(bad("it has no build id".into()));
         }
         let has = |name: &str| elf.section_by_name(name).is_some();
         let has_sites = has(".BTF.inline.ext");
         if !has_sites && !has(".debug_info") {
-            return Err(bad("it has neither sites nor debug information".to_owned()));
+            return Err(bad("it has neither sites nor debug information".into()));
         }
         Ok(Local { bytes, what: path.display().to_string(), build_id, has_sites })
     }
@@ -61,10 +60,10 @@ impl Local {
         if self.has_sites {
             return Ok(self.bytes.to_vec());
         }
-        let bad = |why: String| HubError::Malformed { what: self.what.clone(), why };
+        let bad = |why: Cause| HubError::Malformed { what: self.what.clone(), why };
         let options = Options { kernel, ..Options::default() };
-        let encoded = siteseer_encoder::encode(&self.bytes, &options).map_err(|error| bad(with_causes(&error)))?;
-        file::write(&encoded.0).map_err(|error| bad(with_causes(&error)))
+        let encoded = siteseer_encoder::encode(&self.bytes, &options).map_err(|error| bad(error.into()))?;
+        file::write(&encoded.0).map_err(|error| bad(error.into()))
     }
 
     /// Whether it is a module: an ELF file that is not linked yet.
@@ -78,7 +77,7 @@ impl Local {
 
 /// The machine of a site file, and what is in it.
 pub(crate) fn look<R>(what: &str, data: &[u8], with: impl FnOnce(&SiteFile<'_>) -> R) -> Result<R, HubError> {
-    let bad = |error: file::FileError| HubError::Malformed { what: what.to_owned(), why: with_causes(&error) };
+    let bad = |error: file::FileError| HubError::Malformed { what: what.to_owned(), why: error.into() };
     let file = SiteFile::parse(data).map_err(bad)?;
     let found = with(&file);
     file.whole().map_err(bad)?;

@@ -4,7 +4,7 @@
 //! Images are encoded one after the other: an image takes all processors by itself, and about 0.8 GB. What is there already,
 //! of the same siteseer, is left as it is.
 
-use crate::error::{HubError, io};
+use crate::error::{Cause, HubError, io};
 use crate::layout::{self, Census, INDEX, Index, Kernel, MODULES, PAGE, SIGNATURE, SITES, Sizes, VERSION};
 use crate::local::{Local, look};
 use crate::place::{Lock, install};
@@ -60,10 +60,13 @@ pub fn index(folder: &Path) -> Result<Index, HubError> {
 
 /// Reads an index.
 pub(crate) fn parse_index(what: &str, bytes: &[u8]) -> Result<Index, HubError> {
-    let bad = |why: String| HubError::Malformed { what: what.to_owned(), why };
-    let index: Index = serde_json::from_slice(bytes).map_err(|error| bad(format!("not an index of a hub: {error}")))?;
+    let bad = |why: Cause| HubError::Malformed { what: what.to_owned(), why };
+    let index: Index =
+        serde_json::from_slice(bytes).map_err(|error| bad(format!("not an index of a hub: {error}").into()))?;
     if index.version != VERSION {
-        return Err(bad(format!("an index of version {}, which another release of siteseer made", index.version)));
+        return Err(bad(
+            format!("an index of version {}, which another release of siteseer made", index.version).into()
+        ));
     }
     Ok(index)
 }
@@ -76,7 +79,7 @@ pub fn add(folder: &Path, image: &Path, options: &Options, progress: &dyn Progre
     fs::create_dir_all(folder).map_err(io(folder))?;
     let _lock = Lock::take(folder, "hub", || progress.say("waiting for another siteseer hub"))?;
     let local = Local::open(image)?;
-    let bad = |why: &str| HubError::Malformed { what: image.display().to_string(), why: why.to_owned() };
+    let bad = |why: &str| HubError::Malformed { what: image.display().to_string(), why: why.into() };
     if local.is_module() {
         return Err(bad("a module, not a kernel's image: name the image, and the folder of its modules (--modules)"));
     }
@@ -170,7 +173,7 @@ pub(crate) fn encode_modules(
     for (nth, path) in files.iter().enumerate() {
         let one = || -> Result<(String, Vec<u8>), HubError> {
             let local = Local::open(path)?;
-            let bad = |why: &str| HubError::Malformed { what: path.display().to_string(), why: why.to_owned() };
+            let bad = |why: &str| HubError::Malformed { what: path.display().to_string(), why: why.into() };
             if !local.is_module() {
                 return Err(bad("not a module"));
             }
@@ -223,7 +226,7 @@ fn store(folder: &Path, id: &BuildId, files: &[(&str, Vec<u8>)], signer: Option<
 }
 
 fn write_index(folder: &Path, index: &Index, signer: Option<&Signer>) -> Result<(), HubError> {
-    let bad = |error: serde_json::Error| HubError::Malformed { what: INDEX.to_owned(), why: error.to_string() };
+    let bad = |error: serde_json::Error| HubError::Malformed { what: INDEX.to_owned(), why: error.into() };
     let mut text = serde_json::to_vec_pretty(index).map_err(bad)?;
     text.push(b'\n');
     install(folder, INDEX, &text)?;

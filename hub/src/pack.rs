@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Compressing, and decompressing what may be anything.
 
-use crate::error::HubError;
+use crate::error::{Cause, HubError};
 use std::io::{self, Read};
 use std::path::{Component, Path};
 use zstd::zstd_safe::CParameter;
@@ -63,23 +63,23 @@ pub fn archive(files: &[(String, Vec<u8>)]) -> Result<Vec<u8>, HubError> {
 /// # Errors
 /// [`HubError::Malformed`]; `what` is named in it.
 pub fn files<'a>(what: &str, data: &'a [u8]) -> Result<Vec<(String, &'a [u8])>, HubError> {
-    let bad = |why: String| HubError::Malformed { what: what.to_owned(), why };
+    let bad = |why: Cause| HubError::Malformed { what: what.to_owned(), why };
     let mut archive = tar::Archive::new(data);
     let mut files = Vec::new();
-    for entry in archive.entries().map_err(|error| bad(error.to_string()))? {
-        let entry = entry.map_err(|error| bad(format!("the archive is damaged: {error}")))?;
-        let path = entry.path().map_err(|error| bad(error.to_string()))?.into_owned();
+    for entry in archive.entries().map_err(|error| bad(error.into()))? {
+        let entry = entry.map_err(|error| bad(format!("the archive is damaged: {error}").into()))?;
+        let path = entry.path().map_err(|error| bad(error.into()))?.into_owned();
         let mut components = path.components();
         let name = match (components.next(), components.next()) {
             (Some(Component::Normal(name)), None) if entry.header().entry_type().is_file() => name.to_str(),
             _ => None,
         };
-        let name =
-            name.ok_or_else(|| bad(format!("{} in the archive is not a plain file", Path::new(&path).display())))?;
+        let name = name
+            .ok_or_else(|| bad(format!("{} in the archive is not a plain file", Path::new(&path).display()).into()))?;
         let at = usize::try_from(entry.raw_file_position()).ok();
         let range = at.and_then(|at| Some(at..at.checked_add(usize::try_from(entry.size()).ok()?)?));
         let bytes = range.and_then(|range| data.get(range));
-        files.push((name.to_owned(), bytes.ok_or_else(|| bad(format!("the archive is cut in {name}")))?));
+        files.push((name.to_owned(), bytes.ok_or_else(|| bad(format!("the archive is cut in {name}").into()))?));
     }
     Ok(files)
 }

@@ -22,7 +22,7 @@ pub fn folder() -> Result<PathBuf, HubError> {
     if nix::unistd::geteuid().is_root() {
         return Ok(SYSTEM.into());
     }
-    let why = || HubError::Place { path: "~/.cache".into(), why: "neither XDG_CACHE_HOME nor HOME is set".to_owned() };
+    let why = || HubError::Place { path: "~/.cache".into(), why: "neither XDG_CACHE_HOME nor HOME is set".into() };
     user_cache().ok_or_else(why)
 }
 
@@ -47,7 +47,7 @@ fn roots_alone(folder: &Path) -> Result<(), HubError> {
                 "users other than root can change it (owner {uid}, mode {mode:o}), so the loader would not read what \
                  is in it with privileges: give another folder (--output)"
             );
-            return Err(HubError::Place { path: folder.to_owned(), why });
+            return Err(HubError::Place { path: folder.to_owned(), why: why.into() });
         }
     }
     Ok(())
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn roots_folders() {
         roots_alone(Path::new("/usr/lib")).unwrap();
-        let shared = roots_alone(Path::new("/tmp")).unwrap_err().to_string();
+        let shared = siteseer_sites::with_causes(&roots_alone(Path::new("/tmp")).unwrap_err());
         assert!(shared.contains("users other than root can change it"), "{shared}");
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Signatures: minisign's, so that `minisign -V` checks a hub's files as well, and keys are made and kept as with it.
 
-use crate::error::{HubError, io};
+use crate::error::{Cause, HubError, io};
 use crate::layout;
 use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox, SignatureBox};
 use std::fs::{self, OpenOptions};
@@ -26,7 +26,10 @@ impl Keys {
                 true => PublicKey::from_file(text),
                 false => Err(error),
             });
-            key.map_err(|error| HubError::Key { what: text.to_owned(), why: format!("not a minisign key: {error}") })
+            key.map_err(|error| HubError::Key {
+                what: text.to_owned(),
+                why: format!("not a minisign key: {error}").into(),
+            })
         };
         Ok(Keys(keys.into_iter().map(one).collect::<Result<_, _>>()?))
     }
@@ -41,17 +44,17 @@ impl Keys {
     /// # Errors
     /// [`HubError::Signature`]; `what` is named in it.
     pub fn verify(&self, what: &str, data: &[u8], signature: &[u8], path: &str) -> Result<(), HubError> {
-        let bad = |why: String| HubError::Signature { what: what.to_owned(), why };
-        let text = std::str::from_utf8(signature).map_err(|_| bad("its signature is malformed".to_owned()))?;
+        let bad = |why: Cause| HubError::Signature { what: what.to_owned(), why };
+        let text = std::str::from_utf8(signature).map_err(|_| bad("its signature is malformed".into()))?;
         let signature = SignatureBox::from_string(text);
-        let signature = signature.map_err(|error| bad(format!("its signature is malformed: {error}")))?;
+        let signature = signature.map_err(|error| bad(format!("its signature is malformed: {error}").into()))?;
         let key = self.0.iter().find(|key| key.keynum() == signature.keynum());
-        let key = key.ok_or_else(|| bad("its signature is by a key that is not trusted".to_owned()))?;
+        let key = key.ok_or_else(|| bad("its signature is by a key that is not trusted".into()))?;
         minisign::verify(key, &signature, Cursor::new(data), true, false, false)
-            .map_err(|_| bad("its signature is not right: it was altered, or is not complete".to_owned()))?;
+            .map_err(|_| bad("its signature is not right: it was altered, or is not complete".into()))?;
         let comment = signature.trusted_comment().unwrap_or_default();
         if comment != layout::comment(path) {
-            return Err(bad(format!("its signature is that of another file ({comment})")));
+            return Err(bad(format!("its signature is that of another file ({comment})").into()));
         }
         Ok(())
     }
@@ -67,7 +70,7 @@ impl Signer {
     /// # Errors
     /// [`HubError::Io`], [`HubError::Key`].
     pub fn open(path: &Path) -> Result<Signer, HubError> {
-        let bad = |error: minisign::PError| HubError::Key { what: path.display().to_string(), why: error.to_string() };
+        let bad = |error: minisign::PError| HubError::Key { what: path.display().to_string(), why: error.into() };
         let text = fs::read_to_string(path).map_err(io(path))?;
         let unencrypted = SecretKeyBox::from_string(&text).map_err(bad)?.into_unencrypted_secret_key();
         let key = match unencrypted {
@@ -83,7 +86,7 @@ impl Signer {
     /// # Errors
     /// [`HubError::Io`], [`HubError::Key`].
     pub fn make(path: &Path) -> Result<String, HubError> {
-        let bad = |error: minisign::PError| HubError::Key { what: path.display().to_string(), why: error.to_string() };
+        let bad = |error: minisign::PError| HubError::Key { what: path.display().to_string(), why: error.into() };
         let KeyPair { pk, sk } = KeyPair::generate_unencrypted_keypair().map_err(bad)?;
         let mut public = path.as_os_str().to_owned();
         public.push(".pub");
@@ -104,7 +107,7 @@ impl Signer {
         let comment = layout::comment(path);
         let signed =
             minisign::sign(None, &self.0, Cursor::new(data), Some(&comment), Some("signature of a siteseer hub"));
-        let signed = signed.map_err(|error| HubError::Key { what: path.to_owned(), why: error.to_string() })?;
+        let signed = signed.map_err(|error| HubError::Key { what: path.to_owned(), why: error.into() })?;
         Ok(signed.into_string().into_bytes())
     }
 }
@@ -112,6 +115,7 @@ impl Signer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use siteseer_sites::with_causes;
 
     #[test]
     fn signatures_are_of_one_file_by_one_key() {
@@ -126,7 +130,7 @@ mod tests {
         let signature = signer.sign(b"data", "buildid/00/sites.zst").unwrap();
         let verify = |keys: &Keys, data: &[u8], path: &str| keys.verify("it", data, &signature, path);
         verify(&keys, b"data", "buildid/00/sites.zst").unwrap();
-        let why = |result: Result<(), HubError>| result.unwrap_err().to_string();
+        let why = |result: Result<(), HubError>| with_causes(&result.unwrap_err());
         assert!(why(verify(&keys, b"date", "buildid/00/sites.zst")).contains("is not right"));
         assert!(why(verify(&keys, b"data", "buildid/01/sites.zst")).contains("another file"));
         assert!(why(verify(&others, b"data", "buildid/00/sites.zst")).contains("not trusted"));

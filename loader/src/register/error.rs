@@ -50,12 +50,13 @@ pub enum RegisterError {
         program: String,
     },
     /// Neither siteseer nor libbpf can attach it.
-    #[error("plain libbpf: {by_libbpf}; siteseer: {otherwise}")]
+    #[error("plain libbpf does not attach it, either ({by_libbpf})")]
     Libbpf {
         /// What libbpf said.
         by_libbpf: io::Error,
-        /// What siteseer has to say.
-        otherwise: String,
+        /// Why siteseer does not.
+        #[source]
+        error: Box<RegisterError>,
     },
     /// A link for libbpf could not be made.
     #[error("a struct bpf_link for {what}")]

@@ -367,10 +367,13 @@ fn attach_program(program: Program<'_>) -> Result<NonNull<sys::bpf_link>, Regist
     {
         return Err(error);
     }
-    let link = attach_plain(program, cookie)
-        .map_err(|by_libbpf| RegisterError::Libbpf { by_libbpf, otherwise: with_causes(&error) })?;
-    warn::as_libbpf(&program.name(), &error);
-    Ok(link)
+    match attach_plain(program, cookie) {
+        Ok(link) => {
+            warn::as_libbpf(&program.name(), &error);
+            Ok(link)
+        }
+        Err(by_libbpf) => Err(RegisterError::Libbpf { by_libbpf, error: Box::new(error) }),
+    }
 }
 
 /// Attaches a program by siteseer, and hands a link out.

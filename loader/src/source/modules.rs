@@ -16,10 +16,18 @@ use crate::kernel::{BuildId, sysfs};
 use crate::source::placement::{Placed, Placement};
 use crate::source::{ModuleFinder, SiteData};
 use siteseer_sites::file::SiteFile;
-use siteseer_sites::with_causes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+
+/// Why there is no usable site data of a module. It is found out once, and given for each function that is asked for.
+pub type NoData = Arc<dyn Error + Send + Sync>;
+
+/// A cause, shared.
+pub(crate) fn no_data(why: impl Into<Box<dyn Error + Send + Sync>>) -> NoData {
+    Arc::from(why.into())
+}
 
 /// The loaded modules of a kernel.
 #[derive(Debug, Default)]
@@ -34,18 +42,18 @@ struct Entry {
     name: Arc<str>,
     /// Which loading of it this is.
     instance: Option<u64>,
-    found: OnceLock<Result<ModuleData, String>>,
+    found: OnceLock<Result<ModuleData, NoData>>,
     /// Why what was found is of no use.
-    broken: OnceLock<String>,
+    broken: OnceLock<NoData>,
 }
 
 impl Entry {
-    fn new(name: &str, instance: Option<u64>, found: OnceLock<Result<ModuleData, String>>) -> Arc<Entry> {
+    fn new(name: &str, instance: Option<u64>, found: OnceLock<Result<ModuleData, NoData>>) -> Arc<Entry> {
         Arc::new(Entry { name: name.into(), instance, found, broken: OnceLock::new() })
     }
 
-    fn why_not(&self) -> Option<&str> {
-        self.broken.get().or_else(|| self.found.get()?.as_ref().err()).map(String::as_str)
+    fn why_not(&self) -> Option<&NoData> {
+        self.broken.get().or_else(|| self.found.get()?.as_ref().err())
     }
 }
 
@@ -158,29 +166,29 @@ impl Modules {
 
     /// The site data of a module, found when they are first asked for. `None` if no such module is loaded; the error says why there
     /// are none.
-    pub(crate) fn get(&self, name: &str, finder: &ModuleFinder<'_>) -> Option<Result<&ModuleData, &str>> {
+    pub(crate) fn get(&self, name: &str, finder: &ModuleFinder<'_>) -> Option<Result<&ModuleData, NoData>> {
         let entry = self.entries.iter().find(|entry| &*entry.name == name)?;
         let found = entry.found.get_or_init(|| match &self.root {
-            None => Err("it has no file".to_owned()),
+            None => Err(no_data("it has no file")),
             Some(root) => match Loaded::read(root, name) {
                 Ok(Some(loaded)) if entry.instance == Some(loaded.instance) => {
-                    let data = finder.find(&loaded).map_err(|error| with_causes(&error))?;
+                    let data = finder.find(&loaded).map_err(no_data)?;
                     Ok(ModuleData::new(Some(loaded), data))
                 }
-                Ok(_) => Err("it is not loaded any more, or was loaded again".to_owned()),
-                Err(error) => Err(format!("{}/{name}: {error}", root.display())),
+                Ok(_) => Err(no_data("it is not loaded any more, or was loaded again")),
+                Err(error) => Err(no_data(SymbolsError::Read { path: root.join(name), error })),
             },
         });
         Some(match entry.broken.get() {
-            Some(why) => Err(why),
-            None => found.as_ref().map_err(String::as_str),
+            Some(why) => Err(Arc::clone(why)),
+            None => found.as_ref().map_err(Arc::clone),
         })
     }
 
     /// Notes that a module's site data is of no use.
-    pub(crate) fn note(&self, name: &str, why: &str) {
+    pub(crate) fn note(&self, name: &str, why: &NoData) {
         if let Some(entry) = self.entries.iter().find(|entry| *entry.name == *name) {
-            let _ = entry.broken.set(why.to_owned());
+            let _ = entry.broken.set(Arc::clone(why));
         }
     }
 
@@ -207,7 +215,7 @@ impl Modules {
     }
 
     /// The modules that turned out to have no site data, and why.
-    pub fn without_data(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn without_data(&self) -> impl Iterator<Item = (&str, &NoData)> {
         self.entries.iter().filter_map(|entry| Some((&*entry.name, entry.why_not()?)))
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::kernel::KernelError;
 use crate::kernel::symbols::SymbolsError;
+use crate::source::modules::NoData;
 use crate::source::{Origin, SourceError};
 use siteseer_sites::file::FileError;
 
@@ -49,14 +50,15 @@ pub enum TargetError {
         function: String,
     },
     /// A module was named, and there is no usable site data for it.
-    #[error("{module}:{function}: {why}")]
+    #[error("{module}:{function}")]
     NoModuleData {
         /// The module.
         module: String,
         /// The function.
         function: String,
         /// Why not.
-        why: String,
+        #[source]
+        why: NoData,
     },
     /// The kernel's symbols do not say where its image lies.
     #[error("the kernel's symbols have no {0}: where its image lies is not known")]

@@ -9,12 +9,11 @@ use crate::kernel::Kernel;
 use crate::kernel::symbols::SymbolsError;
 use crate::kernel::sysfs;
 use crate::program::pattern::Pattern;
-use crate::source::modules::Modules;
+use crate::source::modules::{Modules, no_data};
 use crate::source::{RunTime, SiteData, SourceOptions};
 use crate::target::function::is_fragment;
 use siteseer_sites::file::{FileError, FunctionRef, SiteFile, SiteRef};
 use siteseer_sites::site::SiteKind;
-use siteseer_sites::with_causes;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -96,7 +95,7 @@ impl Target {
                 let found = self.with_module(module, &names, file, |file, _| -> Result<Vec<Vec<Listed>>, FileError> {
                     here.iter().map(|&nth| list(file, &patterns[nth], Some(module))).collect()
                 });
-                match found.and_then(|found| found.map_err(|error| with_causes(&error))) {
+                match found.and_then(|found| found.map_err(no_data)) {
                     Ok(found) => here.iter().zip(found).for_each(|(&nth, found)| listed[nth].extend(found)),
                     Err(why) => self.modules.note(module, &why),
                 }

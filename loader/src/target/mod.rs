@@ -27,7 +27,7 @@ use crate::kernel::sysfs;
 use crate::kernel::{BuildId, Kernel};
 use crate::program::section::{Wanted, kernel_name};
 use crate::site::reason::Reason;
-use crate::source::modules::{Known, ModuleData, Modules};
+use crate::source::modules::{Known, ModuleData, Modules, NoData, no_data};
 use crate::source::placement::Placement;
 use crate::source::{self, BaseTypes, ModuleFinder, Over, RunTime, SiteData, SourceError, SourceOptions};
 use crate::target::function::{DataSite, Function, Holder, Place, Sources, is_fragment};
@@ -37,7 +37,6 @@ use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, BtfError, TypeId};
 use siteseer_sites::file::{ContainerRef, FileError, SiteFile, SiteRef, Source};
 use siteseer_sites::site::{SiteKind, Unprobeable};
-use siteseer_sites::with_causes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -472,8 +471,8 @@ impl Target {
         module: &Arc<str>,
         names: &[&str],
         image: &SiteFile<'_>,
-    ) -> Result<Vec<Option<Function>>, String> {
-        let found = self.with_module(module, names, image, |file, data| -> Result<Vec<Option<Function>>, String> {
+    ) -> Result<Vec<Option<Function>>, NoData> {
+        let found = self.with_module(module, names, image, |file, data| -> Result<Vec<Option<Function>>, NoData> {
             let placement = data.placement(file);
             let one = |name: &&str| {
                 let own = if self.own_symbols {
@@ -481,23 +480,22 @@ impl Target {
                 } else {
                     self.part(file, name, Some(module), &placement)
                 };
-                let own = own.map_err(|error| with_causes(&error))?;
+                let own = own.map_err(no_data)?;
                 let symbols = match &own {
                     Some(symbols) => symbols,
-                    None => self.symbols().map_err(|error| with_causes(&error))?,
+                    None => self.symbols().map_err(no_data)?,
                 };
-                let mut function =
-                    self.lookup(file, name, Some(module), &placement, symbols).map_err(|error| with_causes(&error))?;
+                let mut function = self.lookup(file, name, Some(module), &placement, symbols).map_err(no_data)?;
                 if let Some(function) = &mut function {
                     match data.types(file.base_btf_bytes()) {
                         Known::Same => {}
                         // Nothing that goes by a FUNC can be attached.
                         Known::Nothing => function.candidates.iter_mut().for_each(|site| site.exact = None),
                         Known::Other => {
-                            return Err(format!(
+                            return Err(no_data(format!(
                                 "{}: its .BTF is not the module's, though the build id is",
                                 data.data.origin()
-                            ));
+                            )));
                         }
                     }
                 }
@@ -515,14 +513,15 @@ impl Target {
         names: &[&str],
         image: &SiteFile<'_>,
         with: impl FnOnce(&SiteFile<'_>, &ModuleData) -> R,
-    ) -> Result<R, String> {
+    ) -> Result<R, NoData> {
         let finder = ModuleFinder { options: &self.options, kernel: self.kernel() };
-        let data = self.modules.get(module, &finder).unwrap_or(Err("it is not loaded"))?;
-        let types = self.base_types().ok_or("the kernel has no BTF, which the module's types refer to")?;
+        let data = self.modules.get(module, &finder).unwrap_or_else(|| Err(no_data("it is not loaded")))?;
+        let types =
+            self.base_types().ok_or_else(|| no_data("the kernel has no BTF, which the module's types refer to"))?;
         let over = Over { btf: image.base_btf(), types };
         let here = |&name: &&str| Wanted { module: Some(module.to_owned()), function: Some(name.to_owned()) };
-        data.data.check_asked(&names.iter().map(here).collect::<Vec<_>>()).map_err(|error| with_causes(&error))?;
-        data.data.read_over(over, names, |file| with(file, data)).map_err(|error| with_causes(&error))
+        data.data.check_asked(&names.iter().map(here).collect::<Vec<_>>()).map_err(no_data)?;
+        data.data.read_over(over, names, |file| with(file, data)).map_err(no_data)
     }
 
     /// Opens the types that prototypes are numbers of: of the image, and of modules. They are those of the functions' names that
