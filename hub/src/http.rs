@@ -125,7 +125,10 @@ impl Client {
             404 | 410 => return Err(HubError::NotThere { url: url.to_owned() }),
             416 if from.is_some() => {}
             status => {
-                return Err(HubError::Http { url: url.to_owned(), why: format!("the server answered {status}").into() });
+                return Err(HubError::Http {
+                    url: url.to_owned(),
+                    why: format!("the server answered {status}").into(),
+                });
             }
         }
         let kind = header(&response, CONTENT_TYPE).unwrap_or_default();

@@ -16,7 +16,7 @@ const FARTHEST: usize = 2;
 /// are instructions like any other.
 ///
 /// The call is one that the image lists for ftrace, or one of `__fentry__()`: not all images have the list.
-pub(crate) fn behind_fentry(image: &Image<'_>, entry: u64) -> Option<u64> {
+pub(crate) fn after_fentry(image: &Image<'_>, entry: u64) -> Option<u64> {
     if image.machine() != Machine::X86_64 {
         return None;
     }

@@ -134,13 +134,13 @@ impl FunctionText<'_, '_> {
             self.leads_to_the_end(other, &avoided)
                 && self.is_reached(other, &avoided)
                 && (!all_known && avoided.iter().any(|&at| self.is_reached(at, &[other]))
-                    || self.acts_behind(other, &avoided, body))
+                    || self.acts_after(other, &avoided, body))
         })
     }
 
     /// Whether an instruction of the body that stores or calls runs after `from`, on a way to where control leaves the
     /// function, and none of `avoided` does.
-    fn acts_behind(&self, from: usize, avoided: &[usize], body: &[Range<u64>]) -> bool {
+    fn acts_after(&self, from: usize, avoided: &[usize], body: &[Range<u64>]) -> bool {
         let graph = self.graph();
         let mut effects = Effects::new(self.image.machine());
         let mut acting = Vec::new();
@@ -438,7 +438,7 @@ impl FunctionText<'_, '_> {
 
     /// Where a body goes on after instructions of others that do something that can be seen, if control gets there in a
     /// straight line before the body does such a thing itself: instructions that only compute were moved up from there.
-    pub(crate) fn behind_others(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
+    pub(crate) fn past_others(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
         let (piece, mut index) = self.index(entry)?;
         let mut effects = Effects::new(self.image.machine());
         let (mut found, mut others_act) = (None, false);
@@ -538,7 +538,7 @@ impl FunctionText<'_, '_> {
     /// Where a body begins after the padding that its first range may begin with. The compiler aligns the head of a
     /// loop by this padding. When a loop that is not the body's comes back to the head, the body starts again without
     /// the padding.
-    pub fn behind_padding(&self, body: &[Range<u64>]) -> Option<u64> {
+    pub fn past_padding(&self, body: &[Range<u64>]) -> Option<u64> {
         let range = body.iter().find(|range| !range.is_empty())?;
         let (piece, first) = self.index(range.start)?;
         let mut index = first;

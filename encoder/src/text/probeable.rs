@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_at_endbr_moves_behind_it() {
+    fn a_probe_at_endbr_moves_past_it() {
         let code = [0xf3, 0x0f, 0x1e, 0xfa, 0x0f, 0x0b];
         assert_eq!(x86(&code, 0, |_| {}), Some(Unprobeable::Bug));
         let code = [0xf3, 0x0f, 0x1e, 0xfa, 0xe8, 0, 0, 0, 0];

@@ -501,21 +501,21 @@ fn the_call_to_ftrace_preserves_registers() {
 }
 
 #[test]
-fn behind_the_call_to_ftrace() {
-    let behind = |machine, code: &[u8], patched: u64| {
+fn after_the_call_to_ftrace() {
+    let after = |machine, code: &[u8], patched: u64| {
         let mut test = TestImage::kernel(machine, code);
         let address = (TEXT + patched).to_le_bytes();
         test.table("__mcount_loc", "__start_mcount_loc", "__stop_mcount_loc", TEXT + 0x1000, &address);
         let bytes = test.build();
-        behind_fentry(&Image::parse(&bytes).expect("a kernel"), TEXT).map(|address| address - TEXT)
+        after_fentry(&Image::parse(&bytes).expect("a kernel"), TEXT).map(|address| address - TEXT)
     };
     let call = [0xe8, 1, 0, 0, 0, 0xc3, 0xc3];
     let landing_pad = [&[0xf3, 0x0f, 0x1e, 0xfa][..], &call].concat();
-    assert_eq!(behind(Machine::X86_64, &call, 0), Some(5));
-    assert_eq!(behind(Machine::X86_64, &landing_pad, 4), Some(9));
-    assert_eq!(behind(Machine::X86_64, &landing_pad, 0x100), None, "nobody patches it");
-    assert_eq!(behind(Machine::X86_64, &[&[0x55][..], &call].concat(), 1), None, "the function has begun");
-    assert_eq!(behind(Machine::Aarch64, &[0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5], 0), None);
+    assert_eq!(after(Machine::X86_64, &call, 0), Some(5));
+    assert_eq!(after(Machine::X86_64, &landing_pad, 4), Some(9));
+    assert_eq!(after(Machine::X86_64, &landing_pad, 0x100), None, "nobody patches it");
+    assert_eq!(after(Machine::X86_64, &[&[0x55][..], &call].concat(), 1), None, "the function has begun");
+    assert_eq!(after(Machine::Aarch64, &[0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5], 0), None);
 }
 
 #[test]
@@ -793,14 +793,14 @@ fn what_was_moved_up_before_what_others_do() {
         ranges.iter().map(|&(start, end)| TEXT + start..TEXT + end).collect()
     };
     arm64(&code, |text| {
-        assert_eq!(text.behind_others(TEXT, &body(&[(0, 4), (8, 16)])), Some(TEXT + 8));
-        assert_eq!(text.behind_others(TEXT, &body(&[(0, 16)])), None, "the store is its own");
-        assert_eq!(text.behind_others(TEXT, &body(&[(0, 4)])), None, "it is over");
-        assert_eq!(text.behind_others(TEXT + 8, &body(&[(8, 16)])), None);
+        assert_eq!(text.past_others(TEXT, &body(&[(0, 4), (8, 16)])), Some(TEXT + 8));
+        assert_eq!(text.past_others(TEXT, &body(&[(0, 16)])), None, "the store is its own");
+        assert_eq!(text.past_others(TEXT, &body(&[(0, 4)])), None, "it is over");
+        assert_eq!(text.past_others(TEXT + 8, &body(&[(8, 16)])), None);
     });
     // 0: mov w0, #1; 4: str w8, [x19]; 8: cbz w1, 12; 12: str w9, [x19]; 16: ret
     let code = [0x5280_0020, 0xb900_0268, 0x3400_0021, 0xb900_0269, 0xd65f_03c0];
-    arm64(&code, |text| assert_eq!(text.behind_others(TEXT, &body(&[(0, 4), (12, 16)])), None, "past a branch"));
+    arm64(&code, |text| assert_eq!(text.past_others(TEXT, &body(&[(0, 4), (12, 16)])), None, "past a branch"));
 }
 
 #[test]

@@ -68,7 +68,7 @@ mod tests {
     use crate::elf::test_image::{TEXT, TestImage};
 
     #[test]
-    fn a_jump_behind_a_landing_pad() {
+    fn a_jump_after_a_landing_pad() {
         // endbr64; jmp +3 | endbr64; ret
         let code = [0xf3, 0x0f, 0x1e, 0xfa, 0xe9, 3, 0, 0, 0, 0xcc, 0xcc, 0xcc, 0xf3, 0x0f, 0x1e, 0xfa, 0xc3];
         let mut test = TestImage::kernel(Machine::X86_64, &code);

@@ -42,12 +42,12 @@ enum Place {
     /// As part of a new structure.
     Member,
     /// Pointed to by part of a new structure.
-    Behind,
+    Pointed,
 }
 
 impl Place {
-    fn behind(self) -> Place {
-        if self == Place::Plain { Place::Plain } else { Place::Behind }
+    fn pointed(self) -> Place {
+        if self == Place::Plain { Place::Plain } else { Place::Pointed }
     }
 }
 
@@ -184,7 +184,7 @@ impl<'d, 'a> UnitTypes<'d, 'a> {
     }
 
     fn pointer(&mut self, die: &Die<'a>, place: Place, depth: u32) -> TypeRef {
-        let to = self.target(die, place.behind(), depth);
+        let to = self.target(die, place.pointed(), depth);
         if die.has_children
             && let Some(to) = to.base_id()
             && let Some(tagged) = self.tagged_pointer(die, to)
@@ -271,7 +271,7 @@ impl<'d, 'a> UnitTypes<'d, 'a> {
         };
         match found {
             Some(id) => TypeRef::Base(id),
-            None if place == Place::Behind && !name.is_empty() => self.forward(name, is_union),
+            None if place == Place::Pointed && !name.is_empty() => self.forward(name, is_union),
             None => self.new_composite(kind, size, die, depth),
         }
     }
@@ -365,7 +365,7 @@ impl<'d, 'a> UnitTypes<'d, 'a> {
     }
 
     fn prototype(&mut self, die: &Die<'a>, place: Place, depth: u32) -> TypeRef {
-        let place = place.behind();
+        let place = place.pointed();
         let ret = self.target(die, place, depth);
         let mut types = Vec::new();
         let mut variadic = false;

@@ -120,9 +120,9 @@ impl<'a> Gathered<'a> {
     }
 
     /// Moves the bounds that lists give as later views of a function's entry to the address after its call to ftrace,
-    /// because those steps are there: see [`behind_fentry`](crate::text::behind_fentry). The argument is to call it.
-    pub(crate) fn settle(&mut self, entry: u64, behind: impl FnOnce() -> Option<u64>) {
-        self.settle_steps(|point| point.address == entry && point.view > 0, behind);
+    /// because those steps are there: see [`after_fentry`](crate::text::after_fentry). The argument is to call it.
+    pub(crate) fn settle(&mut self, entry: u64, after: impl FnOnce() -> Option<u64>) {
+        self.settle_steps(|point| point.address == entry && point.view > 0, after);
     }
 
     /// Does the same for padding before a copy's entry at the head of a loop: the label of a list may come before the padding, and
@@ -137,15 +137,15 @@ impl<'a> Gathered<'a> {
         self.settle_steps(is_moved, || Some(entry));
     }
 
-    fn settle_steps(&mut self, is_moved: impl Fn(&Point) -> bool, behind: impl FnOnce() -> Option<u64>) {
+    fn settle_steps(&mut self, is_moved: impl Fn(&Point) -> bool, after: impl FnOnce() -> Option<u64>) {
         if !self.entries.iter().any(|entry| is_moved(&entry.begin) || is_moved(&entry.end)) {
             return;
         }
-        let Some(behind) = behind() else { return };
+        let Some(after) = after() else { return };
         for entry in &mut self.entries {
             for point in [&mut entry.begin, &mut entry.end] {
                 if is_moved(point) {
-                    point.address = behind;
+                    point.address = after;
                 }
             }
         }
@@ -376,7 +376,7 @@ fn is_zero(location: &Location) -> bool {
 
 /// What the rest of a frame base's expression adds to the register and offset that it begins with: clang counts from below
 /// the CFA where it lets the stack pointer stand for the frame.
-fn constant_behind(mut operations: gimli::OperationIter<Slice<'_>>) -> Option<i64> {
+fn constant_after(mut operations: gimli::OperationIter<Slice<'_>>) -> Option<i64> {
     let mut sum = 0i64;
     while let Some(operation) = operations.next().ok()? {
         let added = match operation {
@@ -432,7 +432,7 @@ impl Environment for At<'_, '_, '_> {
             Ok(Some(Operation::RegisterOffset { register, offset, .. })) => self.in_frame(register.0, offset)?,
             _ => return Err(Missing::NoFrame),
         };
-        let offset = constant_behind(operations).ok_or(Missing::NoFrame)?;
+        let offset = constant_after(operations).ok_or(Missing::NoFrame)?;
         Ok((base.0, base.1.checked_add(offset).ok_or(Missing::NoFrame)?))
     }
 
@@ -503,15 +503,15 @@ mod tests {
     #[test]
     fn a_frame_base_may_be_off_by_a_constant() {
         let encoding = gimli::Encoding { address_size: 8, format: gimli::Format::Dwarf32, version: 5 };
-        let behind = |bytes: &'static [u8]| {
-            constant_behind(Expression(Slice::new(bytes, gimli::LittleEndian)).operations(encoding))
+        let after = |bytes: &'static [u8]| {
+            constant_after(Expression(Slice::new(bytes, gimli::LittleEndian)).operations(encoding))
         };
-        assert_eq!(behind(&[]), Some(0));
+        assert_eq!(after(&[]), Some(0));
         // consts -128, plus; plus_uconst 8; lit16, minus
-        assert_eq!(behind(&[0x11, 0x80, 0x7f, 0x22]), Some(-128));
-        assert_eq!(behind(&[0x23, 8, 0x40, 0x1c]), Some(-8));
+        assert_eq!(after(&[0x11, 0x80, 0x7f, 0x22]), Some(-128));
+        assert_eq!(after(&[0x23, 8, 0x40, 0x1c]), Some(-8));
         for other in [&[0x11, 0x80, 0x7f][..], &[0x11, 0x80, 0x7f, 0x1e], &[0x06], &[0x22], &[0x23]] {
-            assert_eq!(behind(other), None, "{other:x?}");
+            assert_eq!(after(other), None, "{other:x?}");
         }
     }
 

@@ -109,7 +109,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         }
         if self.is_by_clang {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-            let start = behind_tracer(image, address);
+            let start = past_tracer(image, address);
             if repeats::begins_with_loop(&text, lines, start, &function.ranges) {
                 marks |= Marks::MAY_MISS;
             }
@@ -122,7 +122,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
             let start = Point { address, view: 0 };
             let nested = nested(function, None);
             let body = Body { text: &text, ranges: &function.ranges, nested: &nested };
-            let first = behind_tracer(image, address);
+            let first = past_tracer(image, address);
             let is_copys = |address| is_in_copy(function, None, function.origin.unwrap_or(offset), address);
             if own.is_some_and(|own| {
                 repeats::first_statement_comes_again(lines, &text, start, &function.ranges, &own)
@@ -188,8 +188,8 @@ impl<'a> UnitEncoder<'a, '_, '_> {
             self.found.push(found);
         }
         if self.unit.clang().is_some() {
-            look_behind_patch_site(&surroundings, origin, &self.gathered, &mut self.found);
-            clang::look_behind_prologue(&at, &self.gathered, origin, &mut self.found);
+            look_past_patch_site(&surroundings, origin, &self.gathered, &mut self.found);
+            clang::look_past_prologue(&at, &self.gathered, origin, &mut self.found);
         }
     }
 
@@ -235,19 +235,19 @@ enum Returned {
 }
 
 /// Where a function does something itself: after landing pads and the call to ftrace.
-fn behind_tracer(image: &Image<'_>, entry: u64) -> u64 {
+fn past_tracer(image: &Image<'_>, entry: u64) -> u64 {
     /// The length of a call.
     const CALL: u64 = 5;
     let start = idle_prefix(image, entry).last().unwrap_or(entry);
-    let behind = start.saturating_add(CALL);
+    let after = start.saturating_add(CALL);
     let is_tracer = |target| image.symbol_at(target).iter().any(|symbol| symbol.name == "__fentry__");
-    let is_call = image.machine() == Machine::X86_64 && text::call_target(image, behind).is_some_and(is_tracer);
-    if is_call { behind } else { start }
+    let is_call = image.machine() == Machine::X86_64 && text::call_target(image, after).is_some_and(is_tracer);
+    if is_call { after } else { start }
 }
 
 /// Finds the arguments that clang locates only after the instruction that ftrace patches. Nothing happens before it, so
 /// they are there at the entry too.
-fn look_behind_patch_site<'a>(
+fn look_past_patch_site<'a>(
     surroundings: &Surroundings<'_, 'a, '_>,
     origin: &Origin<'a>,
     gathered: &Gathered<'a>,

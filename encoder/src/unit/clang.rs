@@ -40,7 +40,7 @@ pub(crate) const MARKS_DEAD: u32 = 16;
 const MARKS_PROMOTED: u32 = 23;
 
 /// Looks after the prologue for arguments that have no location at the entry of an out-of-line function.
-pub(crate) fn look_behind_prologue<'a>(
+pub(crate) fn look_past_prologue<'a>(
     at: &At<'_, 'a, '_>,
     gathered: &Gathered<'a>,
     origin: &Origin<'a>,
@@ -55,8 +55,8 @@ pub(crate) fn look_behind_prologue<'a>(
         if first.begin.address - at.address > u64::from(u8::MAX) {
             continue;
         }
-        let behind = At::new(at.surroundings, first.begin.address);
-        let Ok(located) = behind.lower(first.expression, &origin.parameters[index]) else { continue };
+        let after = At::new(at.surroundings, first.begin.address);
+        let Ok(located) = after.lower(first.expression, &origin.parameters[index]) else { continue };
         let registers: &[u16] = match &located.at {
             Location::Register(register) => &[*register],
             Location::RegisterPair(low, high) => &[*low, *high],

@@ -104,14 +104,14 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     /// The lines of a copy's own statements.
     fn own_lines(&mut self, function: &RawFunction<'a>, copy: usize, origin: &Origin<'a>) -> Option<OwnLines> {
         let (declared, caller) = self.declared(function, copy, origin)?;
-        let behind = caller.filter(|caller| caller.file == declared.file && caller.line > declared.line);
-        let end = behind.map_or(u32::MAX, |caller| caller.line);
+        let after = caller.filter(|caller| caller.file == declared.file && caller.line > declared.line);
+        let end = after.map_or(u32::MAX, |caller| caller.line);
         let inside = copies_inside(function, Some(copy), function.sites[copy].origin);
         Some(OwnLines { declared, end, has_opening: false, inside })
     }
 
     /// Further entries of GCC's copy that has one, and no marker: see `repeats`.
-    fn entries_behind_caller(
+    fn entries_after_caller(
         &mut self,
         function: &RawFunction<'a>,
         copy: usize,
@@ -125,11 +125,11 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let is_callees = |place: Place| place.file == callee.file && place.line >= callee.line;
         // Of two functions in one file, the later one's lines end what the earlier one's may be.
         let is_callers = |place: Place| {
-            let is_behind = place.file == caller.file && place.line >= caller.line;
-            is_behind && (callee.file != caller.file || callee.line <= caller.line || !is_callees(place))
+            let is_later = place.file == caller.file && place.line >= caller.line;
+            is_later && (callee.file != caller.file || callee.line <= caller.line || !is_callees(place))
         };
         let point = Point { address: first.address, view: first.view };
-        let mut again = repeats::behind_caller(lines, point, body, is_callers);
+        let mut again = repeats::after_caller(lines, point, body, is_callers);
         let is_anothers = |address: u64| {
             let begins_there =
                 |site: &RawSite| site.origin == function.sites[copy].origin && site.entry == Some(address);
@@ -181,7 +181,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             && self.unit.is_gcc()
             && let [first] = entries[..]
         {
-            let again = self.entries_behind_caller(function, copy, &origin, first, body);
+            let again = self.entries_after_caller(function, copy, &origin, first, body);
             let is_next =
                 |point: &Point| text.is_boundary(point.address) && text.is_straight(first.address, point.address);
             entries.extend(again.into_iter().filter(is_next).map(entry::by_row));
@@ -461,7 +461,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             self.found.push(found);
         }
         if let Some((index, located)) =
-            entry::behind_branch(&surroundings, text, entry, body, origin, &self.gathered, &self.found)
+            entry::after_branch(&surroundings, text, entry, body, origin, &self.gathered, &self.found)
         {
             self.out.provisional.push(Provisional {
                 site,

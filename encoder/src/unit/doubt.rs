@@ -175,9 +175,9 @@ fn depends_on_width(located: &Located) -> bool {
     };
     let is_prone_at = |ops: &[Op], at: usize| is_prone(&ops[at]) && !is_exact(&ops[..=at]);
     // What is extended afterwards was narrow, whatever it is passed as. More than 32 bits are those of a value of 64 that was shifted.
-    let is_narrow = |behind: &[Op]| {
+    let is_narrow = |after: &[Op]| {
         located.size < 8
-            || behind.iter().any(|op| matches!(op, Op::ZeroExtend(bits) | Op::SignExtend(bits) if *bits <= 32))
+            || after.iter().any(|op| matches!(op, Op::ZeroExtend(bits) | Op::SignExtend(bits) if *bits <= 32))
     };
     let is_prone_in = |ops: &[Op]| (0..ops.len()).any(|at| is_prone_at(ops, at) && is_narrow(&ops[at + 1..]));
     computed.slots.iter().any(|ops| is_prone_in(ops))

@@ -97,7 +97,7 @@ pub(crate) fn find(entry: Option<u64>, view: u32, body: &[Range<u64>], text: &Fu
     if let Some(address) = entry {
         return Some(given(Point { address, view }, body, text));
     }
-    if let Some(head) = text.behind_padding(body) {
+    if let Some(head) = text.past_padding(body) {
         first.start = head;
     }
     let low = first.start;
@@ -108,7 +108,7 @@ pub(crate) fn find(entry: Option<u64>, view: u32, body: &[Range<u64>], text: &Fu
         _ if let Some(address) = text.principal(&entries, &parts) => (address, false),
         [address, ..] => (if entries.contains(&low) { low } else { address }, true),
     };
-    Some(at(text.behind_others(address, body).unwrap_or(address), uncertain))
+    Some(at(text.past_others(address, body).unwrap_or(address), uncertain))
 }
 
 /// Where a probe moves from.
@@ -210,7 +210,7 @@ pub(crate) fn keep_own(found: &mut [Found], gathered: &Gathered<'_>, entry: &Ent
 
 /// Finds the argument that the body's first branch is on, if it is located only after that branch. Returns its index
 /// and its location, which holds at the entry too.
-pub(crate) fn behind_branch<'a>(
+pub(crate) fn after_branch<'a>(
     surroundings: &Surroundings<'_, 'a, '_>,
     text: &FunctionText<'_, '_>,
     entry: Entry,

@@ -25,7 +25,7 @@ use crate::elf::image::{Container, Image};
 use crate::lower::ParamType;
 use crate::observe::{Observed, Observer};
 use crate::text::probeable::Prober;
-use crate::text::{DirectEntries, behind_fentry};
+use crate::text::{DirectEntries, after_fentry};
 use crate::types::{BaseIndex, NewType, TypeRef};
 use crate::unit::arguments::{Found, Gathered};
 use crate::unit::doubt::Evidence;
@@ -241,7 +241,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         self.gathered.gather(self.unit, origin, parameters, |offset| self.origins.root(offset));
         if self.unit.is_gcc() {
             let start = start_of(function);
-            self.gathered.settle(start, || behind_fentry(self.shared.image, start));
+            self.gathered.settle(start, || after_fentry(self.shared.image, start));
         }
         self.note_assignments(origin);
     }

@@ -84,18 +84,18 @@ pub(crate) fn find(
         return Again { is_unclear, ..Again::default() };
     }
     let all = text.all_acts(body);
-    let (mut before, mut behind) = (all.clone(), all);
+    let (mut before, mut after) = (all.clone(), all);
     text.keep_reached(&[entry], &again, &mut before);
-    text.keep_reached(&again, &[entry], &mut behind);
+    text.keep_reached(&again, &[entry], &mut after);
     // If the body does something both before and after a place, that place is in the middle of it.
-    if behind.iter().any(|act| before.contains(act) && !again.contains(act)) {
+    if after.iter().any(|act| before.contains(act) && !again.contains(act)) {
         return Again { is_unclear: true, ..Again::default() };
     }
     // If it does something only after the place, the place may still be in the middle of it.
     before.push(entry);
     let place = |act: &u64| lines.row_at(*act).map(|row| row.place).filter(|place| place.line != 0);
     let done: Vec<_> = before.iter().filter_map(place).collect();
-    let may_be_own = behind.iter().filter_map(place).any(|place| !done.contains(&place));
+    let may_be_own = after.iter().filter_map(place).any(|place| !done.contains(&place));
     Again { entries: again, is_unclear, may_be_own }
 }
 
@@ -125,7 +125,7 @@ fn acts_again(
 
 /// Finds where the first statement at or after an entry comes again right after a statement of the caller; `is_callers`
 /// tells these.
-pub(crate) fn behind_caller(
+pub(crate) fn after_caller(
     lines: &Lines,
     entry: Point,
     body: &[Range<u64>],
@@ -281,14 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn a_first_statement_behind_the_callers_is_a_call() {
+    fn a_first_statement_after_the_callers_is_a_call() {
         // The caller's loop is at line 50, the body is lines 10 and 11, with a loop of its own at 10.
         let lines = lines(&[(0, 0, 50), (0, 1, 10), (4, 0, 11), (4, 1, 10), (8, 0, 50), (8, 1, 10), (8, 2, 11)]);
         let again =
-            behind_caller(&lines, Point { address: 0, view: 1 }, slice::from_ref(&(0..12)), |place| place.line >= 50);
+            after_caller(&lines, Point { address: 0, view: 1 }, slice::from_ref(&(0..12)), |place| place.line >= 50);
         assert_eq!(again, [Point { address: 8, view: 1 }]);
         assert!(
-            behind_caller(&lines, Point { address: 0, view: 1 }, slice::from_ref(&(0..8)), |place| place.line >= 50)
+            after_caller(&lines, Point { address: 0, view: 1 }, slice::from_ref(&(0..8)), |place| place.line >= 50)
                 .is_empty()
         );
     }
