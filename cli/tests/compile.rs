@@ -65,6 +65,7 @@ fn compiled(folder: &Path, object: &Path, sites: &Path, arguments: &[&str]) -> R
 /// A program with all that an object can have.
 const WHOLE: &str = include_str!("programs/whole.bpf.c");
 
+// Proves S25.3.
 #[test]
 fn the_object_is_whole() {
     let Some(sites) = sites() else { return };
@@ -162,6 +163,7 @@ fn the_object_is_whole() {
 }
 
 /// Every site is in the manifest once, where `siteseer plan` has it.
+// Proves S25.1.
 #[test]
 fn the_manifest_has_every_site() {
     let Some(sites) = sites() else { return };
@@ -197,6 +199,7 @@ fn the_manifest_has_every_site() {
     }
 }
 
+// Proves S25.1, S25.4.
 #[test]
 fn what_cannot_be_compiled() {
     let Some(sites) = sites() else { return };

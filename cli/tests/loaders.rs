@@ -23,9 +23,11 @@ use std::time::Duration;
 const TIME_LIMIT: Duration = Duration::from_secs(1200);
 /// Of one loader: it sees all calls; it refuses what does not fit.
 const CHECKS: [&str; 6] = [
+    // Proves S25.2.
     "opensnoop-libbpf",
     "whole-libbpf",
     "opensnoop-aya",
+    // Proves S25.5.
     "opensnoop-aya-refuses",
     "opensnoop-cilium",
     "opensnoop-cilium-refuses",
