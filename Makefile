@@ -25,6 +25,8 @@ BASHDIR ?= $(DATADIR)/bash-completion/completions
 ZSHDIR ?= $(DATADIR)/zsh/site-functions
 FISHDIR ?= $(DATADIR)/fish/vendor_completions.d
 INSTALL ?= install
+CC ?= cc
+PKG_CONFIG ?= pkg-config
 CARGO ?= cargo
 # --offline, for one.
 CARGO_FLAGS ?= --locked
@@ -47,7 +49,9 @@ CAPI_FEATURES := dwarf
 # In applications libbpf's functions are called beside ours.
 REQUIRES := Requires: libbpf >= 1.1
 LIBS_PRIVATE := -lpthread -lm -ldl
+# The shared library is linked here, and not by cargo: rustc passes the linker a version script of its own, and a second one is an error.
 SHARED := yes
+LIBS_SHARED = $(shell $(PKG_CONFIG) --libs libbpf libelf zlib) -lgcc_s -lpthread -lm -ldl -lc
 else ifeq ($(LIBBPF),vendored)
 CAPI_FEATURES := dwarf,vendored
 REQUIRES := Requires.private: libelf zlib
@@ -63,7 +67,12 @@ tool:
 	$(CARGO) build $(CARGO_FLAGS) --profile $(PROFILE) --package siteseer-cli
 
 library:
-	$(CARGO) build $(CARGO_FLAGS) --profile $(PROFILE) --package siteseer-capi --no-default-features --features $(CAPI_FEATURES)
+	$(CARGO) rustc $(CARGO_FLAGS) --profile $(PROFILE) --package siteseer-capi --lib --crate-type staticlib \
+	    --no-default-features --features $(CAPI_FEATURES)
+ifdef SHARED
+	$(CC) -shared -o $(TARGET)/libsiteseer.so -Wl,-soname,$(SONAME) -Wl,--version-script=capi/siteseer.map -Wl,-z,defs \
+	    -Wl,--gc-sections -Wl,--whole-archive $(TARGET)/libsiteseer_c.a -Wl,--no-whole-archive -Wl,--as-needed $(LIBS_SHARED)
+endif
 
 install: install-tool install-library
 
@@ -80,7 +89,7 @@ install-library: library
 	$(INSTALL) -d $(addprefix $(DESTDIR),$(LIBDIR) $(PKGCONFIGDIR) $(INCLUDEDIR) $(MANDIR)/man3)
 	$(INSTALL) -m 644 $(TARGET)/libsiteseer_c.a $(DESTDIR)$(LIBDIR)/libsiteseer.a
 ifdef SHARED
-	$(INSTALL) -m 644 $(TARGET)/libsiteseer_c.so $(DESTDIR)$(LIBDIR)/libsiteseer.so.$(VERSION)
+	$(INSTALL) -m 644 $(TARGET)/libsiteseer.so $(DESTDIR)$(LIBDIR)/libsiteseer.so.$(VERSION)
 	ln -sf libsiteseer.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libsiteseer.so
 endif

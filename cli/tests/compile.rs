@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `siteseer compile`, on the image that SITESEER_TEST_VMLINUX names: what is in the new object and in its manifest, and what is
-//! refused. That other loaders load and attach it is the test `loaders`.
+//! refused. Other loaders load and attach it in the test `examples` of the conformance crate.
 
 mod made;
 
@@ -294,6 +294,25 @@ fn without_information() {
     fs::write(&bad, siteseer_bpf_progs::BAD).unwrap();
     let said = compiled(&folder, &bad, sites, &[]).expect_err("bad");
     assert!(said.contains("program override_return: instruction 1 calls bpf_override_return"), "{said}");
+}
+
+/// Relocations of other compilers and linkers may have no symbol.
+#[test]
+fn a_relocation_without_a_symbol() {
+    let Some(sites) = sites() else { return };
+    let folder = folder("compile-relocation");
+    let path = object(&folder, "whole", WHOLE);
+    let mut data = fs::read(&path).unwrap();
+    let file = object::File::parse(&*data).unwrap();
+    let is_of_code = |name: &str| name.strip_prefix(".rel").is_some_and(|of| of.starts_with("kprobe") || of == ".text");
+    let section = file.sections().find(|section| section.name().is_ok_and(is_of_code)).expect("code is relocated");
+    let (at, _) = section.file_range().unwrap();
+    // The upper half of Elf64_Rel::r_info is the symbol.
+    let symbol = at as usize + 12;
+    data[symbol..symbol + 4].fill(0);
+    fs::write(&path, data).unwrap();
+    let said = compiled(&folder, &path, sites, &[]).expect_err("it has no symbol");
+    assert!(said.contains("has a relocation that is not by a symbol alone"), "{said}");
 }
 
 /// What is not an object does not crash the tool, whatever part of it is damaged.

@@ -4,8 +4,7 @@
 //!
 //! The host's half (`tests/examples.rs`) builds the programs, puts them into [`FOLDER`] and shows each [`Verdict`] as a test. C
 //! programs come twice, linked with the system's libbpf and with the one that siteseer brings along ([`LIBBPFS`]).
-//! The programs of other loaders ([`LOADERS`]) have a host's half of their own (`cli/tests/loaders.rs`), which compiles the object that
-//! they load.
+//! The programs of other loaders ([`LOADERS`]) load what the host's half compiled.
 
 use crate::calls::syscall;
 use crate::case::Failure;

@@ -2,6 +2,8 @@
 
 //! Builds guest programs: static, in a target directory of their own.
 //!
+//! Guest programs of `workspace.metadata.guests` in Cargo.toml are built together, by one run of cargo.
+//!
 //! A guest program is linked statically (`+crt-static`), because the initramfs has no dynamic loader. The flag changes
 //! every crate below it, so these builds live in `<target>/guest`, apart from the ordinary ones: neither invalidates the
 //! other, and a build started from within `cargo test` does not wait for the lock its own parent holds.
@@ -12,6 +14,7 @@
 //! dependencies vendored beside its output, by the host's `cargo vendor`, which knows how to reach the registry.
 
 use std::{
+    collections::BTreeMap,
     env,
     ffi::{OsStr, OsString},
     fs, io,
@@ -28,6 +31,9 @@ use siteseer_kernels::{
 
 /// What links a static program that is always at the same address.
 const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static";
+
+/// What links a static program that is somewhere else in each process.
+const RELEASED: &str = "-C target-feature=+crt-static";
 
 /// Where a build root has the workspace and the target directory.
 const WORKSPACE: &str = "/build/workspace";
@@ -97,31 +103,60 @@ pub fn build_guest(package: &str, bin: &str, profile: &str) -> Result<PathBuf, B
 pub fn build_guest_for(arch: Arch, package: &str, bin: &str, profile: &str) -> Result<PathBuf, BuildError> {
     let metadata = metadata()?;
     let triple = arch.triple();
-    let build = ["build", "--quiet", "--package", package, "--bin", bin, "--profile", profile, "--target", triple];
+    let mut build = vec!["build", "--quiet", "--profile", profile, "--target", triple];
+    build.extend(metadata.is_guest(package, bin).then_some("--no-default-features"));
+    build.extend(metadata.built_with(package, bin).flat_map(|(package, bin)| ["--package", package, "--bin", bin]));
     let target = if Arch::host() == Some(arch) {
         let target = metadata.target_directory.join("guest");
         let target_argument = target.to_string_lossy().into_owned();
         cargo(&[&build[..], &["--target-dir", &target_argument]].concat(), true)?;
         target
     } else {
-        build_in_root(arch, &metadata, &build)?
+        let target = metadata.target_directory.join(format!("guest-{arch}"));
+        build_in_root(arch, &metadata, &build, &target, STATIC)?
     };
+    built(&target, triple, profile, bin)
+}
+
+/// Builds a program for other machines: static, and always in a build root, at the same places in it, so that whoever builds the
+/// same sources gets the same bytes. `target` is a folder of the host.
+///
+/// # Errors
+/// As [`build_guest_for`].
+pub fn build_release(
+    arch: Arch,
+    package: &str,
+    bin: &str,
+    profile: &str,
+    target: &Path,
+) -> Result<PathBuf, BuildError> {
+    let triple = arch.triple();
+    let build = ["build", "--package", package, "--bin", bin, "--profile", profile, "--target", triple];
+    let target = build_in_root(arch, &metadata()?, &build, target, RELEASED)?;
+    built(&target, triple, profile, bin)
+}
+
+/// Where cargo has put a program.
+fn built(target: &Path, triple: &str, profile: &str, bin: &str) -> Result<PathBuf, BuildError> {
     // The profile `dev` (and `test`, which builds upon it) has this one irregular directory name.
     let directory = if matches!(profile, "dev" | "test") { "debug" } else { profile };
     let program = target.join(triple).join(directory).join(bin);
-    if !program.is_file() {
-        return Err(BuildError::Missing(program));
-    }
-    Ok(program)
+    if program.is_file() { Ok(program) } else { Err(BuildError::Missing(program)) }
 }
 
 /// Builds in the architecture's build root, and returns the target directory: one for each root, as cargo cannot know that
 /// C libraries changed.
-fn build_in_root(arch: Arch, metadata: &Metadata, build: &[&str]) -> Result<PathBuf, BuildError> {
+fn build_in_root(
+    arch: Arch,
+    metadata: &Metadata,
+    build: &[&str],
+    target: &Path,
+    flags: &str,
+) -> Result<PathBuf, BuildError> {
     let row = buildroot::workspace_rows()?.row(&format!("guest-{arch}"))?;
     let root = BuildRoot::get(row, false, |line| eprintln!("{line}"))?;
     let workspace = metadata.workspace_root.as_path();
-    let target = metadata.target_directory.join(format!("guest-{arch}")).join(root.key());
+    let target = target.join(root.key());
     let prepare = |path: &Path| {
         let path = path.to_owned();
         move |error| BuildError::Prepare { path, error }
@@ -132,7 +167,7 @@ fn build_in_root(arch: Arch, metadata: &Metadata, build: &[&str]) -> Result<Path
     let triple = arch.triple();
     let gnu = arch.gnu_triple();
     let (lower, upper) = (triple.replace('-', "_"), triple.replace('-', "_").to_uppercase());
-    let flags = format!("{} {STATIC}", env::var("RUSTFLAGS").unwrap_or_default());
+    let flags = format!("{} {flags}", env::var("RUSTFLAGS").unwrap_or_default());
     let environment = [
         ("HOME", TARGET.to_owned()),
         ("CARGO_HOME", format!("{TARGET}/cargo")),
@@ -183,6 +218,33 @@ pub(crate) struct Metadata {
     /// Whatever set it.
     pub(crate) target_directory: PathBuf,
     pub(crate) workspace_root: PathBuf,
+    /// `workspace.metadata` of Cargo.toml.
+    #[serde(default)]
+    metadata: Option<OfWorkspace>,
+}
+
+#[derive(Deserialize)]
+struct OfWorkspace {
+    /// Programs that are built together, by package.
+    #[serde(default)]
+    guests: BTreeMap<String, String>,
+}
+
+impl Metadata {
+    fn guests(&self) -> Option<&BTreeMap<String, String>> {
+        self.metadata.as_ref().map(|metadata| &metadata.guests)
+    }
+
+    fn is_guest(&self, package: &str, bin: &str) -> bool {
+        self.guests().and_then(|guests| guests.get(package)).is_some_and(|guest| guest == bin)
+    }
+
+    /// The packages and programs that are built with one: all guests if it is one of them.
+    fn built_with<'a>(&'a self, package: &'a str, bin: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let guests = self.guests().filter(|_| self.is_guest(package, bin));
+        let alone = guests.is_none().then_some((package, bin));
+        guests.into_iter().flatten().map(|(package, bin)| (package.as_str(), bin.as_str())).chain(alone)
+    }
 }
 
 pub(crate) fn metadata() -> Result<Metadata, BuildError> {

@@ -73,7 +73,7 @@ pub use self::{
     accel::{Accel, Accelerator},
     error::VmError,
     go_build::build_go,
-    guest_build::{BuildError, build_guest, build_guest_for},
+    guest_build::{BuildError, build_guest, build_guest_for, build_release},
     outcome::{Carrier, ExitStatus, Outcome},
     vm::Vm,
 };

@@ -79,7 +79,9 @@ fn proofs_of(file: &str, text: &str, names: &BTreeSet<String>) -> Vec<Proof> {
             let is_test = match (group.flatten(), test) {
                 (Some(group), Some(test)) => names.contains(&format!("{group}::{test}")),
                 // Trials without a harness of the compiler's are in a list of names.
-                _ if text.contains("Trial::test(") => at.is_some_and(|at| rest[at].trim_start().starts_with('"')),
+                _ if text.contains("CHECKS") && !text.contains("#[test]") => {
+                    at.is_some_and(|at| rest[at].trim_start().starts_with('"'))
+                }
                 _ => rest.iter().take(at.unwrap_or(0)).any(|line| line.trim() == "#[test]"),
             };
             (test, (!is_test).then_some("it is not before a test"))

@@ -26,7 +26,7 @@ pub(super) struct Built {
     /// Programs by the names that the guest knows them by.
     pub(super) programs: BTreeMap<String, PathBuf>,
     /// The installed tool.
-    tool: PathBuf,
+    pub(super) tool: PathBuf,
     pub(super) folder: PathBuf,
 }
 
@@ -78,6 +78,23 @@ pub(super) fn assignment(name: &str, value: &Path) -> String {
     format!("{name}={}", value.display())
 }
 
+/// A shared library exports siteseer's functions, each with a version, and nothing else.
+fn check_versions(library: &Path) -> Result<(), String> {
+    if !library.exists() {
+        return Ok(());
+    }
+    let printed = run(Command::new("readelf").args(["--wide", "--dyn-syms"]).arg(library))?;
+    // Num: Value Size Type Bind Vis Ndx Name
+    let columns = printed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let defined = columns.filter(|columns| columns.len() >= 8 && columns[3] == "FUNC" && columns[6] != "UND");
+    let names: Vec<String> = defined.map(|columns| columns[7].to_owned()).collect();
+    let wrong = names.iter().find(|name| !(name.starts_with("siteseer_") && name.contains("@@SITESEER_")));
+    match wrong {
+        None if names.iter().any(|name| name.starts_with("siteseer_register@@")) => Ok(()),
+        _ => Err(format!("{}: functions without a version, or foreign ones: {names:?}", library.display())),
+    }
+}
+
 pub(super) fn build() -> Result<Built, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("examples");
     fs::create_dir_all(&folder).map_err(words(folder.display()))?;
@@ -89,6 +106,7 @@ pub(super) fn build() -> Result<Built, String> {
         let prefix = folder.join(format!("prefix-{libbpf}"));
         run(make(&root()).arg("install").arg(assignment("PREFIX", &prefix)).arg(format!("LIBBPF={libbpf}")))?;
         tool = prefix.join("bin/siteseer");
+        check_versions(&prefix.join("lib/libsiteseer.so"))?;
         let packages = prefix.join("lib/pkgconfig");
         for name in IN_C {
             let output = folder.join(format!("{name}-{libbpf}"));

@@ -5,18 +5,20 @@
 //! one. Against each, the C examples are built by their own Makefiles, and the program of README.md is taken out of
 //! the page and built by the commands that stand beside it ([`build`]). Then each kernel of `SITESEER_KERNELS` that
 //! is Debian's and of this machine's architecture boots once, with all of the programs, and every example is a test
-//! ([`siteseer_conformance::examples`] makes the calls and compares). [`installed`] looks at what was installed, and removes it.
+//! ([`siteseer_conformance::examples`] makes the calls and compares). So is every loader of what `siteseer compile` makes of opensnoop
+//! ([`loaders`]). [`installed`] looks at what was installed, and removes it.
 //!
 //! On the reference kernel the outputs are those of docs/before-and-after.md, which is written again if
 //! SITESEER_UPDATE_DOCS is set ([`page`]).
 
 mod build;
 mod installed;
+mod loaders;
 mod page;
 
 use build::Built;
 use libtest_mimic::{Arguments, Failed, Trial};
-use siteseer_conformance::examples::{FOLDER, Verdict, names};
+use siteseer_conformance::examples::{BY_LIBBPF, FOLDER, LOADERS, Verdict, names};
 use siteseer_kernels::{DEBIAN, REFERENCE};
 use siteseer_sites::with_causes;
 use siteseer_vmtest::{Arch, Vm, build_guest};
@@ -73,7 +75,7 @@ fn main() -> ExitCode {
     let boots: Vec<Arc<Boot>> = fit.map(|kernel| Arc::new(Boot { kernel, run: OnceLock::new() })).collect();
     // Example by example rather than kernel by kernel: the threads of the test program then boot different kernels.
     let mut trials = Vec::new();
-    for name in names() {
+    for name in names().into_iter().chain(loaders::CHECKS.map(str::to_owned)) {
         for boot in &boots {
             let (boot, name) = (boot.clone(), name.clone());
             trials.push(Trial::test(format!("{}::{name}", boot.kernel), move || {
@@ -127,11 +129,15 @@ fn try_boot(kernel: &str) -> Result<Run, String> {
         .init(&guest)
         .arg("examples")
         .args(names())
+        .args(LOADERS.into_iter().chain(BY_LIBBPF))
         .file(&sites, format!("/var/cache/siteseer/{}.sites", paths.record.build_id))
         .memory(2048)
         .time_limit(TIME_LIMIT);
     for (name, program) in &built.programs {
         vm = vm.file(program, format!("{FOLDER}/{name}"));
+    }
+    for (file, place) in loaders::files(built, &paths, &sites)? {
+        vm = vm.file(&file, place);
     }
     if std::env::var_os("SITESEER_CONSOLE").is_some() {
         vm = vm.console(std::io::stderr());

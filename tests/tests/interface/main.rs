@@ -91,6 +91,15 @@ fn every_function_is_declared_and_defined() {
     assert_eq!(declared_functions(), defined_functions());
 }
 
+/// Each function has the version of the release that it came with.
+#[test]
+fn every_function_has_a_version() {
+    let script = fs::read_to_string(root().join("capi/siteseer.map")).expect("the version script is read");
+    let names =
+        script.lines().filter_map(|line| line.trim().strip_suffix(';')).filter(|name| name.starts_with("siteseer_"));
+    assert_eq!(names.collect::<Vec<_>>(), declared_functions().keys().collect::<Vec<_>>());
+}
+
 #[test]
 fn every_member_is_declared() {
     let declarations = declarations();

@@ -255,6 +255,13 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("Btf", COMPILE, "without_information", "the object's BTF: "),
             unit("Ext", COMPILE, "without_information", "the object's .BTF.ext: "),
             unit("Damaged", COMPILE, "without_information", "section .text of the object is damaged"),
+            unit(
+                "Relocation",
+                COMPILE,
+                "a_relocation_without_a_symbol",
+                "has a relocation that is not by a symbol alone",
+            ),
+            never("Lost", "a plan for a kernel that does not run has no such site: NotBySymbol comes first"),
             unit("NoFuncInfo", COMPILE, "without_information", ".BTF.ext does not have the function program"),
             unit("Program", COMPILE, "without_information", "program override_return: "),
             unit("NoFunction", COMPILE, "what_cannot_be_compiled", "names no function"),
