@@ -2,7 +2,10 @@
 
 //! A kernel that Debian built: the newest release of a suite whose two packages are both there.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use super::{
     apt::Package,
@@ -90,7 +93,7 @@ fn records(resolved: &Resolved) -> Vec<PackageRecord> {
 fn resolve(suite: &Suite, row: &DebianRow) -> Result<Resolved, GetError> {
     let fits = |pattern: &str, name: &str| version::release_matches(&pattern.replace("{release}", &row.release), name);
     let packages = suite.packages(|name| fits(&row.image.package, name) || fits(&row.debug.package, name))?;
-    newest(&packages, row).ok_or_else(|| GetError::NoRelease {
+    newest(&packages, row)?.ok_or_else(|| GetError::NoRelease {
         suite: row.suite.clone(),
         release: row.release.clone(),
         image: row.image.package.clone(),
@@ -98,24 +101,25 @@ fn resolve(suite: &Suite, row: &DebianRow) -> Result<Resolved, GetError> {
     })
 }
 
-fn newest(packages: &[Package], row: &DebianRow) -> Option<Resolved> {
+fn newest(packages: &[Package], row: &DebianRow) -> Result<Option<Resolved>, GetError> {
+    let Some((head, tail)) = row.image.package.split_once("{release}") else { return Ok(None) };
     // An index can hold several versions of one package.
-    let find = |name: &str| {
-        packages.iter().filter(|package| package.name == name).max_by(|a, b| version::compare(&a.version, &b.version))
+    let find = |name: String| {
+        version::newest(packages.iter().filter(|package| package.name == name), |package| &package.version)
     };
-    let (head, tail) = row.image.package.split_once("{release}")?;
-    packages
+    let releases: BTreeSet<&str> = packages
         .iter()
         .filter_map(|package| package.name.strip_prefix(head)?.strip_suffix(tail))
         .filter(|release| version::release_matches(&row.release, release))
-        .filter_map(|release| {
-            Some(Resolved {
-                release: release.to_owned(),
-                image: find(&row.image.of(release).package)?.clone(),
-                debug: find(&row.debug.of(release).package)?.clone(),
-            })
-        })
-        .max_by(|a, b| version::compare(&a.release, &b.release))
+        .collect();
+    let mut resolved = Vec::new();
+    for release in releases {
+        let (image, debug) = (find(row.image.of(release).package)?, find(row.debug.of(release).package)?);
+        if let (Some(image), Some(debug)) = (image, debug) {
+            resolved.push(Resolved { release: release.to_owned(), image: image.clone(), debug: debug.clone() });
+        }
+    }
+    version::newest(resolved, |resolved| &resolved.release)
 }
 
 #[cfg(test)]
@@ -155,9 +159,9 @@ mod tests {
             package("linux-image-6.1.0-41-cloud-amd64", "6.1.41-1"),
             package("linux-image-6.1.0-99-amd64", "6.1.99-1"),
         ];
-        let found = newest(&packages, &row()).unwrap();
+        let found = newest(&packages, &row()).unwrap().unwrap();
         assert_eq!(found.release, "6.1.0-40-cloud-amd64");
         assert_eq!(found.image.version, "6.1.40-2");
-        assert!(newest(&packages[4..], &row()).is_none());
+        assert!(newest(&packages[4..], &row()).unwrap().is_none());
     }
 }

@@ -39,7 +39,8 @@ impl Suite {
     /// The package of this name, of this version or else the newest.
     pub(crate) fn find(&self, name: &str, version: Option<&str>) -> Result<Package, GetError> {
         let packages = self.apt.packages(|package| package == name)?;
-        choose(packages, version).map_err(|found| GetError::NoPackage {
+        let found: Vec<String> = packages.iter().map(|package| package.version.clone()).collect();
+        choose(packages, version)?.ok_or_else(|| GetError::NoPackage {
             suite: self.name.clone(),
             package: name.to_owned(),
             version: version.map(str::to_owned),
@@ -64,14 +65,10 @@ impl Suite {
     }
 }
 
-/// The package of that version, or the newest; if there is none, the versions that there are.
-fn choose(packages: Vec<Package>, version: Option<&str>) -> Result<Package, Vec<String>> {
-    let found = packages.iter().map(|package| package.version.clone()).collect();
-    packages
-        .into_iter()
-        .filter(|package| version.is_none_or(|version| package.version == version))
-        .max_by(|a, b| version::compare(&a.version, &b.version))
-        .ok_or(found)
+/// The package of that version, or the newest.
+fn choose(packages: Vec<Package>, version: Option<&str>) -> Result<Option<Package>, GetError> {
+    let fit = packages.into_iter().filter(|package| version.is_none_or(|version| package.version == version));
+    version::newest(fit, |package| &package.version)
 }
 
 /// The names of the packages that a package file depends on, of each alternative the first.
@@ -126,10 +123,10 @@ mod tests {
     #[test]
     fn the_newest_version_or_the_one_that_is_needed() {
         let packages = || ["1.9-1", "1.10-1", "1.2-1"].map(package).to_vec();
-        assert_eq!(choose(packages(), None).unwrap().version, "1.10-1");
-        assert_eq!(choose(packages(), Some("1.2-1")).unwrap().version, "1.2-1");
-        assert_eq!(choose(packages(), Some("1.3-1")).unwrap_err(), ["1.9-1", "1.10-1", "1.2-1"]);
-        assert!(choose(vec![], None).unwrap_err().is_empty());
+        assert_eq!(choose(packages(), None).unwrap().unwrap().version, "1.10-1");
+        assert_eq!(choose(packages(), Some("1.2-1")).unwrap().unwrap().version, "1.2-1");
+        assert_eq!(choose(packages(), Some("1.3-1")).unwrap(), None);
+        assert_eq!(choose(vec![], None).unwrap(), None);
     }
 
     #[test]
