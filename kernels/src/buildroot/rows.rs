@@ -86,7 +86,7 @@ impl Rows {
 /// Whether a word is of the characters of package names (Debian policy 5.6.1), with an architecture after a colon.
 fn is_name(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.:".contains(c))
+        && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.:_".contains(c))
 }
 
 #[cfg(test)]
