@@ -28,12 +28,12 @@ mod trace;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::CompleteEnv;
-use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
 /// `encode` makes millions of small pieces on all threads.
+#[cfg(feature = "mimalloc")]
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Trace every copy of a kernel function: its body, its clones, and everywhere it was inlined.
 #[derive(Parser)]

@@ -7,7 +7,7 @@
 //! the low ones.)
 
 use super::AttachError;
-use std::fs;
+use procfs::process::Process;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -83,7 +83,7 @@ impl Drop for KeptFiles {
 
 /// Raises the limit on open files, if it is too low for so many more.
 pub(super) fn raise_files(more: u64) -> Result<(), AttachError> {
-    let open = fs::read_dir("/proc/self/fd").map_or(SPARE, |entries| entries.count() as u64);
+    let open = Process::myself().and_then(|process| process.fd_count()).map_or(SPARE, |count| count as u64);
     let needed = open + more + SPARE;
     let mut state = state();
     let Ok(now) = Limit::current() else { return Ok(()) };

@@ -12,7 +12,9 @@
 //! F_OFD_SETLK). Children inherit it with the descriptors; exec and the end of the last of them drop it with the descriptors.
 //! There is one tracefs for all containers, and so one file to lock: an owner without its lock is gone, wherever it lived.
 
-use std::fs::{self, File, OpenOptions};
+use procfs::process::Process;
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::path::Path;
@@ -37,12 +39,10 @@ static CLAIMED: Mutex<Option<Owner>> = Mutex::new(None);
 impl Owner {
     /// This process.
     pub(super) fn here() -> Option<Owner> {
-        let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
-        let namespace = namespace.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()?;
         // Not by the number: /proc may be that of another PID namespace.
-        let stat = fs::read_to_string("/proc/self/stat").ok()?;
-        // proc_pid_stat(5): the name, in brackets, may have blanks and brackets; the start is field 22.
-        let started = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
+        let process = Process::myself().ok()?;
+        let namespace = process.namespaces().ok()?.0.get(OsStr::new("pid"))?.identifier;
+        let started = process.stat().ok()?.starttime;
         Some(Owner { namespace, pid: std::process::id(), started })
     }
 
@@ -113,6 +113,7 @@ pub(super) fn events_file(folder: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn groups_tell_their_owner() {

@@ -22,11 +22,14 @@ use crate::site::candidate::Candidate;
 use crate::site::reason::Reason;
 use crate::trampoline::Kfunc;
 use libbpf_sys as sys;
+use procfs::process::Process;
+use procfs::{ConfigSetting, ProcResult};
 use siteseer_sites::Machine;
 use siteseer_sites::btf::Btf;
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::sync::{Arc, OnceLock};
 use types::KernelTypes;
 
@@ -161,7 +164,7 @@ impl Kernel {
         let Kernel { release, machine, build_id, btf, .. } = self;
         let types = KernelTypes::new(running_types().cloned());
         let kprobe_pmu = fs::read_to_string("/sys/bus/event_source/devices/kprobe/type").ok();
-        let privileges = privileges(&fs::read_to_string("/proc/self/status").unwrap_or_default());
+        let privileges = privileges(effective_capabilities().unwrap_or(0));
         let kprobe_multi = types.kprobe_multi();
         let fentry = types.fentry();
         let sessions = kprobe_multi && types.has_attach_type("BPF_TRACE_KPROBE_SESSION");
@@ -175,7 +178,7 @@ impl Kernel {
             kretprobe: kretprobe.as_deref().and_then(config_bit),
             // Where the function is, the architecture may still be without (arm64 before Linux 6.18).
             private_stack: types.has("bpf_jit_supports_private_stack") && has_private_stack(),
-            notrace_events: notrace_events(&release),
+            notrace_events: notrace_events(),
             decodes_past_modules: machine == Machine::X86_64 && types.decodes_past_modules(),
             unplaced: false,
             release,
@@ -284,16 +287,9 @@ pub(crate) fn running_types() -> Option<&'static Btf<'static>> {
 
 /// Whether the configuration lets kprobe events into notrace functions. It is where libbpf looks for it: in
 /// `/proc/config.gz` (CONFIG_IKCONFIG_PROC), or in `/boot`, by the kernel's release.
-fn notrace_events(release: &str) -> bool {
-    const OPTION: &[u8] = b"CONFIG_KPROBE_EVENTS_ON_NOTRACE=y\n";
-    let embedded = || {
-        let mut text = Vec::new();
-        let file = fs::File::open("/proc/config.gz").ok()?;
-        flate2::read::GzDecoder::new(file).read_to_end(&mut text).ok()?;
-        Some(text)
-    };
-    let config = embedded().or_else(|| fs::read(format!("/boot/config-{release}")).ok());
-    config.is_some_and(|text| memchr::memmem::find(&text, OPTION).is_some())
+fn notrace_events() -> bool {
+    let option = |config: HashMap<String, ConfigSetting>| config.get("CONFIG_KPROBE_EVENTS_ON_NOTRACE").cloned();
+    procfs::kernel_config().ok().and_then(option) == Some(ConfigSetting::Yes)
 }
 
 /// Release and machine.
@@ -330,14 +326,17 @@ pub fn build_id(notes: &[u8]) -> Option<BuildId> {
     }
 }
 
+/// What this process may do (capabilities(7)).
+fn effective_capabilities() -> ProcResult<u64> {
+    Ok(Process::myself()?.status()?.capeff)
+}
+
 /// The effective capabilities of a `/proc/PID/status`.
-fn privileges(status: &str) -> Privileges {
+fn privileges(capabilities: u64) -> Privileges {
     const CAP_SYS_ADMIN: u32 = 21;
     const CAP_PERFMON: u32 = 38;
     const CAP_BPF: u32 = 39;
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let set = line.and_then(|word| u64::from_str_radix(word.trim(), 16).ok()).unwrap_or(0);
-    let has = |capability: u32| set >> capability & 1 == 1;
+    let has = |capability: u32| capabilities >> capability & 1 == 1;
     let sys_admin = has(CAP_SYS_ADMIN);
     Privileges { bpf: sys_admin || has(CAP_BPF), perfmon: sys_admin || has(CAP_PERFMON), sys_admin }
 }
@@ -388,12 +387,11 @@ mod tests {
 
     #[test]
     fn reads_capabilities() {
-        let root = privileges("Name:\tx\nCapEff:\t000001ffffffffff\n");
+        let root = privileges(0x1ff_ffff_ffff);
         assert!(root.bpf && root.perfmon && root.sys_admin);
-        let some = privileges("CapEff:\t000000c000000000\n");
+        let some = privileges(0xc0_0000_0000);
         assert!(some.bpf && some.perfmon && !some.sys_admin);
-        assert_eq!(privileges("CapEff:\t0\n"), Privileges::default());
-        assert_eq!(privileges(""), Privileges::default());
+        assert_eq!(privileges(0), Privileges::default());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! What sysfs tells about a loaded module.
 
 use crate::kernel::{BuildId, build_id};
+use procfs::ProcError;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -87,13 +88,14 @@ pub fn instance(root: &Path, name: &str) -> io::Result<Option<u64>> {
 /// # Errors
 /// If the kernel does not tell.
 pub fn all() -> io::Result<BTreeMap<String, u64>> {
-    let listing = match fs::read_to_string("/proc/modules") {
-        Ok(listing) => listing,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(error),
+    let modules = match procfs::modules() {
+        Ok(modules) => modules,
+        Err(ProcError::NotFound(_)) => return Ok(BTreeMap::new()),
+        Err(ProcError::Io(error, _)) => return Err(error),
+        Err(error) => return Err(io::Error::other(error)),
     };
     let mut all = BTreeMap::new();
-    for module in crate::kernel::symbols::parse_modules(&listing) {
+    for module in modules.into_values().filter(|module| module.state != "Unloading") {
         if let Some(instance) = instance(Path::new(SYSFS), &module.name)? {
             all.insert(module.name, instance);
         }

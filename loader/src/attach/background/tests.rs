@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The other process, in surroundings where less is allowed. A pipe stands for `kprobe_events`: once it is full the process waits,
 //! and it can be seen what it has open.
+//!
+//! The tests that fork, and look at what a process has inherited, run one after the other.
 
 use super::*;
+use serial_test::serial;
 use std::io::{Read, Write};
 use std::thread;
 use std::time::Duration;
-
-/// One after the other: they fork, and look at what a process has inherited.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-fn alone() -> std::sync::MutexGuard<'static, ()> {
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Has the kernel refuse system calls, to this thread and its children.
 pub(in crate::attach) fn refuse(calls: &[libc::c_long], errno: libc::c_int) {
@@ -78,21 +74,21 @@ fn closes_what_arms(calls: &[libc::c_long], errno: libc::c_int) {
 }
 
 #[test]
+#[serial]
 fn nothing_that_arms_stays_open() {
-    let _alone = alone();
     closes_what_arms(&[], 0);
 }
 
 #[test]
+#[serial]
 fn nothing_that_arms_stays_open_without_close_range() {
-    let _alone = alone();
     closes_what_arms(&[libc::SYS_close_range], libc::EPERM);
     closes_what_arms(&[libc::SYS_close_range], libc::ENOSYS);
 }
 
 #[test]
+#[serial]
 fn nothing_that_arms_stays_open_without_proc() {
-    let _alone = alone();
     let getdents = libc::SYS_getdents64;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure lives through the call.
@@ -116,8 +112,8 @@ fn nothing_that_arms_stays_open_without_proc() {
 }
 
 #[test]
+#[serial]
 fn without_a_process_it_is_done_here() {
-    let _alone = alone();
     let (mut listing, kprobe_events) = pipe();
     let (event, opened) = pipe();
     let lines = ["one\n".to_owned(), "two\n".to_owned()];
@@ -135,8 +131,8 @@ fn without_a_process_it_is_done_here() {
 
 /// An application that waits for any child, and counts the signals of children that end.
 #[test]
+#[serial]
 fn the_application_does_not_come_across_it() {
-    let _alone = alone();
     let (mut report, to_report) = pipe();
     // SAFETY: a process by itself, with children and signals of its own. It allocates, as the C library lets a child
     // do.
