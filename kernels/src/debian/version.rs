@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::error::GetError;
 
-/// The one of the newest version; of several, the first.
+/// The one of the newest version. If several have it, it is the first of them.
 pub(crate) fn newest<T>(all: impl IntoIterator<Item = T>, version: impl Fn(&T) -> &str) -> Result<Option<T>, GetError> {
     let mut newest: Option<T> = None;
     for one in all {

@@ -3,9 +3,10 @@
 
 use crate::kernel::KernelError;
 use crate::kernel::symbols::SymbolsError;
-use crate::source::modules::NoData;
 use crate::source::{Origin, SourceError};
 use siteseer_sites::file::FileError;
+use std::error::Error;
+use std::sync::Arc;
 
 /// Why there is no target, or a function cannot be looked up in it.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +59,7 @@ pub enum TargetError {
         function: String,
         /// Why not.
         #[source]
-        why: NoData,
+        why: Arc<dyn Error + Send + Sync>,
     },
     /// The kernel's symbols do not say where its image lies.
     #[error("the kernel's symbols have no {0}: where its image lies is not known")]
