@@ -104,8 +104,13 @@ pub fn build_guest_for(arch: Arch, package: &str, bin: &str, profile: &str) -> R
     let metadata = metadata()?;
     let triple = arch.triple();
     let mut build = vec!["build", "--quiet", "--profile", profile, "--target", triple];
-    build.extend(metadata.is_guest(package, bin).then_some("--no-default-features"));
-    build.extend(metadata.built_with(package, bin).flat_map(|(package, bin)| ["--package", package, "--bin", bin]));
+    let guests = metadata.guests(Arch::host() == Some(arch));
+    if guests.contains(&(package, bin)) {
+        build.push("--no-default-features");
+        build.extend(guests.into_iter().flat_map(|(package, bin)| ["--package", package, "--bin", bin]));
+    } else {
+        build.extend(["--package", package, "--bin", bin]);
+    }
     let target = if Arch::host() == Some(arch) {
         let target = metadata.target_directory.join("guest");
         let target_argument = target.to_string_lossy().into_owned();
@@ -228,22 +233,17 @@ struct OfWorkspace {
     /// Programs that are built together, by package.
     #[serde(default)]
     guests: BTreeMap<String, String>,
+    /// More of them for guests of this machine's architecture.
+    #[serde(default, rename = "guests-here")]
+    guests_here: BTreeMap<String, String>,
 }
 
 impl Metadata {
-    fn guests(&self) -> Option<&BTreeMap<String, String>> {
-        self.metadata.as_ref().map(|metadata| &metadata.guests)
-    }
-
-    fn is_guest(&self, package: &str, bin: &str) -> bool {
-        self.guests().and_then(|guests| guests.get(package)).is_some_and(|guest| guest == bin)
-    }
-
-    /// The packages and programs that are built with one: all guests if it is one of them.
-    fn built_with<'a>(&'a self, package: &'a str, bin: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let guests = self.guests().filter(|_| self.is_guest(package, bin));
-        let alone = guests.is_none().then_some((package, bin));
-        guests.into_iter().flatten().map(|(package, bin)| (package.as_str(), bin.as_str())).chain(alone)
+    /// The packages and programs that are built together.
+    fn guests(&self, are_here: bool) -> Vec<(&str, &str)> {
+        let Some(OfWorkspace { guests, guests_here }) = &self.metadata else { return Vec::new() };
+        let here = are_here.then_some(guests_here).into_iter().flatten();
+        guests.iter().chain(here).map(|(package, bin)| (package.as_str(), bin.as_str())).collect()
     }
 }
 
