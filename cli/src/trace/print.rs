@@ -276,14 +276,16 @@ fn follow(
             printer.borrow_mut().look_for_skipped(programs)?;
         }
     }
-    printer.borrow_mut().end_trees(programs)?;
-    printer.borrow_mut().end()?;
+    // What comes now is counted.
+    printer.borrow_mut().ended = Some(Instant::now());
     let _ = ring.poll(Duration::ZERO);
     drop(ring);
+    printer.borrow_mut().end_trees(programs)?;
+    printer.borrow_mut().end()?;
     losses(programs, &printer.into_inner())
 }
 
-/// For how long what is left is written, and counted, when tracing ends.
+/// For how long what is left is counted, and written, when tracing ends.
 const AFTERWARDS: Duration = Duration::from_millis(20);
 
 /// CLOCK_MONOTONIC, which is the program's clock too.
@@ -374,18 +376,17 @@ impl Printer<'_, '_> {
         out.write(|| pace.is_over())
     }
 
-    /// Writes what is left. What comes now is counted.
+    /// Writes what is left.
     fn end(&mut self) -> io::Result<()> {
-        let ended = Instant::now();
-        self.ended = Some(ended);
-        self.out.write(|| ended.elapsed() >= AFTERWARDS)
+        let begin = Instant::now();
+        self.out.write(|| begin.elapsed() >= AFTERWARDS)
     }
 
     /// Takes one record; false ends the polling.
     fn record(&mut self, data: &[u8]) -> bool {
         if let Some(ended) = self.ended {
             self.unread += 1;
-            return ended.elapsed() < 2 * AFTERWARDS;
+            return ended.elapsed() < AFTERWARDS;
         }
         self.print(data);
         !(self.is_done() || self.out.is_full() || self.pace.has_turned())

@@ -209,12 +209,11 @@ impl Trees {
         std::mem::take(&mut self.complete)
     }
 
-    /// All others, as far as they go.
-    pub(super) fn end(&mut self) {
+    /// All others, as far as they go. If not all records were read, some may be those of a tree that seems to go on.
+    pub(super) fn end(&mut self, is_all_read: bool) {
         let mut open: Vec<Open> = self.open.drain().map(|(_, open)| open).collect();
         open.sort_by_key(|open| open.tree);
-        // What comes next of them may be in the buffer.
-        open.into_iter().for_each(|open| self.complete(open, true));
+        open.into_iter().for_each(|open| self.complete(open, is_all_read));
     }
 
     /// `is_end_known` unless a last record was lost.
@@ -467,7 +466,7 @@ mod tests {
         // What has not returned goes on.
         let mut trees = taken(of(7, 100).take(4));
         trees.doubt(500, 600);
-        trees.end();
+        trees.end(true);
         assert_eq!(one(trees).doubt, Some(Doubt::Skipped));
     }
 
@@ -504,10 +503,17 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_read_may_have_returned() {
+        let mut trees = taken(sent(100, &NESTED[..1]));
+        trees.end(false);
+        assert_eq!(one(trees).doubt, Some(Doubt::Lost(1)));
+    }
+
+    #[test]
     fn what_has_not_returned_is_shown_at_the_end() {
         let mut trees = taken(sent(100, &NESTED[..4]));
         assert!(!trees.are_complete());
-        trees.end();
+        trees.end(true);
         let tree = one(trees);
         let mut wanted = nested_shape();
         wanted.truncate(4);
@@ -541,7 +547,7 @@ mod tests {
             records[..records.len() - 1].iter().for_each(|sent| trees.take(Sent { tid: tid + 1, ..*sent }.record()));
         }
         assert_eq!(trees.kept, MOST);
-        trees.end();
+        trees.end(true);
         assert_eq!((trees.take_complete().len(), trees.dropped, trees.kept), (MOST / MOST_OF_ONE, 2, 0));
     }
 }

@@ -100,7 +100,7 @@ impl Printer<'_, '_> {
     /// Prints what is left, as far as it goes.
     pub(super) fn end_trees(&mut self, programs: &Programs) -> Result<(), Failure> {
         let Some(trees) = &mut self.trees else { return Ok(()) };
-        trees.end();
+        trees.end(self.unread == 0);
         self.look_for_skipped(programs)?;
         self.print_complete();
         Ok(())
