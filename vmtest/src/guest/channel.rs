@@ -9,6 +9,7 @@ use std::{
 };
 
 use nix::{
+    errno::Errno,
     fcntl::OFlag,
     sys::termios::{SetArg, cfmakeraw, tcdrain, tcgetattr, tcsetattr},
 };
@@ -53,12 +54,10 @@ impl Channel {
         match &mut self.carrier {
             Carrier::Uart(file) => file.write_all(lines.concat().as_bytes()),
             Carrier::KernelLog(file) => {
-                for line in lines {
+                // The second copies come after all the first ones: what damages a frame on its way may last for several.
+                for line in lines.iter().chain(&lines) {
                     // One write is one message. Level 1 passes every console level that lets anything through.
-                    let message = format!("<1>{line}");
-                    for _ in 0..2 {
-                        file.write_all(message.as_bytes())?;
-                    }
+                    file.write_all(format!("<1>{line}").as_bytes())?;
                 }
                 Ok(())
             }
@@ -69,12 +68,16 @@ impl Channel {
         self.send(kind, &serde_json::to_vec(value)?)
     }
 
-    /// Waits until everything has left the machine.
+    /// Waits until everything has left the machine: the frames, and what programs wrote to the console.
     pub(super) fn finish(self) -> io::Result<()> {
         if let Carrier::Uart(file) = &self.carrier {
             tcdrain(file)?;
         }
-        Ok(())
+        match tcdrain(io::stdout()) {
+            // Init's output is not a terminal if the kernel has no console.
+            Ok(()) | Err(Errno::ENOTTY) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! One boot while it lasts: collects what comes out, knows the deadline, and judges at the end.
 
 use std::{
+    collections::BTreeMap,
     io::Write,
     time::{Duration, Instant},
 };
@@ -42,6 +43,8 @@ pub(super) struct Run<'a> {
 #[derive(Default)]
 struct Frames<'a> {
     next: u32,
+    /// Those that wait for an earlier one, whose second copy may be still to come.
+    early: BTreeMap<u32, Frame>,
     missing: u64,
     hello: Option<Hello>,
     farewell: Option<Farewell>,
@@ -57,8 +60,27 @@ impl Frames<'_> {
         if frame.sequence < self.next {
             return;
         }
-        self.missing += u64::from(frame.sequence - self.next);
-        self.next = frame.sequence.saturating_add(1);
+        // The guest is about to switch itself off, whatever is missing.
+        if matches!(frame.kind, Kind::Farewell | Kind::Failure) {
+            self.ended.get_or_insert_with(Instant::now);
+        }
+        self.early.insert(frame.sequence, frame);
+        while let Some(frame) = self.early.remove(&self.next) {
+            self.next = frame.sequence.saturating_add(1);
+            self.read(frame);
+        }
+    }
+
+    /// No more frames come: those that still wait are read, and the gaps before them counted.
+    fn end(&mut self) {
+        for (sequence, frame) in std::mem::take(&mut self.early) {
+            self.missing += u64::from(sequence - self.next);
+            self.next = sequence.saturating_add(1);
+            self.read(frame);
+        }
+    }
+
+    fn read(&mut self, frame: Frame) {
         match frame.kind {
             Kind::Hello => self.hello = self.parse(&frame.payload),
             Kind::Data => {
@@ -69,12 +91,10 @@ impl Frames<'_> {
             }
             Kind::Farewell => {
                 self.farewell = self.parse(&frame.payload);
-                self.ended = Some(Instant::now());
             }
             Kind::Failure => {
                 let text = String::from_utf8_lossy(&frame.payload);
                 self.failure.get_or_insert_default().push_str(&text);
-                self.ended = Some(Instant::now());
             }
         }
     }
@@ -144,9 +164,10 @@ impl<'a> Run<'a> {
     }
 
     /// Says what came of it.
-    pub(super) fn judge(self, end: End, qemu: String) -> Result<Outcome, VmError> {
+    pub(super) fn judge(mut self, end: End, qemu: String) -> Result<Outcome, VmError> {
         let wall = self.started.elapsed();
         let damaged = self.port.damaged() + self.log.damaged();
+        self.frames.end();
         let Frames { missing, hello, farewell, failure, results, .. } = self.frames;
         let console = self.console.into_text();
         let mut splats = splat::find(&console);
@@ -273,6 +294,21 @@ mod tests {
         assert_eq!(outcome.results.len(), 2003);
         assert_eq!(outcome.carrier, Some(Carrier::KernelLog));
         assert!(!outcome.console.contains(MARKER), "{}", outcome.console);
+    }
+
+    #[test]
+    fn a_second_copy_fills_a_gap_however_late() {
+        let outcome = judge(|run, encoder| {
+            run.console(encoder.encode(Kind::Hello, &hello(false)).concat().as_bytes());
+            let lines = encoder.encode(Kind::Data, &[b'x'; 2000]);
+            let farewell = encoder.encode(Kind::Farewell, &farewell(Some(0), None, 0));
+            for line in lines[1..].iter().chain(&lines[..2]).chain(&farewell).chain(&lines) {
+                run.console(line.as_bytes());
+            }
+        })
+        .unwrap();
+        assert_eq!(outcome.results, [b'x'; 2000]);
+        assert_eq!(outcome.exit_status, Some(ExitStatus::Code(0)));
     }
 
     #[test]
