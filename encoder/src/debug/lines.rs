@@ -39,6 +39,8 @@ pub(crate) struct Lines {
     statements: Vec<Row>,
     /// Those that do not begin a statement.
     others: Vec<Row>,
+    /// Where those begin that have no line.
+    unknown: Vec<Point>,
 }
 
 impl Lines {
@@ -49,6 +51,7 @@ impl Lines {
         // Sequences come in any order; each is sorted, so that this is a merge.
         lines.statements.sort_by_key(|statement| statement.point);
         lines.others.sort_by_key(|row| row.point);
+        lines.unknown.sort_unstable();
         lines
     }
 
@@ -58,6 +61,13 @@ impl Lines {
         let statement = last(&self.statements).map(|index| &self.statements[index]);
         let other = last(&self.others).map(|index| &self.others[index]);
         statement.into_iter().chain(other).max_by_key(|row| row.point)
+    }
+
+    /// Whether the line table says of an address that it belongs to no line.
+    pub(crate) fn has_no_line(&self, address: u64) -> bool {
+        let count = self.unknown.partition_point(|point| point.address <= address);
+        let last = count.checked_sub(1).map(|last| self.unknown[last]);
+        last.is_some_and(|last| self.row_at(address).is_none_or(|row| row.point < last))
     }
 
     /// The last row at or before an address that begins a statement.
@@ -165,7 +175,27 @@ fn read(unit: &DebugUnit<'_, '_>) -> gimli::Result<Lines> {
             let place = Place { file: row.file_index(), line: u32::try_from(line.get()).unwrap_or(u32::MAX), column };
             let rows = if row.is_stmt() { &mut lines.statements } else { &mut lines.others };
             rows.push(Row { point, place });
+        } else {
+            lines.unknown.push(point);
         }
     }
     Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_line_goes_on_to_the_next_row() {
+        let at = |address, view| Point { address, view };
+        let row = |point| Row { point, place: Place { file: 1, line: 10, column: 0 } };
+        let lines = Lines {
+            statements: vec![row(at(4, 0)), row(at(8, 1))],
+            others: vec![row(at(16, 0))],
+            unknown: vec![at(8, 0), at(12, 0)],
+        };
+        let without: Vec<u64> = (0..20).step_by(4).filter(|&address| lines.has_no_line(address)).collect();
+        assert_eq!(without, [12]);
+    }
 }

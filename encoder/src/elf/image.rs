@@ -361,6 +361,12 @@ impl<'a> Image<'a> {
         self.symbols.at(address)
     }
 
+    /// Whether a name stands for an address: as a symbol's, or as that of another image's.
+    pub(crate) fn is_named(&self, address: u64, name: &str) -> bool {
+        self.symbols.import_at(address) == Some(name)
+            || self.symbol_at(address).iter().any(|symbol| symbol.name == name)
+    }
+
     /// The symbol that kallsyms reports for an address: the first of those at the last symbol address at or before
     /// it. `None` outside text.
     pub fn container(&self, address: u64) -> Option<Container<'a>> {

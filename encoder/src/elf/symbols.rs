@@ -152,6 +152,11 @@ impl<'a> SymbolTable<'a> {
         &rest[..aliases]
     }
 
+    /// The undefined symbol that was given an address.
+    pub(crate) fn import_at(&self, address: u64) -> Option<&'a str> {
+        self.imports.get(&address).copied()
+    }
+
     /// The first of the symbols at the last symbol address at or before `address`, and the room up to the next
     /// symbol address (kernel/kallsyms.c `get_symbol_pos`). The last symbol is endless.
     pub(crate) fn containing(&self, address: u64) -> Option<Container<'a>> {

@@ -4,24 +4,25 @@
 //! Units come in the order of `.debug_info`, and everything is numbered by first appearance, so that the same image
 //! gives the same set, whatever the number of threads. A function is its name and its prototype: copies in all
 //! units of a `static inline` are one function, two functions of one name that differ in a type stay two. What a unit
-//! left open is settled first: see [`Provisional`].
+//! left open is settled first: see `settle`.
 
 use crate::debug::filter::Filter;
 use crate::elf::image::{self, Image};
 use crate::merge::census::{Census, Counts};
 use crate::text::probeable::Prober;
 use crate::unit::doubt::Evidence;
-use crate::unit::{ParameterKey, Provisional, Shared, UnitFunction, UnitSites};
+use crate::unit::{ParameterKey, Shared, UnitFunction, UnitSites};
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use rayon::prelude::*;
+use siteseer_sites::Site;
 use siteseer_sites::btf::{Btf, Kind, Linkage, SplitBtf, TypeId};
-use siteseer_sites::location::{Argument, Missing};
+use siteseer_sites::location::Argument;
 use siteseer_sites::set::{Container, Function, Module, Section, SiteSet};
 use siteseer_sites::site::SourceLine;
-use siteseer_sites::{Machine, Marks, Site, SiteKind};
 use std::hash::{BuildHasher, Hash, Hasher};
 
 pub mod census;
+mod settle;
 
 /// The part of a set that no unit has a say in: it can be made while units are encoded.
 pub(crate) struct Beginning {
@@ -54,7 +55,7 @@ pub(crate) fn merge(
     let hasher = DefaultHashBuilder::default();
     let settled: Vec<(Counts, Hashes)> = units
         .par_iter_mut()
-        .map(|unit| (settle(unit, shared.image.machine(), &assigned, &evidence), Hashes::of(unit, &hasher)))
+        .map(|unit| (settle::settle(unit, shared.image.machine(), &assigned, &evidence), Hashes::of(unit, &hasher)))
         .collect();
     let image = shared.image;
     let Beginning { types, mut containers } = beginning;
@@ -194,108 +195,6 @@ fn compact<T>(all: &mut Vec<T>, used: &[bool]) -> Vec<u32> {
     let mut used = used.iter().copied();
     all.retain(|_| used.next().unwrap_or(false));
     numbers
-}
-
-/// Marks copies of one function that begin at one address, unless markers in a straight line say that they are calls
-/// one after the other. They may be branches that the compiler merged, and control takes only one of these. The debug
-/// information does not say; a program that runs for each of them may run more often than the function was called.
-fn mark_shared(unit: &mut UnitSites<'_>) {
-    let rests: HashSet<u32> = unit.rests.iter().copied().collect();
-    let mut order: Vec<u32> = (0u32..)
-        .zip(&unit.sites)
-        .filter(|(index, site)| site.kind == SiteKind::Inline && !rests.contains(index))
-        .map(|(index, _)| index)
-        .collect();
-    let (sites, in_line) = (&mut unit.sites, &unit.in_line);
-    let is_in_line = |index: u32| in_line.binary_search(&index).is_ok();
-    order.sort_unstable_by_key(|&index| (sites[index as usize].address, sites[index as usize].function));
-    for pair in order.windows(2) {
-        let (one, other) = (pair[0] as usize, pair[1] as usize);
-        let is_shared = (sites[one].address, sites[one].function) == (sites[other].address, sites[other].function);
-        if is_shared && !(is_in_line(pair[0]) && is_in_line(pair[1])) {
-            sites[one].marks |= Marks::MAY_REPEAT;
-            sites[other].marks |= Marks::MAY_REPEAT;
-        }
-    }
-}
-
-/// Marks doubtful arguments of inlined copies, from what all copies show about the parameters.
-fn doubt_by_evidence(unit: &mut UnitSites<'_>, machine: Machine, evidence: &HashMap<ParameterKey<'_>, Evidence>) {
-    let mut doubted: HashMap<(u32, u32), u32> = HashMap::new();
-    for site in unit.sites.iter_mut().filter(|site| site.kind == SiteKind::Inline) {
-        site.prototype = *doubted.entry((site.function, site.prototype)).or_insert_with(|| {
-            let function = &unit.functions[site.function as usize];
-            let before = &unit.prototypes[site.prototype as usize];
-            let mut arguments = before.clone();
-            for (index, argument) in (0u16..).zip(&mut arguments) {
-                let key = (function.name, function.origin.declared_line, index);
-                if let Ok(located) = argument {
-                    let evidence = evidence.get(&key).copied().unwrap_or_default();
-                    located.doubt = evidence.doubt(unit.compiler, machine, located);
-                }
-            }
-            if arguments == *before {
-                return site.prototype;
-            }
-            unit.prototypes.push(arguments);
-            unit.prototypes.len() as u32 - 1
-        });
-    }
-}
-
-/// Settles what a unit left open.
-fn settle(
-    unit: &mut UnitSites<'_>,
-    machine: Machine,
-    assigned: &HashSet<ParameterKey<'_>>,
-    evidence: &HashMap<ParameterKey<'_>, Evidence>,
-) -> Counts {
-    let mut counts = Counts {
-        rests: unit.rests.len() as u64,
-        outside_text: unit.tally.outside_text,
-        without_origin: unit.tally.without_origin,
-        merged: unit.tally.merged,
-        usable: unit.tally.usable,
-        located_of_usable: unit.tally.located_of_usable,
-        gained_by_moving: 0,
-    };
-    mark_shared(unit);
-    let provisional = std::mem::take(&mut unit.provisional);
-    doubt_by_evidence(unit, machine, evidence);
-    let mut changed: HashMap<Box<[Argument]>, u32> = HashMap::new();
-    for of_site in provisional.chunk_by(|a, b| a.site == b.site) {
-        let Some(first) = of_site.first() else { continue };
-        let site = &mut unit.sites[first.site as usize];
-        let function = &unit.functions[site.function as usize];
-        let stands = |provisional: &&Provisional| {
-            !assigned.contains(&(function.name, function.origin.declared_line, provisional.parameter))
-        };
-        counts.gained_by_moving +=
-            of_site.iter().filter(stands).filter(|provisional| provisional.otherwise == Missing::NotAtEntry).count()
-                as u64;
-        if of_site.iter().filter(stands).count() == of_site.len() {
-            continue;
-        }
-        let mut arguments = unit.prototypes[site.prototype as usize].clone();
-        let mut is_late = false;
-        for provisional in of_site {
-            if stands(&provisional) {
-                is_late |= provisional.otherwise == Missing::AfterEntry;
-            } else if let Some(argument) = arguments.get_mut(usize::from(provisional.parameter)) {
-                *argument = Err(provisional.otherwise);
-                counts.located_of_usable -= u64::from(provisional.usable);
-            }
-        }
-        if !is_late {
-            site.marks = Marks(site.marks.0 & !Marks::LATE_VIEW.0);
-        }
-        let next = unit.prototypes.len() as u32;
-        site.prototype = *changed.entry(arguments).or_insert_with_key(|arguments| {
-            unit.prototypes.push(arguments.clone());
-            next
-        });
-    }
-    counts
 }
 
 /// For each of a unit's numbers, the set's.

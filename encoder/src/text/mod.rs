@@ -292,13 +292,18 @@ impl<'i, 'a> FunctionText<'i, 'a> {
 
     /// Whether control comes from one address to a later one in a straight line, calls aside, and in no other way.
     pub(crate) fn is_straight(&self, from: u64, to: u64) -> bool {
+        self.falls_through(from, to) && (from == to || self.edges_to(to).is_empty())
+    }
+
+    /// The same, whatever else leads to the second instruction.
+    pub(crate) fn falls_through(&self, from: u64, to: u64) -> bool {
         let piece = self.pieces.iter().find(|piece| (piece.start..piece.end).contains(&from));
         let Some(piece) = piece.filter(|piece| (from..piece.end).contains(&to)) else { return false };
         let falls = piece.instructions.clone().all(|index| {
             let at = piece.start + u64::from(self.offsets[index]);
             !(from..to).contains(&at) || self.flags[index] & FALLS != 0
         });
-        let is_on_the_way = |edge: &Edge| (from..to).contains(&edge.source) || (from + 1..=to).contains(&edge.target);
+        let is_on_the_way = |edge: &Edge| (from..to).contains(&edge.source) || (from + 1..to).contains(&edge.target);
         falls && !self.has_unknown_targets() && !self.edges.iter().any(is_on_the_way)
     }
 

@@ -24,7 +24,7 @@ pub(crate) fn after_fentry(image: &Image<'_>, entry: u64) -> Option<u64> {
     let mut at = entry;
     for _ in 0..FARTHEST {
         let effect = effects.at(image, at)?;
-        let is_fentry = |target: u64| image.symbol_at(target).iter().any(|symbol| symbol.name == "__fentry__");
+        let is_fentry = |target: u64| image.is_named(target, "__fentry__");
         if image.tables().ftrace.binary_search(&at).is_ok() || call_target(image, effect.next).is_some_and(is_fentry) {
             return Some(effect.next);
         }

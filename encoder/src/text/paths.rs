@@ -503,6 +503,35 @@ impl FunctionText<'_, '_> {
         (acts(begin) && !acts(other) && !self.leads_to(from, to, start)).then_some(begin)
     }
 
+    /// Where a body begins that was moved up from its entry to before a branch. All that it does that can be seen comes before
+    /// the entry, on every way to it, and control may go from there past the entry.
+    pub(crate) fn moved_before(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
+        if holds(body, entry) {
+            return None;
+        }
+        let acts = self.all_acts(body);
+        let first = acts.iter().copied().min().filter(|&first| first < entry && !self.is_straight(first, entry))?;
+        let ((_, act), (_, at)) = (self.index(first)?, self.index(entry)?);
+        let comes_after = |&other: &u64| self.index(other).is_none_or(|(_, other)| self.leads_to(at, other, act));
+        if self.is_reached(at, &[act]) || acts.iter().filter(|&&other| other != first).any(comes_after) {
+            return None;
+        }
+        let start = body.iter().find(|range| range.contains(&first))?.start;
+        Some(if self.is_straight(start, first) { start } else { first })
+    }
+
+    /// Where a loop comes back to that is in a body except for its first instructions: in a straight line before the body's
+    /// entry, from a branch of the body.
+    pub(crate) fn loop_before(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
+        let (piece, mut index) = self.index(entry)?;
+        while self.edges_to(self.address(piece, index)).is_empty() {
+            index = self.fall_through_into(piece, index)?;
+        }
+        let head = self.address(piece, index);
+        let is_bodys = |edge: &Edge| edge.source > head && holds(body, edge.source);
+        (head != entry && !holds(body, head) && self.edges_to(head).iter().any(is_bodys)).then_some(head)
+    }
+
     /// Whether the instructions at two addresses do the same: store as much as far from some register, or call the same function.
     pub(crate) fn is_alike(&self, one: u64, other: u64) -> bool {
         match self.image.machine() {

@@ -894,3 +894,80 @@ fn a_body_on_one_way_of_a_branch() {
     let code = [0x5280_0020, 0x3400_0040, 0x5280_0022, 0xb900_0268, 0xd65f_03c0];
     arm64(&code, |text| assert_eq!(text.after_branch(TEXT, &ranges(&[(8, 12)])), None));
 }
+
+#[test]
+fn a_body_that_was_moved_up_before_a_branch() {
+    // 0: str w1, [x0]; 4: cbz w2, 12; 8: mov w3, #1; 12: ret
+    let code = [0xb900_0001, 0x3400_0042, 0x5280_0023, 0xd65f_03c0];
+    arm64(&code, |text| {
+        let begins = |entry, body: &[(u64, u64)]| text.moved_before(TEXT + entry, &ranges(body));
+        assert_eq!(begins(8, &[(0, 4), (8, 8)]), Some(TEXT));
+        assert_eq!(begins(8, &[(0, 4), (8, 12)]), None, "something of it is left there");
+        assert_eq!(begins(4, &[(0, 4), (4, 4)]), None, "no branch is between");
+        assert_eq!(begins(8, &[(4, 8), (8, 8)]), None, "a branch cannot be seen");
+        assert_eq!(begins(12, &[(8, 12), (12, 12)]), None, "control comes there without it, too");
+    });
+    // 8: str w1, [x7]; 12: ret
+    let code = [0xb900_0001, 0x3400_0042, 0x5280_0023, 0xb900_00e1, 0xd65f_03c0];
+    arm64(&code, |text| {
+        let body = ranges(&[(0, 4), (8, 8), (12, 16)]);
+        assert_eq!(text.moved_before(TEXT + 8, &body), None, "the body goes on after it");
+    });
+}
+
+#[test]
+fn a_loop_that_begins_before_the_body() {
+    // 0: ldr w0, [x7]; 4: sub w3, w3, #1; 8: cbnz w3, 0; 12: ret
+    let code = [0xb940_00e0, 0x5100_0463, 0x35ff_ffc3, 0xd65f_03c0];
+    arm64(&code, |text| {
+        let head = |entry, body: &[(u64, u64)]| text.loop_before(TEXT + entry, &ranges(body));
+        assert_eq!(head(4, &[(4, 12)]), Some(TEXT));
+        assert_eq!(head(8, &[(8, 12)]), Some(TEXT));
+        assert_eq!(head(0, &[(0, 12)]), None, "it begins with the body");
+        assert_eq!(head(4, &[(0, 2), (4, 8)]), None, "the jump back is the caller's");
+    });
+}
+
+#[test]
+fn a_straight_line_to_where_a_loop_begins() {
+    x86(COUNTED_LOOP, |text| {
+        assert!(text.falls_through(TEXT, TEXT + 2) && !text.is_straight(TEXT, TEXT + 2));
+        assert!(!text.falls_through(TEXT, TEXT + 4), "the loop comes in between");
+        assert!(text.is_straight(TEXT + 2, TEXT + 4) && !text.falls_through(TEXT + 4, TEXT + 8));
+    });
+}
+
+#[test]
+fn stores_of_a_register_and_of_a_constant_are_alike() {
+    // 0: movl $5,(%rdi); 6: mov %eax,(%rdx); 8: mov %eax,8(%rdx); 11: mov %al,(%rdx); 13: movl $6,(%rdx); 19: ret
+    let code = [0xc7, 0x07, 5, 0, 0, 0, 0x89, 0x02, 0x89, 0x42, 8, 0x88, 0x02, 0xc7, 0x02, 6, 0, 0, 0, 0xc3];
+    x86(&code, |text| {
+        let alike =
+            |one: u64, other: u64| text.is_alike(TEXT + one, TEXT + other) && text.is_alike(TEXT + other, TEXT + one);
+        assert!(alike(0, 6) && alike(6, 13));
+        assert!(!alike(0, 8) && !alike(0, 11), "elsewhere, and not as much");
+        assert!(!alike(0, 13), "another constant");
+    });
+}
+
+#[test]
+fn a_modules_call_to_ftrace_is_known_by_its_relocation() {
+    let after = |name: &str| {
+        let mut test = TestImage::new(Machine::X86_64, object::elf::ET_REL);
+        // Allocated, and executable.
+        let text = test.section(".text", 6, 0, &[0xe8, 0, 0, 0, 0, 0xc3]);
+        let import = test.symbol(name, 0, 0, 0x10, 0);
+        test.symbol("f", 0, 6, 0x02, text);
+        // R_X86_64_PLT32, four bytes before where the call returns to.
+        let rela =
+            [&1u64.to_le_bytes()[..], &4u32.to_le_bytes(), &import.to_le_bytes(), &(-4i64).to_le_bytes()].concat();
+        // .symtab comes after the relocations.
+        test.section_of(4, ".rela.text", 0x40, 0, &rela, u32::from(text) + 2, text.into());
+        let bytes = test.build();
+        let image = Image::parse(&bytes).expect("a module");
+        let f = image.symbols_named("f").next().expect("f").address;
+        after_fentry(&image, f).map(|address| address - f)
+    };
+    assert_eq!(after("__fentry__"), Some(5));
+    assert_eq!(after("schedule"), None);
+}

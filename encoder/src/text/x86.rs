@@ -227,9 +227,19 @@ impl Effects {
     }
 }
 
-/// Whether the instructions at two addresses do the same, with whichever registers.
+/// Whether the instructions at two addresses do the same, with whichever registers. One store may be of a register and the other
+/// of a constant.
 pub(super) fn is_alike(image: &Image<'_>, one: u64, other: u64) -> bool {
     let (Some(one), Some(other)) = (instruction_at(image, one), instruction_at(image, other)) else { return false };
+    let is_store = |it: &Instruction| it.mnemonic() == Mnemonic::Mov && it.op0_kind() == OpKind::Memory;
+    if is_store(&one)
+        && is_store(&other)
+        && (one.op1_kind() == OpKind::Register) != (other.op1_kind() == OpKind::Register)
+    {
+        let place =
+            |it: &Instruction| (it.memory_size().size(), it.memory_displacement64(), it.is_ip_rel_memory_operand());
+        return place(&one) == place(&other);
+    }
     let is_immediate = |n: u32| !matches!(one.op_kind(n), OpKind::Register | OpKind::Memory);
     one.code() == other.code()
         && (0..one.op_count()).all(|n| one.op_kind(n) == other.op_kind(n))

@@ -20,7 +20,7 @@ use crate::unit::signature::{self, Copy, Signature};
 use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::btf::Kind;
 use siteseer_sites::location::Missing;
-use siteseer_sites::{Machine, Marks, Site, SiteKind, Unprobeable};
+use siteseer_sites::{Marks, Site, SiteKind, Unprobeable};
 use std::sync::Arc;
 
 impl<'a> UnitEncoder<'a, '_, '_> {
@@ -236,13 +236,7 @@ enum Returned {
 
 /// Where a function does something itself: after landing pads and the call to ftrace.
 fn past_tracer(image: &Image<'_>, entry: u64) -> u64 {
-    /// The length of a call.
-    const CALL: u64 = 5;
-    let start = idle_prefix(image, entry).last().unwrap_or(entry);
-    let after = start.saturating_add(CALL);
-    let is_tracer = |target| image.symbol_at(target).iter().any(|symbol| symbol.name == "__fentry__");
-    let is_call = image.machine() == Machine::X86_64 && text::call_target(image, after).is_some_and(is_tracer);
-    if is_call { after } else { start }
+    text::after_fentry(image, entry).unwrap_or_else(|| idle_prefix(image, entry).last().unwrap_or(entry))
 }
 
 /// Finds the arguments that clang locates only after the instruction that ftrace patches. Nothing happens before it, so

@@ -163,7 +163,17 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let mut entries = std::mem::take(&mut self.entries);
         entries.clear();
         match self.markers.state(copy) {
-            State::Known => entries.extend(self.markers.of(copy).map(|point| entry::given(point, body, text))),
+            State::Known => {
+                for point in self.markers.of(copy) {
+                    let entry = entry::given(point, body, text);
+                    // What was moved away from several markers is done once.
+                    let is_known = entry.address != point.address
+                        && entries.iter().any(|known: &Entry| known.address == entry.address);
+                    if !is_known {
+                        entries.push(entry);
+                    }
+                }
+            }
             _ => entries.extend(entry::find(raw.entry, raw.view, body, text)),
         }
         let (mut may_begin_again, mut may_be_own) = (false, false);
@@ -219,6 +229,15 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         {
             may_be_own = true;
         }
+        // The first instruction of a loop with which the body begins may have lost its line, and with it its place in the copy.
+        if self.is_by_clang
+            && let [first] = entries[..]
+            && let Some(head) = text.loop_before(first.address, body)
+        {
+            let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+            may_be_own |= lines.has_no_line(head);
+        }
+        let first_site = self.out.sites.len() as u32;
         let is_rest = split::is_rest(self.unit, &mut self.origins, function, raw, &origin);
         let is_recursive = self.is_in_recursion(function, copy);
         let own = if self.unit.is_gcc() { self.own_lines(function, copy, &origin) } else { None };
@@ -246,6 +265,10 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             self.inline_site(function, raw, *entry, &origin, body, text, section, marks, around);
         }
         self.entries = entries;
+        let sites = first_site..self.out.sites.len() as u32;
+        if self.unit.is_gcc() && sites.len() > 1 {
+            self.out.several.push(sites.collect());
+        }
         Some(())
     }
 
@@ -548,6 +571,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let declared = self.source(origin.declared_in, origin.declared_file, origin.declared_line);
         let container = self.container(address);
         let function = self.function(origin.name, Arc::clone(origin));
+        self.out.steps.push((site, entry.view));
         self.out.sites.push(Site {
             function,
             kind: SiteKind::Inline,

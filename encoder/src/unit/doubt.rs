@@ -21,7 +21,9 @@
 //! in all copies, and as it is in none, the body does the computation. If clang gives a parameter in a register that
 //! the body itself has made, the body assigns to it (see `assigned`). If a parameter is a constant in all copies,
 //! nothing tells whether the body assigns to it. A constant is known to be what was passed only if some copy has the
-//! parameter as it is, and no copy shows an assignment. What differs from copy to copy is mostly passed, too.
+//! parameter as it is, and no copy shows an assignment. What differs from copy to copy is mostly passed, too. If one entry of a
+//! copy by GCC has a constant, and another entry of the copy has nothing, the constant is doubtful: the compiler may have merged
+//! a beginning that it duplicated for this constant with another one.
 
 use crate::debug::compiler::Compiler;
 use crate::debug::loclist::ListEntry;

@@ -17,6 +17,9 @@
 //! *A branch of the caller's* comes after a marker if the compiler tried to do without the branch. What the body does
 //! first, on one way of the branch alone, is where the copy is entered.
 //!
+//! *A body that was moved up* leaves its marker where it was: two branches that begin with the same are made to do this before they
+//! part. If nothing that can be seen is left of the body there, it is entered where it does this.
+//!
 //! *Padding* that aligns the head of a loop belongs to the copy in clang's debug information, if the loop begins with the copy. A
 //! loop around the copy comes back to the instruction after it, which is the entry then.
 //!
@@ -73,7 +76,7 @@ pub(crate) fn by_row(point: Point) -> Entry {
 /// An entry that the debug information gives, by a marker or `DW_AT_entry_pc`.
 pub(crate) fn given(point: Point, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Entry {
     let at = |address, view, uncertain| Entry { address, view, uncertain, by_statement: false, by_act: false };
-    match text.after_branch(point.address, body) {
+    match text.after_branch(point.address, body).or_else(|| text.moved_before(point.address, body)) {
         Some(address) => at(address, 0, false),
         None => at(point.address, point.view, is_beside(point.address, body, text)),
     }
@@ -306,6 +309,17 @@ mod tests {
             assert_eq!(find(None, &body), 7);
             assert_eq!(find(Some(TEXT), &body), 0, "the debug entry says so");
             assert_eq!(find(None, slice::from_ref(&(TEXT..TEXT + 11))), 0, "the store is the body's");
+        });
+    }
+
+    #[test]
+    fn a_marker_that_the_body_left_behind_is_not_the_entry() {
+        // 0: movl $5,(%rdi); 6: test %esi,%esi; 8: je 12; 10: mov %esi,%eax; 12: ret
+        let code = [0xc7, 0x07, 5, 0, 0, 0, 0x85, 0xf6, 0x74, 0x02, 0x89, 0xf0, 0xc3];
+        x86(&code, |text| {
+            let body = [TEXT..TEXT + 6, TEXT + 10..TEXT + 10];
+            let entry = given(Point { address: TEXT + 10, view: 3 }, &body, text);
+            assert_eq!((entry.address, entry.view, entry.uncertain), (TEXT, 0, false));
         });
     }
 

@@ -137,6 +137,10 @@ pub(crate) struct UnitSites<'a> {
     /// Those of them that are entries by a marker, at an address that control comes to in one way: whatever else begins there
     /// begins each time. In order.
     pub(crate) in_line: Vec<u32>,
+    /// The step of the source, of those at an address, at which a copy begins. In order.
+    pub(crate) steps: Vec<(u32, u32)>,
+    /// The entries of each copy by GCC that has more than one.
+    pub(crate) several: Vec<Vec<u32>>,
     pub(crate) provisional: Vec<Provisional>,
     /// Parameters that are assigned to.
     pub(crate) assigned: Vec<ParameterKey<'a>>,

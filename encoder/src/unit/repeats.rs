@@ -231,7 +231,7 @@ pub(crate) fn first_statement_comes_again(
     let Some(first) = rows.iter().find(|row| own.holds(row.place) && Some(row.place) != opening) else { return false };
     // The entry may lie in an empty range: then the next row is any statement's.
     let from = first.point.address;
-    if rows[0].point.address != entry.address && !text.is_straight(entry.address, from) {
+    if rows[0].point.address != entry.address && !text.falls_through(entry.address, from) {
         return false;
     }
     let avoided = Some(entry.address);
@@ -322,6 +322,22 @@ mod tests {
                 |body: Range<u64>| in_line(&lines, text, TEXT, &Body { text, ranges: slice::from_ref(&body), nested });
             assert_eq!(again(TEXT..TEXT + 6), Again { is_unclear: true, ..Again::default() });
             assert_eq!(again(TEXT..TEXT + 4), Again::default(), "it is made once");
+        });
+    }
+
+    #[test]
+    fn a_loop_that_begins_after_the_entry_comes_back_to_the_first_statement() {
+        // 0: xor %eax,%eax; 2: mov %eax,(%rdi); 4: dec %esi; 6: jne 2; 8: ret. Nothing is left of the body at its entry.
+        x86(&[0x31, 0xc0, 0x89, 0x07, 0xff, 0xce, 0x75, 0xfa, 0xc3], |text| {
+            let lines = lines(&[(TEXT + 2, 0, 10), (TEXT + 4, 0, 11)]);
+            let declared = Place { file: 1, line: 9, column: 0 };
+            let own = OwnLines { declared, end: 50, has_opening: false, inside: 0 };
+            let comes_again = |end: u64| {
+                let body = [TEXT..TEXT, TEXT + 2..TEXT + end];
+                first_statement_comes_again(&lines, text, Point { address: TEXT, view: 0 }, &body, &own)
+            };
+            assert!(comes_again(8));
+            assert!(!comes_again(6), "the jump back is the caller's");
         });
     }
 
