@@ -2,10 +2,12 @@
 //! The sites of a function's inlined copies.
 
 use super::{Provisional, UnitEncoder, resolved_kind, start_of};
-use crate::debug::lines::{Lines, Place, Row};
+use crate::debug::cfi::Cursor;
+use crate::debug::lines::{Lines, Place};
 use crate::debug::loclist::Point;
 use crate::debug::units::DebugUnit;
 use crate::debug::walk::{RawFunction, RawParameter, RawSite};
+use crate::elf::image::Image;
 use crate::text::{FunctionText, Known, Slot};
 use crate::unit::arguments::{At, Surroundings};
 use crate::unit::assigned::Body;
@@ -13,13 +15,13 @@ use crate::unit::doubt::{self, Evidence};
 use crate::unit::entry::{self, Entry, Moved};
 use crate::unit::markers::{Callee, State};
 use crate::unit::origin::{Origin, Origins};
-use crate::unit::outofline::{self, Role};
-use crate::unit::repeats::{self, OwnLines};
+use crate::unit::outofline;
 use crate::unit::split;
 use hashbrown::HashMap;
 use siteseer_sites::btf::Kind;
-use siteseer_sites::location::{Located, Location, Missing};
+use siteseer_sites::location::{Location, Missing};
 use siteseer_sites::{Doubt, Marks, Site, SiteKind};
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -60,15 +62,6 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         !function.nocall && !outofline::role(symbols.iter().map(|symbol| symbol.name), name).is_changed()
     }
 
-    /// Whether a function is what is left of one that was split.
-    fn is_part(&mut self, function: &RawFunction<'a>) -> bool {
-        let name = self.origins.name(self.unit.offset.saturating_add(function.die));
-        let symbols = self.shared.image.symbol_at(start_of(function));
-        name.is_some_and(|name| {
-            matches!(outofline::role(symbols.iter().map(|symbol| symbol.name), name), Role::Part(_))
-        })
-    }
-
     /// Finds the markers of a function's copies.
     fn find_markers(&mut self, function: &RawFunction<'a>) {
         self.markers.clear();
@@ -84,236 +77,226 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         });
     }
 
-    /// Where a copy's function is declared, and the one that it is in.
-    fn declared(
-        &mut self,
-        function: &RawFunction<'a>,
-        copy: usize,
-        origin: &Origin<'a>,
-    ) -> Option<(Place, Option<Place>)> {
-        let caller = match function.sites[copy].parent {
-            Some(parent) => function.sites[parent as usize].origin,
-            None => self.unit.offset.saturating_add(function.die),
-        };
-        let caller = self.origins.get(caller);
-        let (unit, origins, file_here) = (self.unit, &mut self.origins, &mut self.file_here);
-        let callee = place_of(unit, origins, file_here, origin)?;
-        Some((callee, caller.and_then(|caller| place_of(unit, origins, file_here, &caller))))
-    }
-
-    /// The lines of a copy's own statements.
-    fn own_lines(&mut self, function: &RawFunction<'a>, copy: usize, origin: &Origin<'a>) -> Option<OwnLines> {
-        let (declared, caller) = self.declared(function, copy, origin)?;
-        let after = caller.filter(|caller| caller.file == declared.file && caller.line > declared.line);
-        let end = after.map_or(u32::MAX, |caller| caller.line);
-        let inside = copies_inside(function, Some(copy), function.sites[copy].origin);
-        Some(OwnLines { declared, end, has_opening: false, inside })
-    }
-
-    /// Further entries of GCC's copy that has one, and no marker: see `repeats`.
-    fn entries_after_caller(
-        &mut self,
-        function: &RawFunction<'a>,
-        copy: usize,
-        origin: &Origin<'a>,
-        first: Entry,
-        body: &[Range<u64>],
-    ) -> Vec<Point> {
-        let Some((callee, caller)) = self.declared(function, copy, origin) else { return Vec::new() };
-        let Some(caller) = caller else { return Vec::new() };
-        let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-        let is_callees = |place: Place| place.file == callee.file && place.line >= callee.line;
-        // Of two functions in one file, the later one's lines end what the earlier one's may be.
-        let is_callers = |place: Place| {
-            let is_later = place.file == caller.file && place.line >= caller.line;
-            is_later && (callee.file != caller.file || callee.line <= caller.line || !is_callees(place))
-        };
-        let point = Point { address: first.address, view: first.view };
-        let mut again = repeats::after_caller(lines, point, body, is_callers);
-        let is_anothers = |address: u64| {
-            let begins_there =
-                |site: &RawSite| site.origin == function.sites[copy].origin && site.entry == Some(address);
-            let mut others = function.sites.iter().enumerate().filter(|(other, _)| *other != copy);
-            is_other_copys(function, copy, address) || others.any(|(_, site)| begins_there(site))
-        };
-        again.retain(|point| !is_anothers(point.address));
-        again
-    }
-
     /// Makes the sites of one inlined copy: one for each of its entries.
     fn copy(
         &mut self,
         function: &RawFunction<'a>,
-        copy: usize,
+        index: usize,
         parameters: &[RawParameter<'a>],
         text: &FunctionText<'d, 'a>,
     ) -> Option<()> {
-        let shared = self.shared;
-        let raw = &function.sites[copy];
+        let raw = &function.sites[index];
         let Some(origin) = self.origins.get(raw.origin) else {
             self.out.tally.without_origin += 1;
             return None;
         };
-        let body = &function.site_ranges[raw.ranges.start as usize..raw.ranges.end as usize];
-        let is_merged = self.unit.is_gcc() && has_joined(function, copy, text);
-        if self.unit.is_gcc() && joins(function, copy, text) {
+        if self.unit.is_gcc() && joins(function, index, text) {
             self.out.tally.merged += 1;
             return None;
         }
-        let mut entries = std::mem::take(&mut self.entries);
-        entries.clear();
-        match self.markers.state(copy) {
-            State::Known => {
-                for point in self.markers.of(copy) {
-                    let entry = entry::given(point, body, text);
-                    // What was moved away from several markers is done once.
-                    let is_known = entry.address != point.address
-                        && entries.iter().any(|known: &Entry| known.address == entry.address);
-                    if !is_known {
-                        entries.push(entry);
-                    }
-                }
-            }
-            _ => entries.extend(entry::find(raw.entry, raw.view, body, text)),
-        }
-        let (mut may_begin_again, mut may_be_own) = (false, false);
-        let is_given = raw.entry.is_some() || self.markers.state(copy) == State::Known;
-        if self.is_by_clang
-            && let [first] = entries[..]
-        {
-            let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-            let own = innermost(function, copy, first.address);
-            let again = repeats::find(lines, text, first.address, own, body);
-            (may_begin_again, may_be_own) = (again.is_unclear, again.may_be_own);
-            entries.extend(again.entries.into_iter().map(entry::by_statement));
-        }
-        if self.markers.state(copy) == State::None
-            && self.unit.is_gcc()
-            && let [first] = entries[..]
-        {
-            let again = self.entries_after_caller(function, copy, &origin, first, body);
-            let is_next =
-                |point: &Point| text.is_boundary(point.address) && text.is_straight(first.address, point.address);
-            entries.extend(again.into_iter().filter(is_next).map(entry::by_row));
-        }
-        if self.unit.is_gcc()
-            && let [first] = entries[..]
-        {
-            let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-            let nested = nested(function, Some(copy));
-            let again = repeats::in_line(lines, text, first.address, &Body { text, ranges: body, nested: &nested });
-            may_begin_again |= again.is_unclear && self.markers.state(copy) == State::None;
-            entries.extend(again.entries.into_iter().map(entry::by_act));
-        }
-        self.gather(function, &origin, parameters);
-        if self.unit.is_gcc() {
-            let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-            for entry in &entries {
-                if let Some(padding) = text.padding_before(entry.address) {
-                    self.gathered.settle_padding(padding, entry.address, |point| lines.has_later_step(point));
-                }
-            }
-        }
-        if self.is_by_clang {
-            let nested = nested(function, Some(copy));
-            if let Some(first) = entries.first() {
-                self.note_assigned(&origin, &Body { text, ranges: body, nested: &nested }, first.address);
-            }
-        }
-        // Where a function was split in the middle of a copy, its rest begins with the rest of the copy.
-        if self.unit.is_gcc()
-            && !is_given
-            && let [first] = entries[..]
-            && text.is_straight(start_of(function), first.address)
-            && self.is_part(function)
-        {
-            may_be_own = true;
-        }
-        // The first instruction of a loop with which the body begins may have lost its line, and with it its place in the copy.
-        if self.is_by_clang
-            && let [first] = entries[..]
-            && let Some(head) = text.loop_before(first.address, body)
-        {
-            let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-            may_be_own |= lines.has_no_line(head);
-        }
-        let first_site = self.out.sites.len() as u32;
+        let copy = InlinedCopy { function, index, origin: &origin, body: ranges_of(function, index), text };
+        let beginnings = self.beginnings(&copy);
+        self.gather_of(&copy, parameters, &beginnings.entries);
+        let marks = self.marks_of_copy(&copy, &beginnings);
+        let around = Around {
+            entries: beginnings.entries.len() + usize::from(beginnings.may_be_more),
+            is_merged: self.unit.is_gcc() && has_joined(function, index, text),
+            is_recursive: self.is_in_recursion(&copy),
+            is_joined: false,
+        };
         let is_rest = split::is_rest(self.unit, &mut self.origins, function, raw, &origin);
-        let is_recursive = self.is_in_recursion(function, copy);
-        let own = if self.unit.is_gcc() { self.own_lines(function, copy, &origin) } else { None };
-        let mut marks = self.marks_of_copy(function, copy, &entries, own, body, text);
-        if may_begin_again {
-            marks |= Marks::MAY_MISS;
-        }
-        if may_be_own {
-            marks |= Marks::MAY_REPEAT;
-        }
-        for entry in &entries {
-            let Some(section) = shared.image.section_at(entry.address) else {
+        let is_known = self.markers.state(index) == State::Known;
+        let first = self.out.sites.len() as u32;
+        for &entry in &beginnings.entries {
+            let Some(section) = self.shared.image.section_at(entry.address) else {
                 self.out.tally.outside_text += 1;
                 continue;
             };
+            let site = self.out.sites.len() as u32;
             if is_rest {
-                self.out.rests.push(self.out.sites.len() as u32);
+                self.out.rests.push(site);
             }
-            if self.markers.state(copy) == State::Known && !text.has_two_ways_in(entry.address) {
-                self.out.in_line.push(self.out.sites.len() as u32);
+            if is_known && !text.has_two_ways_in(entry.address) {
+                self.out.in_line.push(site);
             }
-            let count = entries.len() + usize::from(may_begin_again);
-            let is_joined = self.is_joined(function, copy, *entry, text);
-            let around = Around { entries: count, is_merged, is_recursive, is_joined };
-            self.inline_site(function, raw, *entry, &origin, body, text, section, marks, around);
+            let around = Around { is_joined: self.is_joined(&copy, entry), ..around };
+            self.inline_site(&copy, entry, section, marks, around);
         }
-        self.entries = entries;
-        let sites = first_site..self.out.sites.len() as u32;
+        self.entries = beginnings.entries;
+        let sites = first..self.out.sites.len() as u32;
         if self.unit.is_gcc() && sites.len() > 1 {
             self.out.several.push(sites.collect());
         }
         Some(())
     }
 
-    /// Whether a copy, or one that it is in, is in another copy of the same function or in the function itself: a
-    /// recursion that was inlined into itself. The rest of a function that was split is not a recursion.
-    fn is_in_recursion(&mut self, function: &RawFunction<'a>, copy: usize) -> bool {
-        let outermost = function.origin.unwrap_or(self.unit.offset.saturating_add(function.die));
-        let mut next = Some(copy);
-        while let Some(site) = next.and_then(|copy| function.sites.get(copy)) {
-            let parent = |site: &&RawSite| site.parent.and_then(|parent| function.sites.get(parent as usize));
-            let mut around = std::iter::successors(parent(&site), parent).map(|site| site.origin).chain([outermost]);
-            if around.any(|origin| origin == site.origin)
-                && let Some(origin) = self.origins.get(site.origin)
-                && !split::is_rest(self.unit, &mut self.origins, function, site, &origin)
-            {
-                return true;
+    /// Gathers what the debug information gives for a copy's parameters.
+    fn gather_of(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, parameters: &[RawParameter<'a>], entries: &[Entry]) {
+        self.gather(copy.function, copy.origin, parameters);
+        if self.unit.is_gcc() {
+            let lines = self.lines.get_or_init(|| Lines::read(self.unit));
+            for entry in entries {
+                if let Some(padding) = copy.text.padding_before(entry.address) {
+                    self.gathered.settle_padding(padding, entry.address, |point| lines.has_later_step(point));
+                }
             }
-            next = site.parent.map(|parent| parent as usize);
         }
-        false
+        if self.is_by_clang
+            && let Some(first) = entries.first()
+        {
+            let nested = nested(copy.function, Some(copy.index));
+            self.note_assigned(
+                copy.origin,
+                &Body { text: copy.text, ranges: copy.body, nested: &nested },
+                first.address,
+            );
+        }
     }
 
-    /// Whether control comes to an entry of GCC's in several ways, and the statement with the call does not begin there. GCC merges
-    /// code that is equal, and with it calls in different statements; what the debug information has is of one of them.
-    ///
-    /// One of the ways must be a jump from the caller's own code. If the statement with the call is in the straight line to the
-    /// entry, the jump must be another statement's; if it is not, the jump must be that statement's.
-    fn is_joined(&self, function: &RawFunction<'a>, copy: usize, entry: Entry, text: &FunctionText<'d, 'a>) -> bool {
-        let raw = &function.sites[copy];
-        let Some(lines) = self.lines.get().filter(|_| self.unit.is_gcc()) else { return false };
-        let is_call = |row: &Row| (row.place.file, row.place.line) == (raw.call_file, raw.call_line);
-        let mut sources = text.jumps_to(entry.address).peekable();
-        if sources.peek().is_none() || lines.statements(&(entry.address..entry.address)).iter().any(is_call) {
-            return false;
+    /// Makes the site of one entry of an inlined copy.
+    fn inline_site(
+        &mut self,
+        copy: &InlinedCopy<'_, 'a, 'd>,
+        entry: Entry,
+        section: u16,
+        mut marks: Marks,
+        around: Around,
+    ) {
+        let (raw, origin, text) = (copy.raw(), copy.origin, copy.text);
+        marks |= self.find_at_entry(copy, entry);
+        let moved = self.move_probe(copy, entry);
+        let address = entry.address + u64::from(moved);
+        if entry.uncertain {
+            marks |= Marks::ENTRY_UNCERTAIN;
         }
-        let parent = raw.parent.map_or(&function.ranges[..], |parent| ranges_of(function, parent as usize));
-        let is_callers = |at: u64| {
-            let inner = function.sites.iter().enumerate().filter(|(_, site)| site.parent == raw.parent);
-            let mut inner = inner.flat_map(|(site, _)| ranges_of(function, site));
-            parent.iter().any(|range| range.contains(&at)) && !inner.any(|range| range.contains(&at))
+        if text.reentered_from(entry.address, copy.body) {
+            marks |= Marks::MAY_REPEAT;
+        }
+        self.doubt_code(copy, address, around.is_merged);
+        self.observe(origin.name, SiteKind::Inline, address);
+        self.note_evidence(origin, around.entries);
+        self.doubt_forms(origin, around, self.is_ordered_after(entry));
+        self.doubt_others(around, marks);
+        self.arguments.clear();
+        self.arguments.extend(self.found.drain(..).map(|found| found.argument));
+        let parent = raw.parent.and_then(|parent| self.site_around(parent as usize, address));
+        let unprobeable = self.prober.check(text, address);
+        let prototype = self.prototype();
+        let source = self.source(self.unit.index, raw.call_file, raw.call_line);
+        let declared = self.source(origin.declared_in, origin.declared_file, origin.declared_line);
+        let container = self.container(address);
+        let function = self.function(origin.name, Arc::clone(origin));
+        self.out.steps.push((self.out.sites.len() as u32, entry.view));
+        self.out.sites.push(Site {
+            function,
+            kind: SiteKind::Inline,
+            address,
+            moved,
+            section,
+            prototype,
+            container,
+            source,
+            declared,
+            parent,
+            marks,
+            unprobeable,
+        });
+    }
+
+    /// Finds the arguments at an entry, into [`UnitEncoder::found`]. Gives the marks that follow from how they were found.
+    fn find_at_entry(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, entry: Entry) -> Marks {
+        let site = self.out.sites.len() as u32;
+        let surroundings = copy.surroundings(self.shared.image, self.unit, &self.frames, self.is_whole);
+        let at = At::new(&surroundings, entry.address);
+        let mut marks = Marks::default();
+        self.found.clear();
+        for (index, parameter) in copy.origin.parameters.iter().enumerate() {
+            let found = at.find(&self.gathered, index, parameter, entry.view);
+            if found.late {
+                marks |= Marks::LATE_VIEW;
+                self.out.provisional.push(Provisional {
+                    site,
+                    parameter: u16::try_from(index).unwrap_or(u16::MAX),
+                    otherwise: Missing::AfterEntry,
+                    usable: found.usable,
+                });
+            }
+            self.out.tally.usable += u64::from(found.usable);
+            self.out.tally.located_of_usable += u64::from(found.usable && found.argument.is_ok());
+            self.found.push(found);
+        }
+        if let Some((index, located)) =
+            entry::after_branch(&surroundings, copy.text, entry, copy.body, copy.origin, &self.gathered, &self.found)
+        {
+            self.out.provisional.push(Provisional::not_at_entry(site, index));
+            self.found[index].argument = Ok(located);
+        }
+        if entry.by_statement {
+            entry::keep_own(&mut self.found, &self.gathered, &entry);
+            marks |= Marks::MAY_REPEAT;
+        }
+        marks
+    }
+
+    /// Moves the probe to where more arguments are located than at the entry. Gives how far.
+    fn move_probe(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, entry: Entry) -> u8 {
+        let site = self.out.sites.len() as u32;
+        let surroundings = copy.surroundings(self.shared.image, self.unit, &self.frames, self.is_whole);
+        let (address, raw) = (entry.address, copy.raw());
+        let point = Point { address, view: entry.view };
+        let lines = &self.lines;
+        let next_statement = || {
+            let lines = lines.get_or_init(|| Lines::read(self.unit));
+            lines.next_statement(point, copy.body, (raw.call_file, raw.call_line))
         };
-        let mut before = text.line_before(entry.address).filter_map(|at| lines.statement_at(at));
-        let is_begun = before.any(is_call);
-        sources
-            .any(|source| is_callers(source) && lines.statement_at(source).is_some_and(|row| is_call(row) != is_begun))
+        let better = entry::move_probe(
+            &surroundings,
+            &mut self.prober,
+            entry::Start { address, next_statement },
+            copy.origin,
+            &self.gathered,
+            &self.found,
+        );
+        let Some(Moved { address: better, gained }) = better else { return 0 };
+        let Ok(distance) = u8::try_from(better - address) else { return 0 };
+        for (index, located) in gained {
+            self.out.provisional.push(Provisional::not_at_entry(site, index));
+            self.found[index].argument = Ok(located);
+        }
+        distance
+    }
+
+    /// Marks what is doubtful by what the machine code around an address does.
+    fn doubt_code(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, address: u64, is_merged: bool) {
+        if self.is_by_clang {
+            self.doubt_stale(&Body { text: copy.text, ranges: copy.body, nested: &[] }, address);
+        }
+        self.doubt_unfilled(copy.text, address);
+        if is_merged {
+            let located = self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok());
+            located.for_each(|located| located.doubt = Some(Doubt::Merged));
+        }
+    }
+
+    /// Marks what is the same at each hit, and may be of another call.
+    fn doubt_others(&mut self, around: Around, marks: Marks) {
+        let doubt = if around.is_joined {
+            Doubt::Merged
+        } else if self.unit.is_gcc() && marks.contains(Marks::MAY_REPEAT) {
+            Doubt::OtherCall
+        } else {
+            return;
+        };
+        let located = self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok());
+        located.filter(|located| located.at.is_fixed()).for_each(|located| {
+            located.doubt.get_or_insert(doubt);
+        });
+    }
+
+    /// Whether the step after an entry begins a statement. If it does not, a statement of the body may have been lost before it.
+    fn is_ordered_after(&self, entry: Entry) -> bool {
+        let next = Point { address: entry.address, view: entry.view.saturating_add(1) };
+        self.lines.get().is_some_and(|lines| lines.has(next))
     }
 
     /// Notes what the lists of an inlined copy show of its parameters.
@@ -390,209 +373,52 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
     }
 
-    /// The marks that all sites of a copy have.
-    fn marks_of_copy(
-        &self,
-        function: &RawFunction<'a>,
-        copy: usize,
-        entries: &[Entry],
-        own: Option<OwnLines>,
-        body: &[Range<u64>],
-        text: &FunctionText<'d, 'a>,
-    ) -> Marks {
-        let raw = &function.sites[copy];
-        let state = self.markers.state(copy);
-        let mut marks = Marks::default();
-        if self.is_by_clang && split::may_be_merged(self.unit, function, raw) {
-            marks |= Marks::ENTRY_UNCERTAIN;
-        }
-        let (one, many);
-        let addresses: &[u64] = if let [entry] = entries {
-            one = [entry.address];
-            &one
-        } else {
-            many = entries.iter().map(|entry| entry.address).collect::<Vec<u64>>();
-            &many
-        };
-        let is_other_copy = |address: u64| is_other_copys(function, copy, address);
-        if state == State::Several || text.bypasses(addresses, body, state == State::Known, &is_other_copy) {
-            marks |= Marks::MAY_MISS;
-        }
-        if let Some(own) = own
-            && let Some(lines) = self.lines.get()
-            && (entries.iter().any(|entry| {
-                let point = Point { address: entry.address, view: entry.view };
-                repeats::first_statement_comes_again(lines, text, point, body, &own)
-            }) || {
-                let nested = nested(function, Some(copy));
-                let body = Body { text, ranges: body, nested: &nested };
-                repeats::first_acts_come_again(lines, text, addresses, &body, &own, &function.ranges, is_other_copy)
-            })
-        {
-            marks |= Marks::MAY_MISS;
-        }
-        if self.unit.is_gcc()
-            && state == State::None
-            && let [entry] = *addresses
-            && (text.was_moved_out_of_loop(entry, body) || text.comes_again_after_others(entry, body))
-        {
-            marks |= Marks::MAY_MISS;
-        }
-        marks
-    }
-
-    /// Makes the site of one entry of an inlined copy.
-    #[expect(clippy::too_many_arguments, reason = "what is known of the copy, and of the entry")]
-    fn inline_site(
-        &mut self,
-        function: &RawFunction<'a>,
-        raw: &RawSite,
-        entry: Entry,
-        origin: &Arc<Origin<'a>>,
-        body: &[Range<u64>],
-        text: &FunctionText<'d, 'a>,
-        section: u16,
-        mut marks: Marks,
-        around: Around,
-    ) {
-        let shared = self.shared;
-        let site = self.out.sites.len() as u32;
-        let surroundings = Surroundings {
-            image: shared.image,
-            unit: self.unit,
-            frames: &self.frames,
-            frame_base: function.frame_base,
-            text: Some(text),
-            entry: start_of(function),
-            is_whole: self.is_whole,
-        };
-        let at = At::new(&surroundings, entry.address);
-        self.found.clear();
-        for (index, parameter) in origin.parameters.iter().enumerate() {
-            let found = at.find(&self.gathered, index, parameter, entry.view);
-            if found.late {
-                marks |= Marks::LATE_VIEW;
-                self.out.provisional.push(Provisional {
-                    site,
-                    parameter: u16::try_from(index).unwrap_or(u16::MAX),
-                    otherwise: Missing::AfterEntry,
-                    usable: found.usable,
-                });
-            }
-            self.out.tally.usable += u64::from(found.usable);
-            self.out.tally.located_of_usable += u64::from(found.usable && found.argument.is_ok());
-            self.found.push(found);
-        }
-        if let Some((index, located)) =
-            entry::after_branch(&surroundings, text, entry, body, origin, &self.gathered, &self.found)
-        {
-            self.out.provisional.push(Provisional {
-                site,
-                parameter: u16::try_from(index).unwrap_or(u16::MAX),
-                otherwise: Missing::NotAtEntry,
-                usable: false,
-            });
-            self.found[index].argument = Ok(located);
-        }
-        if entry.by_statement {
-            entry::keep_own(&mut self.found, &self.gathered, &entry);
-            marks |= Marks::MAY_REPEAT;
-        }
-        let mut address = entry.address;
-        let mut moved = 0;
-        let point = Point { address, view: entry.view };
-        let lines = &self.lines;
-        let next_statement = || {
-            let lines = lines.get_or_init(|| Lines::read(self.unit));
-            lines.next_statement(point, body, (raw.call_file, raw.call_line))
-        };
-        let better = entry::move_probe(
-            &surroundings,
-            &mut self.prober,
-            entry::Start { address, next_statement },
-            origin,
-            &self.gathered,
-            &self.found,
-        );
-        if let Some(Moved { address: better, gained }) = better
-            && let Ok(distance) = u8::try_from(better - entry.address)
-        {
-            address = better;
-            moved = distance;
-            for (index, located) in gained {
-                self.out.provisional.push(Provisional {
-                    site,
-                    parameter: u16::try_from(index).unwrap_or(u16::MAX),
-                    otherwise: Missing::NotAtEntry,
-                    usable: false,
-                });
-                self.found[index].argument = Ok(located);
-            }
-        }
-        if self.is_by_clang {
-            self.doubt_stale(&Body { text, ranges: body, nested: &[] }, address);
-        }
-        self.doubt_unfilled(text, address);
-        if around.is_merged {
-            let located = self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok());
-            located.for_each(|located| located.doubt = Some(Doubt::Merged));
-        }
-        if entry.uncertain {
-            marks |= Marks::ENTRY_UNCERTAIN;
-        }
-        if text.reentered_from(entry.address, body) {
-            marks |= Marks::MAY_REPEAT;
-        }
-        self.observe(origin.name, SiteKind::Inline, address);
-        self.note_evidence(origin, around.entries);
-        // If the step after the entry does not begin a statement, a statement of the body may have been lost before it.
-        let next = Point { address: entry.address, view: entry.view.saturating_add(1) };
-        let is_ordered = self.lines.get().is_some_and(|lines| lines.has(next));
-        self.doubt_forms(origin, around, is_ordered);
-        // What is the same at each hit is of one call alone.
-        let may_be_others = |located: &Located| {
-            if around.is_joined && located.at.is_fixed() {
-                Some(Doubt::Merged)
-            } else if self.unit.is_gcc() && marks.contains(Marks::MAY_REPEAT) && located.at.is_fixed() {
-                Some(Doubt::OtherCall)
-            } else {
-                None
-            }
-        };
-        for located in self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok()) {
-            located.doubt = located.doubt.or_else(|| may_be_others(located));
-        }
-        self.arguments.clear();
-        self.arguments.extend(self.found.drain(..).map(|found| found.argument));
-        let parent = raw.parent.and_then(|parent| self.site_around(parent as usize, address));
-        let unprobeable = self.prober.check(text, address);
-        let prototype = self.prototype();
-        let source = self.source(self.unit.index, raw.call_file, raw.call_line);
-        let declared = self.source(origin.declared_in, origin.declared_file, origin.declared_line);
-        let container = self.container(address);
-        let function = self.function(origin.name, Arc::clone(origin));
-        self.out.steps.push((site, entry.view));
-        self.out.sites.push(Site {
-            function,
-            kind: SiteKind::Inline,
-            address,
-            moved,
-            section,
-            prototype,
-            container,
-            source,
-            declared,
-            parent,
-            marks,
-            unprobeable,
-        });
-    }
-
     /// The site of an enclosing copy that an address belongs to: the last before it, if it has several.
     fn site_around(&self, copy: usize, address: u64) -> Option<u32> {
         let mut sites = self.site_of.get(copy)?.clone();
         let first = sites.clone().next();
         sites.rfind(|&site| self.out.sites[site as usize].address <= address).or(first)
+    }
+}
+
+/// An inlined copy at hand.
+pub(super) struct InlinedCopy<'c, 'a, 'd> {
+    pub(super) function: &'c RawFunction<'a>,
+    /// Its index among the function's copies.
+    pub(super) index: usize,
+    pub(super) origin: &'c Arc<Origin<'a>>,
+    /// Its ranges.
+    pub(super) body: &'c [Range<u64>],
+    /// The function's text.
+    pub(super) text: &'c FunctionText<'d, 'a>,
+}
+
+impl<'c, 'a, 'd> InlinedCopy<'c, 'a, 'd> {
+    /// Its debug entry.
+    pub(super) fn raw(&self) -> &'c RawSite {
+        &self.function.sites[self.index]
+    }
+
+    /// What its arguments are looked up in.
+    fn surroundings<'s>(
+        &self,
+        image: &'s Image<'a>,
+        unit: &'s DebugUnit<'a, 'd>,
+        frames: &'s RefCell<Cursor<'d, 'a>>,
+        is_whole: bool,
+    ) -> Surroundings<'s, 'a, 'd>
+    where
+        'c: 's,
+    {
+        Surroundings {
+            image,
+            unit,
+            frames,
+            frame_base: self.function.frame_base,
+            text: Some(self.text),
+            entry: start_of(self.function),
+            is_whole,
+        }
     }
 }
 
@@ -627,13 +453,13 @@ pub(super) fn place_of<'a>(
 }
 
 /// The ranges of a copy.
-fn ranges_of<'r>(function: &'r RawFunction<'_>, copy: usize) -> &'r [Range<u64>] {
+pub(super) fn ranges_of<'r>(function: &'r RawFunction<'_>, copy: usize) -> &'r [Range<u64>] {
     let ranges = &function.sites[copy].ranges;
     &function.site_ranges[ranges.start as usize..ranges.end as usize]
 }
 
 /// The ranges of the innermost copy in a copy, or of that itself, that hold an address.
-fn innermost<'r>(function: &'r RawFunction<'_>, copy: usize, address: u64) -> &'r [Range<u64>] {
+pub(super) fn innermost<'r>(function: &'r RawFunction<'_>, copy: usize, address: u64) -> &'r [Range<u64>] {
     let ranges = |site: &RawSite| &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
     let mut found = copy;
     // Copies come before those in them.
@@ -703,7 +529,7 @@ fn only_jump(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '_
 }
 
 /// Whether an address is in another copy of the same function.
-fn is_other_copys(function: &RawFunction<'_>, copy: usize, address: u64) -> bool {
+pub(super) fn is_other_copys(function: &RawFunction<'_>, copy: usize, address: u64) -> bool {
     is_in_copy(function, Some(copy), function.sites[copy].origin, address)
 }
 

@@ -48,6 +48,7 @@ use std::sync::Arc;
 
 mod arguments;
 mod assigned;
+mod beginnings;
 mod bodies;
 mod clang;
 mod copies;
@@ -57,6 +58,7 @@ pub(crate) mod folded;
 mod folds;
 mod gathering;
 mod markers;
+mod marks;
 pub(crate) mod origin;
 pub(crate) mod outofline;
 pub(crate) mod ranges;
@@ -104,6 +106,14 @@ pub(crate) struct Provisional {
     pub(crate) otherwise: Missing,
     /// Whether it counts as usable.
     pub(crate) usable: bool,
+}
+
+impl Provisional {
+    /// An argument that is located after the entry of a site.
+    fn not_at_entry(site: u32, parameter: usize) -> Provisional {
+        let parameter = u16::try_from(parameter).unwrap_or(u16::MAX);
+        Provisional { site, parameter, otherwise: Missing::NotAtEntry, usable: false }
+    }
 }
 
 /// A parameter, across units: the function's name and line, and the parameter's index.
