@@ -17,6 +17,7 @@
 
 use crate::debug::slice::Slice;
 use gimli::{DebugAddrIndex, Reader, Unit};
+use std::ops::Range;
 
 /// `DW_LLE_GNU_view_pair`, GCC's extension (include/dwarf2.h in GCC).
 const DW_LLE_GNU_VIEW_PAIR: u8 = 0x09;
@@ -121,63 +122,16 @@ pub(crate) fn read<'a>(
         }
         None => None,
     };
-    let size = encoding.address_size;
     // DWARF 5 section 7.7.3: where no base address entry precedes, the base is the unit's.
-    let mut base = unit.low_pc;
-    let mut pending_views: Option<(u32, u32)> = None;
-    let indexed = |index: u64| -> gimli::Result<u64> {
-        dwarf.address(unit, DebugAddrIndex(usize::try_from(index).map_err(|_| gimli::Error::UnsupportedOffset)?))
-    };
+    let mut reader = List { dwarf, unit, list, base: unit.low_pc, pending_views: None };
     for _ in 0..MAX_ENTRIES {
-        let (range, expression) = if encoding.version >= 5 {
-            let range = match list.read_u8()? {
-                0x00 => return Ok(()),
-                0x01 => {
-                    base = indexed(list.read_uleb128()?)?;
-                    continue;
-                }
-                0x02 => indexed(list.read_uleb128()?)?..indexed(list.read_uleb128()?)?,
-                0x03 => {
-                    let begin = indexed(list.read_uleb128()?)?;
-                    begin..begin.wrapping_add(list.read_uleb128()?)
-                }
-                0x04 => {
-                    let (begin, end) = (list.read_uleb128()?, list.read_uleb128()?);
-                    if is_discarded(base) { base..base } else { base.wrapping_add(begin)..base.wrapping_add(end) }
-                }
-                // DW_LLE_default_location: wherever no other entry holds. No compiler writes it for a parameter.
-                0x05 => 0..u64::MAX,
-                0x06 => {
-                    base = list.read_address(size)?;
-                    continue;
-                }
-                0x07 => list.read_address(size)?..list.read_address(size)?,
-                0x08 => {
-                    let begin = list.read_address(size)?;
-                    begin..begin.wrapping_add(list.read_uleb128()?)
-                }
-                DW_LLE_GNU_VIEW_PAIR => {
-                    pending_views = Some((view(list.read_uleb128()?), view(list.read_uleb128()?)));
-                    continue;
-                }
-                other => return Err(gimli::Error::UnknownLocListsEntry(gimli::DwLle(other))),
+        let (range, expression) =
+            match if encoding.version >= 5 { reader.of_version_5() } else { reader.of_version_4() }? {
+                Next::End => return Ok(()),
+                Next::Nothing => continue,
+                Next::Entry(range, expression) => (range, expression),
             };
-            let length = usize::try_from(list.read_uleb128()?).map_err(|_| gimli::Error::UnsupportedOffset)?;
-            (range, list.split(length)?)
-        } else {
-            let begin = list.read_address(size)?;
-            let end = list.read_address(size)?;
-            if begin == 0 && end == 0 {
-                return Ok(());
-            }
-            if begin == u64::MAX >> (64 - 8 * u32::from(size.clamp(1, 8))) {
-                base = end;
-                continue;
-            }
-            let length = usize::from(list.read_u16()?);
-            (base.wrapping_add(begin)..base.wrapping_add(end), list.split(length)?)
-        };
-        let (begin_view, end_view) = match (&mut views, pending_views.take()) {
+        let (begin_view, end_view) = match (&mut views, reader.pending_views.take()) {
             (_, Some(pair)) => pair,
             (Some(table), None) => (view(table.read_uleb128()?), view(table.read_uleb128()?)),
             (None, None) => (0, 0),
@@ -192,6 +146,87 @@ pub(crate) fn read<'a>(
         });
     }
     Err(gimli::Error::UnexpectedEof(gimli::ReaderOffsetId(0)))
+}
+
+/// What comes next in a list.
+enum Next<'a> {
+    End,
+    /// A base address, or views: these are of the next entry.
+    Nothing,
+    Entry(Range<u64>, Slice<'a>),
+}
+
+/// The list that is read.
+struct List<'r, 'a> {
+    dwarf: &'r gimli::Dwarf<Slice<'a>>,
+    unit: &'r Unit<Slice<'a>>,
+    list: Slice<'a>,
+    base: u64,
+    pending_views: Option<(u32, u32)>,
+}
+
+impl<'a> List<'_, 'a> {
+    /// Reads an entry of `.debug_loclists`.
+    fn of_version_5(&mut self) -> gimli::Result<Next<'a>> {
+        let size = self.unit.encoding().address_size;
+        let range = match self.list.read_u8()? {
+            0x00 => return Ok(Next::End),
+            0x01 => {
+                self.base = self.indexed()?;
+                return Ok(Next::Nothing);
+            }
+            0x02 => self.indexed()?..self.indexed()?,
+            0x03 => {
+                let begin = self.indexed()?;
+                begin..begin.wrapping_add(self.list.read_uleb128()?)
+            }
+            0x04 => {
+                let (base, begin, end) = (self.base, self.list.read_uleb128()?, self.list.read_uleb128()?);
+                if is_discarded(base) { base..base } else { base.wrapping_add(begin)..base.wrapping_add(end) }
+            }
+            // DW_LLE_default_location: wherever no other entry holds. No compiler writes it for a parameter.
+            0x05 => 0..u64::MAX,
+            0x06 => {
+                self.base = self.list.read_address(size)?;
+                return Ok(Next::Nothing);
+            }
+            0x07 => self.list.read_address(size)?..self.list.read_address(size)?,
+            0x08 => {
+                let begin = self.list.read_address(size)?;
+                begin..begin.wrapping_add(self.list.read_uleb128()?)
+            }
+            DW_LLE_GNU_VIEW_PAIR => {
+                self.pending_views = Some((view(self.list.read_uleb128()?), view(self.list.read_uleb128()?)));
+                return Ok(Next::Nothing);
+            }
+            other => return Err(gimli::Error::UnknownLocListsEntry(gimli::DwLle(other))),
+        };
+        let length = usize::try_from(self.list.read_uleb128()?).map_err(|_| gimli::Error::UnsupportedOffset)?;
+        Ok(Next::Entry(range, self.list.split(length)?))
+    }
+
+    /// Reads an entry of `.debug_loc`.
+    fn of_version_4(&mut self) -> gimli::Result<Next<'a>> {
+        let size = self.unit.encoding().address_size;
+        let begin = self.list.read_address(size)?;
+        let end = self.list.read_address(size)?;
+        if begin == 0 && end == 0 {
+            return Ok(Next::End);
+        }
+        if begin == u64::MAX >> (64 - 8 * u32::from(size.clamp(1, 8))) {
+            self.base = end;
+            return Ok(Next::Nothing);
+        }
+        let length = usize::from(self.list.read_u16()?);
+        let range = self.base.wrapping_add(begin)..self.base.wrapping_add(end);
+        Ok(Next::Entry(range, self.list.split(length)?))
+    }
+
+    /// Reads an index into `.debug_addr`, and the address there.
+    fn indexed(&mut self) -> gimli::Result<u64> {
+        let index = usize::try_from(self.list.read_uleb128()?).map_err(|_| gimli::Error::UnsupportedOffset)?;
+        self.dwarf.address(self.unit, DebugAddrIndex(index))
+    }
 }
 
 /// The two sections that hold location lists.

@@ -9,6 +9,7 @@
 //! Nothing is interpreted here. The walk gathers the raw facts of one function in a [`RawFunction`] and gives it to the
 //! [`Visitor`]. It uses the buffers again for the next function.
 
+use crate::debug::skip::skip_attributes;
 use crate::debug::slice::Slice;
 use crate::debug::units::DebugUnit;
 use gimli::{AttributeValue, EntriesRaw, UnitOffset};
@@ -192,7 +193,7 @@ impl<'a> Walker<'_, 'a> {
                 | gimli::DW_TAG_partial_unit
                 | gimli::DW_TAG_namespace
                 | gimli::DW_TAG_module => {
-                    self.entries.skip_attributes(abbreviation.attributes())?;
+                    skip_attributes(&mut self.entries, abbreviation.attributes())?;
                     if abbreviation.has_children() {
                         depth += 1;
                     }
@@ -204,7 +205,7 @@ impl<'a> Walker<'_, 'a> {
                 | gimli::DW_TAG_interface_type
                     if !self.unit.is_c =>
                 {
-                    self.entries.skip_attributes(abbreviation.attributes())?;
+                    skip_attributes(&mut self.entries, abbreviation.attributes())?;
                     if abbreviation.has_children() {
                         depth += 1;
                     }
@@ -228,7 +229,7 @@ impl<'a> Walker<'_, 'a> {
                     if owner == RawParameter::OWN || self.function.sites[owner as usize].wanted {
                         self.parameter(die, owner, abbreviation.attributes())?;
                     } else {
-                        self.entries.skip_attributes(abbreviation.attributes())?;
+                        skip_attributes(&mut self.entries, abbreviation.attributes())?;
                     }
                     if abbreviation.has_children() {
                         self.skip_children(None)?;
@@ -250,7 +251,7 @@ impl<'a> Walker<'_, 'a> {
                 | gimli::DW_TAG_try_block
                 | gimli::DW_TAG_catch_block
                 | gimli::DW_TAG_with_stmt => {
-                    self.entries.skip_attributes(abbreviation.attributes())?;
+                    skip_attributes(&mut self.entries, abbreviation.attributes())?;
                     if abbreviation.has_children() {
                         owners.push(owner);
                     }
@@ -443,7 +444,7 @@ impl<'a> Walker<'_, 'a> {
     /// Steps over an entry and all that is below it.
     fn skip_entry(&mut self, abbreviation: &gimli::Abbreviation) -> gimli::Result<()> {
         if !abbreviation.has_children() {
-            return self.entries.skip_attributes(abbreviation.attributes());
+            return skip_attributes(&mut self.entries, abbreviation.attributes());
         }
         let mut sibling = None;
         if abbreviation.attributes().iter().any(|specification| specification.name() == gimli::DW_AT_sibling) {
@@ -454,7 +455,7 @@ impl<'a> Walker<'_, 'a> {
                 }
             }
         } else {
-            self.entries.skip_attributes(abbreviation.attributes())?;
+            skip_attributes(&mut self.entries, abbreviation.attributes())?;
         }
         self.skip_children(sibling)
     }
@@ -471,7 +472,7 @@ impl<'a> Walker<'_, 'a> {
             match self.entries.read_abbreviation()? {
                 None => depth -= 1,
                 Some(abbreviation) => {
-                    self.entries.skip_attributes(abbreviation.attributes())?;
+                    skip_attributes(&mut self.entries, abbreviation.attributes())?;
                     if abbreviation.has_children() {
                         depth += 1;
                     }

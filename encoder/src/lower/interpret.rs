@@ -352,6 +352,28 @@ impl<'a, E: Environment> Machine<'_, 'a, E> {
 
     fn step(&mut self, operation: Operation<Slice<'a>>) -> Result<Step<'a>, Missing> {
         match operation {
+            Operation::Skip { target } => Ok(Step::Jump(target)),
+            Operation::Bra { target } => {
+                let condition = self.pop()?.term?;
+                Ok(match self.terms.as_constant(condition) {
+                    Some(0) => Step::Continue,
+                    Some(_) => Step::Jump(target),
+                    None => Step::Fork { condition, distance: target },
+                })
+            }
+
+            Operation::Register { register } => Ok(Step::Located(self.readable(register).map(Place::Register))),
+            Operation::ImplicitValue { data } => Ok(Step::Located(Ok(Place::Bytes(data.slice())))),
+            Operation::StackValue => Ok(Step::Located(self.pop()?.term.map(Place::Value))),
+            Operation::ImplicitPointer { .. } => Ok(Step::Located(Err(Missing::ImplicitPointer))),
+            Operation::Piece { size_in_bits, bit_offset } => Ok(Step::Piece { bits: size_in_bits, offset: bit_offset }),
+            operation => self.on_the_stack(operation).map(|()| Step::Continue),
+        }
+    }
+
+    /// Operations on the stack alone, and those that nothing is known of.
+    fn on_the_stack(&mut self, operation: Operation<Slice<'a>>) -> Result<(), Missing> {
+        match operation {
             Operation::Nop => {}
             Operation::Drop => {
                 self.pop()?;
@@ -369,7 +391,31 @@ impl<'a, E: Environment> Machine<'_, 'a, E> {
                 let (top, second, third) = (self.pop()?, self.pop()?, self.pop()?);
                 self.stack.extend([top, third, second]);
             }
+            Operation::ParameterRef { .. } | Operation::VariableValue { .. } => {
+                self.push(Value::missing(Missing::Reference));
+            }
+            // What the other expression leaves on the stack is not known, so nothing after it is either.
+            Operation::Call { .. } => return Err(Missing::Reference),
+            Operation::TLS => {
+                self.pop()?;
+                self.push(Value::missing(Missing::Unsupported));
+            }
+            Operation::PushObjectAddress => self.push(Value::missing(Missing::Unsupported)),
+            Operation::Uninitialized => {
+                self.pop()?;
+                self.push(Value::missing(Missing::Unsupported));
+            }
+            Operation::WasmLocal { .. } | Operation::WasmGlobal { .. } | Operation::WasmStack { .. } => {
+                return Err(Missing::Unsupported);
+            }
+            operation => return self.pushed(operation),
+        }
+        Ok(())
+    }
 
+    /// Operations that push what the code, the frame or a register has.
+    fn pushed(&mut self, operation: Operation<Slice<'a>>) -> Result<(), Missing> {
+        match operation {
             Operation::UnsignedConstant { value } => self.push_constant(value),
             Operation::SignedConstant { value } => self.push_constant(value as u64),
             Operation::ConstantIndex { index } => {
@@ -414,7 +460,14 @@ impl<'a, E: Environment> Machine<'_, 'a, E> {
                 let value = self.entry_value(expression)?;
                 self.push(value);
             }
+            operation => return self.computed(operation),
+        }
+        Ok(())
+    }
 
+    /// Operations that make something of what is on the stack.
+    fn computed(&mut self, operation: Operation<Slice<'a>>) -> Result<(), Missing> {
+        match operation {
             Operation::Deref { base_type, size, space } => self.deref(base_type, size, space)?,
             Operation::Convert { base_type } => {
                 let value = self.pop()?;
@@ -470,46 +523,10 @@ impl<'a, E: Environment> Machine<'_, 'a, E> {
             Operation::Le => self.compare(Op::LeS, Op::LeU, false)?,
             Operation::Gt => self.compare(Op::LtS, Op::LtU, true)?,
             Operation::Ge => self.compare(Op::LeS, Op::LeU, true)?,
-
-            Operation::Skip { target } => return Ok(Step::Jump(target)),
-            Operation::Bra { target } => {
-                let condition = self.pop()?.term?;
-                return Ok(match self.terms.as_constant(condition) {
-                    Some(0) => Step::Continue,
-                    Some(_) => Step::Jump(target),
-                    None => Step::Fork { condition, distance: target },
-                });
-            }
-
-            Operation::Register { register } => {
-                return Ok(Step::Located(self.readable(register).map(Place::Register)));
-            }
-            Operation::ImplicitValue { data } => return Ok(Step::Located(Ok(Place::Bytes(data.slice())))),
-            Operation::StackValue => return Ok(Step::Located(self.pop()?.term.map(Place::Value))),
-            Operation::ImplicitPointer { .. } => return Ok(Step::Located(Err(Missing::ImplicitPointer))),
-            Operation::Piece { size_in_bits, bit_offset } => {
-                return Ok(Step::Piece { bits: size_in_bits, offset: bit_offset });
-            }
-
-            Operation::ParameterRef { .. } | Operation::VariableValue { .. } => {
-                self.push(Value::missing(Missing::Reference));
-            }
-            // What the other expression leaves on the stack is not known, so nothing after it is either.
-            Operation::Call { .. } => return Err(Missing::Reference),
-            Operation::TLS => {
-                self.pop()?;
-                self.push(Value::missing(Missing::Unsupported));
-            }
-            Operation::PushObjectAddress => self.push(Value::missing(Missing::Unsupported)),
-            Operation::Uninitialized => {
-                self.pop()?;
-                self.push(Value::missing(Missing::Unsupported));
-            }
-            Operation::WasmLocal { .. } | Operation::WasmGlobal { .. } | Operation::WasmStack { .. } => {
-                return Err(Missing::Unsupported);
-            }
+            // All others are done already.
+            _ => return Err(Missing::Unsupported),
         }
-        Ok(Step::Continue)
+        Ok(())
     }
 
     fn push_constant(&mut self, value: u64) {

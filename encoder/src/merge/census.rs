@@ -147,9 +147,15 @@ impl Census {
             prototypes: set.prototypes.len() as u64,
             ..Census::default()
         };
-        // How many inline and out-of-line sites have each location prototype.
+        let uses = census.count_sites(set, counts);
+        census.count_arguments(set, counts, uses);
+        census
+    }
+
+    /// Counts the sites. Returns how many inline and out-of-line sites have each location prototype.
+    fn count_sites(&mut self, set: &SiteSet, counts: Counts) -> Vec<(u64, u64)> {
         let mut uses = vec![(0u64, 0u64); set.prototypes.len()];
-        let sites = &mut census.sites;
+        let (sites, out_of_line) = (&mut self.sites, &mut self.out_of_line);
         sites.rests = counts.rests;
         sites.outside_text = counts.outside_text;
         sites.without_origin = counts.without_origin;
@@ -158,13 +164,13 @@ impl Census {
             let uses = &mut uses[site.prototype as usize];
             match site.kind {
                 SiteKind::Inline => uses.0 += 1,
-                SiteKind::Body => census.out_of_line.bodies += 1,
-                SiteKind::Clone => census.out_of_line.clones += 1,
+                SiteKind::Body => out_of_line.bodies += 1,
+                SiteKind::Clone => out_of_line.clones += 1,
             }
             if site.kind != SiteKind::Inline {
                 uses.1 += 1;
-                census.out_of_line.signature_changed += u64::from(site.marks.contains(Marks::SIGNATURE_CHANGED));
-                census.out_of_line.return_kept += u64::from(site.marks.contains(Marks::RETURN_KEPT));
+                out_of_line.signature_changed += u64::from(site.marks.contains(Marks::SIGNATURE_CHANGED));
+                out_of_line.return_kept += u64::from(site.marks.contains(Marks::RETURN_KEPT));
                 continue;
             }
             sites.total += 1;
@@ -181,29 +187,34 @@ impl Census {
             sites.may_miss += u64::from(site.marks.contains(Marks::MAY_MISS));
             sites.late_view += u64::from(site.marks.contains(Marks::LATE_VIEW));
         }
-        let arguments = &mut census.arguments;
+        uses
+    }
+
+    /// Counts the arguments; `uses` is by location prototype.
+    fn count_arguments(&mut self, set: &SiteSet, counts: Counts, uses: Vec<(u64, u64)>) {
+        let arguments = &mut self.arguments;
         arguments.usable = counts.usable;
         arguments.located_of_usable = counts.located_of_usable;
         arguments.gained_by_moving = counts.gained_by_moving;
         let mut shapes: BTreeMap<String, u64> = BTreeMap::new();
         for (prototype, (inline, out_of_line)) in set.prototypes.iter().zip(uses) {
             if prototype.iter().all(Result::is_ok) {
-                census.sites.all_arguments += inline;
+                self.sites.all_arguments += inline;
             }
             if prototype.iter().all(is_certain) {
-                census.sites.all_certain += inline;
+                self.sites.all_certain += inline;
             }
             for argument in prototype {
                 arguments.total += inline;
-                census.out_of_line.arguments += out_of_line;
+                self.out_of_line.arguments += out_of_line;
                 match argument {
                     Ok(located) => {
-                        census.out_of_line.located += out_of_line;
+                        self.out_of_line.located += out_of_line;
                         count_doubt(
                             located,
                             out_of_line,
-                            &mut census.out_of_line.certain,
-                            &mut census.out_of_line.doubtful,
+                            &mut self.out_of_line.certain,
+                            &mut self.out_of_line.doubtful,
                         );
                         if inline > 0 {
                             arguments.located += inline;
@@ -219,7 +230,7 @@ impl Census {
                             *arguments.unavailable.entry(*reason).or_default() += inline;
                         }
                         if out_of_line > 0 {
-                            *census.out_of_line.unavailable.entry(*reason).or_default() += out_of_line;
+                            *self.out_of_line.unavailable.entry(*reason).or_default() += out_of_line;
                         }
                     }
                 }
@@ -227,7 +238,6 @@ impl Census {
         }
         arguments.computed_shapes = shapes.into_iter().collect();
         arguments.computed_shapes.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        census
     }
 }
 

@@ -102,11 +102,9 @@ pub(crate) fn merge(
         files,
         sites: renumber(&units, &numbering),
     };
-    let rests: Vec<u32> = units
-        .iter()
-        .zip(&numbering)
-        .flat_map(|(unit, numbers)| unit.rests.iter().map(|site| numbers.first_site + site))
-        .collect();
+    let with_numbers = units.iter().zip(&numbering);
+    let rests: Vec<u32> =
+        with_numbers.flat_map(|(unit, numbers)| unit.rests.iter().map(|site| numbers.first_site + site)).collect();
     let counts = settled.into_iter().fold(Counts::default(), |sum, (counts, _)| sum.plus(counts));
     // The units are a million small allocations.
     let (census, ()) = rayon::join(

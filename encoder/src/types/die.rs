@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::debug::skip::skip_attributes;
 use crate::debug::slice::Slice;
 
 /// What is read of an entry that describes a type or a part of one.
@@ -140,12 +141,12 @@ impl<'d, 'a> Units<'d, 'a> {
         let start = offset - at.0;
         let mut entries = unit.entries_raw(Some(at)).ok()?;
         let abbreviation = entries.read_abbreviation().ok()??;
-        entries.skip_attributes(abbreviation.attributes()).ok()?;
+        skip_attributes(&mut entries, abbreviation.attributes()).ok()?;
         let parent = 0;
         while !entries.is_empty() && entries.next_depth() > parent {
             if entries.next_depth() > parent + 1 {
                 if let Some(abbreviation) = entries.read_abbreviation().ok()? {
-                    entries.skip_attributes(abbreviation.attributes()).ok()?;
+                    skip_attributes(&mut entries, abbreviation.attributes()).ok()?;
                 }
                 continue;
             }

@@ -26,25 +26,67 @@ use std::sync::Arc;
 impl<'a> UnitEncoder<'a, '_, '_> {
     /// Makes a site of the function itself, if its name alone cannot tell.
     pub(super) fn out_of_line_site(&mut self, function: &RawFunction<'a>, offset: usize) -> Option<()> {
+        let named = self.by_symbols(function, offset)?;
+        let origin = self.origins.get(offset)?;
+        let signature = self.signature_of(function, &named, &origin)?;
+        let mut marks = Marks::default();
+        if signature == Signature::Changed {
+            marks |= Marks::SIGNATURE_CHANGED;
+            match self.returned(&origin, function.nocall, named.address) {
+                Returned::Nothing => {}
+                Returned::Kept => marks |= Marks::RETURN_KEPT,
+                Returned::IfUsed => {
+                    let entries = [offset, function.origin.unwrap_or(offset)];
+                    let site = self.out.sites.len() as u32;
+                    self.pending.push(Pending { site, address: named.address, entries });
+                }
+            }
+        }
+        let known = Known {
+            entry: function.entry,
+            no_jump_tables: self.no_jump_tables,
+            tail_calls: &function.tail_calls,
+            noreturn: None,
+        };
+        let text = FunctionText::decode(self.shared.image, &function.ranges, &known);
+        marks |= self.marks_of_body(function, offset, named.address, &origin, &text);
+        let unprobeable = self.prober.check(&text, named.address);
+        self.push_out_of_line(named.name, named.kind, (named.address, named.section), origin, marks, unprobeable);
+        Some(())
+    }
+
+    /// What a function is by its symbols; `None` if it is not wanted.
+    fn by_symbols(&self, function: &RawFunction<'a>, offset: usize) -> Option<Named<'a>> {
         let shared = self.shared;
-        let image = shared.image;
         let address = function.entry.unwrap_or(function.ranges.first()?.start);
-        let section = image.section_at(address)?;
+        let section = shared.image.section_at(address)?;
         let own_name = self.origins.name(offset)?;
         if shared.filter.as_ref().is_some_and(|filter| !filter.has_stem(own_name)) {
             return None;
         }
-        let symbols = image.symbol_at(address);
-        let role = outofline::role(symbols.iter().map(|symbol| symbol.name), own_name);
+        let role = outofline::role(shared.image.symbol_at(address).iter().map(|symbol| symbol.name), own_name);
         let kind = role.kind()?;
         let name = if let Role::Part(symbol) = role { symbol } else { own_name };
         if shared.filter.as_ref().is_some_and(|filter| !filter.has_name(name)) {
             return None;
         }
-        let origin = self.origins.get(offset)?;
-        self.find_own(function, &origin, address, !(role.is_changed() || function.nocall));
+        Some(Named { address, section, own_name, name, role, kind })
+    }
+
+    /// Finds the arguments at a function's entry, into [`UnitEncoder::arguments`], and whether they are the source's. `None` if the
+    /// function's name tells all that.
+    fn signature_of(
+        &mut self,
+        function: &RawFunction<'a>,
+        named: &Named<'a>,
+        origin: &Origin<'a>,
+    ) -> Option<Signature> {
+        let (shared, image) = (self.shared, self.shared.image);
+        let Named { address, own_name, name, role, .. } = *named;
+        self.find_own(function, origin, address, !(role.is_changed() || function.nocall));
         let shapes: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
         let abi = abi_arguments(image.machine(), &shapes, origin.result.as_ref().map(shape));
+        let symbols = image.symbol_at(address);
         let symbol = symbols.iter().find(|symbol| outofline::role([symbol.name], own_name) == role);
         let copy = Copy {
             role,
@@ -70,11 +112,11 @@ impl<'a> UnitEncoder<'a, '_, '_> {
             && image.symbols_named(name).nth(1).is_none()
             && !shared.namesakes.contains(name)
             // A module's name is looked up in its own BTF alone.
-            && base_function(shared.base, name, &origin).is_some_and(|func| func >= shared.base.btf().first_id());
+            && base_function(shared.base, name, origin).is_some_and(|func| func >= shared.base.btf().first_id());
         if name_tells {
             return None;
         }
-        self.observe(name, kind, address);
+        self.observe(name, named.kind, address);
         let found = std::mem::take(&mut self.found);
         self.arguments = match signature {
             Signature::Source => signature::of_source(&copy, found, abi, &shapes, &passed),
@@ -83,57 +125,49 @@ impl<'a> UnitEncoder<'a, '_, '_> {
                 signature::of_changed(&copy, image.machine(), found, is_kept)
             }
         };
+        Some(signature)
+    }
+
+    /// What may go wrong at a function's entry: hits that are of no call, and calls that became a loop.
+    fn marks_of_body(
+        &mut self,
+        function: &RawFunction<'a>,
+        offset: usize,
+        address: u64,
+        origin: &Origin<'a>,
+        text: &FunctionText<'_, 'a>,
+    ) -> Marks {
+        let (shared, image) = (self.shared, self.shared.image);
         let mut marks = Marks::default();
-        if signature == Signature::Changed {
-            marks |= Marks::SIGNATURE_CHANGED;
-            match self.returned(&origin, function.nocall, address) {
-                Returned::Nothing => {}
-                Returned::Kept => marks |= Marks::RETURN_KEPT,
-                Returned::IfUsed => {
-                    let entries = [offset, function.origin.unwrap_or(offset)];
-                    self.pending.push(Pending { site: self.out.sites.len() as u32, address, entries });
-                }
-            }
-        }
-        let known = Known {
-            entry: function.entry,
-            no_jump_tables: self.no_jump_tables,
-            tail_calls: &function.tail_calls,
-            noreturn: None,
-        };
-        let text = FunctionText::decode(image, &function.ranges, &known);
         // With link-time optimisation the debug entry of what was folded into the function is in another unit.
         let is_shared = self.unit.is_gcc() && origin.declared_in != self.unit.index;
         if text.reentered_from(address, &function.ranges) || is_shared && shared.shared_addresses.has(address) {
             marks |= Marks::MAY_REPEAT;
         }
+        let first = past_tracer(image, address);
         if self.is_by_clang {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-            let start = past_tracer(image, address);
-            if repeats::begins_with_loop(&text, lines, start, &function.ranges) {
+            if repeats::begins_with_loop(text, lines, first, &function.ranges) {
                 marks |= Marks::MAY_MISS;
             }
         }
         if self.unit.is_gcc() {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-            let declared = place_of(self.unit, &self.origins, &mut self.file_here, &origin);
+            let declared = place_of(self.unit, &self.origins, &mut self.file_here, origin);
             let inside = copies_inside(function, None, function.origin.unwrap_or(offset));
             let own = declared.map(|declared| OwnLines { declared, end: u32::MAX, has_opening: true, inside });
             let start = Point { address, view: 0 };
             let nested = nested(function, None);
-            let body = Body { text: &text, ranges: &function.ranges, nested: &nested };
-            let first = past_tracer(image, address);
+            let body = Body { text, ranges: &function.ranges, nested: &nested };
             let is_copys = |address| is_in_copy(function, None, function.origin.unwrap_or(offset), address);
             if own.is_some_and(|own| {
-                repeats::first_statement_comes_again(lines, &text, start, &function.ranges, &own)
-                    || repeats::first_acts_come_again(lines, &text, &[first], &body, &own, &function.ranges, is_copys)
+                repeats::first_statement_comes_again(lines, text, start, &function.ranges, &own)
+                    || repeats::first_acts_come_again(lines, text, &[first], &body, &own, &function.ranges, is_copys)
             }) {
                 marks |= Marks::MAY_MISS;
             }
         }
-        let unprobeable = self.prober.check(&text, address);
-        self.push_out_of_line(name, kind, (address, section), origin, marks, unprobeable);
-        Some(())
+        marks
     }
 
     /// Adds an out-of-line site. Its arguments are in [`UnitEncoder::arguments`]; `place` is its address and section.
@@ -221,6 +255,18 @@ impl<'a> UnitEncoder<'a, '_, '_> {
             Returned::IfUsed
         }
     }
+}
+
+/// An out-of-line function by its symbols.
+struct Named<'a> {
+    address: u64,
+    section: u16,
+    /// Its name in the source.
+    own_name: &'a str,
+    /// The name of its site: the symbol's, of what is left of a function that was split.
+    name: &'a str,
+    role: Role<'a>,
+    kind: SiteKind,
 }
 
 /// What is known about the return value of a copy with a changed signature.

@@ -103,11 +103,7 @@ pub(crate) fn renew(row: &Row, built: &BuiltRow, place: &Path, say: &mut dyn FnM
 
     let start = Instant::now();
     let make = Make { row, built, root: &root, source: &source, output: &output, log: place.join("build.log") };
-    File::create(&make.log).map_err(GetError::io(format!("cannot write {}", make.log.display())))?;
-    let wanted = output.join("wanted.config");
-    fs::write(&wanted, joined).map_err(GetError::io(format!("cannot write {}", wanted.display())))?;
-    make.run(&[&format!("KCONFIG_ALLCONFIG={OUTPUT}/wanted.config"), "allnoconfig"])?;
-    config::check(&recipe.config, &read(&output.join(".config"))?)?;
+    configure(&make, &joined, &recipe)?;
     say(&format!("{}: building {}; what make says is in {}", row.name, package.version, make.log.display()));
     let release = || Ok::<_, GetError>(read(&output.join("include/config/kernel.release"))?.trim().to_owned());
     let take = |from: &str, to: &str| {
@@ -150,6 +146,16 @@ pub(crate) fn renew(row: &Row, built: &BuiltRow, place: &Path, say: &mut dyn FnM
     // There is nothing to look up about a build that succeeded.
     let _ = fs::remove_file(&make.log);
     Ok(directory)
+}
+
+/// Configures a kernel, and begins its log.
+fn configure(make: &Make<'_>, joined: &str, recipe: &BuildRecipe) -> Result<(), GetError> {
+    File::create(&make.log).map_err(GetError::io(format!("cannot write {}", make.log.display())))?;
+    let wanted = make.output.join("wanted.config");
+    fs::write(&wanted, joined).map_err(GetError::io(format!("cannot write {}", wanted.display())))?;
+    make.run(&[&format!("KCONFIG_ALLCONFIG={OUTPUT}/wanted.config"), "allnoconfig"])?;
+    config::check(&recipe.config, &read(&make.output.join(".config"))?)?;
+    Ok(())
 }
 
 /// Whether a kernel in the cache is what the row describes today, as far as can be told without asking the suite.

@@ -11,6 +11,7 @@ use crate::program::Uses;
 use crate::site::refusal::Refusal;
 use siteseer_sites::location::{Located, Location, Op};
 use siteseer_sites::machine::Machine;
+use std::ops::Range;
 
 /// The decisions. Words are counted in 8 bytes from the array's start.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -123,6 +124,15 @@ pub(super) struct Access {
     pub(super) narrow: Option<(u32, bool)>,
 }
 
+/// An argument that is gathered.
+struct Wanted {
+    number: u32,
+    slots: Range<u32>,
+    located: Located,
+    /// Whether the program cannot do without.
+    required: bool,
+}
+
 /// More slots than fit on a BPF stack.
 const MAX_SLOTS: u32 = 64;
 
@@ -173,6 +183,38 @@ impl Layout {
             layout.native_accesses(spec.parameters, starts, uses)?;
             return Ok(layout);
         }
+        let wanted = layout.wanted(uses, spec, starts)?;
+        let result = match spec.ret {
+            Some(ret) if returns => {
+                fits_the_stack(have, uses)?;
+                let located = ret.argument.as_ref().map_err(|reason| Refusal::ReturnMissing { reason: *reason })?;
+                layout.words = have;
+                layout.returned = uses.returned.then_some(count);
+                Some((ret, resolve(located, ret, spec).ok_or(malformed(None))?))
+            }
+            _ => None,
+        };
+        for wanted in wanted {
+            layout.place(uses, spec, wanted)?;
+        }
+        if let Some((ret, located)) = result {
+            if spec.probe.is_tracing() {
+                layout.counts_faults = true;
+            }
+            let typed = layout.typed(uses, spec, ret, None, count, uses.returned)?;
+            if let Some(typed) = typed.as_ref().filter(|_| uses.returned) {
+                layout.returned = typed.copy;
+            }
+            layout.result = Some(Item { parameter: None, word: count, located, typed, state: None });
+        }
+        if spec.probe == Probe::Session {
+            layout.session = Some(layout.session(spec)?);
+        }
+        Ok(layout)
+    }
+
+    /// The arguments that are gathered, because the program requires them, or asks for them and can do without.
+    fn wanted(&mut self, uses: &Uses, spec: &Spec<'_>, starts: Vec<u32>) -> Result<Vec<Wanted>, Refusal> {
         let mut wanted = Vec::new();
         for ((number, parameter), start) in (0u32..).zip(spec.parameters).zip(starts) {
             let slots = start..start.saturating_add(parameter.slots());
@@ -196,61 +238,42 @@ impl Layout {
                 Ok(located) if required || fallible => {
                     fits_the_stack(slots.end, uses)?;
                     let located = resolve(located, parameter, spec).ok_or(malformed(Some(number)))?;
-                    layout.words = slots.end;
-                    wanted.push((number, slots, located, required));
+                    self.words = slots.end;
+                    wanted.push(Wanted { number, slots, located, required });
                 }
                 _ => {}
             }
         }
-        let result = match spec.ret {
-            Some(ret) if returns => {
-                fits_the_stack(have, uses)?;
-                let located = ret.argument.as_ref().map_err(|reason| Refusal::ReturnMissing { reason: *reason })?;
-                layout.words = have;
-                layout.returned = uses.returned.then_some(count);
-                Some((ret, resolve(located, ret, spec).ok_or(malformed(None))?))
-            }
-            _ => None,
+        Ok(wanted)
+    }
+
+    /// Gives an argument its words, and the accessors what they ask for of it.
+    fn place(&mut self, uses: &Uses, spec: &Spec<'_>, wanted: Wanted) -> Result<(), Refusal> {
+        let Wanted { number, slots, located, required } = wanted;
+        let parameter = spec.parameters.get(number as usize);
+        let asked_for = uses.fallible.contains(number) || uses.indexed.contains(slots.start);
+        let typed = match parameter {
+            Some(parameter) => self.typed(uses, spec, parameter, Some(number), slots.start, asked_for)?,
+            None => None,
         };
-        for (number, slots, located, required) in wanted {
-            let parameter = spec.parameters.get(number as usize);
-            let asked_for = uses.fallible.contains(number) || uses.indexed.contains(slots.start);
-            let typed = match parameter {
-                Some(parameter) => layout.typed(uses, spec, parameter, Some(number), slots.start, asked_for)?,
-                None => None,
-            };
-            // What a tracing program asks the kernel for is there, wherever the kernel has it from.
-            let reads_memory = reads_memory(&located) && !spec.probe.is_tracing();
-            let state = (reads_memory && !required).then(|| layout.extra_word());
-            if (reads_memory && required) || spec.probe.is_tracing() {
-                layout.counts_faults = true;
-            }
-            let fallible = uses.fallible.contains(number);
-            for (inner, slot) in (0u32..).zip(slots.clone()) {
-                let word = typed.as_ref().and_then(|typed| typed.copy).unwrap_or(slot);
-                if fallible {
-                    layout.fallible.push(Access { parameter: number, slot: inner, word, state, narrow: None });
-                }
-                if uses.indexed.contains(slot) {
-                    layout.indexed.push(Access { parameter: slot, slot: 0, word, state, narrow: None });
-                }
-            }
-            layout.items.push(Item { parameter: Some(number), word: slots.start, located, typed, state });
+        // What a tracing program asks the kernel for is there, wherever the kernel has it from.
+        let reads_memory = reads_memory(&located) && !spec.probe.is_tracing();
+        let state = (reads_memory && !required).then(|| self.extra_word());
+        if (reads_memory && required) || spec.probe.is_tracing() {
+            self.counts_faults = true;
         }
-        if let Some((ret, located)) = result {
-            if spec.probe.is_tracing() {
-                layout.counts_faults = true;
+        let fallible = uses.fallible.contains(number);
+        for (inner, slot) in (0u32..).zip(slots.clone()) {
+            let word = typed.as_ref().and_then(|typed| typed.copy).unwrap_or(slot);
+            if fallible {
+                self.fallible.push(Access { parameter: number, slot: inner, word, state, narrow: None });
             }
-            let typed = layout.typed(uses, spec, ret, None, count, uses.returned)?;
-            if let Some(typed) = typed.as_ref().filter(|_| uses.returned) {
-                layout.returned = typed.copy;
+            if uses.indexed.contains(slot) {
+                self.indexed.push(Access { parameter: slot, slot: 0, word, state, narrow: None });
             }
-            layout.result = Some(Item { parameter: None, word: count, located, typed, state: None });
         }
-        if spec.probe == Probe::Session {
-            layout.session = Some(layout.session(spec)?);
-        }
-        Ok(layout)
+        self.items.push(Item { parameter: Some(number), word: slots.start, located, typed, state });
+        Ok(())
     }
 
     /// Under real fentry and fexit nothing is gathered, but what the program reads must be where the kernel takes it
