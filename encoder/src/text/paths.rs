@@ -356,6 +356,36 @@ impl FunctionText<'_, '_> {
         });
     }
 
+    /// Whether control comes to an instruction of a body from other instructions alone.
+    pub(crate) fn is_entered_from_outside(&self, address: u64, body: &[Range<u64>]) -> bool {
+        let Some((piece, index)) = self.index(address) else { return false };
+        let before = self.fall_through_into(piece, index).map(|before| self.address(piece, before));
+        before.into_iter().chain(self.jumps_to(address)).all(|source| !holds(body, source))
+    }
+
+    /// Whether control comes from one instruction to another only past a branch of a body.
+    pub(crate) fn is_past_branch(&self, from: u64, to: u64, body: &[Range<u64>]) -> bool {
+        let graph = self.graph();
+        let (Some((_, start)), Some((_, end))) = (self.index(from), self.index(to)) else { return false };
+        let mut search = graph.search(Some(start));
+        while let Some(first) = search.resume() {
+            let mut at = Some(first);
+            while let Some(index) = at {
+                if index == end {
+                    return false;
+                }
+                let (targets, next) = (graph.targets(index), graph.next(index));
+                let is_branch = !targets.is_empty() && next.is_some() && holds(body, self.address_of(index));
+                if is_branch || !search.comes_to(index) {
+                    break;
+                }
+                search.leave(targets);
+                at = next;
+            }
+        }
+        true
+    }
+
     /// The instructions before an address that lead there in a straight line, the last first.
     pub(crate) fn line_before(&self, address: u64) -> impl Iterator<Item = u64> + '_ {
         let mut at = self.index(address);

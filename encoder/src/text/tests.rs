@@ -929,6 +929,20 @@ fn a_loop_that_begins_before_the_body() {
 }
 
 #[test]
+fn a_body_that_is_entered_again_after_it_returned_early() {
+    // 0: cbz w2, 8; 4: str w1, [x0]; 8: mov w3, #1; 12: cbz w2, 20; 16: str w1, [x0]; 20: ret. The move is the caller's.
+    let code = [0x3400_0042, 0xb900_0001, 0x5280_0023, 0x3400_0042, 0xb900_0001, 0xd65f_03c0];
+    arm64(&code, |text| {
+        let body = ranges(&[(0, 8), (12, 20)]);
+        assert!(text.is_past_branch(TEXT, TEXT + 12, &body) && text.is_entered_from_outside(TEXT + 12, &body));
+        assert!(!text.is_past_branch(TEXT + 4, TEXT + 12, &body), "no branch is between");
+        assert!(!text.is_past_branch(TEXT, TEXT + 12, &body[1..]), "the branch is the caller's");
+        assert!(!text.is_entered_from_outside(TEXT + 4, &body));
+        assert!(!text.is_entered_from_outside(TEXT + 8, &body), "a branch of the body leads there, too");
+    });
+}
+
+#[test]
 fn a_straight_line_to_where_a_loop_begins() {
     x86(COUNTED_LOOP, |text| {
         assert!(text.falls_through(TEXT, TEXT + 2) && !text.is_straight(TEXT, TEXT + 2));

@@ -17,7 +17,7 @@
 //!
 //! *Where a location begins.* What a function does before its first own instruction (the call to ftrace, landing pads,
 //! pushes) comes before all its locations. A register that is not written on the way already has the value at the
-//! entry.
+//! entry. If the signature has changed, and some locations begin at the entry, one that begins later is of what the body has assigned.
 //!
 //! *What a location says.* Clang has no views (see `loclist`): for a parameter that the body assigns to before it does
 //! anything, it only gives what was assigned. `never = value` makes the register of `value` that of a parameter that is

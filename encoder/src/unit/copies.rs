@@ -266,7 +266,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         distance
     }
 
-    /// Marks what is doubtful by what the machine code around an address does.
+    /// Marks what is doubtful because of the machine code around an address.
     fn doubt_code(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, address: u64, is_merged: bool) {
         if self.is_by_clang {
             self.doubt_stale(&Body { text: copy.text, ranges: copy.body, nested: &[] }, address);

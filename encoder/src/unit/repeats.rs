@@ -8,7 +8,8 @@
 //!
 //! * A loop of the body's own comes back to its test without leaving the body.
 //! * Between two calls something happens that can be seen: the body of the first is run. Between two parts of one statement
-//!   nothing needs to.
+//!   nothing needs to. If the body returns early, nothing needs to happen between calls, either; but then the body has branched, and
+//!   control comes in again from the caller's instructions.
 //!
 //! Often a copy does not begin with a row of its first statement: instructions of others come before it, or bodies of
 //! one statement follow each other in one row. The machine code shows these: the first thing that a body does that can
@@ -73,7 +74,9 @@ pub(crate) fn find(
     again.dedup();
     again.retain(|&address| text.is_boundary(address) && !text.comes_back(address, body));
     let leads_to_one = |address: &u64| text.first_acts(*address).iter().any(|act| repeated.contains(act));
-    let known: Vec<u64> = again.iter().copied().filter(leads_to_one).collect();
+    let is_anew =
+        |address: &u64| text.is_entered_from_outside(*address, body) && text.is_past_branch(entry, *address, body);
+    let known: Vec<u64> = again.iter().copied().filter(|address| leads_to_one(address) || is_anew(address)).collect();
     text.begin_anew(entry, &mut again, &known);
     // What begins with a statement that is known is known.
     let known: Vec<u64> = again.iter().flat_map(|&address| text.first_acts(address)).collect();

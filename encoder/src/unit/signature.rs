@@ -150,9 +150,13 @@ pub(crate) fn of_changed(
     mut is_kept: impl FnMut(Register) -> bool,
 ) -> Vec<Argument> {
     let is_marked = copy.nocall || copy.role.is_changed();
+    let is_by_clang = matches!(copy.compiler, Compiler::Clang(_));
+    let begin_at_entry = found.iter().any(|found| found.form == Form::Covering && found.argument.is_ok());
     let mut arguments: Vec<Argument> = found
         .into_iter()
         .map(|found| match found.argument {
+            // It was found after the prologue, and is not of the prologue's making: see `clang`.
+            Ok(_) if is_by_clang && begin_at_entry && found.form == Form::Nothing => Err(Missing::AfterEntry),
             // A late view of an out-of-line function's entry is after something that the function did.
             Ok(_) if found.late => Err(Missing::AfterEntry),
             Ok(located) if found.form == Form::Expression && !is_at_entry(&located, machine, &mut is_kept) => {
@@ -162,7 +166,7 @@ pub(crate) fn of_changed(
             argument => argument,
         })
         .collect();
-    if matches!(copy.compiler, Compiler::Clang(_)) {
+    if is_by_clang {
         clang::keep_what_was_passed(machine, &mut arguments);
     }
     for located in arguments.iter_mut().flatten() {
@@ -280,6 +284,18 @@ mod tests {
         assert_eq!(arguments(by_clang), [Err(Missing::Unread)]);
         assert_eq!(arguments(Copy { is_called: false, ..by_clang }), [Ok(RDI)]);
         assert_eq!(arguments(copy(Role::Body, Compiler::Gcc)), [Ok(RDI)]);
+    }
+
+    #[test]
+    fn what_begins_after_the_entry_of_a_changed_function_by_clang_was_assigned() {
+        let arguments = |first: Form, compiler| {
+            let found = vec![found(RDI, first), found(RSI, Form::Nothing)];
+            places(&of_changed(&copy(Role::Body, compiler), Machine::X86_64, found, |_| true))
+        };
+        let clang = Compiler::Clang(22);
+        assert_eq!(arguments(Form::Covering, clang), [Ok(RDI), Err(Missing::AfterEntry)]);
+        assert_eq!(arguments(Form::Nothing, clang), [Ok(RDI), Ok(RSI)], "all begin after the prologue");
+        assert_eq!(arguments(Form::Covering, Compiler::Gcc), [Ok(RDI), Ok(RSI)]);
     }
 
     #[test]
