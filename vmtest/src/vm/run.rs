@@ -43,7 +43,7 @@ pub(super) struct Run<'a> {
 #[derive(Default)]
 struct Frames<'a> {
     next: u32,
-    /// Those that wait for an earlier one, whose second copy may be still to come.
+    /// Those that wait for an earlier one: its second copy may be still to come.
     early: BTreeMap<u32, Frame>,
     missing: u64,
     hello: Option<Hello>,
