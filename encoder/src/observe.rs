@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! How the debug information gives the arguments of each site: told to who measures how far it can be trusted.
+//! How the debug information gives each site and its arguments: told to who measures how far it can be trusted.
 //!
 //! Site data does not say it: what is known to be doubtful is marked there, and the rest is for programs to read. An
 //! instrument that counts wrong values needs it, since which values are wrong depends on the form in which they are
@@ -16,6 +16,9 @@ pub struct Observed<'s> {
     pub kind: SiteKind,
     /// Address of the probe.
     pub address: u64,
+    /// The step of the source, of those at this address, at which it begins: the view of GCC's debug information. Copies of
+    /// one function that begin at one address are calls in this order.
+    pub step: u32,
     /// For each parameter, how the debug information gives it at the entry: `constant` (`DW_AT_const_value`),
     /// `expression` (one for all addresses), `list` (an entry that covers the address), `view` (one that holds at a
     /// view alone), `late` (one that begins a view after the entry), `entry value`, or `nothing`: what is located all

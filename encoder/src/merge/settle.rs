@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What a unit left open, because it depends on other copies, of the unit or of all units.
 //!
-//! *Order.* Copies of one function that begin at one address begin one after the other, in the order of the steps of the source.
-//! Their sites are in this order, whatever the order of their debug entries.
-//!
-//! *Evidence.* What copies in any unit show of a parameter makes locations of it doubtful in all: see `doubt`.
+//! Copies at one address may be branches that were merged, and what copies in any unit show of a parameter makes locations of it
+//! doubtful in all: see `doubt`.
 
 use crate::merge::census::Counts;
 use crate::unit::doubt::Evidence;
@@ -29,7 +27,6 @@ pub(super) fn settle(
         located_of_usable: unit.tally.located_of_usable,
         gained_by_moving: 0,
     };
-    order_by_step(unit);
     mark_shared(unit);
     let provisional = std::mem::take(&mut unit.provisional);
     doubt_by_evidence(unit, machine, evidence);
@@ -68,37 +65,6 @@ pub(super) fn settle(
         });
     }
     counts
-}
-
-/// Puts the copies of one function that begin at one address in the order in which they begin.
-fn order_by_step(unit: &mut UnitSites<'_>) {
-    let key = |site: u32| (unit.sites[site as usize].address, unit.sites[site as usize].function);
-    let step = |site: u32| unit.steps.binary_search_by_key(&site, |&(site, _)| site).map_or(0, |at| unit.steps[at].1);
-    let mut order: Vec<u32> = unit.steps.iter().map(|&(site, _)| site).collect();
-    order.sort_unstable_by_key(|&site| (key(site), site));
-    // From where a site was to where it goes.
-    let mut moves: HashMap<u32, u32> = HashMap::new();
-    for same in order.chunk_by(|&one, &other| key(one) == key(other)) {
-        let mut begun = same.to_vec();
-        begun.sort_by_key(|&site| step(site));
-        moves.extend(begun.into_iter().zip(same.iter().copied()).filter(|(from, to)| from != to));
-    }
-    if moves.is_empty() {
-        return;
-    }
-    let place = |site: u32| moves.get(&site).copied().unwrap_or(site);
-    let moved: Vec<_> = moves.iter().map(|(&from, &to)| (to, unit.sites[from as usize])).collect();
-    for (to, site) in moved {
-        unit.sites[to as usize] = site;
-    }
-    unit.sites.iter_mut().for_each(|site| site.parent = site.parent.map(place));
-    for list in [&mut unit.rests, &mut unit.in_line] {
-        list.iter_mut().for_each(|site| *site = place(*site));
-        list.sort_unstable();
-    }
-    unit.provisional.iter_mut().for_each(|provisional| provisional.site = place(provisional.site));
-    unit.provisional.sort_by_key(|provisional| provisional.site);
-    unit.several.iter_mut().flatten().for_each(|site| *site = place(*site));
 }
 
 /// Marks copies of one function that begin at one address, unless markers in a straight line say that they are calls
@@ -201,29 +167,6 @@ mod tests {
             marks: Marks::default(),
             unprobeable: None,
         }
-    }
-
-    #[test]
-    fn copies_at_one_address_are_in_the_order_of_their_steps() {
-        // By prototype: 0 and 2 change places, and 1, of another function, stays.
-        let sites = vec![site(16, 0, 0, None), site(16, 1, 1, None), site(16, 0, 2, Some(0)), site(20, 1, 3, Some(2))];
-        let provisional = |site| Provisional { site, parameter: 0, otherwise: Missing::AfterEntry, usable: false };
-        let mut unit = UnitSites {
-            sites,
-            steps: vec![(0, 5), (1, 9), (2, 3), (3, 0)],
-            rests: vec![0],
-            in_line: vec![2, 3],
-            provisional: vec![provisional(0), provisional(3)],
-            several: vec![vec![0, 3]],
-            ..UnitSites::default()
-        };
-        order_by_step(&mut unit);
-        let order: Vec<(u32, Option<u32>)> = unit.sites.iter().map(|site| (site.prototype, site.parent)).collect();
-        assert_eq!(order, [(2, Some(2)), (1, None), (0, None), (3, Some(0))]);
-        assert_eq!((unit.rests, unit.in_line), (vec![2], vec![0, 3]));
-        let provisional: Vec<u32> = unit.provisional.iter().map(|provisional| provisional.site).collect();
-        assert_eq!(provisional, [2, 3]);
-        assert_eq!(unit.several, [[2, 3]]);
     }
 
     #[test]

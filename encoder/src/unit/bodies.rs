@@ -116,7 +116,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         if name_tells {
             return None;
         }
-        self.observe(name, named.kind, address);
+        self.observe(name, named.kind, address, 0);
         let found = std::mem::take(&mut self.found);
         self.arguments = match signature {
             Signature::Source => signature::of_source(&copy, found, abi, &shapes, &passed),

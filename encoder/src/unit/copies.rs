@@ -173,7 +173,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             marks |= Marks::MAY_REPEAT;
         }
         self.doubt_code(copy, address, around.is_merged);
-        self.observe(origin.name, SiteKind::Inline, address);
+        self.observe(origin.name, SiteKind::Inline, address, entry.view);
         self.note_evidence(origin, around.entries);
         self.doubt_forms(origin, around, self.is_ordered_after(entry));
         self.doubt_others(around, marks);
@@ -186,7 +186,6 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let declared = self.source(origin.declared_in, origin.declared_file, origin.declared_line);
         let container = self.container(address);
         let function = self.function(origin.name, Arc::clone(origin));
-        self.out.steps.push((self.out.sites.len() as u32, entry.view));
         self.out.sites.push(Site {
             function,
             kind: SiteKind::Inline,

@@ -147,8 +147,6 @@ pub(crate) struct UnitSites<'a> {
     /// Those of them that are entries by a marker, at an address that control comes to in one way: whatever else begins there
     /// begins each time. In order.
     pub(crate) in_line: Vec<u32>,
-    /// The step of the source, of those at an address, at which a copy begins. In order.
-    pub(crate) steps: Vec<(u32, u32)>,
     /// The entries of each copy by GCC that has more than one.
     pub(crate) several: Vec<Vec<u32>>,
     pub(crate) provisional: Vec<Provisional>,
@@ -267,12 +265,12 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         }
     }
 
-    /// Tells the observer what a site's arguments are made from.
-    fn observe(&self, function: &str, kind: SiteKind, address: u64) {
+    /// Tells the observer what a site's arguments are made from, and at which step of the source it begins.
+    fn observe(&self, function: &str, kind: SiteKind, address: u64, step: u32) {
         let Some(observer) = self.shared.observer else { return };
         let forms: Vec<&str> =
             self.found.iter().map(|found| if found.late { "late" } else { found.form.word() }).collect();
-        observer(&Observed { function, kind, address, forms: &forms });
+        observer(&Observed { function, kind, address, step, forms: &forms });
     }
 
     fn prototype(&mut self) -> u32 {

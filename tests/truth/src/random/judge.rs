@@ -12,7 +12,7 @@ use object::{Object, ObjectSymbol};
 use siteseer_encoder::{BaseKernel, EncodeError, Observed, Options};
 use siteseer_sites::location::{Located, Location, Op};
 use siteseer_sites::{Marks, Site, SiteKind, SiteSet};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -45,13 +45,17 @@ pub(crate) struct Judge<'j> {
     pub(crate) repeat: String,
 }
 
+/// A site's step, and the forms of its arguments: [`Observed`].
+type Given = (u32, Vec<&'static str>);
+
 /// The sites of an image, and the functions of the program that they are of.
 struct Sites {
     set: SiteSet,
     /// For each site, the place of its function in the program.
     functions: Vec<Option<usize>>,
-    /// For each site and argument, how the debug information gives it.
-    forms: Vec<Vec<&'static str>>,
+    /// For each site, the step of the source at which it begins, of those at its address; and how the debug information gives each
+    /// argument.
+    given: Vec<Given>,
     /// Where addresses of a module are in the image that is run.
     moved: Vec<(Range<u64>, u64)>,
     /// Symbols of text in the image that is run, sorted.
@@ -63,20 +67,22 @@ impl Sites {
     fn of(built: &Built) -> Result<Sites, JudgeError> {
         let base = base_btf();
         let kernel = built.module.as_ref().map(|_| BaseKernel { btf: &base, build_id: &[] });
-        let observed = Mutex::new(HashMap::new());
+        // Copies of one function may be at one address. They are observed in the order of their sites.
+        let observed: Mutex<HashMap<_, VecDeque<Given>>> = Mutex::default();
         let observer = |site: &Observed<'_>| {
             if let Ok(mut observed) = observed.lock() {
-                observed.insert((site.function.to_owned(), site.address, site.kind), site.forms.to_vec());
+                let key = (site.function.to_owned(), site.address, site.kind);
+                observed.entry(key).or_default().push_back((site.step, site.forms.to_vec()));
             }
         };
         let options = Options { kernel, observer: Some(&observer), ..Options::default() };
         let (set, _) = siteseer_encoder::encode(built.module.as_deref().unwrap_or(&built.image), &options)?;
-        let observed = observed.into_inner().unwrap_or_default();
-        let forms_of = |site: &Site| {
+        let mut observed = observed.into_inner().unwrap_or_default();
+        let given_of = |site: &Site| {
             let function = set.functions[site.function as usize].name.clone();
-            observed.get(&(function, site.address, site.kind)).cloned().unwrap_or_default()
+            observed.get_mut(&(function, site.address, site.kind)).and_then(VecDeque::pop_front).unwrap_or_default()
         };
-        let forms = set.sites.iter().map(forms_of).collect();
+        let given = set.sites.iter().map(given_of).collect();
         let functions = set
             .sites
             .iter()
@@ -93,7 +99,7 @@ impl Sites {
             Some(module) => displacements(&set, module, &file)?,
             None => Vec::new(),
         };
-        Ok(Sites { set, functions, forms, moved, symbols, world: built.world })
+        Ok(Sites { set, functions, given, moved, symbols, world: built.world })
     }
 
     /// Where an address of the site data is in the image that is run.
@@ -122,6 +128,7 @@ impl Sites {
         located
     }
 
+    /// Where to look. Copies that begin at one address are in the order in which they begin.
     fn watches(&self) -> Vec<Watch> {
         let watch = |(index, site): (usize, &Site)| {
             self.functions[index]?;
@@ -131,7 +138,9 @@ impl Sites {
                 .collect();
             Some(Watch { address: self.at(site.address)?, index, arguments, displacement: 0 })
         };
-        self.set.sites.iter().enumerate().filter_map(watch).collect()
+        let mut watches: Vec<Watch> = self.set.sites.iter().enumerate().filter_map(watch).collect();
+        watches.sort_by_key(|watch| (watch.address, self.given[watch.index].0));
+        watches
     }
 
     /// The symbol that holds an address.
@@ -334,7 +343,7 @@ impl Judge<'_> {
             let ty = parameters[index].ty;
             let expected = expected(ty, passed, sites);
             let is_right = self.is_right(sites, ty, read, &expected);
-            let form = form(site, located, sites.forms[hit.index].get(index).copied());
+            let form = form(site, located, sites.given[hit.index].1.get(index).copied());
             let doubt = located.doubt.map(|doubt| doubt.key().to_owned());
             if !is_right {
                 let sure = if doubt.is_some() { "doubtful value" } else { "value" };
