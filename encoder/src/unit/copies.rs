@@ -70,7 +70,9 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
         let lines = self.lines.get_or_init(|| Lines::read(self.unit));
         let (unit, origins, file_here) = (self.unit, &mut self.origins, &mut self.file_here);
-        self.markers.find(lines, function, |site| {
+        let own = origins.get(unit.offset.saturating_add(function.die));
+        let own = own.and_then(|own| place_of(unit, origins, file_here, &own));
+        self.markers.find(lines, function, own, |site| {
             let origin = origins.get(site.origin)?;
             let place = place_of(unit, origins, file_here, &origin)?;
             Some(Callee { place, by_macro: origin.by_macro })

@@ -9,12 +9,15 @@
 //! * Several are several calls: bodies of an unrolled loop, beginnings that jump threading duplicated. Each marker is an entry.
 //! * None is left where the call itself is gone: both branches of a condition made one, a call that is made speculatively.
 //!
+//! A function that was inlined in itself has one row more: that with which the function begins is not a marker.
+//!
 //! All statements of a function that a macro wrote are at the place of the macro's use, its markers among them. Such a function
 //! gives itself away by two rows of one place in a row, and its rows say nothing.
 
 use crate::debug::lines::{Lines, Place};
 use crate::debug::loclist::Point;
 use crate::debug::walk::{RawFunction, RawSite};
+use crate::unit::start_of;
 
 /// The markers of one function's copies. The buffers are used again from function to function.
 #[derive(Debug, Default)]
@@ -71,15 +74,17 @@ impl Markers {
         self.entries[first..].iter().take_while(move |entry| entry.0 == copy).map(|entry| entry.1)
     }
 
-    /// Finds the markers of a function's copies; `callee` tells what each is a copy of.
+    /// Finds the markers of a function's copies; `own` is where the function is declared, and `callee` tells what each is a copy of.
     pub(crate) fn find(
         &mut self,
         lines: &Lines,
         function: &RawFunction<'_>,
+        own: Option<Place>,
         mut callee: impl FnMut(&RawSite) -> Option<Callee>,
     ) {
         self.clear();
         self.state.resize(function.sites.len(), State::None);
+        let opening = opening(lines, function, own);
         for (copy, site) in function.sites.iter().enumerate() {
             let Some(callee) = (if site.wanted { callee(site) } else { None }) else { continue };
             if callee.by_macro {
@@ -88,7 +93,7 @@ impl Markers {
             for range in &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize] {
                 let rows = lines.within(range);
                 let rows = rows.clone().zip(&lines.all()[rows]);
-                let own = rows.filter(|(_, row)| row.place == callee.place);
+                let own = rows.filter(|(row, statement)| statement.place == callee.place && Some(*row) != opening);
                 self.claims.extend(own.map(|(row, _)| (row, copy)));
             }
             // It may be beside the ranges.
@@ -136,6 +141,12 @@ impl Markers {
             }
         }
     }
+}
+
+/// The row with which a function itself begins. It looks like the marker of a copy of this function in it.
+fn opening(lines: &Lines, function: &RawFunction<'_>, own: Option<Place>) -> Option<usize> {
+    let start = start_of(function);
+    lines.within(&(start..start)).find(|&row| lines.get(row).map(|row| row.place) == own)
 }
 
 /// In how many places of a copy, given by its rows, the body may begin if a macro wrote it: a marker and the first

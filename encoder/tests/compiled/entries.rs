@@ -247,6 +247,33 @@ fn a_recursion_that_was_unrolled_is_marked() {
     assert!(sites.len() == 4 || marked > 0, "four calls: {sites:?}");
 }
 
+/// A function that is inlined in what is left of it, where that begins.
+const IN_ITSELF: &str = r#"
+volatile int seq;
+volatile long sink;
+int deep(int depth)
+{
+    seq = 1;
+    if (depth <= 0)
+        return depth + depth;
+    sink = deep(depth - 1);
+    (void)deep(depth - 1);
+    return depth & 255;
+}
+int caller(int depth) { seq = 2; return deep(2) + deep(depth); }
+int other(int depth) { seq = 3; sink = deep(3); sink = deep(depth + 1); return caller(depth); }
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_row_with_which_a_function_begins_is_no_marker_of_a_copy_in_it() {
+    let (set, _) = encoded(&Build::gcc(&["-O3"], &[IN_ITSELF]).link());
+    let sites = sites_of(&set, "deep");
+    let mut addresses: Vec<u64> = sites.iter().map(|site| site.address).collect();
+    addresses.sort_unstable();
+    assert!(addresses.windows(2).all(|pair| pair[0] != pair[1]), "{sites:x?}");
+}
+
 /// The symbol makes the second function the rest of one that was split.
 const REST: &str = r#"
 volatile long seq, in;
