@@ -2,7 +2,7 @@
 //! Where an inlined copy begins: at the entries that the debug information gives, and at those that it leaves out. See `entry`,
 //! `markers` and `repeats`.
 
-use super::copies::{InlinedCopy, innermost, is_other_copys, nested, place_of};
+use super::copies::{InlinedCopy, innermost, is_other_copys, nested, place_of, ranges_of};
 use super::{UnitEncoder, start_of};
 use crate::debug::lines::{Lines, Place};
 use crate::debug::loclist::Point;
@@ -12,6 +12,7 @@ use crate::unit::entry::{self, Entry};
 use crate::unit::markers::State;
 use crate::unit::outofline::{self, Role};
 use crate::unit::repeats;
+use crate::unit::split;
 
 /// Where a copy begins.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub(super) struct Beginnings {
     pub(super) may_be_more: bool,
     /// Whether it may not begin at all of them each time: hits may be of no call.
     pub(super) may_be_less: bool,
+    /// Whether it may be the rest of a copy: the rest of the function around it, which was split, begins with it.
+    pub(super) is_cut: bool,
 }
 
 impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
@@ -92,15 +95,28 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             found.may_be_more |= again.is_unclear && state == State::None;
             found.entries.extend(again.entries.into_iter().map(entry::by_act));
         }
-        // Where a function was split in the middle of a copy, its rest begins with the rest of the copy.
         let is_given = copy.raw().entry.is_some() || state == State::Known;
-        if !is_given
-            && let [first] = found.entries[..]
-            && text.is_straight(start_of(copy.function), first.address)
-            && self.is_part(copy.function)
-        {
-            found.may_be_less = true;
+        if !is_given && let [first] = found.entries[..] {
+            found.is_cut = self.begins_rest(copy, first);
         }
+    }
+
+    /// Whether a copy begins where the rest of a function that was split begins, out of line or inlined.
+    fn begins_rest(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, first: Entry) -> bool {
+        let function = copy.function;
+        if copy.text.is_straight(start_of(function), first.address) && self.is_part(function) {
+            return true;
+        }
+        let Some(around) = copy.raw().parent.map(|parent| parent as usize) else { return false };
+        let begin = ranges_of(function, around).iter().map(|range| range.start).min();
+        begin.is_some_and(|begin| copy.text.is_straight(begin, first.address)) && self.is_rest(function, around)
+    }
+
+    /// Whether a copy is the rest of a function that was split.
+    pub(super) fn is_rest(&mut self, function: &RawFunction<'a>, copy: usize) -> bool {
+        let site = &function.sites[copy];
+        let Some(origin) = self.origins.get(site.origin) else { return false };
+        split::is_rest(self.unit, &mut self.origins, function, site, &origin)
     }
 
     /// Whether a function is what is left of one that was split.

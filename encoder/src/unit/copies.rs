@@ -97,7 +97,9 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             return None;
         }
         let copy = InlinedCopy { function, index, origin: &origin, body: ranges_of(function, index), text };
-        let beginnings = self.beginnings(&copy);
+        let mut beginnings = self.beginnings(&copy);
+        let is_rest = self.is_rest(function, index) || (beginnings.is_cut && split::has_begun(function, raw));
+        beginnings.is_cut &= !is_rest;
         self.gather_of(&copy, parameters, &beginnings.entries);
         let marks = self.marks_of_copy(&copy, &beginnings);
         let around = Around {
@@ -106,7 +108,6 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             is_recursive: self.is_in_recursion(&copy),
             is_joined: false,
         };
-        let is_rest = split::is_rest(self.unit, &mut self.origins, function, raw, &origin);
         let is_known = self.markers.state(index) == State::Known;
         let first = self.out.sites.len() as u32;
         for &entry in &beginnings.entries {

@@ -25,7 +25,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         if beginnings.may_be_more {
             marks |= Marks::MAY_MISS;
         }
-        if beginnings.may_be_less {
+        if beginnings.may_be_less || beginnings.is_cut {
             marks |= Marks::MAY_REPEAT;
         }
         if self.is_by_clang && split::may_be_merged(self.unit, function, copy.raw()) {

@@ -13,6 +13,10 @@
 //! that do come from the callee's line are those between functions that one macro wrote: all their places are that of the
 //! macro's use. Then the function around the copy is declared there as well, and is another one.
 //!
+//! If the head ends in the middle of a call that was inlined into the function, the rest begins with the rest of this call. No
+//! entry of it is given there. If the call's copy in the head is at hand, as it is if the rest was inlined after the head,
+//! it is known that the call began before; otherwise it may have.
+//!
 //! Clang merges instructions that two branches have in common, and puts them before or after the branch. If they belong
 //! to two copies of one function, clang makes a third copy, called at line 0, for the merged instructions
 //! (`getMergedLocation` in llvm/lib/IR/DebugInfoMetadata.cpp). Either the calls still begin in their own copies, or
@@ -52,6 +56,13 @@ pub(crate) fn is_rest<'a>(
             (origin.declared_in, origin.declared_file),
         );
     Arc::ptr_eq(&around, origin) || !by_one_macro
+}
+
+/// Whether a copy with which the rest of a split function begins has begun before: beside the rest there is a copy of the same call.
+pub(crate) fn has_begun(function: &RawFunction<'_>, site: &RawSite) -> bool {
+    let Some(rest) = site.parent.and_then(|parent| function.sites.get(parent as usize)) else { return false };
+    let call = |site: &RawSite| (site.origin, site.call_file, site.call_line, site.call_column);
+    function.sites.iter().any(|other| other.parent == rest.parent && other.entry.is_some() && call(other) == call(site))
 }
 
 /// Whether a copy may be what clang merged of several calls, beside which their copies are still there: a probe on it would

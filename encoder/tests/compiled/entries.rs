@@ -274,6 +274,41 @@ fn the_row_with_which_a_function_begins_is_no_marker_of_a_copy_in_it() {
     assert!(addresses.windows(2).all(|pair| pair[0] != pair[1]), "{sites:x?}");
 }
 
+/// The head of the outer function ends in the middle of the inner one, and the rest is inlined back.
+const CUT: &str = r#"
+volatile long seq;
+struct object { int flag, count; struct object *next; };
+void warn(struct object *object) { seq = object->count; }
+static inline __attribute__((always_inline)) void inner(struct object *object)
+{
+    seq = 1;
+    if (__builtin_expect(object->flag, 1))
+        return;
+    object->count++;
+    if (object->count == 7)
+        warn(object);
+}
+struct object *outer(struct object *object)
+{
+    seq = 9;
+    if (object)
+        inner(object);
+    return object;
+}
+long user(struct object *object) { seq = 4; outer(object->next); seq = 5; outer(object); return object->count; }
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_rest_of_a_copy_in_an_inlined_rest_is_no_call() {
+    for (level, calls) in [("-O2", 3), ("-O3", 3), ("-Os", 1)] {
+        let (set, _) = encoded(&Build::gcc(&[level], &[CUT]).link());
+        let sites = sites_of(&set, "inner");
+        assert_eq!(sites.len(), calls, "{level}: {sites:x?}");
+        assert!(sites.iter().all(|site| !site.marks.contains(Marks::MAY_REPEAT)), "{level}: {sites:x?}");
+    }
+}
+
 /// The symbol makes the second function the rest of one that was split.
 const REST: &str = r#"
 volatile long seq, in;

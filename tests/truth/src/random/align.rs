@@ -17,6 +17,8 @@
 //! The compiler may also reorder the beginnings of two copies, where neither has an effect before the other's: their
 //! hits come in the other order. Two hits in a row of different sites are crossed if by that all values agree, and not
 //! otherwise.
+//!
+//! Of two hits that one call may have, the one at a site that is marked stays alone: the mark says that it may.
 
 use std::ops::Range;
 
@@ -24,26 +26,28 @@ use std::ops::Range;
 pub(crate) type Span = Range<usize>;
 
 /// What a call or a hit that stays alone costs. A pair costs less than two of them.
-const ALONE: u32 = 16;
-const LATE: u32 = 1;
-const EARLY: u32 = 4;
-const DIFFERENT: u32 = 3;
+const ALONE: u32 = 32;
+/// What a hit costs besides if it stays alone, and nothing announced that.
+const UNANNOUNCED: u32 = 1;
+const LATE: u32 = 2;
+const EARLY: u32 = 8;
+const DIFFERENT: u32 = 6;
 /// What two hits that come in the other order cost beside their times: less than two values that differ.
-const CROSSED: u32 = 1;
+const CROSSED: u32 = 2;
 /// How many effects of what follows a call a hit may come after, and what that costs at least.
 const MAX_AFTER: usize = 8;
-const AFTER: u32 = 12;
+const AFTER: u32 = 24;
 
 /// What it costs to take a hit for a call's.
 fn cost(call: &Span, hit: usize) -> Option<u32> {
     if hit == call.start {
         Some(0)
     } else if hit > call.start && hit <= call.end {
-        Some(LATE + ((hit - call.start) as u32 / 4).min(8))
+        Some(LATE + 2 * ((hit - call.start) as u32 / 4).min(8))
     } else if hit + 1 == call.start {
         Some(EARLY)
     } else if hit > call.end && hit <= call.end + MAX_AFTER {
-        Some(AFTER + (hit - call.end) as u32)
+        Some(AFTER + 2 * (hit - call.end) as u32)
     } else {
         None
     }
@@ -59,14 +63,16 @@ enum Step {
 }
 
 /// For each call, the index of its hit. `differ` tells whether what was read at a hit is not what was passed in a call; `site` is
-/// the site of a hit.
+/// the site of a hit, and `is_marked` tells whether hits there are said to be perhaps of no call.
 pub(crate) fn align(
     calls: &[Span],
     hits: &[usize],
     differ: impl Fn(usize, usize) -> bool,
     site: impl Fn(usize) -> usize,
+    is_marked: impl Fn(usize) -> bool,
 ) -> Vec<Option<usize>> {
     let width = hits.len() + 1;
+    let alone = |hit: usize| ALONE + if is_marked(hit) { 0 } else { UNANNOUNCED };
     let crossed = |row: usize, column: usize| {
         let (before, after) = (row.checked_sub(1)?, column.checked_sub(1)?);
         // The hit that comes first has the other call's effect after it, too.
@@ -79,7 +85,11 @@ pub(crate) fn align(
         is_better.then_some(cost)
     };
     let mut steps = vec![Step::HitAlone; (calls.len() + 1) * width];
-    let mut above: Vec<u32> = (0..width as u32).map(|count| count * ALONE).collect();
+    let before = (0..hits.len()).scan(0, |cost, hit| {
+        *cost += alone(hit);
+        Some(*cost)
+    });
+    let mut above: Vec<u32> = std::iter::once(0).chain(before).collect();
     let mut above_that = Vec::new();
     for (row, call) in calls.iter().enumerate() {
         let mut here = Vec::with_capacity(width);
@@ -87,8 +97,8 @@ pub(crate) fn align(
         steps[(row + 1) * width] = Step::CallAlone;
         for (column, hit) in hits.iter().enumerate() {
             let mut best = (above[column + 1] + ALONE, Step::CallAlone);
-            if here[column] + ALONE < best.0 {
-                best = (here[column] + ALONE, Step::HitAlone);
+            if here[column] + alone(column) < best.0 {
+                best = (here[column] + alone(column), Step::HitAlone);
             }
             if let Some(cost) = cost(call, *hit)
                 && above[column] + cost <= best.0
@@ -136,7 +146,7 @@ mod tests {
     use std::slice;
 
     fn align(calls: &[Span], hits: &[usize]) -> Vec<Option<usize>> {
-        super::align(calls, hits, |_, _| false, |hit| hit)
+        super::align(calls, hits, |_, _| false, |hit| hit, |_| false)
     }
 
     #[test]
@@ -162,12 +172,21 @@ mod tests {
     }
 
     #[test]
+    fn of_two_hits_the_marked_one_stays_alone() {
+        let call = 1..2;
+        for marked in 0..2 {
+            let pairs = super::align(slice::from_ref(&call), &[1, 1], |_, _| false, |hit| hit, |hit| hit == marked);
+            assert_eq!(pairs, [Some(1 - marked)]);
+        }
+    }
+
+    #[test]
     fn values_tell_late_hits_of_recursion_apart() {
         // Each call stores once and calls the next; all hits come after the store, and the fourth call has none.
         let calls = [0..4, 1..4, 2..4, 3..4, 4..8, 5..8, 6..8, 7..8];
         let hits = [1, 2, 3, 5, 6, 7, 8];
         let called = [0, 1, 2, 4, 5, 6, 7];
-        let pairs = super::align(&calls, &hits, |call, hit| called[hit] != call, |_| 0);
+        let pairs = super::align(&calls, &hits, |call, hit| called[hit] != call, |_| 0, |_| false);
         assert_eq!(pairs, [Some(0), Some(1), Some(2), None, Some(3), Some(4), Some(5), Some(6)]);
     }
 
@@ -175,10 +194,10 @@ mod tests {
     fn a_wrong_value_does_not_find_another_call() {
         // Each hit reads what the next call is passed.
         let calls = [0..1, 1..2, 2..3, 3..4];
-        let pairs = super::align(&calls, &[0, 1, 2, 3], |call, hit| call != hit + 1, |hit| hit);
+        let pairs = super::align(&calls, &[0, 1, 2, 3], |call, hit| call != hit + 1, |hit| hit, |_| false);
         assert_eq!(pairs, [Some(0), Some(1), Some(2), Some(3)]);
         let nested = [0..4, 1..4, 2..4, 3..4];
-        let pairs = super::align(&nested, &[0, 1, 2, 3], |call, hit| call != hit + 1, |hit| hit);
+        let pairs = super::align(&nested, &[0, 1, 2, 3], |call, hit| call != hit + 1, |hit| hit, |_| false);
         assert_eq!(pairs, [Some(0), Some(1), Some(2), Some(3)]);
     }
     #[test]
@@ -186,15 +205,19 @@ mod tests {
         // The second call's hit comes first, before the first call's store.
         let calls = [1..2, 2..3];
         let differ = |call: usize, hit: usize| call == hit;
-        assert_eq!(super::align(&calls, &[1, 1], differ, |hit| hit), [Some(1), Some(0)]);
+        assert_eq!(super::align(&calls, &[1, 1], differ, |hit| hit, |_| false), [Some(1), Some(0)]);
         assert_eq!(
-            super::align(&calls, &[0, 1], differ, |hit| hit),
+            super::align(&calls, &[0, 1], differ, |hit| hit, |_| false),
             [Some(1), Some(0)],
             "before the caller's store, too"
         );
         let in_order = [Some(0), Some(1)];
-        assert_eq!(super::align(&calls, &[1, 1], differ, |_| 0), in_order, "hits of one site stay in order");
+        assert_eq!(super::align(&calls, &[1, 1], differ, |_| 0, |_| false), in_order, "hits of one site stay in order");
         let never = |_: usize, _: usize| true;
-        assert_eq!(super::align(&calls, &[1, 1], never, |hit| hit), in_order, "values that are wrong either way");
+        assert_eq!(
+            super::align(&calls, &[1, 1], never, |hit| hit, |_| false),
+            in_order,
+            "values that are wrong either way"
+        );
     }
 }

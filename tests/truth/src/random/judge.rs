@@ -262,7 +262,8 @@ impl Judge<'_> {
             let spans: Vec<Span> = calls.iter().map(|call| call.begin..call.end).collect();
             let times: Vec<usize> = hits.iter().map(|hit| hit.time).collect();
             let differ = |call: usize, hit: usize| self.differ(sites, function.id, calls[call], hits[hit]);
-            let pairs = align(&spans, &times, differ, |hit| hits[hit].index);
+            let may_be_alone = |hit: usize| is_marked(&sites.set.sites[hits[hit].index]);
+            let pairs = align(&spans, &times, differ, |hit| hits[hit].index, may_be_alone);
             let mut fail = |kind: String, index: usize, argument: usize, text: &dyn Fn() -> String| {
                 let times = &mut failures
                     .entry((kind.clone(), index, argument))
