@@ -14,6 +14,13 @@ use crate::unit::outofline::{self, Role};
 use crate::unit::repeats;
 use crate::unit::split;
 
+/// Whether a copy is the rest of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    MayBe,
+    Is,
+}
+
 /// Where a copy begins.
 #[derive(Debug, Default)]
 pub(super) struct Beginnings {
@@ -22,8 +29,8 @@ pub(super) struct Beginnings {
     pub(super) may_be_more: bool,
     /// Whether it may not begin at all of them each time: hits may be of no call.
     pub(super) may_be_less: bool,
-    /// Whether it may be the rest of a copy: the rest of the function around it, which was split, begins with it.
-    pub(super) is_cut: bool,
+    /// If the rest of a function around it, which was split, begins with it: whether it is the rest of a copy.
+    pub(super) cut: Option<Cut>,
 }
 
 impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
@@ -97,19 +104,30 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
         let is_given = copy.raw().entry.is_some() || state == State::Known;
         if !is_given && let [first] = found.entries[..] {
-            found.is_cut = self.begins_rest(copy, first);
+            found.cut = self.cut(copy, first);
         }
     }
 
-    /// Whether a copy begins where the rest of a function that was split begins, out of line or inlined.
-    fn begins_rest(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, first: Entry) -> bool {
+    /// Whether a copy that begins where the rest of a function begins, out of line or inlined, is the rest of a copy.
+    fn cut(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, first: Entry) -> Option<Cut> {
         let function = copy.function;
         if copy.text.is_straight(start_of(function), first.address) && self.is_part(function) {
-            return true;
+            return Some(Cut::MayBe);
         }
-        let Some(around) = copy.raw().parent.map(|parent| parent as usize) else { return false };
-        let begin = ranges_of(function, around).iter().map(|range| range.start).min();
-        begin.is_some_and(|begin| copy.text.is_straight(begin, first.address)) && self.is_rest(function, around)
+        // The copies around it may have been cut as well.
+        let around = |copy: &usize| function.sites[*copy].parent.map(|parent| parent as usize);
+        for around in std::iter::successors(around(&copy.index), around) {
+            if self.is_rest(function, around) {
+                let begin = ranges_of(function, around).iter().map(|range| range.start).min();
+                let is_first = begin.is_some_and(|begin| copy.text.is_straight(begin, first.address));
+                let has_begun = || split::has_begun(function, copy.index, around);
+                return is_first.then(|| if has_begun() { Cut::Is } else { Cut::MayBe });
+            }
+            if function.sites[around].entry.is_some() || self.markers.state(around) == State::Known {
+                return None;
+            }
+        }
+        None
     }
 
     /// Whether a copy is the rest of a function that was split.

@@ -11,12 +11,12 @@ use crate::elf::image::Image;
 use crate::text::{FunctionText, Known, Slot};
 use crate::unit::arguments::{At, Surroundings};
 use crate::unit::assigned::Body;
+use crate::unit::beginnings::Cut;
 use crate::unit::doubt::{self, Evidence};
 use crate::unit::entry::{self, Entry, Moved};
 use crate::unit::markers::{Callee, State};
 use crate::unit::origin::{Origin, Origins};
 use crate::unit::outofline;
-use crate::unit::split;
 use hashbrown::HashMap;
 use siteseer_sites::btf::Kind;
 use siteseer_sites::location::{Location, Missing};
@@ -97,9 +97,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             return None;
         }
         let copy = InlinedCopy { function, index, origin: &origin, body: ranges_of(function, index), text };
-        let mut beginnings = self.beginnings(&copy);
-        let is_rest = self.is_rest(function, index) || (beginnings.is_cut && split::has_begun(function, raw));
-        beginnings.is_cut &= !is_rest;
+        let beginnings = self.beginnings(&copy);
+        let is_rest = beginnings.cut == Some(Cut::Is) || self.is_rest(function, index);
         self.gather_of(&copy, parameters, &beginnings.entries);
         let marks = self.marks_of_copy(&copy, &beginnings);
         let around = Around {

@@ -3,7 +3,7 @@
 //! call.
 
 use super::UnitEncoder;
-use super::beginnings::Beginnings;
+use super::beginnings::{Beginnings, Cut};
 use super::copies::{InlinedCopy, copies_inside, is_other_copys, nested, ranges_of};
 use crate::debug::lines::Row;
 use crate::debug::loclist::Point;
@@ -25,7 +25,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         if beginnings.may_be_more {
             marks |= Marks::MAY_MISS;
         }
-        if beginnings.may_be_less || beginnings.is_cut {
+        if beginnings.may_be_less || beginnings.cut == Some(Cut::MayBe) {
             marks |= Marks::MAY_REPEAT;
         }
         if self.is_by_clang && split::may_be_merged(self.unit, function, copy.raw()) {

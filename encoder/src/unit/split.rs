@@ -58,11 +58,19 @@ pub(crate) fn is_rest<'a>(
     Arc::ptr_eq(&around, origin) || !by_one_macro
 }
 
-/// Whether a copy with which the rest of a split function begins has begun before: beside the rest there is a copy of the same call.
-pub(crate) fn has_begun(function: &RawFunction<'_>, site: &RawSite) -> bool {
-    let Some(rest) = site.parent.and_then(|parent| function.sites.get(parent as usize)) else { return false };
+/// Whether a copy with which an inlined rest begins has begun before: beside the rest there is a copy of the same call, in copies of
+/// the same calls.
+pub(crate) fn has_begun(function: &RawFunction<'_>, copy: usize, rest: usize) -> bool {
+    let parent = |copy: &usize| function.sites[*copy].parent.map(|parent| parent as usize);
     let call = |site: &RawSite| (site.origin, site.call_file, site.call_line, site.call_column);
-    function.sites.iter().any(|other| other.parent == rest.parent && other.entry.is_some() && call(other) == call(site))
+    let cut: Vec<usize> = std::iter::successors(Some(copy), parent).take_while(|copy| *copy != rest).collect();
+    let mut beside = function.sites[rest].parent;
+    for site in cut.iter().rev().map(|&copy| &function.sites[copy]) {
+        let is_head = |head: &RawSite| head.parent == beside && head.entry.is_some() && call(head) == call(site);
+        let Some(head) = function.sites.iter().position(is_head) else { return false };
+        beside = u32::try_from(head).ok();
+    }
+    true
 }
 
 /// Whether a copy may be what clang merged of several calls, beside which their copies are still there: a probe on it would
