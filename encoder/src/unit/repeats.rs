@@ -216,7 +216,7 @@ impl OwnLines {
 /// Further rows of a statement follow it where it ends, too, which may be the head of the next statement's loop. So rows of one place
 /// in succession count once, by the first of them. Where the compiler repeated the statement, a later statement of the body before
 /// it tells a turn of a loop from an entry. The statements of a macro are at one place, and copies of other functions may be between
-/// them.
+/// them. If nothing is left of the body at its entry, its statements there last until the next call of the function.
 pub(crate) fn first_statement_comes_again(
     lines: &Lines,
     text: &FunctionText<'_, '_>,
@@ -225,10 +225,17 @@ pub(crate) fn first_statement_comes_again(
     own: &OwnLines,
 ) -> bool {
     let mut rows: Vec<&Row> = Vec::new();
-    for range in body.iter().filter(|range| !range.is_empty()) {
-        rows.extend(lines.statements(range));
+    for range in body {
+        let statements = lines.statements(range);
+        if !range.is_empty() {
+            rows.extend(statements);
+        } else if range.start == entry.address {
+            let is_next_call = |row: &&Row| row.point > entry && row.place == own.declared;
+            rows.extend(statements.iter().take_while(|row| !is_next_call(row)));
+        }
     }
     rows.sort_by_key(|row| row.point);
+    rows.dedup_by_key(|row| row.point);
     rows.retain(|row| row.point >= entry);
     let opening = rows.first().map(|row| row.place).filter(|_| own.has_opening);
     let Some(first) = rows.iter().find(|row| own.holds(row.place) && Some(row.place) != opening) else { return false };
@@ -341,6 +348,23 @@ mod tests {
             };
             assert!(comes_again(8));
             assert!(!comes_again(6), "the jump back is the caller's");
+        });
+    }
+
+    #[test]
+    fn statements_that_come_again_at_an_empty_entry_are_turns_unless_the_function_is_called_again() {
+        // 0: mov %eax,(%rdi); 2: mov %eax,(%rdi); 4: ret
+        x86(&[0x89, 0x07, 0x89, 0x07, 0xc3], |text| {
+            let declared = Place { file: 1, line: 9, column: 0 };
+            let own = OwnLines { declared, end: 50, has_opening: false, inside: 0 };
+            let comes_again = |of_rows: &[u32]| {
+                let rows: Vec<_> = (0..).zip(of_rows).map(|(view, &line)| (TEXT, view, line)).collect();
+                let body = slice::from_ref(&(TEXT..TEXT));
+                first_statement_comes_again(&lines(&rows), text, Point { address: TEXT, view: 0 }, body, &own)
+            };
+            assert!(comes_again(&[9, 10, 11, 10, 11]));
+            assert!(!comes_again(&[9, 10, 11]));
+            assert!(!comes_again(&[9, 10, 11, 9, 10, 11]), "the statements of another copy");
         });
     }
 
