@@ -86,6 +86,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     fn begins_again_by_gcc(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, found: &mut Beginnings) {
         let text = copy.text;
         let state = self.markers.state(copy.index);
+        let is_given = copy.raw().entry.is_some() || state == State::Known;
         if state == State::None
             && let [first] = found.entries[..]
         {
@@ -100,9 +101,10 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             let again =
                 repeats::in_line(lines, text, first.address, &Body { text, ranges: copy.body, nested: &nested });
             found.may_be_more |= again.is_unclear && state == State::None;
+            // The same store in two copies may be said to be of one. Nothing tells which is whose if no entry is given.
+            found.may_be_less |= !is_given && !again.entries.is_empty();
             found.entries.extend(again.entries.into_iter().map(entry::by_act));
         }
-        let is_given = copy.raw().entry.is_some() || state == State::Known;
         if !is_given && let [first] = found.entries[..] {
             found.cut = self.cut(copy, first);
         }
