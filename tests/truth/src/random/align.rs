@@ -5,7 +5,7 @@
 //! as many stores as its call. The compiler may have put the place where a body is said to begin after effects of the
 //! body, so a hit may be late, but not later than the call's end. It may also have put effects of the caller after this
 //! place, so a hit may be early by one. In a straight line a hit may even come after the effects of what follows the
-//! call. The cheapest of all pairings in order is taken. What is not paired is a call without a hit or a hit without a
+//! call, or before those of several calls that come before it. The cheapest of all pairings in order is taken. What is not paired is a call without a hit or a hit without a
 //! call.
 //!
 //! Where recursion was inlined into itself, a hit of the inner call comes before the end of the outer one, and may be
@@ -37,6 +37,9 @@ const CROSSED: u32 = 2;
 /// How many effects of what follows a call a hit may come after, and what that costs at least.
 const MAX_AFTER: usize = 8;
 const AFTER: u32 = 24;
+/// How many effects of the caller a hit may come before, and what that costs at least.
+const MAX_BEFORE: usize = 4;
+const BEFORE: u32 = 24;
 
 /// What it costs to take a hit for a call's.
 fn cost(call: &Span, hit: usize) -> Option<u32> {
@@ -46,6 +49,8 @@ fn cost(call: &Span, hit: usize) -> Option<u32> {
         Some(LATE + 2 * ((hit - call.start) as u32 / 4).min(8))
     } else if hit + 1 == call.start {
         Some(EARLY)
+    } else if hit + MAX_BEFORE >= call.start && hit < call.start {
+        Some(BEFORE + 2 * (call.start - hit) as u32)
     } else if hit > call.end && hit <= call.end + MAX_AFTER {
         Some(AFTER + 2 * (hit - call.end) as u32)
     } else {
@@ -76,7 +81,8 @@ pub(crate) fn align(
     let crossed = |row: usize, column: usize| {
         let (before, after) = (row.checked_sub(1)?, column.checked_sub(1)?);
         // The hit that comes first has the other call's effect after it, too.
-        let second = cost(&calls[row], hits[after]).or((hits[after] + 2 == calls[row].start).then_some(2 * EARLY))?;
+        let is_before_both = hits[after] + 2 == calls[row].start;
+        let second = if is_before_both { 2 * EARLY } else { cost(&calls[row], hits[after])? };
         let cost = cost(&calls[before], hits[column])? + second + CROSSED;
         let is_better = site(after) != site(column)
             && (differ(before, after) || differ(row, column))
@@ -162,6 +168,13 @@ mod tests {
         assert_eq!(align(slice::from_ref(&call), &[8]), [Some(0)]);
         assert_eq!(align(slice::from_ref(&call), &[9 + MAX_AFTER]), [Some(0)], "after what follows it");
         assert_eq!(align(slice::from_ref(&call), &[10 + MAX_AFTER]), [None]);
+    }
+
+    #[test]
+    fn hits_of_several_calls_may_come_before_the_effects_of_all() {
+        assert_eq!(align(&[2..3, 3..4, 4..5], &[1, 1, 1]), [Some(0), Some(1), Some(2)]);
+        let call = MAX_BEFORE + 1..MAX_BEFORE + 2;
+        assert_eq!(align(slice::from_ref(&call), &[0]), [None]);
     }
 
     #[test]
