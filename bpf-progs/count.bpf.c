@@ -3,7 +3,9 @@
  * The programs of `siteseer trace --count` and `--hist`: calls are counted in the kernel, so that none is lost for want of room in a
  * buffer, and a busy function costs little.
  *
- * `count` looks at no argument. `count_arguments` looks at them, to count by one or to leave calls out.
+ * `count` looks at no argument. `count_arguments` looks at them, to count by one or to leave calls out. `count_stacks` does, too, and
+ * counts by the stack. It is in section fentry, so that bodies are reached by the kernel's own trampolines, from which all callers
+ * are found.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -29,6 +31,13 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } dropped SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, __u64[COUNT_FRAMES]);
+} stacks SEC(".maps");
 
 /* What calls are counted by. */
 const volatile __u32 count_by = 0;
@@ -128,6 +137,37 @@ int count_arguments(void *ctx)
 		of_argument(&key, &arguments);
 	else
 		of_task(&key, ctx, id);
+	count_key(&key);
+	return 0;
+}
+
+static __always_inline void of_stack(struct count_key *key, void *ctx)
+{
+	const struct siteseer_site *site = siteseer_site(ctx);
+	long stack = bpf_get_stackid(ctx, &stacks, 0);
+
+	if (!site || stack < 0)
+		key->flags = COUNT_MISSING;
+	else
+		key->value = (__u64)site->id << 32 | stack;
+}
+
+SEC("fentry")
+int count_stacks(void *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct count_key key = { .function = bpf_get_attach_cookie(ctx) };
+	struct arguments arguments;
+	union comm comm = {};
+
+	if (!is_process(id))
+		return 0;
+	read_arguments(ctx, &arguments);
+	read_fields(&arguments, 0);
+	bpf_get_current_comm(comm.text, sizeof(comm.text));
+	if (!is_wanted(&arguments, id, &comm))
+		return 0;
+	of_stack(&key, ctx);
 	count_key(&key);
 	return 0;
 }

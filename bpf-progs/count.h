@@ -14,9 +14,14 @@ enum {
 	/* An argument's value, or the power of two below it. */
 	COUNT_ARGUMENT,
 	COUNT_HISTOGRAM,
+	/* The stack: its number in the map `stacks`, and above it the site's id. */
+	COUNT_STACK,
 };
 
-/* The call does not have the argument. */
+/* The most functions of a stack. */
+#define COUNT_FRAMES 127
+
+/* The call does not have the argument, or the stack has no place in the map. */
 #define COUNT_MISSING 1
 /* In a histogram: the value is negative, and its magnitude stands for it. */
 #define COUNT_NEGATIVE 2

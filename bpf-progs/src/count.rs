@@ -20,6 +20,8 @@ pub enum By {
     Argument,
     /// The power of two below an argument's value.
     Histogram,
+    /// The kernel's stack.
+    Stack,
 }
 
 /// A key of the map `counts`. The map's values are numbers of calls for each processor.
@@ -27,11 +29,11 @@ pub enum By {
 pub struct Key {
     /// The attachment's cookie.
     pub function: u32,
-    /// Whether the calls do not have the argument.
+    /// Whether the calls do not have the argument, or there was no room for the stack.
     pub missing: bool,
     /// In a histogram: whether the values are negative, and their magnitudes stand for them.
     pub negative: bool,
-    /// What was counted by. In a histogram 0 is for 0, and n for values of n bits.
+    /// What was counted by. In a histogram 0 is for 0, and n for values of n bits. See [`Key::stack`].
     pub value: u64,
     /// The thread's name, if that was counted by.
     pub comm: String,
@@ -40,7 +42,21 @@ pub struct Key {
 /// Bytes of a key.
 pub const KEY_LEN: usize = 32;
 
+/// The most functions of a stack.
+pub const FRAMES: usize = 127;
+
+/// Reads a value of the map `stacks`: addresses, from the innermost one outwards.
+pub fn frames(data: &[u8]) -> Vec<u64> {
+    let words = data.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
+    words.take_while(|&address| address != 0).take(FRAMES).collect()
+}
+
 impl Key {
+    /// If calls were counted by stack: the site's id, and the key of the stack in the map `stacks`.
+    pub fn stack(&self) -> (u32, u32) {
+        ((self.value >> 32) as u32, self.value as u32)
+    }
+
     /// Reads a key; `None` if it is too short to be one.
     pub fn parse(data: &[u8]) -> Option<Key> {
         let word = |at: usize| Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?));

@@ -77,7 +77,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["returns", "latency", "stack", "count", "hist", "top"])]
     tree: bool,
     /// Count calls in the kernel, and print the numbers at the end: by function, and by KEY, which is an argument's
-    /// name or one of site, pid, tid, cpu, comm. No call is lost. The option must come after the functions' names
+    /// name or one of site, pid, tid, cpu, comm, stack. No call is lost. The option must come after the functions' names
     #[arg(long, value_name = "KEY", num_args = 0..=1, conflicts_with_all = ["fields", "strings", "returns", "hist", "limit"])]
     count: Option<Option<String>>,
     /// Print a histogram of an argument's values, by powers of two. The kernel counts them, so no call is lost

@@ -397,7 +397,32 @@ fn stacks(_: &Target) -> Result<String, Failure> {
     if whole < least || lines == 0 {
         return Err(format!("{whole} whole stacks, {lines} with lines of inlined functions").into());
     }
+    count_by_stack()?;
     Ok(format!("{whole} of 9 stacks are whole, the callers of the others are left out"))
+}
+
+/// Calls counted by stack: three of the body, and two in an inlined copy, each where it is called from.
+fn count_by_stack() -> Result<(), Failure> {
+    let arguments =
+        ["trace", "ns_capable", "--json", "--where", "comm = workload", "--count", "stack"].map(str::to_owned);
+    let printed = run_seeing_all(&arguments)?;
+    let rows = printed.output.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()?;
+    let (mut bodies, mut copies) = (0, 0);
+    for row in &rows {
+        let symbol = |nth: usize| row["stack"][nth]["function"].as_str().and_then(|name| name.split('+').next());
+        let count = row["count"].as_u64().unwrap_or(0);
+        match row["stack"][0]["inlined"].as_bool() {
+            Some(false) if symbol(0) == Some("ns_capable") && symbol(1).is_some() => bodies += count,
+            Some(true) if symbol(0) == Some("ns_capable") && symbol(1) == Some("capable") => copies += count,
+            _ => return Err(format!("the stack of {row}\n{}", printed.messages).into()),
+        }
+    }
+    if (bodies, copies) != (3, 2) {
+        return Err(
+            format!("{bodies} calls of the body, {copies} in a copy\n{}{}", printed.output, printed.messages).into()
+        );
+    }
+    Ok(())
 }
 
 /// Whether the whole stack of one of the workload's calls is there; `None` if what is there is wrong.

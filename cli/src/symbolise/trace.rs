@@ -9,6 +9,7 @@ use siteseer::Target;
 use siteseer::internals::symbols::Symbols;
 use siteseer_sites::file;
 use siteseer_sites::machine::StackWalk;
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -58,12 +59,12 @@ struct Spot {
 /// The functions that addresses are in, as far as they have been looked up.
 pub(crate) struct Stacks<'t> {
     target: &'t Target,
-    known: HashMap<Spot, Vec<Frame>>,
+    known: RefCell<HashMap<Spot, Vec<Frame>>>,
 }
 
 impl<'t> Stacks<'t> {
     pub(crate) fn new(target: &'t Target) -> Stacks<'t> {
-        Stacks { target, known: HashMap::new() }
+        Stacks { target, known: RefCell::default() }
     }
 
     /// Whether the site data says which functions are inlined where.
@@ -75,7 +76,7 @@ impl<'t> Stacks<'t> {
     }
 
     /// The functions of a stack, from the one that was called outwards.
-    pub(crate) fn frames(&mut self, taken: &Taken<'_>) -> Result<Vec<Frame>, Failure> {
+    pub(crate) fn frames(&self, taken: &Taken<'_>) -> Result<Vec<Frame>, Failure> {
         let symbols = self.target.symbols()?;
         let first = Spot { address: taken.site, returns: false };
         let callers = match taken.walk {
@@ -85,9 +86,10 @@ impl<'t> Stacks<'t> {
         let spots: Vec<Spot> =
             [first].into_iter().chain(callers.map(|&address| Spot { address, returns: true })).collect();
         self.learn(&spots, symbols)?;
+        let known = self.known.borrow();
         let mut frames = Vec::new();
         for spot in &spots {
-            let here = self.known.get(spot).map_or(&[][..], Vec::as_slice);
+            let here = known.get(spot).map_or(&[][..], Vec::as_slice);
             if spot.returns {
                 frames.extend_from_slice(here);
                 continue;
@@ -100,8 +102,9 @@ impl<'t> Stacks<'t> {
         Ok(frames)
     }
 
-    fn learn(&mut self, spots: &[Spot], symbols: &Symbols) -> Result<(), Failure> {
-        let new: Vec<Spot> = spots.iter().filter(|spot| !self.known.contains_key(spot)).copied().collect();
+    fn learn(&self, spots: &[Spot], symbols: &Symbols) -> Result<(), Failure> {
+        let mut known = self.known.borrow_mut();
+        let new: Vec<Spot> = spots.iter().filter(|spot| !known.contains_key(spot)).copied().collect();
         if new.is_empty() {
             return Ok(());
         }
@@ -120,7 +123,7 @@ impl<'t> Stacks<'t> {
             // Without site data there are symbols.
             Err(_) => new.iter().map(|spot| functions(*spot, symbols, &[])).collect::<Result<_, Failure>>()?,
         };
-        self.known.extend(new.into_iter().zip(found));
+        known.extend(new.into_iter().zip(found));
         Ok(())
     }
 }

@@ -9,10 +9,12 @@ use super::members::Member;
 use super::pace::{Pace, stop_on_signals};
 use super::print::place;
 use super::programs::{Constants, Embedded, Programs, calls, counter, filter_constants, member_constants, word};
+use super::stacks::{self, Callers};
 use super::{Traced, Tracing, tell_of, tell_of_losses};
 use crate::Failure;
 use crate::filter::Type;
 use crate::output::tell;
+use crate::symbolise::trace::Frame;
 use libbpf_rs::{MapCore, MapFlags};
 use siteseer::internals::function::Function;
 use siteseer_bpf_progs::COUNT;
@@ -28,6 +30,7 @@ use std::time::{Duration, Instant};
 
 const TASKS: Embedded = Embedded { elf: COUNT, program: "count" };
 const ARGUMENTS: Embedded = Embedded { elf: COUNT, program: "count_arguments" };
+const STACKS: Embedded = Embedded { elf: COUNT, program: "count_stacks" };
 
 /// What calls are counted by, besides the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +41,7 @@ pub(super) enum Key<'a> {
     Tid,
     Cpu,
     Comm,
+    Stack,
     Argument(&'a str),
     Histogram(&'a str),
 }
@@ -51,6 +55,7 @@ impl<'a> Key<'a> {
             Some("tid") => Key::Tid,
             Some("cpu") => Key::Cpu,
             Some("comm") => Key::Comm,
+            Some("stack") => Key::Stack,
             Some(argument) => Key::Argument(argument),
         }
     }
@@ -63,6 +68,7 @@ impl<'a> Key<'a> {
             Key::Tid => By::Pid,
             Key::Cpu => By::Cpu,
             Key::Comm => By::Comm,
+            Key::Stack => By::Stack,
             Key::Argument(_) => By::Argument,
             Key::Histogram(_) => By::Histogram,
         }
@@ -84,6 +90,7 @@ impl<'a> Key<'a> {
             Key::Tid => "tid",
             Key::Cpu => "cpu",
             Key::Comm => "comm",
+            Key::Stack => "stack",
             Key::Argument(name) | Key::Histogram(name) => name,
         }
     }
@@ -105,6 +112,8 @@ pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
     check_argument(tracing, key)?;
     let mut programs = Programs::new(arguments.pid, functions.len());
     let mut counted: BTreeMap<u32, Counted<'_>> = BTreeMap::new();
+    let read = || Callers::read(target, functions.iter().map(|function| function.function));
+    let callers = (key == Key::Stack).then(read).transpose()?;
     for (function, members) in functions.iter().zip(tracing.members) {
         let mut constants = key_constants(tracing, function.function, members, key)?;
         let (filter, left) = filter_constants(tracing.filter.as_ref(), function.function, members, types);
@@ -116,7 +125,12 @@ pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
         constants.extend(filter);
         constants.extend(member_constants(members)?);
         let reads = key.argument().is_some() || tracing.filter.is_some();
-        let program = programs.load(if reads { ARGUMENTS } else { TASKS }, constants)?;
+        let embedded = match key {
+            Key::Stack => STACKS,
+            _ if reads => ARGUMENTS,
+            _ => TASKS,
+        };
+        let program = programs.load(embedded, constants)?;
         let attach = arguments.attach(target, function, arguments.policy());
         match Traced::new(attach, &programs.program(program)?, members) {
             Ok(traced) => {
@@ -131,6 +145,7 @@ pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
         return Err("none of the functions can be traced".into());
     }
     tell_of(counted.values().map(|counted| counted.traced.link.report()));
+    callers.as_ref().map_or(Ok(()), Callers::prepare)?;
     stop_on_signals()?;
     tell!("counting; ctrl-C ends it");
     let begin = Instant::now();
@@ -142,12 +157,12 @@ pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
                 counted.traced.keep_up(&programs.program(counted.program)?)?;
             }
             if arguments.top {
-                let rows = rows(tracing, &programs, &counted, key)?;
+                let rows = rows(tracing, &programs, &counted, key, callers.as_ref())?;
                 top(tracing, &rows, key, begin.elapsed())?;
             }
         }
     }
-    let rows = rows(tracing, &programs, &counted, key)?;
+    let rows = rows(tracing, &programs, &counted, key, callers.as_ref())?;
     let sum: u64 = rows.iter().map(|row| row.count).sum();
     let written = io::stdout().lock().write_all(text(tracing, &rows, key).as_bytes());
     tell!("{sum} calls counted");
@@ -172,7 +187,7 @@ fn check_argument(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let others = match key {
         Key::Histogram(_) => String::new(),
-        _ => "; calls are also counted by site, pid, tid, cpu and comm".to_owned(),
+        _ => "; calls are also counted by site, pid, tid, cpu, comm and stack".to_owned(),
     };
     Err(format!("no call has an argument {wanted}; there are: {}{others}", names.join(", ")).into())
 }
@@ -227,6 +242,8 @@ struct Row<'f> {
     key: count::Key,
     /// The key's text; `None` where a call does not have what it is counted by.
     text: Option<String>,
+    /// If calls are counted by stack: its functions, from the one that was called outwards.
+    frames: Vec<Frame>,
     count: u64,
 }
 
@@ -236,6 +253,7 @@ fn rows<'f>(
     programs: &Programs,
     counted: &BTreeMap<u32, Counted<'f>>,
     key: Key<'_>,
+    callers: Option<&Callers<'_>>,
 ) -> Result<Vec<Row<'f>>, Failure> {
     let map = programs.shared_map("counts")?;
     let mut rows = Vec::new();
@@ -244,11 +262,43 @@ fn rows<'f>(
         let Some(of) = counted.get(&found.function) else { continue };
         let per_cpu = map.lookup_percpu(&bytes, MapFlags::ANY)?.unwrap_or_default();
         let count = per_cpu.iter().map(|bytes| counter(bytes)).sum();
+        let function = of.function.name.as_str();
+        let frames = match callers {
+            Some(callers) if !found.missing => frames(programs, of, &found, callers)?,
+            _ => Vec::new(),
+        };
+        // Where the kernel finds wrong callers, stacks that differ in these alone are one.
+        let is_same = |row: &&mut Row<'_>| {
+            row.key.function == found.function && row.key.missing == found.missing && row.frames == frames
+        };
+        if callers.is_some()
+            && let Some(row) = rows.iter_mut().find(is_same)
+        {
+            row.count += count;
+            continue;
+        }
         let text = describe(tracing, of, &found, key);
-        rows.push(Row { function: &of.function.name, key: found, text, count });
+        rows.push(Row { function, key: found, text, frames, count });
     }
     rows.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
     Ok(rows)
+}
+
+/// The functions of a stack that calls were counted by.
+fn frames(
+    programs: &Programs,
+    of: &Counted<'_>,
+    found: &count::Key,
+    callers: &Callers<'_>,
+) -> Result<Vec<Frame>, Failure> {
+    let (id, stack) = found.stack();
+    let Some(addresses) = programs.shared_map("stacks")?.lookup(&stack.to_ne_bytes(), MapFlags::ANY)? else {
+        return Ok(Vec::new());
+    };
+    let mut sites = of.traced.link.report().functions.iter().flat_map(|function| &function.sites);
+    let site = sites.find(|site| site.id == id);
+    let address = site.map_or(0, |site| site.address);
+    callers.frames(&of.function.name, (address, site), &count::frames(&addresses))
 }
 
 /// What calls were counted by, in words.
@@ -257,7 +307,7 @@ fn describe(tracing: &Tracing<'_, '_>, of: &Counted<'_>, found: &count::Key, key
         return None;
     }
     Some(match key {
-        Key::Function => String::new(),
+        Key::Function | Key::Stack => String::new(),
         Key::Pid | Key::Tid | Key::Cpu | Key::Histogram(_) => found.value.to_string(),
         Key::Comm => found.comm.clone(),
         Key::Site => {
@@ -294,12 +344,12 @@ fn text(tracing: &Tracing<'_, '_>, rows: &[Row<'_>], key: Key<'_>) -> String {
 
 fn table(rows: &[Row<'_>], key: Key<'_>) -> String {
     let width = rows.iter().map(|row| row.function.len()).chain(["FUNCTION".len()]).max().unwrap_or(0);
-    let by = if key == Key::Function { String::new() } else { key.word().to_uppercase() };
+    let by = if matches!(key, Key::Function | Key::Stack) { String::new() } else { key.word().to_uppercase() };
     let mut text = format!("{:>12}  {:<width$}  {by}", "CALLS", "FUNCTION").trim_end().to_owned() + "\n";
     for row in rows {
         let key = row.text.as_deref().unwrap_or("?");
         let line = format!("{:>12}  {:<width$}  {key}", row.count, row.function);
-        let _ = writeln!(text, "{}", line.trim_end());
+        let _ = writeln!(text, "{}{}", line.trim_end(), stacks::text(&row.frames));
     }
     text
 }
@@ -336,6 +386,7 @@ fn json(row: &Row<'_>, key: Key<'_>) -> serde_json::Value {
     let mut json = serde_json::json!({ "function": row.function });
     match key {
         Key::Function => {}
+        Key::Stack => json["stack"] = (!row.key.missing).then(|| stacks::json(&row.frames)).into(),
         Key::Histogram(argument) => {
             json["argument"] = argument.into();
             // JSON's numbers do not hold all of them.
@@ -374,7 +425,7 @@ mod tests {
 
     fn row(count: u64, value: u64, missing: bool, text: Option<&str>) -> Row<'static> {
         let key = count::Key { function: 0, missing, negative: false, value, comm: String::new() };
-        Row { function: "vfs_read", key, text: text.map(str::to_owned), count }
+        Row { function: "vfs_read", key, text: text.map(str::to_owned), frames: Vec::new(), count }
     }
 
     #[test]

@@ -8,13 +8,13 @@ use super::members::Member;
 use super::out::Out;
 use super::pace::{Pace, stop_on_signals};
 use super::programs::{Constants, Embedded, Programs, filter_constants, member_constants};
-use super::stacks::Beginnings;
+use super::stacks::{self, Callers};
 use super::tree::Trees;
 use super::{Arguments, Traceable, Traced, Tracing, argument_name, tell_of, tell_of_losses};
 use crate::Failure;
 use crate::filter::{self, Filter, RESULT, Type};
 use crate::output::tell;
-use crate::symbolise::trace::{Frame, Stacks, Taken};
+use crate::symbolise::trace::Frame;
 use libbpf_rs::{MapCore, MapFlags, RingBufferBuilder};
 use nix::errno::Errno;
 use siteseer::internals::function::{Parameter, Prototype};
@@ -26,7 +26,6 @@ use siteseer_bpf_progs::{
     TRACE, TRACE_FIELDS, TRACE_FIELDS_RETURN, TRACE_FILTERED, TRACE_RETURN, TRACE_STACK, TRACE_TIMED, TRACE_TREE,
 };
 use siteseer_sites::btf::{self, Btf, Kind};
-use siteseer_sites::machine::StackWalk;
 use siteseer_sites::{Doubt, SiteKind, with_causes};
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -83,10 +82,8 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
     let filter = tracing.filter.as_ref();
     let mut programs = Programs::new(arguments.pid, functions.len());
     let (mut printed, mut left) = (Vec::new(), None);
-    let beginnings = match arguments.stack {
-        true => Beginnings::read(tracing.target, functions.iter().map(|function| function.function))?,
-        false => Beginnings::none(tracing.target.machine()),
-    };
+    let read = || Callers::read(tracing.target, functions.iter().map(|function| function.function));
+    let callers = arguments.stack.then(read).transpose()?;
     for (function, members) in functions.iter().zip(tracing.members) {
         let (mut constants, more) = filter_constants(filter, function.function, members, types);
         left = left.or(more);
@@ -108,16 +105,10 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
         let sites = function.entries.iter().map(|(traced, _)| traced.link.report().attached().count()).sum::<usize>();
         tell!("{}: returns are seen at {} of {sites} sites", function.name, function.returning.len());
     }
-    if arguments.stack {
-        // The kernel takes its time to list its symbols: not when there are records to print.
-        tracing.target.symbols()?;
-        if !Stacks::has_inlined(tracing.target) {
-            tell!("note: the site data was made without --ranges and --lines: inlined functions are not in the stacks");
-        }
-    }
+    callers.as_ref().map_or(Ok(()), Callers::prepare)?;
     // Until here they end the process, which leaves nothing attached: attaching may take long.
     stop_on_signals()?;
-    follow(tracing, &programs, printed, beginnings)
+    follow(tracing, &programs, printed, callers)
 }
 
 /// Attaches to one of the functions. One that a pattern stands for may fail.
@@ -228,15 +219,14 @@ fn follow(
     tracing: &Tracing<'_, '_>,
     programs: &Programs,
     functions: Vec<Printed<'_>>,
-    beginnings: Beginnings,
+    callers: Option<Callers<'_>>,
 ) -> Result<(), Failure> {
     let Tracing { arguments, types, .. } = *tracing;
     let begin = monotonic()?;
     let printer = RefCell::new(Printer {
         arguments,
         filter: tracing.filter.as_ref(),
-        beginnings,
-        stacks: RefCell::new(Stacks::new(tracing.target)),
+        callers,
         functions,
         types,
         begin,
@@ -318,8 +308,8 @@ fn losses(programs: &Programs, printer: &Printer<'_, '_>) -> Result<(), Failure>
 struct Printer<'p, 'b> {
     arguments: &'p Arguments,
     filter: Option<&'p Filter>,
-    beginnings: Beginnings,
-    stacks: RefCell<Stacks<'p>>,
+    /// If stacks are printed.
+    callers: Option<Callers<'p>>,
     functions: Vec<Printed<'p>>,
     types: &'p Types<'b>,
     begin: u64,
@@ -553,7 +543,7 @@ impl Printer<'_, '_> {
         }
         if let Some(stack) = &call.record.stack {
             let frames = self.frames(call, stack);
-            json["stack"] = frames.map(|frames| frames.iter().map(frame_json).collect::<Vec<_>>()).ok().into();
+            json["stack"] = frames.map(|frames| stacks::json(&frames)).ok().into();
         }
         json
     }
@@ -561,13 +551,9 @@ impl Printer<'_, '_> {
     /// The functions of a call's stack, or why there are none.
     fn frames(&self, call: &Call<'_>, stack: &Result<Vec<u64>, i32>) -> Result<Vec<Frame>, String> {
         let addresses = stack.as_ref().map_err(|&error| format!("{:?}", Errno::from_raw(error)))?;
-        let inlined = call.site.filter(|site| site.kind == SiteKind::Inline).map(|site| {
-            let source = site.source.as_ref();
-            (&*call.function.name, source.map(|place| format!("{}:{}", place.file, place.line)))
-        });
-        let walk = call.site.map_or(StackWalk::Lost, |site| self.beginnings.walk(site));
-        let taken = Taken { site: call.record.address, inlined, walk, addresses };
-        self.stacks.borrow_mut().frames(&taken).map_err(|error| error.to_string())
+        let callers = self.callers.as_ref().ok_or("no stack was asked for")?;
+        let site = (call.record.address, call.site);
+        callers.frames(&call.function.name, site, addresses).map_err(|error| error.to_string())
     }
 
     /// A line, and one for each function of the stack.
@@ -575,7 +561,7 @@ impl Printer<'_, '_> {
         let mut text = self.line(call);
         if let Some(stack) = &call.record.stack {
             match self.frames(call, stack) {
-                Ok(frames) => frames.iter().for_each(|frame| text.push_str(&format!("\n\t{}", frame.text()))),
+                Ok(frames) => text.push_str(&stacks::text(&frames)),
                 Err(why) => text.push_str(&format!("\n\t(no stack: {why})")),
             }
             if stack.as_ref().is_ok_and(|stack| stack.len() >= FRAMES) {
@@ -713,10 +699,6 @@ fn json(call: &Call<'_>) -> serde_json::Value {
         json["returned"] = serde_json::json!({ "value": returned.text, "error": returned.error });
     }
     json
-}
-
-fn frame_json(frame: &Frame) -> serde_json::Value {
-    serde_json::json!({ "function": frame.function, "inlined": frame.inlined, "line": frame.line })
 }
 
 /// The site in words: `body`, `clone foo.isra.0`, `inlined in bar+0x12 (file.c:34)`.

@@ -1,19 +1,77 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `--stack`: what of the callers the kernel's stacks have at each site.
+//! `--stack` and `--count stack`: the callers of each call, as far as the kernel's stacks have them at the site.
 //!
 //! At a body the kernel's trampoline finds all of them. Elsewhere there is a kprobe, and it depends on the machine and on the
 //! instruction there ([`Machine::stack_walk`]).
 
 use crate::Failure;
+use crate::output::tell;
+use crate::symbolise::trace::{Frame, Stacks, Taken};
 use libbpf_rs::{Object, ObjectBuilder, ProgramInput};
 use siteseer::internals::function::Function;
 use siteseer::{Mechanism, Outcome, SiteReport, Target};
 use siteseer_bpf_progs::PEEK;
+use siteseer_sites::SiteKind;
 use siteseer_sites::machine::{Machine, StackWalk};
 use std::collections::HashMap;
 
+/// Who calls the functions that are traced.
+pub(super) struct Callers<'t> {
+    target: &'t Target,
+    beginnings: Beginnings,
+    stacks: Stacks<'t>,
+}
+
+impl<'t> Callers<'t> {
+    /// Of functions to which nothing is attached yet.
+    pub(super) fn read<'f>(
+        target: &'t Target,
+        functions: impl Iterator<Item = &'f Function>,
+    ) -> Result<Callers<'t>, Failure> {
+        let beginnings = Beginnings::read(target, functions)?;
+        Ok(Callers { target, beginnings, stacks: Stacks::new(target) })
+    }
+
+    /// Reads what takes long, before there are stacks to print.
+    pub(super) fn prepare(&self) -> Result<(), Failure> {
+        self.target.symbols()?;
+        if !Stacks::has_inlined(self.target) {
+            tell!("note: the site data was made without --ranges and --lines: inlined functions are not in the stacks");
+        }
+        Ok(())
+    }
+
+    /// The functions of a stack that was taken at a site of a function, from this function outwards. `addresses` are all of the
+    /// stack, from the innermost one outwards.
+    pub(super) fn frames(
+        &self,
+        function: &str,
+        (address, site): (u64, Option<&SiteReport>),
+        addresses: &[u64],
+    ) -> Result<Vec<Frame>, Failure> {
+        let inlined = site.filter(|site| site.kind == SiteKind::Inline).map(|site| {
+            let source = site.source.as_ref();
+            (function, source.map(|place| format!("{}:{}", place.file, place.line)))
+        });
+        let walk = site.map_or(StackWalk::Lost, |site| self.beginnings.walk(site));
+        self.stacks.frames(&Taken { site: address, inlined, walk, addresses })
+    }
+}
+
+/// Frames as text, each after a line break.
+pub(super) fn text(frames: &[Frame]) -> String {
+    frames.iter().map(|frame| format!("\n\t{}", frame.text())).collect()
+}
+
+/// Frames as JSON.
+pub(super) fn json(frames: &[Frame]) -> serde_json::Value {
+    let one =
+        |frame: &Frame| serde_json::json!({ "function": frame.function, "inlined": frame.inlined, "line": frame.line });
+    frames.iter().map(one).collect()
+}
+
 /// The bytes at the sites, read before anything is attached.
-pub(super) struct Beginnings {
+struct Beginnings {
     machine: Machine,
     bytes: HashMap<u64, [u8; 8]>,
 }
@@ -22,17 +80,9 @@ pub(super) struct Beginnings {
 const OF_ORC: &str = "unwind_module_init";
 
 impl Beginnings {
-    /// Nothing is known.
-    pub(super) fn none(machine: Machine) -> Beginnings {
-        Beginnings { machine, bytes: HashMap::new() }
-    }
-
     /// Reads what is at the sites of functions. With another unwinder than the one that is expected, nothing is known.
-    pub(super) fn read<'f>(
-        target: &Target,
-        functions: impl Iterator<Item = &'f Function>,
-    ) -> Result<Beginnings, Failure> {
-        let mut beginnings = Beginnings::none(target.machine());
+    fn read<'f>(target: &Target, functions: impl Iterator<Item = &'f Function>) -> Result<Beginnings, Failure> {
+        let mut beginnings = Beginnings { machine: target.machine(), bytes: HashMap::new() };
         if target.machine() != Machine::X86_64 || target.symbols()?.named(OF_ORC).next().is_none() {
             return Ok(beginnings);
         }
@@ -44,7 +94,7 @@ impl Beginnings {
     }
 
     /// What of the callers is in the stacks of a site.
-    pub(super) fn walk(&self, site: &SiteReport) -> StackWalk {
+    fn walk(&self, site: &SiteReport) -> StackWalk {
         match site.outcome {
             Outcome::Attached { mechanism: Mechanism::Fentry | Mechanism::TracingMulti, .. } => StackWalk::Whole,
             _ => self.machine.stack_walk(self.bytes.get(&site.address).copied()),
