@@ -342,13 +342,14 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
     }
 
-    /// Marks what is said to be on the stack where the body fills that place later.
+    /// Marks what is said to be on the stack where the body fills that place later, or where the stack does not reach: the kernel has
+    /// no red zone. GCC loses count of the stack pointer where it is restored from a register.
     fn doubt_unfilled(&mut self, text: &FunctionText<'d, 'a>, address: u64) {
         let machine = self.shared.image.machine();
         for found in &mut self.found {
             let Ok(located) = &mut found.argument else { continue };
             let is_unfilled = |slot: &Slot| slot.is_on_stack(machine) && text.fills_later(address, slot);
-            if Slot::all_of(located).iter().any(is_unfilled) {
+            if Slot::all_of(located).iter().any(is_unfilled) || doubt::is_below_stack(&located.at, machine) {
                 located.doubt = Some(Doubt::Home);
             }
         }

@@ -213,6 +213,16 @@ fn has_constant(entry: &ListEntry<'_>, encoding: Encoding) -> bool {
     is_value
 }
 
+/// Whether a location is of what is below the stack pointer.
+pub(crate) fn is_below_stack(at: &Location, machine: Machine) -> bool {
+    match at {
+        Location::Memory(base, offset) | Location::RegisterOffset(base, offset) => {
+            *base == machine.stack_pointer() && *offset < 0
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -353,5 +363,16 @@ mod tests {
         assert!(!changes(&[entry(0, 4, three), entry(6, 8, four)]), "on two ways, perhaps");
         assert!(!changes(&[entry(0, 4, three), entry(4, 8, three)]));
         assert!(!changes(&[entry(0, 4, three), entry(4, 8, register)]), "it may be the same value");
+    }
+
+    #[test]
+    fn below_the_stack_is_nothing() {
+        for machine in [Machine::X86_64, Machine::Aarch64] {
+            let (stack, other) = (machine.stack_pointer(), 3);
+            assert!(is_below_stack(&Location::Memory(stack, -8), machine));
+            assert!(is_below_stack(&Location::RegisterOffset(stack, -24), machine));
+            assert!(!is_below_stack(&Location::Memory(stack, 0), machine));
+            assert!(!is_below_stack(&Location::Memory(other, -8), machine));
+        }
     }
 }
