@@ -171,7 +171,8 @@ impl Function<'_> {
     fn check(&self, cpu: &mut Cpu<'_>, tally: &mut Tally) {
         let sites: Vec<u64> = self.places.iter().map(|place| place.address).collect();
         let records: Vec<u64> = self.records.iter().map(|record| record.address).collect();
-        let pairs = pair(self.code, &sites, &records);
+        let mut pairs = pair(self.code, &sites, &records);
+        self.exchange(&mut pairs.pairs, cpu);
         tally.sites += sites.len() as u64;
         tally.records += records.len() as u64;
         tally.paired += pairs.pairs.len() as u64;
@@ -184,6 +185,28 @@ impl Function<'_> {
             let unpaired = self.unpaired("record", records[record]);
             let is_marked = self.places.iter().any(|place| tells_of_more(place.marks));
             if is_marked { &mut tally.missed_marked } else { &mut tally.missed }.push(unpaired);
+        }
+    }
+
+    /// Exchanges records that are at one address where more values are right by that: an address does not tell which of several
+    /// calls that begin there is whose.
+    fn exchange(&self, pairs: &mut [(usize, usize)], cpu: &mut Cpu<'_>) {
+        let mut wrong = |site: usize, record: usize| {
+            let place = &self.places[site];
+            let pair = Pair { site: place.address, arguments: &place.arguments, record: self.records[record] };
+            pair.compare(self.code, cpu).iter().filter(|verdict| matches!(verdict, Verdict::Wrong(..))).count()
+        };
+        for one in 0..pairs.len() {
+            for other in one + 1..pairs.len() {
+                let ((site, record), (other_site, other_record)) = (pairs[one], pairs[other]);
+                if self.records[record].address != self.records[other_record].address {
+                    continue;
+                }
+                let now = wrong(site, record) + wrong(other_site, other_record);
+                if now > 0 && wrong(site, other_record) + wrong(other_site, record) < now {
+                    (pairs[one].1, pairs[other].1) = (other_record, record);
+                }
+            }
         }
     }
 
@@ -235,6 +258,7 @@ impl Function<'_> {
             };
             tally.findings.push(Finding {
                 kind,
+                doubt: doubt(located),
                 site: place.word,
                 address: place.address,
                 function: self.name.to_owned(),

@@ -22,6 +22,7 @@ mod tally;
 mod tests;
 
 use crate::budget::Budget;
+use crate::page;
 use clap::Args;
 use group::{Group, Results};
 use siteseer_encoder::elf::image::Image;
@@ -47,6 +48,9 @@ pub(crate) struct Arguments {
     /// What is accepted; without it, whatever is found is success
     #[arg(long)]
     pub(crate) budget: Option<PathBuf>,
+    /// Put the tables into the kernel's section of this page: docs/truth.md
+    #[arg(long, value_name = "PAGE")]
+    pub(crate) docs: Option<PathBuf>,
     /// How many findings of each kind to print
     #[arg(long, default_value_t = 20)]
     pub(crate) show: usize,
@@ -72,6 +76,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
     show(&tally, arguments.show);
     if let Some(json) = &arguments.json {
         std::fs::write(json, serde_json::to_vec_pretty(&tally)?)?;
+    }
+    if let Some(docs) = &arguments.docs {
+        page::update(docs, &arguments.name, &format!("### {}\n\n```text\n{tally}```", arguments.name))?;
     }
     let Some(budget) = &arguments.budget else { return Ok(ExitCode::SUCCESS) };
     let exceeded = exceeded(&Budget::read(budget)?, &arguments.name, &tally);

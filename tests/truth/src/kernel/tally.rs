@@ -36,6 +36,8 @@ pub(super) struct Values {
 pub(super) struct Finding {
     /// What is wrong: `wrong`, or why it cannot be told.
     pub(super) kind: String,
+    /// Why the location is doubtful; `None` if it is certain.
+    pub(super) doubt: Option<String>,
     /// The kind of site.
     pub(super) site: &'static str,
     /// The site's address.
@@ -160,7 +162,9 @@ impl Tally {
 
     /// Puts everything in an order that does not depend on the order of work.
     pub(super) fn sort(&mut self) {
-        self.findings.sort_by(|a, b| (&a.kind, a.address, a.argument).cmp(&(&b.kind, b.address, b.argument)));
+        self.findings.sort_by(|a, b| {
+            (&a.kind, &a.doubt, a.address, a.argument).cmp(&(&b.kind, &b.doubt, b.address, b.argument))
+        });
         for unpaired in [&mut self.missed, &mut self.missed_marked, &mut self.extra] {
             unpaired.sort_by(|a, b| (a.address, &a.function).cmp(&(b.address, &b.function)));
         }
@@ -188,11 +192,28 @@ impl fmt::Display for Tally {
         )?;
         writeln!(
             f,
-            "records without a site: {}, and {} that a mark tells of; sites without a record: {}\n",
+            "records without a site: {}, and {} that a mark tells of; sites without a record: {}",
             self.missed.len(),
             self.missed_marked.len(),
             self.extra.len()
         )?;
+        let mut unmentioned: BTreeMap<&str, u64> = BTreeMap::new();
+        for record in self.missed.iter().filter(|record| record.sites == 0) {
+            *unmentioned.entry(&record.function).or_default() += 1;
+        }
+        let mut most: Vec<(&str, u64)> = unmentioned.iter().map(|(function, count)| (*function, *count)).collect();
+        most.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        writeln!(
+            f,
+            "of those without a site, {} are of functions that have no site in the same symbol; most often of",
+            unmentioned.values().sum::<u64>()
+        )?;
+        for functions in most[..most.len().min(12)].chunks(4) {
+            let words: Vec<String> =
+                functions.iter().map(|(function, count)| format!("{function} ({count})")).collect();
+            writeln!(f, "    {}", words.join(", "))?;
+        }
+        writeln!(f)?;
         writeln!(
             f,
             "{:<8} {:<16} {:<16} {:>9} {:>9} {:>6} {:>11} {:>7}",
@@ -222,6 +243,9 @@ impl fmt::Display for Finding {
         )?;
         if let Some((ours, theirs)) = &self.values {
             write!(f, "; read {ours}, is {theirs}")?;
+        }
+        if let Some(doubt) = &self.doubt {
+            write!(f, "; doubtful: {doubt}")?;
         }
         if !self.marks.is_empty() {
             write!(f, " [{}]", self.marks.join(", "))?;
