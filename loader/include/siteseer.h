@@ -224,7 +224,8 @@ enum siteseer_pairing {
 /*
  * Returns whether a fentry program that reads all arguments of a function could be attached to it somewhere: by
  * siteseer at one site at least, or in the way of plain libbpf. If `module` is NULL, the function may be in the kernel
- * image or in any module. If the result is false, siteseer_last_error() returns the reason.
+ * image or in any module. A function that the kernel's BTF does not have cannot be attached to, because
+ * bpf_program__set_attach_target() does not find it. If the result is false, siteseer_last_error() returns the reason.
  *
  * Tools that check the kernel's BTF and its list of symbols (fentry_can_attach() and kprobe_exists() of bcc's
  * libbpf-tools) can use this function instead; their own checks do not know of inlined copies:

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Whether a function can be traced at all: what tools ask before they choose between `fentry` and something else.
-//! Tools that ask the kernel's BTF are told of functions that ftrace does not know, and not told of those that were
-//! inlined everywhere.
+//! Tools that ask the kernel's BTF are told of functions that ftrace does not know.
+//!
+//! Such tools then often call `bpf_program__set_attach_target()`, where libbpf accepts only functions that the kernel's BTF has.
+//! So the answer for all others is no. It is also given at once: the kernel's tables need not be read for it.
 
 use super::{RegisterError, func, shared};
 use crate::bpf::load::LoadAs;
@@ -15,7 +17,8 @@ use siteseer_sites::with_causes;
 
 /// Whether a `fentry` program that reads all arguments of a function could be attached to it somewhere: by siteseer
 /// at one site at least, or, where siteseer cannot plan, as by plain libbpf. `module` restricts it to the function of
-/// a module.
+/// a module. A function that the kernel's BTF does not have cannot be attached to:
+/// `bpf_program__set_attach_target()` would refuse it.
 ///
 /// # Errors
 /// Why not.
@@ -23,6 +26,9 @@ pub fn can_attach(function: &str, module: Option<&str>) -> Result<(), RegisterEr
     let wanted = Wanted { module: module.map(str::to_owned), function: Some(function.to_owned()) };
     let name = module.map_or_else(|| function.to_owned(), |module| format!("{module}:{function}"));
     Wanted::parse(&name)?;
+    if module.is_none() && func::named(&wanted).is_err() {
+        return Err(RegisterError::NoFunc { function: function.to_owned() });
+    }
     let planned = shared::target().and_then(|target| Ok(explain::function(&target, &name)?));
     let error = match planned {
         Ok(explanations) => match reached(&explanations, function) {

@@ -58,6 +58,12 @@ pub enum RegisterError {
         #[source]
         error: Box<RegisterError>,
     },
+    /// The kernel's BTF does not have the function.
+    #[error("there is no function {function} in the kernel's BTF, where bpf_program__set_attach_target() looks for it")]
+    NoFunc {
+        /// Its name.
+        function: String,
+    },
     /// A link for libbpf could not be made.
     #[error("a struct bpf_link for {what}")]
     Link {
@@ -74,6 +80,7 @@ impl RegisterError {
     pub(crate) fn errno(&self) -> i32 {
         match self {
             RegisterError::Section(_) | RegisterError::Unknown { .. } => libc::EINVAL,
+            RegisterError::NoFunc { .. } => libc::ENOENT,
             RegisterError::Target(error) => error.errno(),
             RegisterError::Earlier(error) => error.errno(),
             RegisterError::Explain(error) => error.errno(),

@@ -12,6 +12,7 @@ use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, Object, ObjectBuilder, Ope
 use siteseer::internals::log;
 use siteseer::{AttachOptions, LogLevel, Policy, RegisterOptions, SourceOptions, Target};
 use siteseer_bpf_progs::{WAYS, set_constant};
+use siteseer_sites::btf::{Btf, Kind};
 use siteseer_sites::with_causes;
 use std::ffi::CString;
 use std::fs;
@@ -404,6 +405,12 @@ pub(super) fn both_ends_are_at_the_same_calls() -> Result<String, Failure> {
     Ok(said)
 }
 
+/// Whether the kernel's BTF has a function.
+fn in_btf(function: &str) -> Result<bool, Failure> {
+    let types = std::fs::read("/sys/kernel/btf/vmlinux")?;
+    Ok(Btf::parse(&types)?.find(Kind::Func, function).is_some())
+}
+
 // Proves S23.16.
 /// What can be attached, and why the rest cannot.
 pub(super) fn whether_a_function_can_be_traced() -> Result<String, Failure> {
@@ -417,6 +424,10 @@ pub(super) fn whether_a_function_can_be_traced() -> Result<String, Failure> {
             return Err(format!("{function} can be attached").into());
         };
         reasons.push(with_causes(&error));
+    }
+    // Inlined everywhere: libbpf would not find it for bpf_program__set_attach_target().
+    if siteseer::can_attach("folio_account_dirtied", None).is_ok() != in_btf("folio_account_dirtied")? {
+        return Err("folio_account_dirtied: the answer is not that of the kernel's BTF".into());
     }
     let said = reasons.join("; ");
     let words = ["there is no function", "is not loaded"];

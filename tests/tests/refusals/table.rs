@@ -351,6 +351,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             never("Handler", "libbpf refuses a handler only if there is no memory"),
             case("Unknown", "libbpf::what_cannot_be_attached_is_an_error"),
             case("Link", "libbpf::nothing_stays_when_a_system_call_fails"),
+            case("NoFunc", "libbpf::whether_a_function_can_be_traced"),
             never(
                 "Libbpf",
                 "what the kernel refuses to libbpf's program at its own function, it refused when that was planned",
