@@ -10,6 +10,7 @@ pub mod bpf_target;
 pub mod calls;
 pub mod case;
 pub mod census;
+pub mod clients;
 mod compiled;
 pub mod context;
 pub mod cost;

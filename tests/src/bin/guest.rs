@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest suite`, `siteseer-guest cost [WHAT...]`,
-//! `siteseer-guest demo`, `siteseer-guest examples [NAME...]`, `siteseer-guest reach`,
+//! `siteseer-guest demo`, `siteseer-guest examples [NAME...]`, `siteseer-guest clients`, `siteseer-guest reach`,
 //! `siteseer-guest startup ROUNDS`, or `siteseer-guest starts ROUNDS`; `siteseer-guest plain`, `siteseer-guest libbpf` and
 //! `siteseer-guest start` are what the others start of their own.
 
-use siteseer_conformance::{case, cost, demo, examples, libbpf, reach, starts, startup, suite, tools};
+use siteseer_conformance::{case, clients, cost, demo, examples, libbpf, reach, starts, startup, suite, tools};
 use siteseer_sites::with_causes;
 use std::io::Write;
 use std::process::ExitCode;
@@ -43,6 +43,7 @@ fn run() -> Result<(), case::Failure> {
             let names: Vec<String> = arguments.collect();
             examples::run(&names, &mut results)
         }
+        Some("clients") => clients::guest::run(&mut results),
         Some("reach") => {
             siteseer::register_with(siteseer::RegisterOptions::default().plan_at_load(false))?;
             let target = siteseer::Target::running(&siteseer::SourceOptions::default())?;
@@ -52,7 +53,8 @@ fn run() -> Result<(), case::Failure> {
         Some("startup") => startup::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
         Some("starts") => starts::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
         other => {
-            Err(format!("expected test, suite, cost, demo, examples, reach, startup or starts, not {other:?}").into())
+            let known = "test, suite, cost, demo, examples, clients, reach, startup or starts";
+            Err(format!("expected {known}, not {other:?}").into())
         }
     }
 }

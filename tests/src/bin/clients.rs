@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The host's half of `ci/clients`: boots a kernel with Debian's libbpf-tools, and prints what each does with siteseer and without.
+
+use clap::Parser;
+use siteseer_conformance::clients::judge::{Verdict, judge};
+use siteseer_conformance::clients::prepare::{Prepared, prepare};
+use siteseer_conformance::clients::{Linking, Run, page};
+use siteseer_conformance::proposal::fill;
+use siteseer_kernels::KernelPaths;
+use siteseer_sites::file;
+use siteseer_sites::with_causes;
+use siteseer_vmtest::{Vm, build_guest_for};
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Runs Debian's libbpf-tools with siteseer and without it, on the same calls.
+#[derive(Parser)]
+struct Arguments {
+    /// A kernel of kernels/matrix.toml that has been fetched
+    #[arg(long)]
+    kernel: String,
+    /// Where siteseer's library is installed
+    #[arg(long)]
+    installed: PathBuf,
+    /// Which libbpf the tools and siteseer use
+    #[arg(long, value_enum, default_value = "static")]
+    libbpf: Linking,
+    /// Write docs/clients.md, or another page of that form
+    #[arg(long)]
+    docs: Option<PathBuf>,
+    /// Write all runs as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Tools [default: all]
+    tools: Vec<String>,
+}
+
+/// How often a tool that seems to see less is looked at. What else the guest does differs from run to run.
+const ATTEMPTS: usize = 2;
+
+fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let name = &arguments.kernel;
+    let paths = siteseer_kernels::cached(name)
+        .ok_or_else(|| format!("kernel {name} has not been fetched: run ci/kernel {name}"))?;
+    let guest = build_guest_for(paths.record.arch, "siteseer-conformance", "siteseer-guest", "release")?;
+    let folder = tempfile::tempdir()?;
+    let (set, _) = siteseer_encoder::encode(&fs::read(&paths.vmlinux)?, &siteseer_encoder::Options::default())?;
+    let sites = folder.path().join("sites");
+    fs::write(&sites, file::write(&set)?)?;
+    let mut tools = arguments.tools.clone();
+    let mut verdicts: Vec<Verdict> = Vec::new();
+    let mut version = String::new();
+    for attempt in 0..ATTEMPTS {
+        let prepared = prepare(folder.path(), &arguments.installed, &tools, &arguments.libbpf.ways())?;
+        let runs = boot(&paths, &guest, &sites, &prepared)?;
+        if let Some(path) = arguments.json.as_ref().filter(|_| attempt == 0) {
+            fs::write(path, serde_json::to_string_pretty(&runs)?)?;
+        }
+        let judged = judge(&runs, arguments.libbpf, &prepared.known);
+        verdicts.retain(|verdict| judged.iter().all(|judged| judged.tool != verdict.tool));
+        verdicts.extend(judged);
+        tools = verdicts.iter().filter(|verdict| !verdict.wrong.is_empty()).map(|v| v.tool.clone()).collect();
+        version = prepared.version;
+        if tools.is_empty() {
+            break;
+        }
+    }
+    verdicts.sort_by(|one, other| one.tool.cmp(&other.tool));
+    let tables = page::tables(&verdicts, &version, &paths.record.release, arguments.libbpf);
+    for (_, table) in &tables {
+        println!("{table}");
+    }
+    if let Some(path) = &arguments.docs {
+        fs::write(path, fill(&fs::read_to_string(path)?, &tables)?)?;
+    }
+    if tools.is_empty() { Ok(()) } else { Err(format!("not as without siteseer: {}", tools.join(", ")).into()) }
+}
+
+/// Runs the jobs in a guest.
+fn boot(paths: &KernelPaths, guest: &Path, sites: &Path, prepared: &Prepared) -> Result<Vec<Run>, Box<dyn Error>> {
+    let mut vm = Vm::new(paths.record.arch, &paths.vmlinuz)
+        .init(guest)
+        .arg("clients")
+        .file(sites, format!("/var/cache/siteseer/{}.sites", paths.record.build_id))
+        .qemu_arg("-drive")
+        .qemu_arg(format!("file={},if=none,id=disk,format=raw", prepared.disk.display()))
+        .qemu_arg("-device")
+        .qemu_arg("nvme,drive=disk,serial=clients")
+        .memory(3072)
+        .count_instructions()
+        .time_limit(Duration::from_secs(3 * 3600));
+    for (place, file) in &prepared.files {
+        vm = vm.file(file, place);
+    }
+    let all = prepared.jobs.iter().map(|job| job.ways.len()).sum::<usize>();
+    let mut done = 0;
+    vm = vm.on_results(|bytes| {
+        done += bytes.iter().filter(|byte| **byte == b'\n').count();
+        eprint!("\r{done} of {all} runs");
+    });
+    if std::env::var_os("SITESEER_CONSOLE").is_some() {
+        vm = vm.console(std::io::stderr());
+    }
+    let outcome = vm.run()?;
+    eprintln!();
+    if !outcome.success() {
+        return Err(format!("the guest ended with {:?}; its console:\n{}", outcome.exit_status, outcome.console).into());
+    }
+    Ok(outcome.result_lines().iter().map(|line| serde_json::from_str(line)).collect::<Result<_, _>>()?)
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("clients: {}", with_causes(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
