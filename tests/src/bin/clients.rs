@@ -11,7 +11,8 @@ use siteseer_sites::file;
 use siteseer_sites::with_causes;
 use siteseer_vmtest::{Vm, build_guest_for};
 use std::error::Error;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -31,7 +32,7 @@ struct Arguments {
     /// Write docs/clients.md, or another page of that form
     #[arg(long)]
     docs: Option<PathBuf>,
-    /// Write all runs as JSON
+    /// Append all runs, each a line of JSON
     #[arg(long)]
     json: Option<PathBuf>,
     /// Tools [default: all]
@@ -53,12 +54,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let mut tools = arguments.tools.clone();
     let mut verdicts: Vec<Verdict> = Vec::new();
     let mut version = String::new();
-    for attempt in 0..ATTEMPTS {
+    for _ in 0..ATTEMPTS {
         let prepared = prepare(folder.path(), &arguments.installed, &tools, &arguments.libbpf.ways())?;
-        let runs = boot(&paths, &guest, &sites, &prepared)?;
-        if let Some(path) = arguments.json.as_ref().filter(|_| attempt == 0) {
-            fs::write(path, serde_json::to_string_pretty(&runs)?)?;
-        }
+        let json = arguments.json.as_ref().map(|path| OpenOptions::new().create(true).append(true).open(path));
+        let runs = boot(&paths, &guest, &sites, &prepared, json.transpose()?)?;
         let judged = judge(&runs, arguments.libbpf, &prepared.known);
         verdicts.retain(|verdict| judged.iter().all(|judged| judged.tool != verdict.tool));
         verdicts.extend(judged);
@@ -80,7 +79,13 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 }
 
 /// Runs the jobs in a guest.
-fn boot(paths: &KernelPaths, guest: &Path, sites: &Path, prepared: &Prepared) -> Result<Vec<Run>, Box<dyn Error>> {
+fn boot(
+    paths: &KernelPaths,
+    guest: &Path,
+    sites: &Path,
+    prepared: &Prepared,
+    mut json: Option<File>,
+) -> Result<Vec<Run>, Box<dyn Error>> {
     let mut vm = Vm::new(paths.record.arch, &paths.vmlinuz)
         .init(guest)
         .arg("clients")
@@ -100,6 +105,9 @@ fn boot(paths: &KernelPaths, guest: &Path, sites: &Path, prepared: &Prepared) ->
     vm = vm.on_results(|bytes| {
         done += bytes.iter().filter(|byte| **byte == b'\n').count();
         eprint!("\r{done} of {all} runs");
+        if let Some(Err(error)) = json.as_mut().map(|json| json.write_all(bytes)) {
+            eprintln!("clients: {error}");
+        }
     });
     if std::env::var_os("SITESEER_CONSOLE").is_some() {
         vm = vm.console(std::io::stderr());

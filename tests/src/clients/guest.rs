@@ -9,6 +9,7 @@ use crate::case::Failure;
 use siteseer_sites::btf::Btf;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -19,7 +20,7 @@ const TICK: Duration = Duration::from_millis(5);
 /// A tool that sleeps for so many looks is attached: none of them sleeps before.
 const LOOKS: usize = 4;
 /// How long a tool may take to start, and to end.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(20);
 /// How much of what a tool prints is kept.
 const KEPT: usize = 3000;
 
@@ -113,13 +114,17 @@ fn watch(job: &Job, way: Way, types: &Btf<'_>) -> Result<Run, Failure> {
 
 /// Seconds from the start until the tool waits for events, or nothing if it ended or never waits.
 fn wait_until_attached(child: &mut Child, started: Instant) -> Result<Option<f64>, Failure> {
+    // It is opened once: some tools wake up for each file that is opened.
+    let state = File::open(format!("/proc/{}/syscall", child.id()))?;
     let mut looks = 0;
     let mut since = 0.0;
     while started.elapsed() < LIMIT {
         if child.try_wait()?.is_some() {
             return Ok(None);
         }
-        let call = fs::read_to_string(format!("/proc/{}/syscall", child.id())).unwrap_or_default();
+        let mut call = [0; 8];
+        let read = state.read_at(&mut call, 0).unwrap_or(0);
+        let call = String::from_utf8_lossy(&call[..read]);
         let number = call.split(' ').next().and_then(|word| word.parse().ok());
         if number.is_some_and(|number: libc::c_long| WAITS.contains(&number)) {
             if looks == 0 {
