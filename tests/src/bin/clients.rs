@@ -35,6 +35,9 @@ struct Arguments {
     /// Append all runs, each a line of JSON
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Judge the runs of such a file, and boot nothing
+    #[arg(long, conflicts_with = "json")]
+    runs: Option<PathBuf>,
     /// Tools [default: all]
     tools: Vec<String>,
 }
@@ -46,36 +49,46 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let name = &arguments.kernel;
     let paths = siteseer_kernels::cached(name)
         .ok_or_else(|| format!("kernel {name} has not been fetched: run ci/kernel {name}"))?;
-    let guest = build_guest_for(paths.record.arch, "siteseer-conformance", "siteseer-guest", "release")?;
     let folder = tempfile::tempdir()?;
-    let (set, _) = siteseer_encoder::encode(&fs::read(&paths.vmlinux)?, &siteseer_encoder::Options::default())?;
-    let sites = folder.path().join("sites");
-    fs::write(&sites, file::write(&set)?)?;
-    let mut tools = arguments.tools.clone();
+    let ways = arguments.libbpf.ways();
+    let prepare = |tools: &[String]| prepare(folder.path(), &arguments.installed, tools, &ways);
+    let mut prepared = prepare(&arguments.tools)?;
+    let mut runs: Vec<Run> = Vec::new();
     let mut verdicts: Vec<Verdict> = Vec::new();
-    let mut version = String::new();
-    for _ in 0..ATTEMPTS {
-        let prepared = prepare(folder.path(), &arguments.installed, &tools, &arguments.libbpf.ways())?;
-        let json = arguments.json.as_ref().map(|path| OpenOptions::new().create(true).append(true).open(path));
-        let runs = boot(&paths, &guest, &sites, &prepared, json.transpose()?)?;
-        let judged = judge(&runs, arguments.libbpf, &prepared.known);
-        verdicts.retain(|verdict| judged.iter().all(|judged| judged.tool != verdict.tool));
-        verdicts.extend(judged);
-        tools = verdicts.iter().filter(|verdict| !verdict.wrong.is_empty()).map(|v| v.tool.clone()).collect();
-        version = prepared.version;
-        if tools.is_empty() {
-            break;
+    if let Some(path) = &arguments.runs {
+        let lines = fs::read_to_string(path)?;
+        runs = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        verdicts = judge(&runs, arguments.libbpf, &prepared.known);
+    } else {
+        let guest = build_guest_for(paths.record.arch, "siteseer-conformance", "siteseer-guest", "release")?;
+        let (set, _) = siteseer_encoder::encode(&fs::read(&paths.vmlinux)?, &siteseer_encoder::Options::default())?;
+        let sites = folder.path().join("sites");
+        fs::write(&sites, file::write(&set)?)?;
+        for _ in 0..ATTEMPTS {
+            let json = arguments.json.as_ref().map(|path| OpenOptions::new().create(true).append(true).open(path));
+            runs.extend(boot(&paths, &guest, &sites, &prepared, json.transpose()?)?);
+            verdicts = judge(&runs, arguments.libbpf, &prepared.known);
+            let again = wrong(&verdicts);
+            if again.is_empty() {
+                break;
+            }
+            prepared = prepare(&again)?;
         }
     }
-    verdicts.sort_by(|one, other| one.tool.cmp(&other.tool));
-    let tables = page::tables(&verdicts, &version, &paths.record.release, arguments.libbpf);
+    let tables = page::tables(&verdicts, &prepared.version, &paths.record.release, arguments.libbpf);
     for (_, table) in &tables {
         println!("{table}");
     }
     if let Some(path) = &arguments.docs {
         fs::write(path, fill(&fs::read_to_string(path)?, &tables)?)?;
     }
-    if tools.is_empty() { Ok(()) } else { Err(format!("not as without siteseer: {}", tools.join(", ")).into()) }
+    let wrong = wrong(&verdicts);
+    if wrong.is_empty() { Ok(()) } else { Err(format!("not as without siteseer: {}", wrong.join(", ")).into()) }
+}
+
+/// The tools with something wrong.
+fn wrong(verdicts: &[Verdict]) -> Vec<String> {
+    verdicts.iter().filter(|verdict| !verdict.wrong.is_empty()).map(|verdict| verdict.tool.clone()).collect()
 }
 
 /// Runs the jobs in a guest.

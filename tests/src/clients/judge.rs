@@ -5,7 +5,7 @@ use super::programs::{Program, To};
 use super::table::Known;
 use super::{Linking, Run, Way};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A program sees the workload's calls and some of the guest's own, which differ from run to run: by so many, and by one in so many.
 const NOISE: (u64, u64) = (10, 20);
@@ -46,18 +46,15 @@ impl Verdict {
     }
 }
 
-/// Compares all runs.
+/// Compares all runs. If there are several of a tool, the last ones count.
 pub fn judge(runs: &[Run], linking: Linking, known: &BTreeMap<String, Known>) -> Vec<Verdict> {
-    let pair = linking.ways();
-    let of = |way: Way, tool: &str| runs.iter().find(|run| run.way == way && run.tool == tool).cloned();
-    let plain = runs.iter().filter(|run| run.way == pair[0]);
-    let both = plain.filter_map(|plain| Some([plain.clone(), of(pair[1], &plain.tool)?]));
-    let nothing = Known::default();
-    both.map(|runs| {
-        let known = known.get(&runs[0].tool).unwrap_or(&nothing);
-        compare(runs, known)
-    })
-    .collect()
+    let last = |way: Way, tool: &str| runs.iter().rfind(|run| run.way == way && run.tool == tool).cloned();
+    let tools: BTreeSet<&str> = runs.iter().map(|run| &run.tool[..]).collect();
+    let both = tools.into_iter().filter_map(|tool| {
+        let [plain, with] = linking.ways().map(|way| last(way, tool));
+        Some((tool, [plain?, with?]))
+    });
+    both.map(|(tool, runs)| compare(runs, known.get(tool).unwrap_or(&Known::default()))).collect()
 }
 
 fn compare(runs: [Run; 2], known: &Known) -> Verdict {

@@ -4,9 +4,8 @@
 use crate::case::Failure;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-
-/// The file.
-const TABLE: &str = include_str!("../../clients/tools.toml");
+use std::fs;
+use std::path::Path;
 
 /// What is known about a tool.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -25,11 +24,13 @@ pub struct Known {
 /// All tools of the file.
 ///
 /// # Errors
-/// If it has an error.
+/// If it cannot be read or has an error.
 pub fn read() -> Result<BTreeMap<String, Known>, Failure> {
     #[derive(Deserialize)]
     struct Table {
         tool: BTreeMap<String, Known>,
     }
-    Ok(toml::from_str::<Table>(TABLE)?.tool)
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/tools.toml");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(toml::from_str::<Table>(&text).map_err(|error| format!("{}: {error}", path.display()))?.tool)
 }
