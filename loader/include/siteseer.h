@@ -227,12 +227,14 @@ enum siteseer_pairing {
  * image or in any module. A function that the kernel's BTF does not have cannot be attached to, because
  * bpf_program__set_attach_target() does not find it. If the result is false, siteseer_last_error() returns the reason.
  *
- * Tools that check the kernel's BTF and its list of symbols (fentry_can_attach() and kprobe_exists() of bcc's
- * libbpf-tools) can use this function instead; their own checks do not know of inlined copies:
+ * Tools that check the kernel's BTF (fentry_can_attach() of bcc's libbpf-tools) can use this function instead; their own
+ * check accepts functions that ftrace does not know. It also looks in the kernel image if the module is not loaded:
  *
  *	#include <siteseer.h>
- *	#define fentry_can_attach(name, mod) siteseer_can_attach(name, mod)
- *	#define kprobe_exists(name) siteseer_can_attach(name, NULL)
+ *	#define fentry_can_attach(name, mod) \
+ *		(siteseer_can_attach(name, mod) || ((mod) && siteseer_can_attach(name, NULL)))
+ *
+ * Their kprobe_exists() must stay as it is: siteseer does not touch kprobe programs.
  */
 LIBSITESEER_API bool siteseer_can_attach(const char *function, const char *module);
 

@@ -23,10 +23,10 @@ static void fail(const char *what)
 	exit(99);
 }
 
-/* Of libbpf-tools. */
+/* Of libbpf-tools: as siteseer.h recommends. */
 static bool fentry_can_attach(const char *name, const char *mod)
 {
-	return siteseer_can_attach(name, mod);
+	return siteseer_can_attach(name, mod) || (mod && siteseer_can_attach(name, NULL));
 }
 
 static int first_object(struct dl_phdr_info *info, size_t size, void *base)
