@@ -71,7 +71,8 @@ fn watch(job: &Job, way: Way, types: &Btf<'_>) -> Result<Run, Failure> {
     let (output, messages) = ("/tmp/output", "/tmp/messages");
     fs::create_dir_all("/tmp")?;
     let mut command = Command::new(&job.program);
-    command.args(&job.arguments).stdin(Stdio::null());
+    // Without a time zone the C library looks for a file each time, which opensnoop prints, with the time.
+    command.args(&job.arguments).env("TZ", "UTC0").stdin(Stdio::null());
     command.stdout(File::create(output)?).stderr(File::create(messages)?);
     if let Some(plug) = match way {
         Way::Plain => None,
