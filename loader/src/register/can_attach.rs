@@ -3,7 +3,7 @@
 //! Tools that ask the kernel's BTF are told of functions that ftrace does not know.
 //!
 //! Such tools then often call `bpf_program__set_attach_target()`, where libbpf accepts only functions that the kernel's BTF has.
-//! So the answer for all others is no. It is also given at once: the kernel's tables need not be read for it.
+//! All other functions are refused, and at once: the kernel's tables need not be read for this.
 
 use super::{RegisterError, func, shared};
 use crate::bpf::load::LoadAs;

@@ -4,7 +4,7 @@
 //! A linker copies each code section of a library's object as a whole, and changes only the bytes that relocations name. So each
 //! section is searched for in the program without these bytes, and the section's symbols then give the addresses. A program
 //! has only the objects that it needs. The function of libbpf-tools that asks whether a function can be attached to is
-//! not in the library. It is found by what it calls.
+//! not in the library. Its calls identify it.
 
 use crate::case::Failure;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, NativeEndian, UnwindSection};

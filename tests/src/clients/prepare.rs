@@ -156,7 +156,7 @@ fn libraries(
     Ok(())
 }
 
-/// The names in a file's DT_NEEDED; of a file that is not ELF, none.
+/// The names in a file's DT_NEEDED. A file that is not ELF needs nothing.
 fn needed(file: &[u8]) -> Vec<String> {
     let Ok(parsed) = ElfFile64::<Endianness>::parse(file) else { return Vec::new() };
     let (header, endian) = (parsed.elf_header(), parsed.endian());
