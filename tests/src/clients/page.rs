@@ -32,7 +32,7 @@ fn summary(verdicts: &[Verdict], version: &str, release: &str, linking: Linking)
     later.sort_by(f64::total_cmp);
     let mut text = format!("libbpf-tools {version}, Linux {release}, {} libbpf\n\n", linking.word());
     let _ = writeln!(text, "* {} tools; {} start without siteseer, {} with it", verdicts.len(), started(0), started(1));
-    let _ = writeln!(text, "* {more} tools have programs that see more calls");
+    let _ = writeln!(text, "* tools with programs that see more calls: {more}");
     let _ = writeln!(text, "* {wrong} tools see less or start in one way only, without a reason in the list");
     if let (Some(median), Some(most)) = (later.get(later.len() / 2), later.last()) {
         let _ = writeln!(text, "* with siteseer, a tool is attached {median:.2} s later (median), at most {most:.2} s");
