@@ -24,6 +24,17 @@ struct {
 	__type(value, __u64);
 } counts SEC(".maps");
 
+/*
+ * Calls by function alone. A busy function costs less than with `counts`, since the kernel looks up an array's element without a call.
+ * User space sets the number of functions. Their cookies are the indices.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} functions SEC(".maps");
+
 /* Calls that found no room for their key. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -54,9 +65,16 @@ static __always_inline void add(__u64 *count)
 
 static __always_inline void count_key(const struct count_key *key)
 {
-	__u64 *count = bpf_map_lookup_elem(&counts, key), none = 0;
+	__u64 *count, none = 0;
 	__u32 zero = 0;
 
+	if (count_by == COUNT_FUNCTION) {
+		count = bpf_map_lookup_elem(&functions, &key->function);
+		if (count)
+			add(count);
+		return;
+	}
+	count = bpf_map_lookup_elem(&counts, key);
 	if (!count) {
 		/* If another CPU is first, that is as good. */
 		bpf_map_update_elem(&counts, key, &none, BPF_NOEXIST);

@@ -24,7 +24,7 @@ pub enum By {
     Stack,
 }
 
-/// A key of the map `counts`. The map's values are numbers of calls for each processor.
+/// A key of the map `counts`, or of `functions`. The map's values are numbers of calls for each processor.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// The attachment's cookie.
@@ -55,6 +55,11 @@ impl Key {
     /// If calls were counted by stack: the site's id, and the key of the stack in the map `stacks`.
     pub fn stack(&self) -> (u32, u32) {
         ((self.value >> 32) as u32, self.value as u32)
+    }
+
+    /// That of a function's calls, counted by nothing else: an index of the map `functions`.
+    pub fn of(function: u32) -> Key {
+        Key { function, missing: false, negative: false, value: 0, comm: String::new() }
     }
 
     /// Reads a key; `None` if it is too short to be one.

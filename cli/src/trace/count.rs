@@ -247,6 +247,29 @@ struct Row<'f> {
     count: u64,
 }
 
+/// The numbers of calls, by key.
+fn numbers(
+    programs: &Programs,
+    functions: impl Iterator<Item = u32>,
+    key: Key<'_>,
+) -> Result<Vec<(count::Key, u64)>, Failure> {
+    let mut numbers = Vec::new();
+    if key == Key::Function {
+        for function in functions {
+            numbers.push((count::Key::of(function), programs.sum_of("functions", function)?));
+        }
+        numbers.retain(|(_, count)| *count > 0);
+        return Ok(numbers);
+    }
+    let map = programs.shared_map("counts")?;
+    for bytes in map.keys() {
+        let Some(found) = count::Key::parse(&bytes) else { continue };
+        let per_cpu = map.lookup_percpu(&bytes, MapFlags::ANY)?.unwrap_or_default();
+        numbers.push((found, per_cpu.iter().map(|bytes| counter(bytes)).sum()));
+    }
+    Ok(numbers)
+}
+
 /// All numbers, the greatest first.
 fn rows<'f>(
     tracing: &Tracing<'_, '_>,
@@ -255,13 +278,9 @@ fn rows<'f>(
     key: Key<'_>,
     callers: Option<&Callers<'_>>,
 ) -> Result<Vec<Row<'f>>, Failure> {
-    let map = programs.shared_map("counts")?;
     let mut rows = Vec::new();
-    for bytes in map.keys() {
-        let Some(found) = count::Key::parse(&bytes) else { continue };
+    for (found, count) in numbers(programs, counted.keys().copied(), key)? {
         let Some(of) = counted.get(&found.function) else { continue };
-        let per_cpu = map.lookup_percpu(&bytes, MapFlags::ANY)?.unwrap_or_default();
-        let count = per_cpu.iter().map(|bytes| counter(bytes)).sum();
         let function = of.function.name.as_str();
         let frames = match callers {
             Some(callers) if !found.missing => frames(programs, of, &found, callers)?,
