@@ -11,6 +11,7 @@ pub mod calls;
 pub mod case;
 pub mod census;
 pub mod clients;
+pub mod compared;
 mod compiled;
 pub mod context;
 pub mod cost;

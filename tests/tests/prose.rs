@@ -109,6 +109,7 @@ const NOT_WRITTEN_HERE: &[&str] = &[
     "CHANGELOG.md",
     "docs/before-and-after.md",
     "docs/census.md",
+    "docs/compared.md",
     "docs/conformance.md",
     "docs/performance.md",
     "tests/tests/prose.rs",

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest suite`, `siteseer-guest cost [WHAT...]`,
-//! `siteseer-guest demo`, `siteseer-guest examples [NAME...]`, `siteseer-guest clients`, `siteseer-guest reach`,
+//! `siteseer-guest demo`, `siteseer-guest examples [NAME...]`, `siteseer-guest clients`, `siteseer-guest compared`, `siteseer-guest reach`,
 //! `siteseer-guest startup ROUNDS`, or `siteseer-guest starts ROUNDS`; `siteseer-guest plain`, `siteseer-guest libbpf` and
 //! `siteseer-guest start` are what the others start of their own.
 
-use siteseer_conformance::{case, clients, cost, demo, examples, libbpf, reach, starts, startup, suite, tools};
+use siteseer_conformance::{
+    case, clients, compared, cost, demo, examples, libbpf, reach, starts, startup, suite, tools,
+};
 use siteseer_sites::with_causes;
 use std::io::Write;
 use std::process::ExitCode;
 
 fn run() -> Result<(), case::Failure> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args();
+    if arguments.next().is_some_and(|name| compared::work::is_meant(&name)) {
+        return compared::work::run(&arguments.collect::<Vec<String>>());
+    }
     let command = arguments.next();
     if command.as_deref() == Some("plain") {
         return tools::plain::run(&arguments.collect::<Vec<String>>());
@@ -50,10 +55,11 @@ fn run() -> Result<(), case::Failure> {
             write!(results, "{}", reach::print(&reach::measure(&target, reach::Extent::All)?))?;
             Ok(())
         }
+        Some("compared") => compared::guest::run(&mut results),
         Some("startup") => startup::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
         Some("starts") => starts::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
         other => {
-            let known = "test, suite, cost, demo, examples, clients, reach, startup or starts";
+            let known = "test, suite, cost, demo, examples, clients, compared, reach, startup or starts";
             Err(format!("expected {known}, not {other:?}").into())
         }
     }
