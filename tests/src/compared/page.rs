@@ -58,7 +58,7 @@ pub fn page(versions: &Versions, measured: &Measured) -> String {
     text
 }
 
-fn found<'m>(measured: &'m Measured, nth: usize, tool: Tool) -> Option<&'m Printed> {
+fn found(measured: &Measured, nth: usize, tool: Tool) -> Option<&Printed> {
     measured.wishes.iter().find(|printed| printed.wish == nth && printed.tool == Some(tool))
 }
 
