@@ -66,7 +66,7 @@ const SCRIPT: Option<&str> = Some("perf script");
 pub const WISHES: [Wish; 10] = [
     Wish {
         title: "Patterns",
-        task: "Count the calls of all functions `ns_capable*`. Of the 10 calls, 3 are of a body and 7 of inlined copies.",
+        task: "Count the calls of all functions `ns_capable*`. There are 10 calls: 3 of a body, 7 of inlined copies.",
         unit: "calls",
         made: 10,
         calls: "mixed",
@@ -124,7 +124,7 @@ pub const WISHES: [Wish; 10] = [
     },
     Wish {
         title: "Latency and histograms",
-        task: "Print a histogram of the times that `vfs_fsync_range()` takes. Of the 9 calls, 4 are of the body and 5 of an \
+        task: "Print a histogram of the times that `vfs_fsync_range()` takes. There are 9 calls: 4 of the body, 5 of an \
                inlined copy. A copy has no return, so nothing can time its calls.",
         unit: "calls",
         made: 9,
@@ -145,7 +145,7 @@ pub const WISHES: [Wish; 10] = [
     },
     Wish {
         title: "Stack traces",
-        task: "Print from where `ns_capable()` is called. Of the 5 calls, 3 are of the body and 2 of an inlined copy.",
+        task: "Print from where `ns_capable()` is called. There are 5 calls: 3 of the body, 2 of an inlined copy.",
         unit: "calls",
         made: 5,
         calls: "mixed",
@@ -207,7 +207,7 @@ pub const WISHES: [Wish; 10] = [
     },
     Wish {
         title: "Aggregation",
-        task: "Count the calls of `ns_capable()` by the capability. Of the 5 calls, 3 are of the body and 2 of an inlined \
+        task: "Count the calls of `ns_capable()` by the capability. There are 5 calls: 3 of the body, 2 of an inlined \
                copy.",
         unit: "calls",
         made: 5,
@@ -246,8 +246,8 @@ pub const WISHES: [Wish; 10] = [
     },
     Wish {
         title: "Without site data",
-        task: "Count the calls of `ns_capable()`, with neither site data nor debug information. Of the 5 calls, 3 are of \
-               the body and 2 of an inlined copy.",
+        task: "Count the calls of `ns_capable()`, with neither site data nor debug information. There are 5 calls: 3 of \
+               the body, 2 of an inlined copy.",
         unit: "calls",
         made: 5,
         calls: "mixed",
