@@ -3,7 +3,8 @@
 # Builds and installs the tool, and the library for C. For Rust nothing need be installed; for the tool alone there is
 # `cargo install --path cli`.
 #
-#   make                                    builds
+#   make                                    builds the tool and the library
+#   make library, make tool                 builds one of them; make install-library, make install-tool
 #   make install [PREFIX=...] [DESTDIR=...]
 #   make uninstall                          removes what install put there
 #
@@ -28,9 +29,13 @@ INSTALL ?= install
 CC ?= cc
 PKG_CONFIG ?= pkg-config
 CARGO ?= cargo
+# What is installed has no debug information. STRIP=: leaves it there, for packages whose builders take it out themselves.
+STRIP ?= strip
 # --offline, for one.
 CARGO_FLAGS ?= --locked
 LIBBPF ?= system
+# Features of the tool. `mimalloc` is a faster allocator than the C library's, built from its C sources.
+TOOL_FEATURES ?= network,mimalloc
 # cargo's name of a profile: dev, release.
 PROFILE ?= release
 
@@ -63,10 +68,14 @@ endif
 
 all: tool library
 
-tool:
-	$(CARGO) build $(CARGO_FLAGS) --profile $(PROFILE) --package siteseer-cli
+# Optimised builds take long, and the first thing that cargo prints may be minutes away.
+announce:
+	@echo "Building siteseer $(VERSION) ($(if $(filter library%,$(MAKECMDGOALS)),,the tool; )$(if $(filter tool%,$(MAKECMDGOALS)),,the C library for LIBBPF=$(LIBBPF))): the first build takes several minutes, up to 20 on a busy machine with two cores"
 
-library:
+tool: announce
+	$(CARGO) build $(CARGO_FLAGS) --profile $(PROFILE) --package siteseer-cli --no-default-features --features $(TOOL_FEATURES)
+
+library: announce
 	$(CARGO) rustc $(CARGO_FLAGS) --profile $(PROFILE) --package siteseer-capi --lib --crate-type staticlib \
 	    --no-default-features --features $(CAPI_FEATURES)
 ifdef SHARED
@@ -80,6 +89,7 @@ install: install-tool install-library
 install-tool: tool
 	$(INSTALL) -d $(addprefix $(DESTDIR),$(BINDIR) $(MANDIR)/man1 $(BASHDIR) $(ZSHDIR) $(FISHDIR))
 	$(INSTALL) -m 755 $(TARGET)/siteseer $(DESTDIR)$(BINDIR)/siteseer
+	$(STRIP) $(DESTDIR)$(BINDIR)/siteseer
 	$(TARGET)/siteseer generate man --output $(DESTDIR)$(MANDIR)/man1
 	$(TARGET)/siteseer generate bash --output $(DESTDIR)$(BASHDIR)
 	$(TARGET)/siteseer generate zsh --output $(DESTDIR)$(ZSHDIR)
@@ -88,8 +98,10 @@ install-tool: tool
 install-library: library
 	$(INSTALL) -d $(addprefix $(DESTDIR),$(LIBDIR) $(PKGCONFIGDIR) $(INCLUDEDIR) $(MANDIR)/man3)
 	$(INSTALL) -m 644 $(TARGET)/libsiteseer_c.a $(DESTDIR)$(LIBDIR)/libsiteseer.a
+	$(STRIP) --strip-debug $(DESTDIR)$(LIBDIR)/libsiteseer.a
 ifdef SHARED
 	$(INSTALL) -m 644 $(TARGET)/libsiteseer.so $(DESTDIR)$(LIBDIR)/libsiteseer.so.$(VERSION)
+	$(STRIP) --strip-unneeded $(DESTDIR)$(LIBDIR)/libsiteseer.so.$(VERSION)
 	ln -sf libsiteseer.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libsiteseer.so
 endif
@@ -107,4 +119,4 @@ uninstall:
 	rm -f $(DESTDIR)$(MANDIR)/man1/siteseer.1 $(DESTDIR)$(MANDIR)/man1/siteseer-*.1
 	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,libsiteseer.a libsiteseer.so $(SONAME) libsiteseer.so.$(VERSION))
 
-.PHONY: all tool library install install-tool install-library uninstall
+.PHONY: all announce tool library install install-tool install-library uninstall

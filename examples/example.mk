@@ -2,9 +2,13 @@
 #
 # Builds an example in C, $(NAME), from $(NAME).bpf.c and $(NAME).c, against the siteseer and the libbpf that pkg-config finds.
 #
-#   make [STATIC=1] [VMLINUX_BTF=FILE] [OUTPUT=FOLDER]
+#   make [STATIC=1] [VMLINUX_BTF=FILE] [OUTPUT=FOLDER] [CLANG=clang-19]
+#
+# If siteseer was installed with a PREFIX that pkg-config does not search, set PKG_CONFIG_PATH=PREFIX/lib/pkgconfig, and tell the
+# dynamic linker of PREFIX/lib (a file in /etc/ld.so.conf.d and ldconfig, or LD_LIBRARY_PATH).
 
-CLANG ?= clang
+# `clang`, or the newest of those that have their version in the name.
+CLANG ?= $(or $(shell command -v clang),$(lastword $(shell ls /usr/bin/clang-[0-9][0-9] 2>/dev/null)),clang)
 BPFTOOL ?= $(or $(shell command -v bpftool),/usr/sbin/bpftool)
 PKG_CONFIG ?= pkg-config
 # Whose types vmlinux.h has. CO-RE makes the program fit other kernels.
@@ -19,7 +23,7 @@ SITESEER_CFLAGS := $(shell $(PKG_CONFIG) --cflags siteseer)
 SITESEER_LIBS := $(if $(STATIC),-static) $(shell $(PKG_CONFIG) $(if $(STATIC),--static) --libs siteseer)
 
 $(OUTPUT)/$(NAME): $(NAME).c $(wildcard *.h) $(OUTPUT)/$(NAME).skel.h
-	$(CC) $(CFLAGS) -I$(OUTPUT) $(SITESEER_CFLAGS) $< -o $@ $(SITESEER_LIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -I$(OUTPUT) $(SITESEER_CFLAGS) $< -o $@ $(SITESEER_LIBS)
 
 $(OUTPUT)/$(NAME).skel.h: $(OUTPUT)/$(NAME).bpf.o
 	$(BPFTOOL) gen skeleton $< name $(NAME)_bpf > $@.new

@@ -45,7 +45,7 @@ int BPF_PROG(entered, struct file *file, loff_t start, loff_t end, int datasync)
 	__sync_fetch_and_add(&calls, 1);
 	if (datasync)
 		__sync_fetch_and_add(&datasyncs, 1);
-	if (site->kind == SITESEER_INLINE) {
+	if (site->kind == SITESEER_KIND_INLINE) {
 		__sync_fetch_and_add(&inlined, 1);
 		return 0;
 	}

@@ -30,11 +30,11 @@
 /* What a site is: siteseer_site.kind. */
 enum siteseer_site_kind {
 	/* The function's own symbol. */
-	SITESEER_BODY = 0,
+	SITESEER_KIND_BODY = 0,
 	/* A symbol that the compiler made from the function: foo.isra.0, foo.constprop.1, ... */
-	SITESEER_CLONE = 1,
+	SITESEER_KIND_CLONE = 1,
 	/* A copy of the function's body inside another function. */
-	SITESEER_INLINE = 2,
+	SITESEER_KIND_INLINE = 2,
 };
 
 /* A place where the function's body starts executing. */

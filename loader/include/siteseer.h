@@ -53,17 +53,21 @@
  *
  * OPTIONS
  *
- * An options struct begins with its size, and a member that is 0 has its default. Declare such a struct with
- * LIBBPF_OPTS(), or set `sz` and zero the rest. NULL means that all members have their defaults. New members are added
- * at the end.
+ * An options struct begins with its size, and a member that is 0 has its default. Declare such a struct with libbpf's
+ * LIBBPF_OPTS(), or set `sz` and zero the rest. This header includes <bpf/libbpf_common.h>, which defines LIBBPF_OPTS(),
+ * unless libbpf's headers are not installed. NULL means that all members have their defaults. New members are added at
+ * the end.
  */
 #ifndef SITESEER_H
 #define SITESEER_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+/* LIBBPF_OPTS(), and little else. */
+#if !defined(__has_include) || __has_include(<bpf/libbpf_common.h>)
+#include <bpf/libbpf_common.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -344,8 +348,7 @@ LIBSITESEER_API struct bpf_link *siteseer_program__attach_link(const struct bpf_
 
 /*
  * Returns a handle for a link that libbpf's calls returned, to ask about its sites. bpf_link__destroy() still detaches
- * them. Release the handle by siteseer_link__destroy(), which then detaches nothing. Returns NULL with ENOENT if the
- * link is libbpf's own.
+ * them; siteseer_link__destroy() only releases the handle. Returns NULL with ENOENT if the link is libbpf's own.
  */
 LIBSITESEER_API struct siteseer_link *siteseer_link__of(const struct bpf_link *link);
 
@@ -382,7 +385,9 @@ struct siteseer_cost {
 LIBSITESEER_API int siteseer_link__cost(const struct siteseer_link *link, struct siteseer_cost *cost);
 
 /*
- * Detaches every site. After it returns, the program no longer runs. NULL is allowed. Returns 0.
+ * Releases a handle. If siteseer_program__attach() returned it, this detaches every site: after the call, the program
+ * no longer runs. If siteseer_link__of() returned it, nothing is detached, because libbpf's link holds the sites. NULL is
+ * allowed. Returns 0.
  */
 LIBSITESEER_API int siteseer_link__destroy(struct siteseer_link *link);
 

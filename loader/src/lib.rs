@@ -85,9 +85,9 @@
 //! # Features
 //! | feature | |
 //! |---|---|
-//! | `dwarf` (default) | read sites from a debug vmlinux when there is no encoded file |
 //! | `libbpf-rs` (default) | take its programs, give its links |
-//! | `vendored` (default) | link a libbpf of its own statically; without it the system's: 1.1 or newer (1.6 with `libbpf-rs`) |
+//! | `dwarf` | read sites from a debug vmlinux when there is no encoded file; this compiles the encoder |
+//! | `vendored` | link a libbpf of its own statically; without it the system's: 1.1 or newer (1.6 with `libbpf-rs`) |
 //! | `static` | link libbpf, libelf and zlib statically |
 //!
 //! # Policy

@@ -41,7 +41,7 @@ SEC("fentry/stated") int stated(__u64 *ctx)
 		return 0;
 	seen[2] = site->id;
 	seen[3] = site->address - site->symbol - site->offset;
-	if (site->kind == SITESEER_BODY || site->kind == SITESEER_CLONE || site->kind == SITESEER_INLINE)
+	if (site->kind == SITESEER_KIND_BODY || site->kind == SITESEER_KIND_CLONE || site->kind == SITESEER_KIND_INLINE)
 		seen[4]++;
 	seen[5] = site->reserved;
 	return 0;

@@ -22,6 +22,7 @@ pub mod examples;
 pub mod explain;
 pub mod fentry;
 pub mod killed;
+pub mod known;
 pub mod libbpf;
 pub mod lookups;
 pub mod modules;

@@ -17,8 +17,7 @@
 //! The conformance suite's cases (tests/cases) run in the same boot, as `KERNEL::suite::NAME`: what they must show on
 //! which kernel is in their own tables.
 //!
-//! What is known to be wrong is in [`KNOWN`]: such a case must fail, so that the table says what is, and its line goes
-//! when it passes.
+//! What is known to be wrong is in [`KNOWN`]: such a case must fail, and its line must go when it passes.
 //!
 //! A case that is not exercised says what the kernel lacks, and is not believed: it fails where the kernel's release must have
 //! the capability, or the image that was booted has a function of the shape that the case looked for.
@@ -29,6 +28,7 @@ use siteseer::Target;
 use siteseer::internals::source::{BaseTypes, SiteData};
 use siteseer_conformance::case::{Ending, Verdict, cases, runs_on};
 use siteseer_conformance::demo::TOOL;
+use siteseer_conformance::known::{self, Judged, KNOWN, SUITE};
 use siteseer_conformance::suite::case_file::{self, CaseFile};
 use siteseer_conformance::suite::judge::{self, Status};
 use siteseer_conformance::suite::prepare::Prepared;
@@ -47,8 +47,6 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// What is known to be wrong: kernel, case, and what it is.
-const KNOWN: &[(&str, &str, &str)] = &[];
 /// Emulated machines are slow, and so are loaded ones; a guest that hangs is stopped then. On two idle cores, a boot with all cases
 /// takes about 500 s.
 const TIME_LIMIT: Duration = Duration::from_secs(3000);
@@ -141,11 +139,10 @@ fn selection(arguments: &Arguments, kernel: &str) -> Vec<String> {
 /// A verdict by the table of what is known to be wrong. That the guest said nothing of a case is not a failure of the
 /// case.
 fn known(kernel: &str, name: &str, verdict: Result<(), Failed>, run: &Run) -> Result<(), Failed> {
-    let Some((_, _, why)) = KNOWN.iter().find(|(on, case, _)| (*on, *case) == (kernel, name)) else { return verdict };
-    match verdict {
-        Ok(()) => Err(format!("it is right now, and the table of what is known to be wrong says: {why}").into()),
-        Err(_) if run.verdicts.contains_key(name) => Ok(()),
-        Err(failed) => Err(failed),
+    match known::judge(KNOWN, kernel, name, verdict.is_err()) {
+        Judged::Known(_) if run.verdicts.contains_key(name) => Ok(()),
+        Judged::AsItIs | Judged::Known(_) => verdict,
+        Judged::Outdated(wrong) => Err(format!("it passes: remove its line from tests/src/known.rs: {wrong}").into()),
     }
 }
 
@@ -169,16 +166,13 @@ fn verdict(kernel: &str, run: &Run, name: &str) -> Result<(), Failed> {
     }
 }
 
-/// What names of the suite's cases begin with.
-const SUITE: &str = "suite::";
-
 /// The cases of the conformance suite. A folder that cannot be read has none; a test of the suite's own says so.
 fn suite_names() -> Vec<String> {
     case_file::all(&case_file::folder()).unwrap_or_default().into_iter().map(|(name, _)| name).collect()
 }
 
 /// A case that is known to fail is not a failure of the test: `ci/matrix` says so, and the case's line in
-/// `suite/known.rs`.
+/// tests/src/known.rs.
 fn suite_verdict(run: &Run, name: &str) -> Result<(), Failed> {
     match run.suite.get(name) {
         Some(verdict) if verdict.status == Status::Fail => Err(verdict.detail.clone().into()),

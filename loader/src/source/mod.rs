@@ -173,8 +173,8 @@ pub struct Tried {
 pub enum SourceError {
     /// Nothing was found.
     #[error(
-        "no site data for this kernel (build id {build_id}); tried:{}\nmake it from the debug image of this very \
-         kernel: siteseer encode VMLINUX",
+        "no site data for this kernel (build id {build_id}); tried:{}\nget it: siteseer fetch; or make it from the \
+         debug image of this very kernel: siteseer encode VMLINUX",
         list(tried)
     )]
     NotFound {
@@ -185,8 +185,8 @@ pub enum SourceError {
     },
     /// Nothing was found for a module.
     #[error(
-        "no site data for module {module} (build id {build_id}); tried:{}\nmake it from the module's file with debug \
-         information: siteseer encode {module}.ko --base VMLINUX",
+        "no site data for module {module} (build id {build_id}); tried:{}\nget it: siteseer fetch --modules; or make it \
+         from the module's file with debug information: siteseer encode {module}.ko --base VMLINUX",
         list(tried)
     )]
     ModuleNotFound {

@@ -34,7 +34,7 @@ int BPF_PROG(ips, int value)
 {
 	const struct siteseer_site *site = siteseer_site(ctx);
 
-	return SUITE_SEND(value, site && site->kind == SITESEER_BODY ? bpf_get_func_ip(ctx) : 0);
+	return SUITE_SEND(value, site && site->kind == SITESEER_KIND_BODY ? bpf_get_func_ip(ctx) : 0);
 }
 
 SEC("kprobe_maybe_inline/siteseer_site_identity:tally")

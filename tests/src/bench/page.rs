@@ -18,6 +18,11 @@ const INTRODUCTION: &str = "\
 siteseer.
 ";
 
+const COMMANDS: &str = "\
+Whole processes, in turn; median, range, CPU time and the most memory. *Times as fast* is the median of the pairs of runs,
+and not the ratio of the two medians.
+";
+
 const HITS: &str = "\
 Instructions of the guest, kernel and BPF together, that one hit adds to a system call. They are counted by QEMU
 (`-icount shift=0`, one CPU: an instruction is a nanosecond of the guest's time) and repeat exactly. All programs count the
@@ -72,13 +77,7 @@ fn seconds(value: f64) -> String {
 pub fn page(all: &[Figures]) -> String {
     let mut page = INTRODUCTION.to_owned();
     section(&mut page, all, "Sites", "", census);
-    section(
-        &mut page,
-        all,
-        "Commands",
-        "Whole processes, in turn; median, range, CPU time and the most memory.\n",
-        commands,
-    );
+    section(&mut page, all, "Commands", COMMANDS, commands);
     section(&mut page, all, "A hit", HITS, hits);
     overhead(&mut page, all);
     section(&mut page, all, "Attaching and detaching", ATTACHING, attaching);

@@ -6,6 +6,7 @@ use super::family::Family;
 use super::job::{Attached, Attempted, Observation, Refused, Sent};
 use super::limits::{InWay, limit};
 use super::plant;
+use crate::known::Judged;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,7 +21,7 @@ pub enum Status {
     NotExercised,
     /// A limit of the kernel or of the debug information is in the way.
     Unsupported,
-    /// It fails, and what is wrong is known ([`super::known`]).
+    /// It fails, and what is wrong is known ([`crate::known`]).
     Known,
     /// Anything else.
     Fail,
@@ -61,6 +62,23 @@ impl Verdict {
     /// A verdict.
     pub fn new(status: Status, detail: impl Into<String>) -> Verdict {
         Verdict { status, detail: detail.into() }
+    }
+
+    /// Whether it failed.
+    pub fn is_failure(&self) -> bool {
+        self.status == Status::Fail
+    }
+
+    /// The verdict, given what is known about the case.
+    pub fn judged(self, by: Judged) -> Verdict {
+        match by {
+            Judged::AsItIs => self,
+            Judged::Known(wrong) => Verdict::new(Status::Known, format!("{wrong}\n{}", self.detail)),
+            Judged::Outdated(wrong) => Verdict::new(
+                Status::Fail,
+                format!("it ended with: {}; remove its line from tests/src/known.rs: {wrong}", self.status),
+            ),
+        }
     }
 }
 
@@ -290,6 +308,19 @@ pub fn events_text(events: &[Sent]) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_known_is_shown_and_a_line_too_many_fails() {
+        let ended = |status| Verdict::new(status, "detail");
+        assert_eq!(ended(Status::Fail).judged(Judged::Known("why")), Verdict::new(Status::Known, "why\ndetail"));
+        for status in [Status::Pass, Status::NotExercised, Status::Unsupported] {
+            assert!(!ended(status).is_failure());
+            assert_eq!(ended(status).judged(Judged::AsItIs), ended(status));
+            assert_eq!(ended(status).judged(Judged::Outdated("why")).status, Status::Fail);
+        }
+        assert!(ended(Status::Fail).is_failure());
+        assert_eq!(ended(Status::Fail).judged(Judged::AsItIs), ended(Status::Fail));
+    }
 
     pub(crate) fn sent(values: &[u64]) -> Sent {
         Sent { program: "p".to_owned(), values: values.iter().map(|&value| Some(value)).collect() }

@@ -9,8 +9,8 @@ use super::evidence::Evidence;
 use super::family::Family;
 use super::job::{Attempt, FOLDER, JOB, Job, MODULE, OBJECT, Observation};
 use super::judge::{self, Status, Verdict};
-use super::known;
 use super::snapshot::{self, Compared};
+use crate::known::{self, KNOWN, SUITE};
 use siteseer::internals::source::BaseTypes;
 use siteseer_bpf_progs::{LIBBPF_INCLUDE, compile};
 use siteseer_encoder::{BaseKernel, Options};
@@ -174,7 +174,9 @@ impl Prepared {
             return verdicts;
         }
         let judged = |(name, verdict): (String, Verdict)| {
-            let verdict = known::judged(&self.kernel, &name, verdict);
+            let case = format!("{SUITE}{name}");
+            let judged = known::judge(KNOWN, &self.kernel, &case, verdict.is_failure());
+            let verdict = verdict.judged(judged);
             (name, verdict)
         };
         verdicts.into_iter().map(judged).collect()

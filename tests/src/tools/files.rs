@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Calls for the tools that watch files.
 
-use super::{Group, PAGE, Tally, Tool, fails, memfd, number, owned, path};
+use super::{Group, Tally, Tool, fails, memfd, number, owned, page_size, path};
 use crate::calls::syscall;
 use siteseer_bpf_progs::TOOLS_FILES;
 use std::fs::{self, File};
@@ -102,21 +102,21 @@ fn fsyncsnoop(tally: &mut Tally) -> io::Result<()> {
 }
 
 fn fsyncdist(tally: &mut Tally) -> io::Result<()> {
-    let file = memfd("dist", 0)?;
-    syscall(libc::SYS_ftruncate, [number(&file), PAGE, 0, 0, 0, 0])?;
+    let (file, page) = (memfd("dist", 0)?, page_size());
+    syscall(libc::SYS_ftruncate, [number(&file), page, 0, 0, 0, 0])?;
     let (protection, flags) = ((libc::PROT_READ | libc::PROT_WRITE) as u64, libc::MAP_SHARED as u64);
-    let at = syscall(libc::SYS_mmap, [0, PAGE, protection, flags, number(&file), 0])? as u64;
+    let at = syscall(libc::SYS_mmap, [0, page, protection, flags, number(&file), 0])? as u64;
     // From 0 to LLONG_MAX: 2^62 and more. fdatasync() adds 1.
     tally.call(62);
     syscall(libc::SYS_fsync, [number(&file), 0, 0, 0, 0, 0])?;
     tally.call(63);
     syscall(libc::SYS_fdatasync, [number(&file), 0, 0, 0, 0, 0])?;
-    // From 0 to 4095, as data; mm/msync.c calls the symbol.
+    // From 0 to the page's last byte, as data; mm/msync.c calls the symbol.
     for _ in 0..2 {
-        tally.call(11 + 1);
-        syscall(libc::SYS_msync, [at, PAGE, libc::MS_SYNC as u64, 0, 0, 0])?;
+        tally.call(u64::from((page - 1).ilog2()) + 1);
+        syscall(libc::SYS_msync, [at, page, libc::MS_SYNC as u64, 0, 0, 0])?;
     }
-    syscall(libc::SYS_munmap, [at, PAGE, 0, 0, 0, 0]).map(drop)
+    syscall(libc::SYS_munmap, [at, page, 0, 0, 0, 0]).map(drop)
 }
 
 fn syncsnoop(tally: &mut Tally) -> io::Result<()> {
@@ -338,14 +338,15 @@ fn filled(name: &str, bytes: u64) -> io::Result<std::os::fd::OwnedFd> {
 }
 
 fn truncsnoop(tally: &mut Tally) -> io::Result<()> {
-    let file = filled("truncate", 4 * PAGE)?;
-    for size in [3 * PAGE + 5, 2 * PAGE] {
+    let page = page_size();
+    let file = filled("truncate", 4 * page)?;
+    for size in [3 * page + 5, 2 * page] {
         tally.call(size);
         syscall(libc::SYS_ftruncate, [number(&file), size, 0, 0, 0, 0])?;
     }
     let punch = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u64;
-    tally.call(PAGE);
-    syscall(libc::SYS_fallocate, [number(&file), punch, PAGE, PAGE, 0, 0])?;
+    tally.call(page);
+    syscall(libc::SYS_fallocate, [number(&file), punch, page, page, 0, 0])?;
     // When the last descriptor goes the file goes, from 0.
     tally.call(0);
     drop(file);
@@ -353,7 +354,7 @@ fn truncsnoop(tally: &mut Tally) -> io::Result<()> {
 }
 
 fn fadvise(tally: &mut Tally) -> io::Result<()> {
-    let file = filled("fadvise", 2 * PAGE)?;
+    let file = filled("fadvise", 2 * page_size())?;
     for (offset, len, advice) in [(0u64, 100u64, libc::POSIX_FADV_RANDOM), (50, 5000, libc::POSIX_FADV_NORMAL)] {
         tally.call(offset + len + advice as u64);
         syscall(libc::SYS_fadvise64, [number(&file), offset, len, advice as u64, 0, 0])?;
@@ -367,7 +368,7 @@ fn fadvise(tally: &mut Tally) -> io::Result<()> {
 }
 
 fn filetop(tally: &mut Tally) -> io::Result<()> {
-    let file = filled("top", 2 * PAGE)?;
+    let file = filled("top", 2 * page_size())?;
     let mut data = vec![0u8; 1000];
     for (bytes, at) in [(1000u64, 0u64), (500, 4096), (1, 8000)] {
         tally.call(bytes + at);

@@ -67,8 +67,10 @@ impl Tool {
     }
 }
 
-/// Bytes of a page, as far as these tests go.
-const PAGE: u64 = 4096;
+/// Bytes of a page.
+fn page_size() -> u64 {
+    procfs::page_size()
+}
 
 /// All objects.
 pub const GROUPS: [&Group; 4] = [&files::GROUP, &tasks::GROUP, &sockets::GROUP, &returns::GROUP];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Calls for the tools that watch processes.
 
-use super::{Group, PAGE, Tally, Tool, fails, memfd, number, owned, path};
+use super::{Group, Tally, Tool, fails, memfd, number, owned, page_size, path};
 use crate::calls::syscall;
 #[cfg(target_arch = "x86_64")]
 use crate::calls::syscall32;
@@ -333,13 +333,14 @@ fn vmasplit(tally: &mut Tally) -> io::Result<()> {
     // Shared memory of its own: such an area never grows together with a neighbour.
     let (protection, flags) =
         ((libc::PROT_READ | libc::PROT_WRITE) as u64, (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u64);
+    let page = page_size();
     for pages in [3u64, 5] {
-        let at = syscall(libc::SYS_mmap, [0, pages * PAGE, protection, flags, u64::MAX, 0])? as u64;
+        let at = syscall(libc::SYS_mmap, [0, pages * page, protection, flags, u64::MAX, 0])? as u64;
         // One page in the middle: first what is before it is split off, then what is after it.
-        tally.call(1 + ((pages * PAGE) << 12));
-        tally.call(1 + (((pages - 1) * PAGE) << 12));
-        syscall(libc::SYS_mprotect, [at + PAGE, PAGE, libc::PROT_READ as u64, 0, 0, 0])?;
-        syscall(libc::SYS_munmap, [at, pages * PAGE, 0, 0, 0, 0])?;
+        tally.call(1 + ((pages * page) << 12));
+        tally.call(1 + (((pages - 1) * page) << 12));
+        syscall(libc::SYS_mprotect, [at + page, page, libc::PROT_READ as u64, 0, 0, 0])?;
+        syscall(libc::SYS_munmap, [at, pages * page, 0, 0, 0, 0])?;
     }
     Ok(())
 }

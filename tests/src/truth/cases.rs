@@ -396,7 +396,8 @@ fn pipe() -> io::Result<[OwnedFd; 2]> {
 
 fn pipe_set_size(calls: &mut Calls<'_>) -> io::Result<()> {
     let [reader, _writer] = pipe()?;
-    for size in [8192u64, 16384, 4096] {
+    for pages in [2u64, 4, 1] {
+        let size = pages * procfs::page_size();
         calls.expect(Inline, "pipe_fcntl", vec![Oracle(Pipe), Is(size)]);
         syscall(libc::SYS_fcntl, [reader.as_raw_fd() as u64, libc::F_SETPIPE_SZ as u64, size, 0, 0, 0])?;
         calls.settle()?;
@@ -440,7 +441,7 @@ fn shmem_kernel_file_setup(calls: &mut Calls<'_>) -> io::Result<()> {
         // The flags have no location at this copy: VM_READ, VM_SHARED, VM_MAYREAD, VM_MAYWRITE, VM_MAYEXEC and
         // VM_MAYSHARE (include/linux/mm.h), as the mapping is readable and shared, and may become all of it.
         let vm_flags = 0xf9;
-        let size = 4096 * pages;
+        let size = pages * procfs::page_size();
         let (protection, flags) = (libc::PROT_READ as u64, (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u64);
         let within = "shmem_zero_setup";
         calls.expect(Inline, within, vec![Value::Text("dev/zero"), Is(size), missing(Is(vm_flags))]);

@@ -2,6 +2,8 @@
 //! The pages of docs/, README.md and the manual pages against the sources: what can be printed is explained, what can be called is
 //! listed, what is referred to is there.
 
+mod crates;
+mod figures;
 mod rules;
 
 use std::collections::BTreeSet;
@@ -207,6 +209,62 @@ fn anchor(heading: &str) -> String {
         .collect()
 }
 
+/// The files of the tree that a page links to.
+fn linked(page: &Path) -> Vec<PathBuf> {
+    let text = read(page);
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split_once(')').map(|(link, _)| link));
+    let files = links.filter(|link| !link.contains("://")).map(|link| link.split('#').next().unwrap_or_default());
+    let folder = page.parent().expect("a folder");
+    files.filter(|file| !file.is_empty()).filter_map(|file| folder.join(file).canonicalize().ok()).collect()
+}
+
+/// The pages below a folder that nobody finds who begins at a page and follows links from page to page.
+fn out_of_reach(first: &Path, folder: &Path) -> Vec<PathBuf> {
+    let (mut found, mut next) = (BTreeSet::new(), vec![first.canonicalize().expect("the first page")]);
+    while let Some(page) = next.pop() {
+        if found.insert(page.clone()) {
+            next.extend(linked(&page).into_iter().filter(|file| file.extension().is_some_and(|end| end == "md")));
+        }
+    }
+    let all = files(folder, ".md").into_iter();
+    all.filter(|page| !found.contains(&page.canonicalize().expect("it was listed"))).collect()
+}
+
+#[test]
+fn every_page_can_be_reached() {
+    let docs = root().join("docs");
+    assert_eq!(
+        out_of_reach(&docs.join("README.md"), &docs),
+        Vec::<PathBuf>::new(),
+        "not reachable from docs/README.md"
+    );
+    // What users look for is in the list itself: it names every page of the folder, and every how-to.
+    let listed = linked(&docs.join("README.md"));
+    let mut direct: Vec<PathBuf> = fs::read_dir(&docs).expect("docs").flatten().map(|entry| entry.path()).collect();
+    direct.extend(files(&docs.join("howto"), ".md"));
+    direct.retain(|path| path.extension().is_some_and(|end| end == "md") && !path.ends_with("docs/README.md"));
+    assert!(direct.len() > 20, "{direct:?}");
+    direct.retain(|path| !listed.contains(&path.canonicalize().expect("it was listed")));
+    assert!(direct.is_empty(), "docs/README.md does not list {direct:?}");
+}
+
+#[test]
+fn a_page_without_links_to_it_is_found() {
+    let folder = std::env::temp_dir().join(format!("siteseer-pages-{}", std::process::id()));
+    fs::create_dir_all(folder.join("below")).expect("a folder");
+    for (name, text) in [
+        ("README.md", "[a](a.md#part), [web](https://example.org/c.md)"),
+        ("a.md", "[b](below/b.md)"),
+        ("below/b.md", "[back](../README.md)"),
+        ("c.md", "[a](a.md)"),
+    ] {
+        fs::write(folder.join(name), text).expect("a page");
+    }
+    let missed = out_of_reach(&folder.join("README.md"), &folder);
+    fs::remove_dir_all(&folder).expect("removed");
+    assert_eq!(missed, [folder.join("c.md")]);
+}
+
 #[test]
 fn every_link_leads_somewhere() {
     let mut wrong = Vec::new();
@@ -228,7 +286,8 @@ fn every_link_leads_somewhere() {
                     .lines()
                     .filter_map(|line| line.strip_prefix('#'))
                     .map(|line| anchor(line.trim_start_matches('#')));
-                if !headings.into_iter().any(|heading| heading == place) {
+                let is_anchor = text.contains(&format!("<a id=\"{place}\"></a>"));
+                if !is_anchor && !headings.into_iter().any(|heading| heading == place) {
                     wrong.push(format!("{}: {link}: no such heading", page.display()));
                 }
             }

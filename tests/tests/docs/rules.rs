@@ -111,6 +111,90 @@ fn rules() -> Vec<String> {
     rules.map(|(number, _)| format!("S{number}")).collect()
 }
 
+/// The heading of the page's index.
+const INDEX: &str = "\n## Index of the rules\n\n";
+
+/// The section and the number within it.
+fn numbers(rule: &str) -> (u32, u32) {
+    let parts = rule.strip_prefix('S').and_then(|rest| rest.split_once('.'));
+    parts.and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?))).unwrap_or_else(|| panic!("{rule}: not a rule"))
+}
+
+/// The first table of the index: each section of the page, with links to its rules.
+fn index(page: &str, rules: &[String]) -> String {
+    let mut numbers: Vec<(u32, u32)> = rules.iter().map(|rule| numbers(rule)).collect();
+    numbers.sort_unstable();
+    let mut text = "| section | rules |\n|---|---|\n".to_owned();
+    for heading in page.lines().filter_map(|line| line.strip_prefix("## ")) {
+        let Some(section) = heading.split_once(". ").and_then(|(number, _)| number.parse::<u32>().ok()) else {
+            continue;
+        };
+        let links: Vec<String> =
+            numbers.iter().filter(|(a, _)| *a == section).map(|(a, b)| format!("[S{a}.{b}](#s{a}-{b})")).collect();
+        let _ = writeln!(text, "| {heading} | {} |", links.join(", "));
+    }
+    text
+}
+
+/// What is wrong with the numbers that the index lists as retired: in use, or a gap that it does not list.
+fn retired_faults(index: &str, rules: &[String]) -> Vec<String> {
+    let retired: BTreeSet<(u32, u32)> = index
+        .lines()
+        .filter_map(|line| line.strip_prefix("| S")?.split(' ').next())
+        .map(|number| numbers(&format!("S{number}")))
+        .collect();
+    let used: BTreeSet<(u32, u32)> = rules.iter().map(|rule| numbers(rule)).collect();
+    let mut faults: Vec<String> =
+        retired.intersection(&used).map(|(a, b)| format!("S{a}.{b} is retired and in use")).collect();
+    for (section, last) in &used {
+        let gaps =
+            (1..*last).filter(|number| !used.contains(&(*section, *number)) && !retired.contains(&(*section, *number)));
+        faults.extend(gaps.map(|number| format!("S{section}.{number} is neither in use nor retired")));
+    }
+    faults.sort();
+    faults.dedup();
+    faults
+}
+
+#[test]
+fn the_index_has_every_rule() {
+    let (path, rules) = (root().join("docs/semantics.md"), rules());
+    let page = read(&path);
+    let (text, listed) = page.split_once(INDEX).expect("docs/semantics.md has an index");
+    let without: Vec<&String> = rules
+        .iter()
+        .filter(|rule| {
+            let (a, b) = numbers(rule);
+            !text.contains(&format!("\n* **{rule}**<a id=\"s{a}-{b}\"></a> "))
+        })
+        .collect();
+    assert!(without.is_empty(), "rules without an anchor (as S1.1 has it): {without:?}");
+    let (table, retired) = listed.split_once("\n\n").expect("the retired numbers follow the index");
+    let wanted = index(text, &rules);
+    if std::env::var_os("SITESEER_UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{text}{INDEX}{wanted}\n{retired}")).unwrap_or_else(|error| panic!("{error}"));
+    } else {
+        assert!(
+            format!("{table}\n") == wanted,
+            "the index of docs/semantics.md must be (SITESEER_UPDATE_DOCS=1 writes it):\n{wanted}"
+        );
+    }
+    assert_eq!(retired_faults(retired, &rules), Vec::<String>::new());
+}
+
+#[test]
+fn retired_numbers_are_in_no_rule() {
+    let rules = ["S1.1", "S1.2", "S1.4", "S3.1"].map(str::to_owned);
+    assert_eq!(retired_faults("| S1.3 | old |\n| S2.1 | old |\n", &rules), Vec::<String>::new());
+    assert_eq!(
+        retired_faults("| S1.2 | old |\n", &rules),
+        ["S1.2 is retired and in use", "S1.3 is neither in use nor retired"]
+    );
+    let page = "## 1. One\n\n## Words\n\n## 3. Three\n";
+    let wanted = "| section | rules |\n|---|---|\n| 1. One | [S1.1](#s1-1), [S1.2](#s1-2), [S1.4](#s1-4) |\n| 3. Three | [S3.1](#s3-1) |\n";
+    assert_eq!(index(page, &rules), wanted);
+}
+
 /// The page: each rule with its tests.
 fn page(rules: &[String], proofs: &[Proof]) -> String {
     let mut by_rule: BTreeMap<&str, Vec<String>> = BTreeMap::new();

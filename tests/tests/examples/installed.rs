@@ -48,6 +48,43 @@ fn is_all_there(files: &BTreeSet<PathBuf>, root: &Path, libraries: &str, compres
     }
 }
 
+/// The most that an installed file may have, in MiB. Unoptimised, as these tests build them, they have 22, 9 and 58 without debug
+/// information, and 96, 41 and 118 with it.
+const MOST: [(&str, u64); 3] = [("siteseer", 48), ("libsiteseer.so.", 20), ("libsiteseer.a", 85)];
+
+/// Sections of debug information in a file, or in the members of an archive. What is loaded with the program is not one.
+fn debug_sections(path: &Path) -> Result<BTreeSet<String>, String> {
+    let printed = run(Command::new("readelf").args(["--wide", "--section-headers"]).arg(path))?;
+    let is_loaded = |line: &str| line.split_whitespace().rev().take(4).any(|flags| flags.starts_with('A'));
+    let names = printed.lines().filter(|line| !is_loaded(line)).flat_map(str::split_whitespace);
+    Ok(names.filter(|name| name.starts_with(".debug_") || name.starts_with(".zdebug_")).map(str::to_owned).collect())
+}
+
+/// Whether the tool and the libraries among the files are without debug information, and not larger than they have to be. The
+/// file that was built has it: that a section is found is shown by that.
+fn are_stripped(files: &BTreeSet<PathBuf>, built: &Path) -> Result<(), String> {
+    if debug_sections(built)?.is_empty() {
+        return Err(format!("{} has no debug information: this shows nothing of what is installed", built.display()));
+    }
+    for (begins, most) in MOST {
+        let is_it = |path: &&PathBuf| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let is_binary = !path.is_symlink() && !path.components().any(|part| part.as_os_str() == "bash-completion");
+            is_binary && if begins.ends_with('.') { name.starts_with(begins) } else { name == begins }
+        };
+        let file = files.iter().find(is_it).ok_or_else(|| format!("{begins} is not installed"))?;
+        let sections = debug_sections(file)?;
+        if !sections.is_empty() {
+            return Err(format!("{} has {sections:?}", file.display()));
+        }
+        let bytes = fs::metadata(file).map_err(words(file.display()))?.len();
+        if bytes > most << 20 {
+            return Err(format!("{}: {bytes} bytes, and {most} MiB are allowed", file.display()));
+        }
+    }
+    Ok(())
+}
+
 /// Whether `make uninstall` leaves none of what `make install` put there, and nothing else is touched.
 pub(super) fn uninstall(built: &Built) -> Result<(), String> {
     let destination = built.folder.join("destination");
@@ -56,9 +93,13 @@ pub(super) fn uninstall(built: &Built) -> Result<(), String> {
     fs::create_dir_all(destination.join("usr/lib")).map_err(words(destination.display()))?;
     fs::write(&other, "").map_err(words(other.display()))?;
     let make_it = |goal: &str| run(make(&root()).arg(goal).arg("PREFIX=/usr").arg(assignment("DESTDIR", &destination)));
-    make_it("install")?;
+    let said = make_it("install")?;
+    if !said.lines().any(|line| line.starts_with("Building siteseer") && line.contains("minutes")) {
+        return Err(format!("make does not say what it builds and how long that takes:\n{said}"));
+    }
     let installed = files(&destination)?;
     is_all_there(&installed, &destination, "usr/lib", "")?;
+    are_stripped(&installed, &target().join("debug/siteseer"))?;
     let pc = fs::read_to_string(destination.join("usr/lib/pkgconfig/siteseer.pc")).map_err(words("siteseer.pc"))?;
     if pc.contains(&*destination.to_string_lossy()) {
         return Err(format!("siteseer.pc knows of DESTDIR:\n{pc}"));
@@ -96,7 +137,9 @@ pub(super) fn packages(built: &Built) -> Result<(), String> {
     let not_dpkgs = |files: BTreeSet<PathBuf>| -> BTreeSet<PathBuf> {
         files.into_iter().filter(|path| !path.starts_with(system.join("var/lib/dpkg"))).collect()
     };
-    is_all_there(&not_dpkgs(files(&system)?), &system, &format!("usr/lib/{}", triple.trim()), ".gz")?;
+    let installed = not_dpkgs(files(&system)?);
+    is_all_there(&installed, &system, &format!("usr/lib/{}", triple.trim()), ".gz")?;
+    are_stripped(&installed, &target().join("debug/siteseer"))?;
     run(dpkg().args(["--purge", "siteseer", "libsiteseer-dev", "libsiteseer0"]))?;
     let left = not_dpkgs(files(&system)?);
     if left.is_empty() { Ok(()) } else { Err(format!("left: {left:?}")) }
