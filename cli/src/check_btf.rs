@@ -3,10 +3,9 @@
 
 use crate::Failure;
 use clap::Args;
-use memmap2::Mmap;
 use object::{Object, ObjectSection};
+use siteseer::internals::source::{Chosen, Contents, read};
 use siteseer_sites::btf::{Btf, MAGIC, rules};
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -95,11 +94,7 @@ fn report(
 }
 
 /// A file.
-enum Input {
-    Mapped(Mmap),
-    /// The kernel's files cannot all be mapped.
-    Read(Vec<u8>),
-}
+struct Input(Contents);
 
 /// The BTF of a file.
 struct Sections<'a> {
@@ -109,20 +104,13 @@ struct Sections<'a> {
 
 impl Input {
     fn open(path: &Path) -> Result<Input, Failure> {
-        let unreadable = |error: io::Error| format!("cannot read {}: {error}", path.display());
-        let file = File::open(path).map_err(unreadable)?;
-        // SAFETY: what is read is checked as it is read.
-        match unsafe { Mmap::map(&file) } {
-            Ok(mapped) => Ok(Input::Mapped(mapped)),
-            Err(_) => Ok(Input::Read(std::fs::read(path).map_err(unreadable)?)),
-        }
+        let contents = read(path, Chosen::ByCaller);
+        Ok(Input(contents.map_err(|error| format!("cannot read {}: {error}", path.display()))?))
     }
 
     fn sections(&self) -> Result<Sections<'_>, Failure> {
-        let bytes = match self {
-            Input::Mapped(mapped) => &**mapped,
-            Input::Read(bytes) => bytes,
-        };
+        let Input(contents) = self;
+        let bytes: &[u8] = contents;
         if bytes.starts_with(&MAGIC.to_le_bytes()) || bytes.starts_with(&MAGIC.to_be_bytes()) {
             return Ok(Sections { btf: bytes, inline: None });
         }

@@ -4,12 +4,11 @@
 use crate::{Failure, output};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use memmap2::Mmap;
-use siteseer::internals::source::{BaseTypes, user_cache};
+use siteseer::internals::source::{BaseTypes, Chosen, read, user_cache};
 use siteseer_encoder::{BaseKernel, Census, Detail, Encoded, Options};
 use siteseer_sites::{Doubt, Missing, SiteSet, file};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -94,14 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Encodes one image, and writes it where it is to go.
 fn encode(arguments: &Arguments, path: &Path, base: &mut Option<BaseTypes>, several: bool) -> Result<Census, Failure> {
-    let unreadable = |error: io::Error| format!("cannot read {}: {error}", path.display());
-    let image = File::open(path).map_err(unreadable)?;
-    if !image.metadata().map_err(unreadable)?.is_file() {
-        return Err(format!("cannot read {}: it is not a file", path.display()).into());
-    }
-    // SAFETY: What is read is checked as it is read; a file that someone truncates meanwhile kills this process by
-    // SIGBUS, with nothing half-written under the output's name.
-    let image = unsafe { Mmap::map(&image) }.map_err(unreadable)?;
+    let image = read(path, Chosen::ByCaller).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     if siteseer_encoder::is_module(&image) && base.is_none() {
         *base = Some(match &arguments.base {
             Some(path) => BaseTypes::open(path)?,

@@ -10,13 +10,12 @@ pub(crate) mod trace;
 use crate::target::About;
 use crate::{Failure, output};
 use clap::Args;
-use memmap2::Mmap;
 use places::{Place, find, without_chains};
 use query::Query;
 use siteseer::Target;
+use siteseer::internals::source::{Chosen, Contents, read};
 use siteseer_encoder::{BaseKernel, Detail, Encoded, Options, encode_with_ranges};
 use siteseer_sites::file::{self, SiteFile};
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::ops::Deref;
 use std::path::Path;
@@ -72,14 +71,14 @@ fn in_files(
         format!("{}: {}", path.display(), output::chain(error))
     };
     let image = contents(path)?;
-    let image = if has_dwarf { Data::Encoded(encoded(path, &image, None)?) } else { Data::Mapped(image) };
+    let image = if has_dwarf { Data::Encoded(encoded(path, &image, None)?) } else { Data::Read(image) };
     let image = SiteFile::parse(&image).map_err(|error| failed(path, &error))?;
     let kernel = image.base_btf_bytes().map(|btf| BaseKernel { btf, build_id: image.build_id() });
     let mut of_modules = Vec::new();
     for path in arguments.about.module_files() {
         let mapped = contents(path)?;
         let is_encoded = matches!(file::module_kernel(&mapped), Ok(Some(_)));
-        let bytes = if is_encoded { Data::Mapped(mapped) } else { Data::Encoded(encoded(path, &mapped, kernel)?) };
+        let bytes = if is_encoded { Data::Read(mapped) } else { Data::Encoded(encoded(path, &mapped, kernel)?) };
         let theirs = file::module_kernel(&bytes).map_err(|error| failed(path, &error))?;
         if theirs.is_some_and(|theirs| !theirs.is_empty() && theirs != image.build_id()) {
             return Err(format!("{}: its types are based on those of another kernel", path.display()).into());
@@ -104,7 +103,7 @@ fn in_files(
 
 /// The bytes of a site file.
 enum Data {
-    Mapped(Mmap),
+    Read(Contents),
     Encoded(Vec<u8>),
 }
 
@@ -113,18 +112,14 @@ impl Deref for Data {
 
     fn deref(&self) -> &[u8] {
         match self {
-            Data::Mapped(bytes) => bytes,
+            Data::Read(bytes) => bytes,
             Data::Encoded(bytes) => bytes,
         }
     }
 }
 
-fn contents(path: &Path) -> Result<Mmap, Failure> {
-    let unreadable = |error: io::Error| format!("cannot read {}: {error}", path.display());
-    let opened = File::open(path).map_err(unreadable)?;
-    // SAFETY: what is read is checked as it is read; a file that someone truncates meanwhile kills this process by
-    // SIGBUS.
-    Ok(unsafe { Mmap::map(&opened) }.map_err(unreadable)?)
+fn contents(path: &Path) -> Result<Contents, Failure> {
+    Ok(read(path, Chosen::ByCaller).map_err(|error| format!("cannot read {}: {error}", path.display()))?)
 }
 
 /// The site file of an image or module with debug information.

@@ -295,14 +295,18 @@ struct Traced<'t> {
     failed: Vec<String>,
     /// Why the program is not attached in modules that are loaded later: what is said of their calls.
     stays: Option<&'static str>,
+    /// What is known to keep the program from running.
+    in_the_way: Vec<String>,
 }
 
 impl<'t> Traced<'t> {
     fn new(attach: Attach<'t>, program: &ProgramMut<'_>, members: &[Member]) -> Result<Traced<'t>, AttachError> {
         let link = attach.attach(program)?;
+        // The report says it.
+        let in_the_way = link.in_the_way().unwrap_or_default();
         // They are read by the types of the modules that are loaded now.
         let stays = (!members.is_empty()).then_some("not traced: members of structures may be elsewhere there");
-        Ok(Traced { attach, link, gone: 0, failed: Vec::new(), stays })
+        Ok(Traced { attach, link, gone: 0, failed: Vec::new(), stays, in_the_way })
     }
 
     /// The same, without modules that are loaded later.
@@ -310,13 +314,19 @@ impl<'t> Traced<'t> {
         Traced { stays: Some(stays), ..self }
     }
 
-    /// Says which sites went away with their modules, and attaches in modules that have come.
+    /// Says which sites went away with their modules, and what keeps the program from running or no longer does; attaches in
+    /// modules that have come.
     fn keep_up(&mut self, program: &ProgramMut<'_>) -> Result<(), Failure> {
         let gone = self.link.gone()?;
         for gone in gone.iter().skip(self.gone) {
             tell!("{gone}");
         }
         self.gone = gone.len();
+        // What cannot be read could not be read before either: the report says so.
+        let in_the_way = self.link.in_the_way().unwrap_or_else(|_| self.in_the_way.clone());
+        in_the_way.iter().filter(|what| !self.in_the_way.contains(what)).for_each(|what| tell!("since now: {what}"));
+        self.in_the_way.iter().filter(|what| !in_the_way.contains(what)).for_each(|what| tell!("no longer: {what}"));
+        self.in_the_way = in_the_way;
         let unseen = self.link.unseen_modules()?;
         if unseen.is_empty() || unseen == self.failed {
             return Ok(());

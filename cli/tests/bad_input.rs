@@ -58,7 +58,7 @@ fn files_that_are_no_kernel_image() {
         ("half", &["half", "truncated"]),
         ("foreign", &["foreign", "machine"]),
         ("absent", &["absent", "No such file"]),
-        (".", &["not a file"]),
+        (".", &["not a regular file"]),
     ] {
         refused(&folder, &["encode", file, "-o", "out.sites"], words);
         refused(&folder, &["encode", file, "--stats"], words);

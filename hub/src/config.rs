@@ -9,10 +9,9 @@
 
 use crate::error::{Cause, HubError};
 use serde::Deserialize;
-use std::env;
-use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use siteseer::internals::source::{Chosen, environment, is_privileged, read_as};
+use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Where to fetch from, and whom to believe.
@@ -40,40 +39,46 @@ const SYSTEM: &str = "/etc/siteseer/fetch.toml";
 
 impl Config {
     /// What the environment and the files say: `SITESEER_URLS`, then the user's file, then the system's; `SITESEER_KEYS` and
-    /// the keys of the files; `DEBUGINFOD_URLS`. `SITESEER_CONFIG` names a file that is read in place of both.
+    /// the keys of the files; `DEBUGINFOD_URLS`. `SITESEER_CONFIG` names a file that is read in place of both. A process that
+    /// the kernel started with more privileges than its caller had ignores the environment.
     ///
     /// # Errors
     /// [`HubError::Config`].
     pub fn read() -> Result<Config, HubError> {
+        Config::of(environment, is_privileged())
+    }
+
+    fn of(variable: impl Fn(&str) -> Option<OsString>, privileged: bool) -> Result<Config, HubError> {
         let words = |name: &str| -> Vec<String> {
-            env::var(name).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+            let words = variable(name).and_then(|words| words.into_string().ok()).unwrap_or_default();
+            words.split_whitespace().map(str::to_owned).collect()
         };
         let mut config =
             Config { urls: words("SITESEER_URLS"), keys: words("SITESEER_KEYS"), debuginfod: words("DEBUGINFOD_URLS") };
-        match env::var_os("SITESEER_CONFIG").filter(|path| !path.is_empty()) {
-            Some(path) => config.add(Path::new(&path), true)?,
+        match variable("SITESEER_CONFIG").filter(|path| !path.is_empty()) {
+            Some(path) => config.add(Path::new(&path), Chosen::ByCaller, privileged)?,
             None => {
-                for path in user().into_iter().chain([SYSTEM.into()]) {
-                    config.add(&path, false)?;
+                for path in user(variable).into_iter().chain([SYSTEM.into()]) {
+                    config.add(&path, Chosen::BySearch, privileged)?;
                 }
             }
         }
         Ok(config)
     }
 
-    fn add(&mut self, path: &Path, must_be: bool) -> Result<(), HubError> {
+    /// Adds a file. One that is searched for need not be there. Keys decide whom root believes: they are root's to choose.
+    fn add(&mut self, path: &Path, chosen: Chosen, privileged: bool) -> Result<(), HubError> {
         let bad = |why: Cause| HubError::Config { path: path.to_owned(), why };
-        let about = match fs::metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !must_be => return Ok(()),
-            Err(error) => return Err(bad(error.into())),
-            Ok(about) => about,
-        };
-        // Keys decide whom root believes: they are root's to choose.
-        if siteseer::internals::source::is_privileged() && !must_be && (about.uid() != 0 || about.mode() & 0o022 != 0) {
-            return Err(bad("users other than root can change it, and it says which site data is trusted".into()));
+        let is_absent = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);
+        if chosen == Chosen::BySearch && path.symlink_metadata().is_err_and(|error| is_absent(error.kind())) {
+            return Ok(());
         }
-        let text = fs::read_to_string(path).map_err(|error| bad(error.into()))?;
-        let InFile { urls, keys } = toml::from_str(&text).map_err(|error| bad(error.into()))?;
+        let bytes = match read_as(path, chosen, privileged) {
+            Err(error) if chosen == Chosen::BySearch && is_absent(error.kind()) => return Ok(()),
+            read => read.map_err(|error| bad(error.into()))?,
+        };
+        let text = std::str::from_utf8(&bytes).map_err(|error| bad(error.into()))?;
+        let InFile { urls, keys } = toml::from_str(text).map_err(|error| bad(error.into()))?;
         self.urls.extend(urls);
         self.keys.extend(keys);
         Ok(())
@@ -81,8 +86,8 @@ impl Config {
 }
 
 /// The user's configuration.
-fn user() -> Option<PathBuf> {
-    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+fn user(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
     Some(folder.join("siteseer/fetch.toml"))
 }
@@ -90,18 +95,62 @@ fn user() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    const KEY: &str = "keys = [\"RW\"]\n";
 
     #[test]
     fn files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("fetch.toml");
         let mut config = Config::default();
-        config.add(&path, false).unwrap();
-        assert!(config.add(&path, true).is_err());
+        config.add(&path, Chosen::BySearch, false).unwrap();
+        assert!(config.add(&path, Chosen::ByCaller, false).is_err());
         fs::write(&path, "urls = [\"http://a\"]\nkeys = [\"RW\"]\n").unwrap();
-        config.add(&path, true).unwrap();
+        config.add(&path, Chosen::ByCaller, false).unwrap();
         assert_eq!((config.urls.len(), config.keys.len()), (1, 1));
         fs::write(&path, "url = [\"http://a\"]\n").unwrap();
-        assert!(siteseer_sites::with_causes(&config.add(&path, true).unwrap_err()).contains("url"));
+        let error = config.add(&path, Chosen::ByCaller, false).unwrap_err();
+        assert!(siteseer_sites::with_causes(&error).contains("url"));
+    }
+
+    /// A link can be pointed elsewhere after it was looked at, and so can a folder: they must be root's, as the file.
+    #[test]
+    fn root_does_not_follow_a_users_link_to_roots_file() {
+        let is_root = nix::unistd::geteuid().is_root();
+        let home = tempfile::tempdir().unwrap();
+        fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
+        let folder = home.path().join("siteseer");
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("fetch.toml");
+        let roots = match is_root {
+            true => {
+                let roots = home.path().join("roots.toml");
+                fs::write(&roots, KEY).unwrap();
+                roots
+            }
+            // Whoever runs the tests is the other user, and has a file of root's to point at.
+            false => "/etc/passwd".into(),
+        };
+        symlink(roots, &path).unwrap();
+        if is_root {
+            chown(&folder, Some(65534), Some(65534)).unwrap();
+        }
+        let variable = |name: &str| (name == "XDG_CONFIG_HOME").then(|| home.path().as_os_str().to_owned());
+        let error = siteseer_sites::with_causes(&Config::of(variable, true).unwrap_err());
+        assert!(error.contains("users other than root can change it"), "{error}");
+        // Nothing is wrong with what is not there.
+        fs::remove_file(&path).unwrap();
+        Config::of(variable, true).unwrap();
+    }
+
+    #[test]
+    fn a_fifo_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fetch.toml");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = Config::default().add(&path, Chosen::ByCaller, false).unwrap_err();
+        assert!(siteseer_sites::with_causes(&error).contains("not a regular file"));
     }
 }

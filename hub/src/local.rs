@@ -2,18 +2,17 @@
 //! Images and modules that are at hand: what they are, and encoding them.
 
 use crate::error::{Cause, HubError, io};
-use memmap2::Mmap;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object, ObjectSection};
 use siteseer::internals::kernel::BuildId;
+use siteseer::internals::source::{Chosen, Contents, read};
 use siteseer_encoder::{BaseKernel, Options};
 use siteseer_sites::file::{self, SiteFile};
-use std::fs::File;
 use std::path::Path;
 
 /// A file with site data, or with the DWARF to make site data of.
 pub(crate) struct Local {
-    bytes: Mmap,
+    bytes: Contents,
     what: String,
     pub(crate) build_id: BuildId,
     has_sites: bool,
@@ -21,15 +20,8 @@ pub(crate) struct Local {
 
 impl Local {
     pub(crate) fn open(path: &Path) -> Result<Local, HubError> {
-        let opened = File::open(path).map_err(io(path))?;
-        let about = opened.metadata().map_err(io(path))?;
         let bad = |why: Cause| HubError::Malformed { what: path.display().to_string(), why };
-        if !about.is_file() {
-            return Err(bad("not a file".into()));
-        }
-        // SAFETY: what is read is checked as it is read; who truncates the file meanwhile ends this process, with nothing
-        // half-written.
-        let bytes = unsafe { Mmap::map(&opened) }.map_err(io(path))?;
+        let bytes = read(path, Chosen::ByCaller).map_err(io(path))?;
         let elf = ElfFile64::<LittleEndian>::parse(&*bytes)
             .map_err(|error| bad(format!("not an ELF file: {error}").into()))?;
         let build_id = BuildId(elf.build_id().ok().flatten().unwrap_or_default().to_vec());

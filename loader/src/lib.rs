@@ -132,6 +132,7 @@ mod bpf;
 mod compile;
 mod error;
 mod explain;
+mod forked;
 #[doc(hidden)]
 pub mod internals;
 mod kernel;

@@ -10,7 +10,7 @@ use siteseer::internals::bpf_target;
 use siteseer::internals::kernel::{Kernel, KernelError};
 use siteseer::internals::object::ObjectError;
 use siteseer::internals::symbols::{self, SymbolsError};
-use siteseer::{Attach, AttachError, AttachOptions, Error, Target};
+use siteseer::{Attach, AttachError, AttachOptions, Error, Policy, SourceOptions, Target};
 use siteseer_bpf_progs::{BAD, CONTEXT, PROPRIETARY, UNNAMED};
 use siteseer_sites::with_causes;
 use std::ffi::CString;
@@ -31,6 +31,7 @@ pub fn cases() -> Vec<Case> {
         case("licence_that_is_not_gpl_compatible", licence_that_is_not_gpl_compatible),
         case("missing_sys_admin", missing_sys_admin),
         case("few_capabilities_are_enough", few_capabilities_are_enough),
+        case("few_capabilities_from_the_start", few_capabilities_from_the_start),
         case("too_few_files", too_few_files),
         case("kernel_that_shows_nothing", kernel_that_shows_nothing),
     ]
@@ -107,6 +108,8 @@ fn keep_capabilities(mask: u64) -> io::Result<()> {
         for set in 0..3 {
             data[3 * nth + set] &= half;
         }
+        // Another user keeps them, if at all, as permitted only.
+        data[3 * nth] = data[3 * nth + 1];
     }
     syscall(libc::SYS_capset, [header, data.as_ptr() as u64, 0, 0, 0, 0]).map(drop)
 }
@@ -153,6 +156,56 @@ fn few_capabilities_are_enough(target: &Target) -> Result<String, Failure> {
     fs::write(PARANOID, before)?;
     attached?;
     Ok("attached with CAP_BPF, CAP_PERFMON and CAP_SYSLOG alone".to_owned())
+}
+
+/// Another user with the three capabilities, who has them before anything is read, loaded or attached; at more sites than are
+/// armed one by one. tracefs and debugfs are root's: what cannot be read there is said.
+fn few_capabilities_from_the_start(target: &Target) -> Result<String, Failure> {
+    const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+    const NOBODY: u64 = 65534;
+    let name = several_copies(target)?;
+    let three = 1 << CAP_BPF | 1 << CAP_PERFMON | 1 << CAP_SYSLOG;
+    let attach = |uid: u64| {
+        syscall(libc::SYS_prctl, [libc::PR_SET_KEEPCAPS as u64, 1, 0, 0, 0, 0])?;
+        syscall(libc::SYS_setresuid, [uid, uid, uid, 0, 0, 0])?;
+        keep_capabilities(three)?;
+        let failed = |what: &dyn std::error::Error| io::Error::other(with_causes(what));
+        let target = Target::running(&SourceOptions::default()).map_err(|error| failed(&error))?;
+        let object = load(0).map_err(|error| failed(&*error))?;
+        let program = program_of(&object, "count").map_err(|error| failed(&*error))?;
+        let options = AttachOptions::default().function(&name).policy(Policy::BestEffort);
+        let link = Attach::with(&target, options).attach(&program).map_err(|error| failed(&error))?;
+        let (attached, notes) = (link.report().attached().count(), link.report().notes.join("; "));
+        let is_said = notes.contains("whether kprobes are switched off is not known");
+        if attached > 5 && is_said == (uid != 0) { Ok(()) } else { Err(io::Error::other(link.report().to_string())) }
+    };
+    let attach = |uid| attach(uid).inspect_err(|error| eprintln!("as user {uid}: {error}"));
+    let before = fs::read_to_string(PARANOID)?;
+    fs::write(PARANOID, "2")?;
+    let (root, nobody) = (in_child(|| attach(0)), in_child(|| attach(NOBODY)));
+    fs::write(PARANOID, before)?;
+    root.map_err(|error| format!("root: {error}"))?;
+    nobody.map_err(|error| format!("nobody: {error}"))?;
+    Ok("read, loaded and attached with CAP_BPF, CAP_PERFMON and CAP_SYSLOG alone, as root and as nobody".to_owned())
+}
+
+/// A function with more copies than are armed one by one, all of them in code that can be probed.
+fn several_copies(target: &Target) -> Result<String, Failure> {
+    let names = target.data().read(&[], |file| -> Result<Vec<String>, Failure> {
+        let mut names = Vec::new();
+        for function in file.all_functions() {
+            let function = function?;
+            if (10..40).contains(&function.sites().count()) {
+                names.push(function.name().to_owned());
+            }
+        }
+        Ok(names)
+    })??;
+    let is = |name: &&String| {
+        let sites = target.function(name).map(|function| function.candidates).unwrap_or_default();
+        sites.len() >= 10 && sites.iter().all(|site| site.obstacle.is_none() && site.module.is_none())
+    };
+    Ok(names.iter().find(is).cloned().ok_or("no function has so many copies")?)
 }
 
 // Proves S8.11, S13.5.

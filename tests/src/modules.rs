@@ -6,7 +6,7 @@ use crate::case::{Capability, Case, Failure, Shown, case, need};
 use crate::removal;
 use crate::typed::{expect, program_of, record, site_of};
 use libbpf_rs::{Object, ObjectBuilder};
-use siteseer::{Attach, AttachOptions, Link, Mechanism, Outcome, Policy, Target};
+use siteseer::{Attach, AttachError, AttachOptions, Link, Mechanism, Outcome, Policy, Target};
 use siteseer_bpf_progs::LIFE;
 use siteseer_sites::SiteKind::{Body, Inline};
 use siteseer_sites::with_causes;
@@ -33,6 +33,7 @@ pub fn cases() -> Vec<Case> {
             run: Box::new(its_own_types_at_an_inline_copy),
         },
         case("unloaded_while_attached", unloaded_while_attached),
+        case("what_is_added_is_bounded", what_is_added_is_bounded),
         case("a_body_keeps_its_module", a_body_keeps_its_module),
         case("not_loaded_and_without_site_data", not_loaded_and_without_site_data),
     ]
@@ -186,6 +187,50 @@ fn unloaded_while_attached(target: &Target) -> Result<String, Failure> {
     drop(link);
     expect("calls after detaching", &record(&object, || module.run(4))?.len(), &0)?;
     Ok(text)
+}
+
+/// What holds when a link is made holds for what a module brings later: the bound on sites, switches that are off.
+fn what_is_added_is_bounded(target: &Target) -> Result<String, Failure> {
+    const SWITCH: &str = "/sys/kernel/debug/kprobes/enabled";
+    let module = Loaded::load()?;
+    let object = load_programs()?;
+    let options = AttachOptions::default().policy(Policy::BestEffort);
+    let program = program_of(&object, "copied")?;
+    let mut link = Attach::with(target, options.clone()).attach(&program)?;
+    let sites = link.report().sites().count();
+    // A link on what is in no module.
+    let counting = crate::typed::load(0)?;
+    let count = program_of(&counting, "count")?;
+    let elsewhere = Attach::with(target, AttachOptions::default().function("ns_capable").policy(Policy::BestEffort));
+    std::mem::forget(module);
+    unload_when_free()?;
+
+    fs::write(SWITCH, "0")?;
+    let mut other = elsewhere.attach(&count)?;
+    let module = Loaded::load()?;
+    let added = elsewhere.refresh(&count, &mut other);
+    let complete = Attach::with(target, options.clone().policy(Policy::Complete)).refresh(&program, &mut link);
+    fs::write(SWITCH, "1")?;
+    expect("sites added elsewhere", &added?, &0)?;
+    let notes = other.report().notes.join("; ");
+    if !notes.contains("kprobes are switched off") {
+        return Err(format!("what was said when it was attached is gone from the report: {notes}").into());
+    }
+    let refusal = match complete {
+        Err(error @ AttachError::SwitchedOff(_)) => with_causes(&error),
+        other => return Err(format!("complete, with kprobes off: {other:?}").into()),
+    };
+    match Attach::with(target, options.clone().max_sites(1)).refresh(&program, &mut link) {
+        Err(AttachError::TooManySites { sites: 2, limit: 1 }) => {}
+        other => return Err(format!("one site is allowed: {other:?}").into()),
+    }
+    expect("sites of the link", &link.report().sites().count(), &sites)?;
+    // Sites that are gone do not count.
+    let allowed = Attach::with(target, options.max_sites(2));
+    expect("sites added", &allowed.refresh(&program, &mut link)?, &2)?;
+    expect("calls", &seen(&object, &link, &module, 6)?, &copies(6))?;
+    drop((link, other));
+    Ok(refusal)
 }
 
 // Proves S13.18, S13.21.

@@ -9,12 +9,14 @@ use libbpf_rs::ObjectBuilder;
 use siteseer::internals::function::Candidate;
 use siteseer::internals::source::SiteData;
 use siteseer::{
-    Attach, AttachError, AttachOptions, InTheWay, PlanError, Policy, Reason, SiteReport, SourceOptions, Target,
+    Attach, AttachError, AttachOptions, InTheWay, Mechanism, Outcome, PlanError, Policy, Reason, SiteReport,
+    SourceOptions, Target,
 };
 use siteseer_bpf_progs::BAD;
 use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
-use siteseer_sites::with_causes;
+use siteseer_sites::{Machine, with_causes};
 use std::fs;
+use std::io::Write;
 
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {
@@ -31,6 +33,7 @@ pub fn cases() -> Vec<Case> {
         case("every_site_lacks_an_argument", every_site_lacks_an_argument),
         case("missing_privileges", missing_privileges),
         case("kprobes_that_are_switched_off", kprobes_that_are_switched_off),
+        case("ftrace_that_is_switched_off", ftrace_that_is_switched_off),
     ]
 }
 
@@ -65,6 +68,59 @@ fn kprobes_that_are_switched_off(target: &Target) -> Result<String, Failure> {
         Some(note) => Err(format!("it is said when they are on: {note}").into()),
         None => Ok(refusal),
     }
+}
+
+/// The same for ftrace, which is told of a link that is there too.
+fn ftrace_that_is_switched_off(target: &Target) -> Result<String, Failure> {
+    const SWITCH: &str = "/proc/sys/kernel/ftrace_enabled";
+    let object = load(0)?;
+    let program = program_of(&object, "count")?;
+    let options = AttachOptions::default().function("ns_capable").policy(Policy::BestEffort);
+    let link = Attach::with(target, options).attach(&program)?;
+    let by_ftrace = |site: &&SiteReport| match site.outcome {
+        Outcome::Attached { mechanism, .. } => mechanism == Mechanism::KprobeMulti,
+        Outcome::Skipped(_) => false,
+    };
+    if !link.report().attached().any(|site| by_ftrace(&site)) {
+        return Err("no site is attached by ftrace".into());
+    }
+    let before = link.in_the_way()?;
+    fs::write(SWITCH, "0")?;
+    let (off, at_ftraces_place) = (link.in_the_way(), hits_at_ftraces_place());
+    fs::write(SWITCH, "1")?;
+    let (off, after) = (off?, link.in_the_way()?);
+    if !(before.is_empty() && after.is_empty() && off.iter().any(|what| what.contains("ftrace is switched off"))) {
+        return Err(format!("before: {before:?}, while it is off: {off:?}, after: {after:?}").into());
+    }
+    // A kprobe on ftrace's place is ftrace's, too.
+    if target.kernel().machine == Machine::X86_64 && (at_ftraces_place?, hits_at_ftraces_place()?) != (0, 1) {
+        return Err("a kprobe on ftrace's place does not depend on ftrace".into());
+    }
+    Ok(off.join("; "))
+}
+
+/// How often a kprobe on the first byte of a function is hit by one call.
+fn hits_at_ftraces_place() -> Result<u64, Failure> {
+    const TRACEFS: &str = "/sys/kernel/tracing";
+    const EVENT: &str = "siteseer_place/getsid";
+    let append = |line: String| {
+        fs::File::options().append(true).open(format!("{TRACEFS}/kprobe_events"))?.write_all(line.as_bytes())
+    };
+    append(format!("p:{EVENT} __x64_sys_getsid\n"))?;
+    let enable = format!("{TRACEFS}/events/{EVENT}/enable");
+    fs::write(&enable, "1")?;
+    let listed = fs::read_to_string("/sys/kernel/debug/kprobes/list")?;
+    // SAFETY: plain call.
+    unsafe { libc::syscall(libc::SYS_getsid, 0) };
+    let profile = fs::read_to_string(format!("{TRACEFS}/kprobe_profile"))?;
+    fs::write(&enable, "0")?;
+    append(format!("-:{EVENT}\n"))?;
+    if !listed.lines().any(|line| line.contains("__x64_sys_getsid+") && line.contains("[FTRACE]")) {
+        return Err(format!("the kprobe is not ftrace's: {listed}").into());
+    }
+    let hits =
+        profile.lines().find_map(|line| line.trim().strip_prefix("getsid")?.split_whitespace().next()?.parse().ok());
+    Ok(hits.ok_or_else(|| format!("not in the profile: {profile}"))?)
 }
 
 // Proves S2.8.

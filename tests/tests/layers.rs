@@ -22,6 +22,7 @@ const LAYERS: [Layers; 6] = [
     Layers {
         folder: "loader/src",
         order: &[
+            &["forked"],
             &["bpf"],
             &["site"],
             &["program"],

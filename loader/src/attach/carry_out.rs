@@ -10,6 +10,7 @@ use super::armed::Armed;
 use super::limits::KeptFiles;
 use super::link::Part;
 use super::own::Own;
+use super::switches::Reliance;
 use super::trampoline::{Loader, Unloaded};
 use super::{kprobes, limits, site_map};
 use crate::bpf::map::Map;
@@ -64,6 +65,7 @@ impl CarryOut<'_> {
             return Ok(Carried::Stale);
         }
         let plan = plan.without(refused)?;
+        part.reliance = Reliance::of(&plan, self.target.kernel().machine);
         Ok(Carried::Out(Box::new(part), Box::new(plan.report())))
     }
 
@@ -85,6 +87,8 @@ impl CarryOut<'_> {
             fault_map,
             ids: plan.first_id..end,
             modules: self.target.modules().instances_of(&plan.modules()),
+            reliance: Reliance::default(),
+            notes: Vec::new(),
             loading: Duration::ZERO,
             arming: Duration::ZERO,
             _files: files,

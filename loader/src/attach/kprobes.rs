@@ -31,7 +31,7 @@ pub(super) fn files(plan: &Plan, many: usize) -> u64 {
 impl Arm<'_> {
     /// Arms the kprobes of all trampolines. Gives the sites that could not be: indices into [`Plan::sites`], and the errors.
     pub(super) fn kprobes(self, plan: &Plan, part: &mut Part) -> Result<Vec<(usize, io::Error)>, AttachError> {
-        let Part { programs, armed, .. } = part;
+        let Part { programs, armed, notes, .. } = part;
         // Per trampoline: its program, and its sites with their indices.
         let (mut groups, mut refused) = (Vec::new(), Vec::new());
         let mut members: Vec<Vec<(usize, &PlannedSite)>> = Vec::new();
@@ -72,6 +72,12 @@ impl Arm<'_> {
                     let outcome = tracefs::attach(&groups, symbols);
                     armed.links.extend(outcome.links);
                     armed.definitions.extend(outcome.definitions);
+                    notes.extend(outcome.failed.filter(|_| !outcome.left.is_empty()).map(|failed| {
+                        let count = outcome.left.len();
+                        format!(
+                            "{count} kprobes were armed one by one, which takes long, because tracefs refused: {failed}"
+                        )
+                    }));
                     outcome.left
                 }
                 None => all().collect(),

@@ -7,9 +7,10 @@
 //! the low ones.)
 
 use super::AttachError;
+use crate::forked::ForkLock;
 use procfs::process::Process;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 /// Left for everything else that the process may want to open meanwhile.
 const SPARE: u64 = 64;
@@ -22,10 +23,10 @@ struct State {
     raised: Option<(Limit, Limit)>,
 }
 
-static STATE: Mutex<State> = Mutex::new(State { holders: 0, raised: None });
+static STATE: ForkLock<State> = ForkLock::new(|| State { holders: 0, raised: None });
 
 fn state() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+    STATE.lock()
 }
 
 /// The soft limit and the hard one.
@@ -136,6 +137,16 @@ mod tests {
             let kept = soft() >= 464;
             drop(two);
             raised && kept && Limit::current().is_ok_and(|now| now == own)
+        }));
+    }
+
+    #[test]
+    fn a_forked_child_keeps_files() {
+        assert!(crate::forked::tests::child_ends(state, || {
+            let kept = KeptFiles::keep();
+            let counted = state().holders == 1;
+            drop(kept);
+            counted && raise_files(0).is_ok()
         }));
     }
 

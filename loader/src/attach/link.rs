@@ -6,14 +6,17 @@
 
 use super::armed::Armed;
 use super::limits::KeptFiles;
+use super::switches::{Reliance, Switches};
 use crate::bpf::call::check;
 use crate::bpf::map;
 use crate::bpf::objects::program_info;
 use crate::kernel::sysfs;
 use crate::plan::report::{Report, SiteReport};
 use crate::target::bpf_program::{self, TailSlot};
+use crate::target::livepatch::{Concern, LivePatches};
 use libbpf_sys as sys;
-use std::collections::BTreeMap;
+use siteseer_sites::SiteKind;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,6 +33,8 @@ pub struct Link {
     report: Report,
     /// The modules that were looked through for sites.
     known: BTreeMap<String, u64>,
+    /// What was said in its report by whoever made it.
+    said: Vec<String>,
 }
 
 /// What came of carrying one plan out.
@@ -50,6 +55,10 @@ pub(super) struct Part {
     pub(super) loading: Duration,
     /// How long the sites took to arm.
     pub(super) arming: Duration,
+    /// What its programs run by that may be switched off.
+    pub(super) reliance: Reliance,
+    /// What is to be known about how it was armed: sentences for people.
+    pub(super) notes: Vec<String>,
     /// It needs more files than the application may have had open.
     pub(super) _files: KeptFiles,
 }
@@ -93,6 +102,34 @@ impl Part {
     }
 }
 
+/// What live patches have replaced of these sites that was not replaced when they were attached: sentences for people.
+fn replaced_since<'r>(patches: &LivePatches, sites: impl Iterator<Item = &'r SiteReport>) -> Vec<String> {
+    let (mut entries, mut bodies) = (BTreeSet::new(), BTreeMap::<String, usize>::new());
+    for site in sites.filter(|site| site.live_patch.is_none() && site.bpf.is_none()) {
+        let object = site.module.as_deref().unwrap_or("vmlinux");
+        let is_entry = site.kind != SiteKind::Inline && site.offset == 0;
+        match patches.concern(object, &site.symbol, None, site.offset, is_entry) {
+            Some(Concern::Entry { patch }) => drop(entries.insert((patch, site.symbol.clone()))),
+            Some(Concern::OldBody { patch, .. }) => *bodies.entry(patch).or_default() += 1,
+            None => {}
+        }
+    }
+    let entries = entries.into_iter().map(|(patch, symbol)| {
+        format!(
+            "the live patch {patch} has replaced {symbol}: calls are seen as they come in; what the compiler inlined \
+             into the new code is not covered"
+        )
+    });
+    let bodies = bodies.into_iter().map(|(patch, count)| {
+        let plural = if count == 1 { "" } else { "s" };
+        format!(
+            "the live patch {patch} has replaced code with {count} site{plural}: the program does not run there while the \
+             patch is enabled, and not in the new code before it is attached again"
+        )
+    });
+    entries.chain(bodies).collect()
+}
+
 /// Sites that went away with their module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -133,7 +170,7 @@ pub struct Cost {
 
 impl Link {
     pub(super) fn new(part: Part, report: Report, known: BTreeMap<String, u64>) -> Link {
-        Link { parts: vec![part], report, known }
+        Link { parts: vec![part], report, known, said: Vec::new() }
     }
 
     /// The outcome of every site.
@@ -148,7 +185,27 @@ impl Link {
 
     /// Says something more in its report.
     pub(crate) fn note(&mut self, note: String) {
+        self.said.push(note.clone());
         self.report.notes.push(note);
+    }
+
+    /// Sets what its report says besides the sites' outcomes: what is known of the target, and what only the link knows.
+    pub(super) fn set_notes(&mut self, of_target: Vec<String>) {
+        let mut notes = of_target;
+        notes.extend(Switches::running().notes(self.reliance()));
+        notes.extend(self.parts.iter().flat_map(|part| part.notes.iter().cloned()));
+        notes.extend(self.said.iter().cloned());
+        self.report.notes = notes;
+    }
+
+    /// At how many sites it is attached that are not gone.
+    pub(super) fn live_sites(&self) -> io::Result<usize> {
+        let gone: usize = self.gone()?.iter().map(|gone| gone.sites.len()).sum();
+        Ok(self.report.attached().count().saturating_sub(gone))
+    }
+
+    fn reliance(&self) -> Reliance {
+        self.parts.iter().map(|part| part.reliance).sum()
     }
 
     /// Whether it was looked for sites in this loading of a module.
@@ -157,11 +214,8 @@ impl Link {
     }
 
     /// Notes that these modules were looked through.
-    pub(super) fn has_seen(&mut self, known: BTreeMap<String, u64>, notes: Option<Vec<String>>) {
+    pub(super) fn has_seen(&mut self, known: BTreeMap<String, u64>) {
         self.known = known;
-        if let Some(notes) = notes {
-            self.report.notes = notes;
-        }
     }
 
     /// Adds what was attached later. Its sites are numbered after those that the link has.
@@ -209,6 +263,18 @@ impl Link {
     pub fn unseen_modules(&self) -> io::Result<Vec<String>> {
         let now = sysfs::all()?.into_iter();
         Ok(now.filter(|(name, instance)| self.known.get(name) != Some(instance)).map(|(name, _)| name).collect())
+    }
+
+    /// What keeps the program from running at its sites at this moment, in sentences for people: switches of the kernel's
+    /// (all kprobes, or ftrace, are disarmed), and live patches that have replaced code since the link was made. The
+    /// report says what was so when the link was made or last refreshed.
+    ///
+    /// # Errors
+    /// If the kernel does not tell which functions live patches have replaced.
+    pub fn in_the_way(&self) -> io::Result<Vec<String>> {
+        let mut notes = Switches::running().off(self.reliance());
+        notes.extend(replaced_since(&LivePatches::running()?, self.report.attached()));
+        Ok(notes)
     }
 
     /// What the link uses of the machine.

@@ -36,8 +36,9 @@ pub(crate) use own::OwnFunction;
 pub use reap::clean;
 pub(crate) use tracefs::{Definition, remove_all};
 
-use crate::attach::link::Link;
+use crate::attach::link::{Link, Part};
 use crate::plan::mechanism::{Barred, Pair};
+use crate::plan::report::Report;
 use crate::plan::{self, Plan, PlanError, PlanOptions, Policy};
 use crate::program::declared::Declared;
 use crate::program::object::{Loaded, Program};
@@ -48,7 +49,7 @@ use crate::target::function::{Function, Selection};
 use carry_out::{Carried, CarryOut};
 use own::Own;
 use std::sync::Arc;
-use switches::Switches;
+use switches::{Reliance, Switches};
 
 /// Attaches programs to a target.
 #[derive(Debug, Clone)]
@@ -108,17 +109,11 @@ impl<'t> Attach<'t> {
     /// # Errors
     /// As [`Attach::plan`], and another [`AttachError`] if the plan cannot be carried out. Then nothing is attached.
     pub fn attach<'p>(&self, program: impl Into<Program<'p>>) -> Result<Link, AttachError> {
-        self.attach_program(program.into()).map_err(|error| match switches::lockdown() {
-            Some(mode) if error.errno() == libc::EPERM => AttachError::LockedDown { mode, error: Box::new(error) },
-            _ => error,
-        })
+        self.attach_program(program.into()).map_err(or_locked_down)
     }
 
     fn attach_program(&self, program: Program<'_>) -> Result<Link, AttachError> {
-        let privileges = self.target.kernel().privileges;
-        if !(privileges.bpf && privileges.perfmon) {
-            return Err(AttachError::Privileges);
-        }
+        self.check_privileges()?;
         // What the target knows of modules may be old, and may grow old while programs are loaded.
         let mut fresh: Option<Target> = None;
         for _ in 0..ATTEMPTS {
@@ -130,31 +125,54 @@ impl<'t> Attach<'t> {
             let own =
                 self.own.as_ref().map(|own| program.descriptor().map(|program| Own { function: own.clone(), program }));
             let own = own.transpose()?;
-            let mut barred = Barred::kept_to(self.pair.clone());
-            loop {
-                let plan = prepared.plan(target, &barred)?;
-                let mechanisms = || plan.sites.iter().filter_map(|site| site.decision.mechanism());
-                self.options.allow(mechanisms().count())?;
-                let off = Switches::running().in_the_way(mechanisms());
-                if plan.policy == Policy::Complete
-                    && let Some(off) = off.first()
-                {
-                    return Err(AttachError::SwitchedOff(off.clone()));
-                }
-                let work = CarryOut { prepared: &prepared, target, own: own.as_ref(), many: self.options.many() };
-                match work.carry_out(plan, &mut barred)? {
-                    Carried::Out(part, mut report) => {
-                        report.notes = self.notes(target);
-                        report.notes.extend(off);
-                        return Ok(Link::new(*part, *report, target.modules().instances()));
-                    }
-                    // Each attempt that fails has noted something new, and there is only so much of that.
-                    Carried::Again => {}
-                    Carried::Stale => break,
-                }
+            if let Some((part, report)) = self.carry_out(&prepared, target, own.as_ref(), None)? {
+                let mut link = Link::new(part, report, target.modules().instances());
+                link.set_notes(self.notes(target));
+                return Ok(link);
             }
         }
         Err(AttachError::ModulesChange)
+    }
+
+    fn check_privileges(&self) -> Result<(), AttachError> {
+        let privileges = self.target.kernel().privileges;
+        if privileges.bpf && privileges.perfmon { Ok(()) } else { Err(AttachError::Privileges) }
+    }
+
+    /// Plans and carries out, as often as the kernel refuses what may be done otherwise. What is attached for a link that is
+    /// there already, `to`, is numbered after its sites, and counts with them. `None` if modules have come or gone meanwhile.
+    fn carry_out(
+        &self,
+        prepared: &Prepared,
+        target: &Target,
+        own: Option<&Own>,
+        to: Option<&Link>,
+    ) -> Result<Option<(Part, Report)>, AttachError> {
+        let first_id = to.map_or(0, |link| u32::try_from(link.report().sites().count()).unwrap_or(u32::MAX));
+        let attached = to.map_or(Ok(0), Link::live_sites).map_err(AttachError::Modules)?;
+        let work = CarryOut { prepared, target, own, many: self.options.many() };
+        let mut barred = Barred::kept_to(self.pair.clone());
+        loop {
+            let mut plan = prepared.plan(target, &barred)?;
+            plan.first_id = first_id;
+            let sites = plan.sites.iter().filter(|site| site.decision.mechanism().is_some()).count();
+            // Nothing is added to a link that may have become too large in another way.
+            if sites > 0 {
+                self.options.allow(attached + sites)?;
+            }
+            let off = Switches::running().off(Reliance::of(&plan, target.kernel().machine));
+            if plan.policy == Policy::Complete
+                && let Some(off) = off.into_iter().next()
+            {
+                return Err(AttachError::SwitchedOff(off));
+            }
+            match work.carry_out(plan, &mut barred)? {
+                Carried::Out(part, report) => return Ok(Some((*part, *report))),
+                // Each attempt that fails has noted something new, and there is only so much of that.
+                Carried::Again => {}
+                Carried::Stale => return Ok(None),
+            }
+        }
     }
 
     /// Plans a program that libbpf is about to load. Gives what it uses, too.
@@ -226,6 +244,14 @@ struct Prepared {
 impl Prepared {
     fn plan(&self, target: &Target, barred: &Barred) -> Result<Plan, PlanError> {
         plan::plan_without(&self.functions, &self.user, &self.uses, target.kernel(), self.options, barred)
+    }
+}
+
+/// What refuses a permission to whoever has all of them.
+fn or_locked_down(error: AttachError) -> AttachError {
+    match switches::lockdown() {
+        Some(mode) if error.errno() == libc::EPERM => AttachError::LockedDown { mode, error: Box::new(error) },
+        _ => error,
     }
 }
 

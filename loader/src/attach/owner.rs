@@ -12,13 +12,13 @@
 //! F_OFD_SETLK). Children inherit it with the descriptors; exec and the end of the last of them drop it with the descriptors.
 //! There is one tracefs for all containers, and so one file to lock: an owner without its lock is gone, wherever it lived.
 
+use crate::forked::ForkLock;
 use procfs::process::Process;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::path::Path;
-use std::sync::Mutex;
 
 /// What the names of our groups begin with.
 const PREFIX: &str = "siteseer";
@@ -34,7 +34,7 @@ pub(super) struct Owner {
 }
 
 /// This process, once its lock is taken.
-static CLAIMED: Mutex<Option<Owner>> = Mutex::new(None);
+static CLAIMED: ForkLock<Option<Owner>> = ForkLock::new(|| None);
 
 impl Owner {
     /// This process.
@@ -49,7 +49,7 @@ impl Owner {
     /// This process, its lock taken: what it defines from now on is its own as long as it, or a child that it forks, lives.
     pub(super) fn claim(folder: &Path) -> io::Result<Owner> {
         let here = Owner::here().ok_or(io::ErrorKind::NotFound)?;
-        let mut claimed = CLAIMED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut claimed = CLAIMED.lock();
         if claimed.as_ref() != Some(&here) {
             let file = events_file(folder)?;
             here.lock(&file, libc::F_OFD_SETLK)?;
@@ -113,6 +113,7 @@ pub(super) fn events_file(folder: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forked::tests::child_ends;
     use std::fs;
 
     #[test]
@@ -144,6 +145,16 @@ mod tests {
             drop(inherited);
             assert!(owner.is_gone(&file), "{owner:?}");
         }
+    }
+
+    #[test]
+    fn a_forked_child_claims_for_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("kprobe_events"), "").unwrap();
+        assert!(child_ends(
+            || CLAIMED.lock(),
+            || Owner::claim(folder.path()).is_ok_and(|own| CLAIMED.lock().as_ref() == Some(&own))
+        ));
     }
 
     #[test]

@@ -36,6 +36,7 @@ use super::owner::{Owner, events_file};
 use super::reap;
 use crate::bpf::perf_kprobe;
 use crate::kernel::symbols::{Symbols, tracefs};
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -78,6 +79,48 @@ pub(super) struct Outcome {
     pub(super) definitions: Vec<Definition>,
     /// The places that are not armed: number of the group, number of the place in it.
     pub(super) left: Vec<(usize, usize)>,
+    /// The first thing that failed, and why, if that was not the kernel's answer about one place.
+    pub(super) failed: Option<Failed>,
+}
+
+/// What tracefs, or the machine, did not do.
+#[derive(Debug)]
+pub(super) struct Failed {
+    what: &'static str,
+    error: io::Error,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.error)
+    }
+}
+
+/// Keeps the first error that is not about a place.
+#[derive(Debug, Default)]
+struct Errors(Option<Failed>);
+
+impl Errors {
+    /// The value, if there is one.
+    fn ok<T>(&mut self, what: &'static str, result: io::Result<T>) -> Option<T> {
+        result.map_err(|error| self.note(what, error)).ok()
+    }
+
+    fn note(&mut self, what: &'static str, error: io::Error) {
+        // The place is not accepted, or not by symbol.
+        let about_place = [
+            libc::EINVAL,
+            libc::ENOENT,
+            libc::EILSEQ,
+            libc::EADDRNOTAVAIL,
+            libc::EEXIST,
+            libc::ERANGE,
+            libc::EOPNOTSUPP,
+        ];
+        if !error.raw_os_error().is_some_and(|errno| about_place.contains(&errno)) {
+            self.0.get_or_insert(Failed { what, error });
+        }
+    }
 }
 
 /// A definition in tracefs, and what arms it: to be undone once no program is to run there.
@@ -151,19 +194,23 @@ fn written(symbol: &str, offset: u64) -> String {
 pub(super) fn attach(groups: &[Group<'_>], symbols: &Symbols) -> Outcome {
     let mut armed: Vec<Vec<bool>> = groups.iter().map(|group| vec![false; group.places.len()]).collect();
     let (mut links, mut definitions) = (Vec::new(), Vec::new());
+    let mut errors = Errors::default();
     if let Some(folder) = tracefs()
-        && let (Ok(owner), Ok(mut file)) = (Owner::claim(folder), events_file(folder))
+        && let Some(owner) = errors.ok("the lock on kprobe_events", Owner::claim(folder))
+        && let Some(mut file) = errors.ok("kprobe_events", events_file(folder))
     {
-        let mut events = define(groups, symbols, &owner, folder, &mut file);
+        let mut events = define(groups, symbols, &owner, folder, &mut file, &mut errors);
         // All are open before the optimizer begins, which is a few ticks after the first.
         let numbers: Vec<io::Result<u64>> = events.iter().map(|event| number(&event.definition)).collect();
         for (event, number) in events.iter_mut().zip(numbers) {
-            event.definition.event = number.and_then(|number| perf_kprobe::open_event(TRACEPOINT, number, 0)).ok();
+            let opened = number.and_then(|number| perf_kprobe::open_event(TRACEPOINT, number, 0));
+            event.definition.event = errors.ok("opening an event", opened);
         }
         for Event { definition, group, members } in events {
             if let (Some(Group { program, cookie, .. }), Some(armed)) = (groups.get(group), armed.get_mut(group))
                 && let Some(event) = &definition.event
-                && let Ok(link) = perf_kprobe::link_event(*program, event.as_fd(), *cookie)
+                && let Some(link) =
+                    errors.ok("linking an event", perf_kprobe::link_event(*program, event.as_fd(), *cookie))
             {
                 links.push(link);
                 for member in members {
@@ -185,11 +232,18 @@ pub(super) fn attach(groups: &[Group<'_>], symbols: &Symbols) -> Outcome {
     let left = armed.iter().enumerate().flat_map(|(group, places)| {
         places.iter().enumerate().filter(|(_, armed)| !**armed).map(move |(place, _)| (group, place))
     });
-    Outcome { left: left.collect(), links, definitions }
+    Outcome { left: left.collect(), links, definitions, failed: errors.0 }
 }
 
 /// Defines events for the places that the kernel accepts.
-fn define(groups: &[Group<'_>], symbols: &Symbols, owner: &Owner, folder: &Path, file: &mut File) -> Vec<Event> {
+fn define(
+    groups: &[Group<'_>],
+    symbols: &Symbols,
+    owner: &Owner,
+    folder: &Path,
+    file: &mut File,
+    errors: &mut Errors,
+) -> Vec<Event> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let own_group = owner.group(COUNTER.fetch_add(1, Ordering::Relaxed));
     let start = symbols.named("_stext").find(|symbol| symbol.in_kernel()).map(|symbol| symbol.address);
@@ -204,7 +258,8 @@ fn define(groups: &[Group<'_>], symbols: &Symbols, owner: &Owner, folder: &Path,
                 let Some((symbol, offset)) = by_symbol(place, symbols, start) else { continue };
                 let place = written(symbol, offset);
                 // One line per write: the kernel accepts a line or refuses it.
-                if file.write_all(format!("p:{} {place}\n", event.definition.name).as_bytes()).is_ok() {
+                let written = file.write_all(format!("p:{} {place}\n", event.definition.name).as_bytes());
+                if errors.ok("defining an event in kprobe_events", written).is_some() {
                     event.definition.places.push(place);
                     event.members.push(member);
                 }
@@ -250,6 +305,35 @@ mod tests {
         assert_eq!(by("foo", 4, 0x104), None);
         let in_module = Place { symbol: "foo", offset: 4, address: 0x1204, in_module: true };
         assert_eq!(by_symbol(&in_module, &symbols, Some(0x1000)), None, "the distance is not the module's");
+    }
+
+    /// Probes are then armed one by one, which takes long: whoever waits for it is told why.
+    #[test]
+    fn why_nothing_is_defined_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let symbols = Symbols::parse("1000 T _stext\n1100 t foo\n1300 t bar\n");
+        let places = vec![
+            Place { symbol: "foo", offset: 4, address: 0x1104, in_module: false },
+            Place { symbol: "bar", offset: 4, address: 0x1304, in_module: false },
+        ];
+        let program = File::open("/dev/null").unwrap();
+        let groups = [Group { program: program.as_fd(), cookie: 0, function: "foo", places }];
+        let owner = Owner::here().unwrap();
+        let defined = |file: &str| {
+            let mut errors = Errors::default();
+            let mut file = File::options().append(true).create(true).open(file).unwrap();
+            let events = define(&groups, &symbols, &owner, folder.path(), &mut file, &mut errors);
+            (events.len(), errors.0.map(|failed| failed.to_string()))
+        };
+        let (events, failed) = defined("/dev/full");
+        assert_eq!(events, 0);
+        let failed = failed.unwrap();
+        assert!(failed.starts_with("defining an event in kprobe_events: No space left on device"), "{failed}");
+        assert_eq!(defined(&folder.path().join("kprobe_events").display().to_string()), (1, None));
+        // What the kernel says about one place is the place's.
+        let mut errors = Errors::default();
+        errors.note("defining", io::Error::from_raw_os_error(libc::EINVAL));
+        assert!(errors.0.is_none());
     }
 
     #[test]

@@ -5,11 +5,12 @@
 //! given again: what an earlier program left there is dropped when libbpf opens the next one ([`born`]).
 
 use crate::bpf::info::{FuncInfo, LineInfo};
+use crate::forked::ForkLock;
 use crate::program::section::Told;
 use libbpf_sys as sys;
 use std::collections::HashMap;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 /// How a program was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,10 +52,10 @@ impl Default for Passed {
     }
 }
 
-static PROGRAMS: Mutex<Option<HashMap<usize, Passed>>> = Mutex::new(None);
+static PROGRAMS: ForkLock<Option<HashMap<usize, Passed>>> = ForkLock::new(|| None);
 
 fn programs() -> MutexGuard<'static, Option<HashMap<usize, Passed>>> {
-    PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)
+    PROGRAMS.lock()
 }
 
 fn key(program: NonNull<sys::bpf_program>) -> usize {

@@ -10,6 +10,7 @@
 
 use super::RegisterError;
 use crate::bpf::call::check;
+use crate::forked::ForkLock;
 use libbpf_sys as sys;
 use object::write::{Object, Symbol, SymbolSection};
 use object::{Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope};
@@ -17,7 +18,6 @@ use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::{Mutex, PoisonError};
 
 /// The iterator, loaded.
 struct Carrier {
@@ -35,7 +35,7 @@ impl Drop for Carrier {
     }
 }
 
-static CARRIER: Mutex<Option<Carrier>> = Mutex::new(None);
+static CARRIER: ForkLock<Option<Carrier>> = ForkLock::new(|| None);
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> RegisterError {
     move |error| RegisterError::Link { what, error }
@@ -83,7 +83,7 @@ fn load() -> io::Result<Carrier> {
 
 /// Makes a link that closes a descriptor when it is destroyed.
 pub(super) fn carry(descriptor: OwnedFd) -> Result<NonNull<sys::bpf_link>, RegisterError> {
-    let mut loaded = CARRIER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut loaded = CARRIER.lock();
     let carrier = match loaded.take() {
         Some(carrier) => carrier,
         None => load().map_err(failed("its iterator"))?,
@@ -107,7 +107,7 @@ pub(super) fn carry(descriptor: OwnedFd) -> Result<NonNull<sys::bpf_link>, Regis
 
 /// Lets the iterator go.
 pub(super) fn forget() {
-    let _carrier = CARRIER.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let _carrier = CARRIER.lock().take();
 }
 
 #[cfg(test)]

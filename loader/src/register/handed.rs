@@ -12,6 +12,7 @@ use crate::attach::armed::{Armed, missed_by};
 use crate::attach::link::{Cost, Link};
 use crate::attach::{Definition, remove_all};
 use crate::bpf::objects::open_link;
+use crate::forked::ForkLock;
 use crate::plan::report::Report;
 use libbpf_sys as sys;
 use std::io;
@@ -47,10 +48,10 @@ impl Handed {
     }
 }
 
-static HANDED: Mutex<Vec<Arc<Handed>>> = Mutex::new(Vec::new());
+static HANDED: ForkLock<Vec<Arc<Handed>>> = ForkLock::new(Vec::new);
 
 fn all() -> MutexGuard<'static, Vec<Arc<Handed>>> {
-    HANDED.lock().unwrap_or_else(PoisonError::into_inner)
+    HANDED.lock()
 }
 
 /// Forgets links that were destroyed, and removes their definitions.
@@ -186,26 +187,22 @@ impl std::fmt::Debug for Attached {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forked::tests::child_ends;
 
-    /// A thread holds the lock while another one forks: in the child nobody will ever give it back.
     #[test]
     fn a_forked_child_ends() {
         SWEEPS.store(std::process::id(), Ordering::Relaxed);
-        let held = all();
-        // SAFETY: the child makes system calls only.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: ends the child, by a signal if not otherwise.
-            unsafe {
-                libc::alarm(20);
-                sweep_at_exit();
-                libc::_exit(7);
-            }
-        }
-        let mut status = 0;
-        // SAFETY: a child of this process.
-        unsafe { libc::waitpid(child, &raw mut status, 0) };
-        drop(held);
-        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
+        assert!(child_ends(all, || {
+            sweep_at_exit();
+            true
+        }));
+    }
+
+    #[test]
+    fn a_forked_child_can_attach_and_ask() {
+        assert!(child_ends(all, || {
+            sweep();
+            find(-1).is_none()
+        }));
     }
 }

@@ -4,10 +4,11 @@
 //!
 //! One function for the process takes them ([`set_log`]). Until one is set, warnings go to stderr, as libbpf's do.
 
+use crate::forked::ForkLock;
 use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// How much a message matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,17 +30,17 @@ enum To {
     Sink(Arc<Sink>),
 }
 
-static TO: RwLock<To> = RwLock::new(To::Stderr);
+static TO: ForkLock<To> = ForkLock::new(|| To::Stderr);
 
 /// Sets what receives messages, of one or more lines, without a line break at the end; `None` drops them. It is called
 /// from any thread, by several at once.
 #[expect(clippy::type_complexity, reason = "it is written once, and a name for it would be one more in the interface")]
 pub fn set_log(sink: Option<Arc<dyn Fn(LogLevel, &str) + Send + Sync>>) {
-    *TO.write().unwrap_or_else(PoisonError::into_inner) = sink.map_or(To::Nowhere, To::Sink);
+    *TO.lock() = sink.map_or(To::Nowhere, To::Sink);
 }
 
 pub(crate) fn say(level: LogLevel, message: fmt::Arguments<'_>) {
-    let sink = match &*TO.read().unwrap_or_else(PoisonError::into_inner) {
+    let sink = match &*TO.lock() {
         To::Stderr if level == LogLevel::Warn => None,
         To::Stderr | To::Nowhere => return,
         To::Sink(sink) => Some(Arc::clone(sink)),
@@ -83,7 +84,7 @@ mod tests {
         let seen = seen.lock().unwrap();
         assert!(seen.contains(&(LogLevel::Info, "two\nlines".to_owned())), "{seen:?}");
         assert!(!seen.iter().any(|(_, message)| message.contains("nobody")), "{seen:?}");
-        *TO.write().unwrap() = To::Stderr;
+        *TO.lock() = To::Stderr;
     }
 
     #[test]

@@ -54,6 +54,7 @@ pub use handed::Attached;
 
 use crate::attach::AttachOptions;
 use crate::attach::link::Link;
+use crate::forked::ForkLock;
 use crate::plan::Policy;
 use crate::plan::report::Report;
 use crate::program::object::Program;
@@ -62,7 +63,7 @@ use crate::source::SourceOptions;
 use libbpf_sys as sys;
 use std::ffi::c_long;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 /// How programs that libbpf's own calls attach are treated.
 #[derive(Debug, Clone)]
@@ -131,10 +132,10 @@ struct State {
     options: Arc<RegisterOptions>,
 }
 
-static STATE: Mutex<Option<State>> = Mutex::new(None);
+static STATE: ForkLock<Option<State>> = ForkLock::new(|| None);
 
 fn state() -> MutexGuard<'static, Option<State>> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+    STATE.lock()
 }
 
 /// The options that were registered last.

@@ -6,12 +6,13 @@
 
 use super::pairs::End;
 use crate::attach::{AttachOptions, OwnFunction};
+use crate::forked::ForkLock;
 use crate::plan::report::Report;
 use crate::program::passed;
 use libbpf_sys as sys;
 use std::collections::HashMap;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 /// A program that went through the handlers.
 #[derive(Debug, Clone, Default)]
@@ -26,10 +27,10 @@ pub(super) struct Known {
     pub(super) report: Option<Arc<Report>>,
 }
 
-static PROGRAMS: Mutex<Option<HashMap<usize, Known>>> = Mutex::new(None);
+static PROGRAMS: ForkLock<Option<HashMap<usize, Known>>> = ForkLock::new(|| None);
 
 fn programs() -> MutexGuard<'static, Option<HashMap<usize, Known>>> {
-    PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)
+    PROGRAMS.lock()
 }
 
 fn key(program: NonNull<sys::bpf_program>) -> usize {

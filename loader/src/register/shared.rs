@@ -6,18 +6,19 @@
 //! are none takes as long as to find some.
 
 use super::{RegisterError, options, warn};
+use crate::forked::ForkLock;
 use crate::kernel::symbols::SymbolsError;
 use crate::target::{Target, TargetError};
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 enum Shared {
     Read { of: Vec<u8>, target: Arc<Target> },
     Failed(Arc<TargetError>),
 }
 
-static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
+static SHARED: ForkLock<Option<Shared>> = ForkLock::new(|| None);
 
 /// What says that the kernel's text is another.
 fn fingerprint() -> Vec<u8> {
@@ -47,7 +48,7 @@ fn fingerprint() -> Vec<u8> {
 /// The running kernel, as it is now.
 pub(super) fn target() -> Result<Arc<Target>, RegisterError> {
     let options = options();
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shared = SHARED.lock();
     if let Some(Shared::Failed(error)) = shared.as_ref() {
         return Err(RegisterError::Earlier(Arc::clone(error)));
     }
@@ -75,6 +76,6 @@ pub(super) fn target() -> Result<Arc<Target>, RegisterError> {
 
 /// Reads it again when it is next asked for.
 pub(super) fn forget() {
-    *SHARED.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    *SHARED.lock() = None;
     warn::again();
 }

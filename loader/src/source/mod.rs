@@ -31,7 +31,6 @@ use siteseer_sites::subset::SubsetError;
 use siteseer_sites::with_causes;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::env;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -44,8 +43,7 @@ use own::KERNEL_INLINE;
 pub use own::RunTime;
 use subset::Asked;
 use subset::Embedded;
-pub use trust::is_privileged;
-use trust::{Chosen, Contents};
+pub use trust::{Chosen, Contents, environment, is_privileged, read, read_as};
 
 /// How to look for site data.
 #[derive(Debug, Clone, Default)]
@@ -627,7 +625,7 @@ fn reason(error: &SourceError) -> String {
 /// the environment does not say, names a path that is not absolute, or is not to be believed (set-user-ID, file
 /// capabilities).
 pub fn user_cache() -> Option<PathBuf> {
-    cache_of(|name| if trust::has_secure_environment() { None } else { env::var_os(name) })
+    cache_of(environment)
 }
 
 fn cache_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
@@ -664,6 +662,7 @@ mod tests {
     use super::*;
     use crate::kernel::Privileges;
     use siteseer_sites::Machine;
+    use std::env;
 
     pub(super) fn kernel() -> Kernel {
         Kernel {

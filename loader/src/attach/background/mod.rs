@@ -20,11 +20,11 @@
 //! Where this process is init, or the one that orphans go to (PR_SET_CHILD_SUBREAPER), it stays a child, and is waited for
 //! when the next one is started.
 
+use crate::forked::ForkLock;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::{Mutex, PoisonError};
 
 /// As many numbers of descriptors are tried where nothing says which are open.
 const NUMBERS: u64 = 1 << 20;
@@ -49,7 +49,7 @@ pub(super) fn close_and_write(file: &File, lines: &[String], events: Vec<OwnedFd
 }
 
 /// Processes that are children of ours.
-static CHILDREN: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
+static CHILDREN: ForkLock<Vec<libc::pid_t>> = ForkLock::new(Vec::new);
 
 fn start(file: &File, lines: &[String], events: &[OwnedFd]) -> io::Result<()> {
     let writes: Vec<(*const libc::c_void, usize)> =
@@ -58,7 +58,7 @@ fn start(file: &File, lines: &[String], events: &[OwnedFd]) -> io::Result<()> {
     let events = keep.clone();
     keep.push(file.as_raw_fd());
     keep.sort_unstable();
-    let mut children = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut children = CHILDREN.lock();
     children.retain(|&child| !has_ended(child));
     let orphan = !is_reaper();
     // SAFETY: until they end the children make system calls only, on memory that was set up before; that is allowed after a

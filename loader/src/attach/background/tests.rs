@@ -178,8 +178,26 @@ fn application_with_children() -> String {
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
     let reaper = wait();
     let more = SIGNALLED.load(Ordering::Relaxed);
-    let mut children = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut children = CHILDREN.lock();
     children.retain(|&child| !has_ended(child));
     let left = children.len();
     format!("wait: {first}, signals: {signals}, as a reaper: {reaper}, signals: {more}, left: {left}")
+}
+
+/// Another thread of the parent was starting such a process when the child was forked.
+#[test]
+#[serial]
+fn a_forked_child_starts_one() {
+    let written = crate::forked::tests::child_ends(
+        || CHILDREN.lock(),
+        || {
+            let Ok(file) = tempfile::tempfile() else { return false };
+            close_and_write(&file, &["line\n".to_owned()], Vec::new());
+            (0..1000).any(|_| {
+                thread::sleep(Duration::from_millis(10));
+                file.metadata().is_ok_and(|about| about.len() == 5)
+            })
+        },
+    );
+    assert!(written);
 }

@@ -32,7 +32,7 @@ const LARGEST_COPY: u64 = 4 << 30;
 
 /// Who chose a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Chosen {
+pub enum Chosen {
     /// The caller named it.
     ByCaller,
     /// It was found in one of the usual places.
@@ -41,7 +41,7 @@ pub(super) enum Chosen {
 
 /// What a file holds.
 #[derive(Debug)]
-pub(super) enum Contents {
+pub enum Contents {
     /// Root alone can change the file.
     Mapped(Mmap),
     /// Others can.
@@ -67,9 +67,14 @@ pub fn is_privileged() -> bool {
 }
 
 /// Whether environment variables may be someone else's: what secure_getenv(3) asks.
-pub(super) fn has_secure_environment() -> bool {
+fn has_secure_environment() -> bool {
     // SAFETY: plain call.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// An environment variable; `None` if the kernel started the process with more privileges than its caller had.
+pub fn environment(name: &str) -> Option<OsString> {
+    if has_secure_environment() { None } else { std::env::var_os(name) }
 }
 
 /// Whether the process has an effective capability; yes, if the kernel does not say.
@@ -84,23 +89,33 @@ fn has_capabilities() -> bool {
 }
 
 /// Reads a file, or maps it.
-pub(super) fn read(path: &Path, chosen: Chosen) -> io::Result<Contents> {
+///
+/// # Errors
+/// If it cannot be read, is not a regular file, or must not be read by a process with privileges (EACCES).
+pub fn read(path: &Path, chosen: Chosen) -> io::Result<Contents> {
     read_as(path, chosen, is_privileged())
 }
 
-fn read_as(path: &Path, chosen: Chosen, privileged: bool) -> io::Result<Contents> {
+/// [`read`], with the privileges given.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_as(path: &Path, chosen: Chosen, privileged: bool) -> io::Result<Contents> {
     match open_roots(path) {
         // SAFETY: root alone can change it, and installs site data by renaming. What is read is checked as it is read.
-        Ok(file) => unsafe { Mmap::map(&file) }.map(Contents::Mapped),
+        Ok(file) => match unsafe { Mmap::map(&file) } {
+            Ok(mapped) => Ok(Contents::Mapped(mapped)),
+            // Not all files of the kernel's own file systems can be mapped.
+            Err(_) => copy(file),
+        },
         Err(why) if chosen == Chosen::BySearch && privileged => Err(why),
-        Err(_) => copy(path),
+        // Without O_NONBLOCK, to open a FIFO would wait for its other end.
+        Err(_) => copy(OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?),
     }
 }
 
 /// Copies a file that somebody may change meanwhile.
-fn copy(path: &Path) -> io::Result<Contents> {
-    // Without O_NONBLOCK, to open a FIFO would wait for its other end.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+fn copy(file: File) -> io::Result<Contents> {
     let size = regular(&file.metadata()?)?;
     if size > LARGEST_COPY {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("{size} bytes are too many")));
