@@ -4,12 +4,13 @@
 use clap::Parser;
 use siteseer_conformance::clients::judge::{Verdict, judge};
 use siteseer_conformance::clients::prepare::{Prepared, prepare};
-use siteseer_conformance::clients::{Linking, Run, page};
+use siteseer_conformance::clients::{Linking, Run, Way, boot, page};
 use siteseer_conformance::proposal::fill;
 use siteseer_kernels::KernelPaths;
 use siteseer_sites::file;
 use siteseer_sites::with_causes;
-use siteseer_vmtest::{Vm, build_guest_for};
+use siteseer_vmtest::build_guest_for;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -26,9 +27,9 @@ struct Arguments {
     /// Where siteseer's library is installed
     #[arg(long)]
     installed: PathBuf,
-    /// Which libbpf the tools and siteseer use
-    #[arg(long, value_enum, default_value = "static")]
-    libbpf: Linking,
+    /// Which libbpf the tools and siteseer use [default: one, then the other]
+    #[arg(long, value_enum)]
+    libbpf: Option<Linking>,
     /// Write docs/clients.md, or another page of that form
     #[arg(long)]
     docs: Option<PathBuf>,
@@ -50,45 +51,55 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let paths = siteseer_kernels::cached(name)
         .ok_or_else(|| format!("kernel {name} has not been fetched: run ci/kernel {name}"))?;
     let folder = tempfile::tempdir()?;
-    let ways = arguments.libbpf.ways();
+    let linkings = arguments.libbpf.map_or_else(|| vec![Linking::Static, Linking::Shared], |linking| vec![linking]);
+    let ways: Vec<Way> = linkings.iter().flat_map(|linking| linking.ways()).collect();
     let prepare = |tools: &[String]| prepare(folder.path(), &arguments.installed, tools, &ways);
     let mut prepared = prepare(&arguments.tools)?;
+    let (set, _) = siteseer_encoder::encode(&fs::read(&paths.vmlinux)?, &siteseer_encoder::Options::default())?;
     let mut runs: Vec<Run> = Vec::new();
-    let mut verdicts: Vec<Verdict> = Vec::new();
+    let mut verdicts: BTreeMap<Linking, Vec<Verdict>> = BTreeMap::new();
+    let mut judge_all = |runs: &[Run], prepared: &Prepared| {
+        let judge = |linking: &Linking| (*linking, judge(runs, *linking, &prepared.known));
+        verdicts = linkings.iter().map(judge).collect();
+        wrong(&verdicts)
+    };
+    let mut wrong_tools = Vec::new();
     if let Some(path) = &arguments.runs {
         let lines = fs::read_to_string(path)?;
         runs = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-        verdicts = judge(&runs, arguments.libbpf, &prepared.known);
+        wrong_tools = judge_all(&runs, &prepared);
     } else {
         let guest = build_guest_for(paths.record.arch, "siteseer-conformance", "siteseer-guest", "release")?;
-        let (set, _) = siteseer_encoder::encode(&fs::read(&paths.vmlinux)?, &siteseer_encoder::Options::default())?;
         let sites = folder.path().join("sites");
         fs::write(&sites, file::write(&set)?)?;
         for _ in 0..ATTEMPTS {
             let json = arguments.json.as_ref().map(|path| OpenOptions::new().create(true).append(true).open(path));
             runs.extend(boot(&paths, &guest, &sites, &prepared, json.transpose()?)?);
-            verdicts = judge(&runs, arguments.libbpf, &prepared.known);
-            let again = wrong(&verdicts);
-            if again.is_empty() {
+            wrong_tools = judge_all(&runs, &prepared);
+            if wrong_tools.is_empty() {
                 break;
             }
-            prepared = prepare(&again)?;
+            prepared = prepare(&wrong_tools)?;
         }
     }
-    let tables = page::tables(&verdicts, &prepared.version, &paths.record.release, arguments.libbpf);
+    let about = format!("libbpf-tools {}, Linux {}", prepared.version, paths.record.release);
+    let copies = page::copies(&set);
+    let tables: Vec<_> =
+        verdicts.iter().flat_map(|(linking, verdicts)| page::tables(verdicts, &about, *linking, &copies)).collect();
     for (_, table) in &tables {
         println!("{table}");
     }
     if let Some(path) = &arguments.docs {
         fs::write(path, fill(&fs::read_to_string(path)?, &tables)?)?;
     }
-    let wrong = wrong(&verdicts);
+    let wrong = wrong_tools;
     if wrong.is_empty() { Ok(()) } else { Err(format!("not as without siteseer: {}", wrong.join(", ")).into()) }
 }
 
 /// The tools with something wrong.
-fn wrong(verdicts: &[Verdict]) -> Vec<String> {
-    verdicts.iter().filter(|verdict| !verdict.wrong.is_empty()).map(|verdict| verdict.tool.clone()).collect()
+fn wrong(verdicts: &BTreeMap<Linking, Vec<Verdict>>) -> Vec<String> {
+    let wrong = verdicts.values().flatten().filter(|verdict| !verdict.wrong.is_empty());
+    wrong.map(|verdict| verdict.tool.clone()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Runs the jobs in a guest.
@@ -99,21 +110,9 @@ fn boot(
     prepared: &Prepared,
     mut json: Option<File>,
 ) -> Result<Vec<Run>, Box<dyn Error>> {
-    let mut vm = Vm::new(paths.record.arch, &paths.vmlinuz)
-        .init(guest)
-        .arg("clients")
-        .file(sites, format!("/var/cache/siteseer/{}.sites", paths.record.build_id))
-        .qemu_arg("-drive")
-        .qemu_arg(format!("file={},if=none,id=disk,format=raw", prepared.disk.display()))
-        .qemu_arg("-device")
-        .qemu_arg("nvme,drive=disk,serial=clients")
-        .memory(3072)
-        .count_instructions()
-        .time_limit(Duration::from_secs(3 * 3600));
-    for (place, file) in &prepared.files {
-        vm = vm.file(file, place);
-    }
-    let all = prepared.jobs.iter().map(|job| job.ways.len()).sum::<usize>();
+    let mut vm = boot::machine(paths, guest, sites, prepared).count_instructions();
+    vm = vm.time_limit(Duration::from_secs(3 * 3600));
+    let all: usize = prepared.jobs.iter().map(|job| job.ways.len()).sum();
     let mut done = 0;
     vm = vm.on_results(|bytes| {
         done += bytes.iter().filter(|byte| **byte == b'\n').count();
@@ -125,12 +124,9 @@ fn boot(
     if std::env::var_os("SITESEER_CONSOLE").is_some() {
         vm = vm.console(std::io::stderr());
     }
-    let outcome = vm.run()?;
+    let runs = boot::boot(vm);
     eprintln!();
-    if !outcome.success() {
-        return Err(format!("the guest ended with {:?}; its console:\n{}", outcome.exit_status, outcome.console).into());
-    }
-    Ok(outcome.result_lines().iter().map(|line| serde_json::from_str(line)).collect::<Result<_, _>>()?)
+    runs
 }
 
 fn main() -> ExitCode {

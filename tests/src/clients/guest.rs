@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The guest's half: starts each tool in each way, makes the calls, and says what was seen.
 
-use super::programs::{self, Programs};
+use super::programs::{self, Watched};
 use super::workload;
 use super::{JOBS, Job, MAP, PLUG_OWN, PLUG_SHARED, REGISTER, Run, Way};
 use crate::calls::syscall;
@@ -20,7 +20,9 @@ const TICK: Duration = Duration::from_millis(5);
 /// A tool that sleeps for so many looks is attached: none of them sleeps before.
 const LOOKS: usize = 4;
 /// How long a tool may take to start, and to end.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
+/// How often the calls are made for a tool with programs on functions. For the others nothing is compared.
+const REPETITIONS: usize = 3;
 /// How much of what a tool prints is kept.
 const KEPT: usize = 3000;
 
@@ -87,11 +89,16 @@ fn watch(job: &Job, way: Way, types: &Btf<'_>) -> Result<Run, Failure> {
     let started = Instant::now();
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", job.program))?;
     let attached = wait_until_attached(&mut child, started)?;
-    let mut seen = Programs::new();
+    let mut seen = Vec::new();
     if attached.is_some() {
-        let before = programs::besides(&others, types)?;
-        workload::run()?;
-        seen = programs::since(&before, &programs::besides(&others, types)?);
+        let mut watched = Watched::besides(&others, types)?;
+        // What the tool does itself would be seen too, and differs from run to run. Its BPF programs run without it.
+        signal(&child, libc::SIGSTOP)?;
+        for _ in 0..if watched.has_functions() { REPETITIONS } else { 1 } {
+            watched.during(workload::run)?;
+        }
+        signal(&child, libc::SIGCONT)?;
+        seen = watched.programs();
     }
     let stopped = Instant::now();
     let status = stop(&mut child)?;
@@ -153,13 +160,18 @@ fn stop(child: &mut Child) -> Result<ExitStatus, Failure> {
         }
         // A tool that prints at intervals may need a second one.
         if begin.elapsed() >= Duration::from_secs(5) * interrupts {
-            syscall(libc::SYS_kill, [u64::from(child.id()), libc::SIGINT as u64, 0, 0, 0, 0])?;
+            signal(child, libc::SIGINT)?;
             interrupts += 1;
         }
         thread::sleep(TICK);
     }
     child.kill()?;
     Ok(child.wait()?)
+}
+
+fn signal(child: &Child, signal: i32) -> Result<(), Failure> {
+    syscall(libc::SYS_kill, [u64::from(child.id()), signal as u64, 0, 0, 0, 0])?;
+    Ok(())
 }
 
 fn describe(status: ExitStatus) -> String {

@@ -15,8 +15,10 @@
 //! |---|---|---|
 //! | tools, libraries and the two plugs | host | [`prepare`] |
 //! | each tool starts, known calls are made, it stops | guest | [`guest`], [`workload`], [`programs`] |
+//! | the boot | host | [`boot`] |
 //! | the runs with siteseer against those without | host | [`judge`], [`page`] |
 
+pub mod boot;
 pub mod guest;
 pub mod judge;
 pub mod linked;
@@ -26,7 +28,7 @@ pub mod programs;
 pub mod table;
 pub mod workload;
 
-use programs::Programs;
+use programs::Program;
 use serde::{Deserialize, Serialize};
 
 /// Where the guest has the list of jobs.
@@ -55,7 +57,7 @@ pub enum Way {
 }
 
 /// Which libbpf is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Linking {
     /// The one in the tool.
     Static,
@@ -84,7 +86,7 @@ impl Linking {
 /// A tool to be run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
-    /// Its name, without Debian's ending.
+    /// Its name, without Debian's ending; with more words if the tool is also started otherwise.
     pub name: String,
     /// The file in the guest.
     pub program: String,
@@ -110,7 +112,7 @@ pub struct Run {
     /// How it ended.
     pub status: String,
     /// Its programs, and how often each ran while the calls were made.
-    pub programs: Programs,
+    pub programs: Vec<Program>,
     /// The end of what it printed.
     pub printed: String,
     /// The end of what it wrote to standard error.

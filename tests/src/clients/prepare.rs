@@ -55,7 +55,12 @@ pub fn prepare(folder: &Path, installed: &Path, wanted: &[String], ways: &[Way])
         let path = entry?.path();
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let Some(name) = file.strip_suffix(ENDING) else { continue };
-        if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name) {
+        let of_tool = |(row, known): &(&String, &Known)| known.program.as_ref().unwrap_or(row) == name;
+        let mut rows: BTreeMap<&str, &[String]> =
+            known.iter().filter(of_tool).map(|(row, known)| (&row[..], &known.arguments[..])).collect();
+        rows.entry(name).or_default();
+        rows.retain(|row, _| wanted.is_empty() || wanted.iter().any(|wanted| wanted == row));
+        if rows.is_empty() {
             continue;
         }
         // Many are links to one program with several names.
@@ -67,19 +72,18 @@ pub fn prepare(folder: &Path, installed: &Path, wanted: &[String], ways: &[Way])
         let place = |folder: &str| format!("/clients/{folder}/{name}");
         files.insert(place("map"), map);
         files.insert(place("bin"), program);
-        let arguments = known.get(name).map(|known| known.arguments.clone()).unwrap_or_default();
-        jobs.push(Job {
-            name: name.to_owned(),
+        jobs.extend(rows.into_iter().map(|(row, arguments)| Job {
+            name: row.to_owned(),
             program: place("bin"),
-            arguments,
+            arguments: arguments.to_vec(),
             map: place("map"),
             ways: ways.to_vec(),
-        });
+        }));
     }
     jobs.sort_by(|one, other| one.name.cmp(&other.name));
-    let unknown =
-        wanted.iter().chain(known.keys()).find(|name| !root.join("usr/sbin").join(format!("{name}{ENDING}")).exists());
-    if let Some(name) = unknown {
+    let exists = |name: &str| root.join("usr/sbin").join(format!("{name}{ENDING}")).exists();
+    let tools = known.iter().map(|(row, known)| known.program.as_ref().unwrap_or(row));
+    if let Some(name) = tools.chain(wanted.iter().filter(|row| !known.contains_key(*row))).find(|name| !exists(name)) {
         return Err(format!("the package has no tool {name}").into());
     }
     let list = folder.join("jobs.json");

@@ -11,6 +11,8 @@ use std::path::Path;
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Known {
+    /// The tool, if its name is not that of the row.
+    pub program: Option<String>,
     /// Its arguments.
     pub arguments: Vec<String>,
     /// Why it does not start here, with or without siteseer.
@@ -19,6 +21,10 @@ pub struct Known {
     pub differs: Option<String>,
     /// Programs that may see less, and why.
     pub less: BTreeMap<String, String>,
+    /// Why its programs on functions see no calls.
+    pub start_only: Option<String>,
+    /// Programs that must see so many calls with siteseer, as so many are made each time.
+    pub calls: BTreeMap<String, u64>,
 }
 
 /// All tools of the file.

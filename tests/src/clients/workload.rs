@@ -2,12 +2,13 @@
 //! The calls that are made while a tool watches: the same each time, [`CALLS`] of each kind.
 
 use crate::case::Failure;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -52,7 +53,7 @@ pub fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens, writes, synchronises, reads.
+/// Opens, writes, synchronises, reads, and changes the mode.
 fn files(folder: &Path) -> Result<(), Failure> {
     let path = folder.join("file");
     for _ in 0..CALLS {
@@ -61,6 +62,8 @@ fn files(folder: &Path) -> Result<(), Failure> {
         file.seek(SeekFrom::Start(0))?;
         file.read_exact(&mut [0; 4096])?;
         file.metadata()?;
+        // fchmod().
+        file.set_permissions(Permissions::from_mode(0o600))?;
     }
     let mut file = File::create(folder.join("synchronised"))?;
     for _ in 0..CALLS {
@@ -93,14 +96,22 @@ fn cold(folder: &Path) -> Result<(), Failure> {
     let mut file = File::open(&path)?;
     file.sync_all()?;
     for _ in 0..CALLS / 10 {
-        // SAFETY: plain call.
-        if unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } != 0 {
-            return Err("the file was not removed from memory".into());
-        }
+        advise(&file, libc::POSIX_FADV_DONTNEED)?;
+        // Read ahead on request, and then by itself.
+        advise(&file, libc::POSIX_FADV_WILLNEED)?;
+        advise(&file, libc::POSIX_FADV_DONTNEED)?;
         file.seek(SeekFrom::Start(0))?;
         file.read_to_end(&mut Vec::new())?;
     }
     Ok(())
+}
+
+fn advise(file: &File, advice: i32) -> Result<(), Failure> {
+    // SAFETY: plain call.
+    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, advice) } {
+        0 => Ok(()),
+        error => Err(format!("advice {advice} on a file: {}", std::io::Error::from_raw_os_error(error)).into()),
+    }
 }
 
 fn mounts() -> Result<(), Failure> {
@@ -163,7 +174,7 @@ fn locks() -> Result<(), Failure> {
 fn processes() -> Result<(), Failure> {
     for _ in 0..PROCESSES {
         // The program knows no such word and ends at once.
-        Command::new("/proc/self/exe").arg("nothing").output()?;
+        Command::new("/proc/self/exe").arg("nothing").stdout(Stdio::null()).stderr(Stdio::null()).status()?;
     }
     Ok(())
 }
