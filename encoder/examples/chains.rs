@@ -4,20 +4,22 @@
 //!
 //! Random addresses of the image's text are looked up here, by llvm-symbolizer and by addr2line, all from the same debug
 //! information. A chain is equal if all of its functions and all of its lines are. Every difference is put into a class, and
-//! the first ones of each class are printed.
+//! the first ones of each class are printed. The exit status is 1 if fewer than [`LEAST`] of a thousand chains are equal.
 
 use siteseer_encoder::{Detail, Encoded, Options, encode_with_ranges};
 use siteseer_sites::file::{self, Chains, SiteFile};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How many addresses are compared, and how many are timed.
 const COMPARED: usize = 10_000;
 const TIMED: usize = 1_000_000;
+/// How many of a thousand chains must be equal to those of each tool.
+const LEAST: usize = 999;
 /// How many differences of each class are printed.
 const SHOWN: usize = 3;
 /// How often the image is encoded in each way; the fastest one counts.
@@ -32,7 +34,7 @@ struct Frame {
     line: u32,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<ExitCode, Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("usage: chains VMLINUX")?;
     let image = std::fs::File::open(&path)?;
     // SAFETY: the mapping is read-only and private; an image that another process truncates meanwhile ends this
@@ -71,10 +73,33 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Short names are those of the debug information; for linkage names, llvm-symbolizer prefers the symbol table.
     let by_llvm = ["--inlines", "--functions=short", "--no-demangle", "--output-style=LLVM"];
     let by_llvm = ask("llvm-symbolizer", &[&by_llvm[..], &["--obj", &path]].concat(), &addresses, "")?;
-    compare("llvm-symbolizer", &addresses, &ours, &by_llvm, &by_llvm, &symbols);
+    let as_llvm = compare("llvm-symbolizer", &addresses, &ours, &by_llvm, &by_llvm, &symbols);
     let by_addr2line = ask("addr2line", &["-a", "-i", "-f", "-e", &path], &addresses, "0x")?;
-    compare("addr2line", &addresses, &ours, &by_addr2line, &by_llvm, &symbols);
-    Ok(())
+    let as_addr2line = compare("addr2line", &addresses, &ours, &by_addr2line, &by_llvm, &symbols);
+    // Outside of functions, addr2line prints the nearest symbol, and there is no chain.
+    let is_enough = as_llvm.all.is_enough() && as_addr2line.within.is_enough();
+    if !is_enough {
+        eprintln!("fewer than {LEAST} of a thousand chains are equal");
+    }
+    Ok(if is_enough { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How many of so many are equal.
+struct Share {
+    equal: usize,
+    of: usize,
+}
+
+impl Share {
+    fn is_enough(&self) -> bool {
+        self.of > 0 && self.equal * 1000 >= self.of * LEAST
+    }
+}
+
+/// The chains that a tool finds too: of all, and of those in functions.
+struct Agreement {
+    all: Share,
+    within: Share,
 }
 
 /// The image's site file, and the least time that it took.
@@ -286,7 +311,7 @@ fn compare(
     theirs: &[Vec<Frame>],
     judges: &[Vec<Frame>],
     symbols: &Symbols,
-) {
+) -> Agreement {
     let mut classes: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     let mut line_classes: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     let (mut without, mut equal, mut equal_within, mut same_lines) = (0, 0, 0, 0);
@@ -312,7 +337,7 @@ fn compare(
     let inlined = ours.iter().filter(|chain| chain.len() > 1).count();
     let deepest = ours.iter().map(Vec::len).max().unwrap_or(0);
     let all = addresses.len();
-    println!("{tool}: {equal} of {all} chains are equal ({:.2}%)", 100.0 * f64::from(equal) / all as f64);
+    println!("{tool}: {equal} of {all} chains are equal ({:.2}%)", 100.0 * equal as f64 / all as f64);
     println!(
         "  of those in functions {equal_within} of {} are; {inlined} are in inlined copies, up to {deepest} functions deep",
         all - without
@@ -329,6 +354,7 @@ fn compare(
     let compared = same_lines + line_classes.values().map(Vec::len).sum::<usize>();
     println!("  innermost lines: {same_lines} of {compared} are equal");
     show(line_classes);
+    Agreement { all: Share { equal, of: all }, within: Share { equal: equal_within, of: all - without } }
 }
 
 fn text(frames: &[Frame]) -> String {

@@ -36,6 +36,9 @@ pub const OF_MODULE: &str = "/siteseer/siteseer_life.inline";
 /// What the kernel's own data are called.
 const SERVED: &str = "/sys/kernel/btf/vmlinux.inline";
 
+/// Bytes of a page, on the guests.
+const PAGE: usize = 4096;
+
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {
     let case = |name, run| case("own_data", name, run);
@@ -43,6 +46,7 @@ pub fn cases() -> Vec<Case> {
         Case { name: "own_data::known_calls".to_owned(), run: Box::new(known_calls) },
         case("says_what_the_site_file_says", says_what_the_site_file_says),
         case("of_a_module", of_a_module),
+        case("files_are_read_and_mapped_as_upstreams", files_are_read_and_mapped_as_upstreams),
         case("what_is_lost_is_said", what_is_lost_is_said),
         case("why_there_is_none", why_there_is_none),
         case("what_breaks_a_rule_is_refused", what_breaks_a_rule_is_refused),
@@ -220,6 +224,85 @@ fn of_a_module(_: &Target) -> Result<String, Failure> {
     drop(module);
     expect("the file of the unloaded module", &served.exists(), &false)?;
     Ok(note)
+}
+
+/// A private or shared mapping of a file in which nothing was changed, for as long as it is compared.
+fn map(path: &str, len: usize, protection: i32, flags: i32, offset: i64) -> io::Result<Mapping> {
+    let file = File::open(path)?;
+    // SAFETY: the kernel chooses the address, and the file is open.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, file.as_raw_fd(), offset) };
+    if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Mapping { at: at.cast(), len }) }
+}
+
+struct Mapping {
+    at: *mut u8,
+    len: usize,
+}
+
+impl Mapping {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: it is mapped for reading, with so many bytes, and the server does not change what it serves.
+        unsafe { std::slice::from_raw_parts(self.at, self.len) }
+    }
+
+    fn protect(&self, protection: i32) -> io::Result<()> {
+        // SAFETY: the mapping is this one, which begins at a page.
+        let result = unsafe { libc::mprotect(self.at.cast(), self.len, protection) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: nothing borrows it any more.
+        unsafe { libc::munmap(self.at.cast(), self.len) };
+    }
+}
+
+/// Upstream's rules for mapping these files (selftests/bpf, `prog_tests/btf_sysfs.c`), and that each parses over its base. And upstream's
+/// case of a module (`prog_tests/btf_inline.c`): a function that was inlined is in the module's file, in the text section.
+fn files_are_read_and_mapped_as_upstreams(full: &Target) -> Result<String, Failure> {
+    let server = Server::load()?;
+    let module = Loaded::load()?;
+    server.serve("vmlinux", OF_IMAGE)?;
+    server.serve(modules::NAME, OF_MODULE)?;
+    let image = full.data().base_btf().ok_or("the kernel has no BTF")?;
+    let image = Btf::parse(&image)?;
+    let data = fs::read(SERVED)?;
+    expect("violations of the image's file", &rules::check(&data, Some(&image))?.len(), &0)?;
+    let folder = Path::new("/sys/kernel/btf");
+    let types = fs::read(folder.join(modules::NAME))?;
+    let types = Btf::parse_split(&types, &image)?;
+    let of_module = format!("{}/{}.inline", folder.display(), modules::NAME);
+    let module_data = fs::read(&of_module)?;
+    expect("violations of the module's file", &rules::check(&module_data, Some(&types))?.len(), &0)?;
+    let split = Btf::parse_split(&module_data, &types)?;
+    let mut copies = 0;
+    for section in split.types().filter(|ty| ty.kind() == Kind::Locsec && ty.name() == "inline.text") {
+        let is_copied = |func| split.ty(func).is_some_and(|func| func.name() == "life_copied");
+        copies += section.locsec().iter().filter(|entry| is_copied(entry.func())).count();
+    }
+    expect("copies of life_copied in the module's file", &copies, &2)?;
+
+    let private = |path: &str, len, protection, offset| map(path, len, protection, libc::MAP_PRIVATE, offset);
+    let mapping = private(SERVED, data.len(), libc::PROT_READ, 0)?;
+    expect("what is mapped", &(mapping.bytes() == data), &true)?;
+    let whole = data.len().next_multiple_of(PAGE);
+    let cases: [(&str, io::Result<()>, i32); 6] = [
+        ("for writing later", mapping.protect(libc::PROT_READ | libc::PROT_WRITE), libc::EACCES),
+        ("for writing", private(SERVED, data.len(), libc::PROT_READ | libc::PROT_WRITE, 0).map(drop), libc::EACCES),
+        ("shared", map(SERVED, data.len(), libc::PROT_READ, libc::MAP_SHARED, 0).map(drop), libc::EACCES),
+        ("from the second page", private(SERVED, PAGE, libc::PROT_READ, PAGE as i64).map(drop), libc::EINVAL),
+        ("past the end", private(SERVED, whole + 1, libc::PROT_READ, 0).map(drop), libc::EINVAL),
+        ("of a module", private(&of_module, PAGE, libc::PROT_READ, 0).map(drop), libc::ENODEV),
+    ];
+    for (what, result, expected) in &cases {
+        let seen = result.as_ref().err().and_then(io::Error::raw_os_error);
+        expect(&format!("mapping it {what}"), &seen, &Some(*expected))?;
+    }
+    drop(mapping);
+    drop(module);
+    Ok(format!("{} bytes are mapped privately, for reading; {} other ways are refused", data.len(), cases.len()))
 }
 
 /// What reports and refusals say of a copy that control may enter past its entry.

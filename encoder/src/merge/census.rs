@@ -13,6 +13,8 @@ use siteseer_sites::{Argument, Doubt, Marks, SiteKind, SiteSet, Unprobeable};
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub use crate::unit::entry_census::EntryCensus;
+
 /// What was encoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Census {
@@ -26,6 +28,8 @@ pub struct Census {
     pub arguments: ArgumentCensus,
     /// Sites out of line.
     pub out_of_line: OutOfLineCensus,
+    /// What the debug information says of where inlined copies are entered, and what was found.
+    pub entries: EntryCensus,
 }
 
 /// Inline sites.
@@ -123,6 +127,7 @@ pub(crate) struct Counts {
     pub(crate) usable: u64,
     pub(crate) located_of_usable: u64,
     pub(crate) gained_by_moving: u64,
+    pub(crate) entries: EntryCensus,
 }
 
 impl Counts {
@@ -135,6 +140,7 @@ impl Counts {
             usable: self.usable + other.usable,
             located_of_usable: self.located_of_usable + other.located_of_usable,
             gained_by_moving: self.gained_by_moving + other.gained_by_moving,
+            entries: self.entries.plus(other.entries),
         }
     }
 }
@@ -145,6 +151,7 @@ impl Census {
         let mut census = Census {
             functions: set.functions.len() as u64,
             prototypes: set.prototypes.len() as u64,
+            entries: counts.entries,
             ..Census::default()
         };
         let uses = census.count_sites(set, counts);

@@ -26,6 +26,7 @@ pub(super) fn settle(
         usable: unit.tally.usable,
         located_of_usable: unit.tally.located_of_usable,
         gained_by_moving: 0,
+        entries: unit.tally.entries,
     };
     mark_shared(unit);
     let provisional = std::mem::take(&mut unit.provisional);

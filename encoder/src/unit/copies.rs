@@ -14,6 +14,7 @@ use crate::unit::assigned::Body;
 use crate::unit::beginnings::Cut;
 use crate::unit::doubt::{self, Evidence};
 use crate::unit::entry::{self, Entry, Moved};
+use crate::unit::entry_census::EntryCensus;
 use crate::unit::markers::{Callee, State};
 use crate::unit::origin::{Origin, Origins};
 use crate::unit::outofline;
@@ -124,8 +125,12 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             let around = Around { is_joined: self.is_joined(&copy, entry), ..around };
             self.inline_site(&copy, entry, section, marks, around);
         }
-        self.entries = beginnings.entries;
         let sites = first..self.out.sites.len() as u32;
+        if !is_rest && !sites.is_empty() {
+            let counts = EntryCensus::of(raw, &beginnings.entries, marks);
+            self.out.tally.entries = self.out.tally.entries.plus(counts);
+        }
+        self.entries = beginnings.entries;
         if self.unit.is_gcc() && sites.len() > 1 {
             self.out.several.push(sites.collect());
         }

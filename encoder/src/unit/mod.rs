@@ -30,6 +30,7 @@ use crate::types::{BaseIndex, NewType, TypeRef};
 use crate::unit::arguments::{Found, Gathered};
 use crate::unit::doubt::Evidence;
 use crate::unit::entry::Entry;
+use crate::unit::entry_census::EntryCensus;
 use crate::unit::folded::{Folds, SharedAddresses};
 use crate::unit::markers::Markers;
 use crate::unit::origin::{Foreign, Origin, Origins};
@@ -54,6 +55,7 @@ mod clang;
 mod copies;
 pub(crate) mod doubt;
 mod entry;
+pub(crate) mod entry_census;
 pub(crate) mod folded;
 mod folds;
 mod gathering;
@@ -131,6 +133,8 @@ pub(crate) struct Tally {
     pub(crate) usable: u64,
     /// Those of them that are located.
     pub(crate) located_of_usable: u64,
+    /// Where inlined copies are entered.
+    pub(crate) entries: EntryCensus,
 }
 
 /// The sites of one unit. Indices are those of the unit's own tables.

@@ -36,7 +36,7 @@ impl Type<'_> {
     }
 }
 
-/// The BTF of an image and the BTF with its sites, numbered through.
+/// The BTF of an image (and of a module, split over it) and the BTF with its sites, numbered through.
 pub(crate) struct Reader<'a> {
     types: Vec<Type<'a>>,
     strings: Vec<u8>,
@@ -70,13 +70,12 @@ fn tail(kind: u32) -> (usize, usize) {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads BTF, and split BTF over it.
-    pub(crate) fn new(btf: &'a [u8], inline: &'a [u8]) -> Reader<'a> {
+    /// Reads BTF, and split BTF over it, part by part.
+    pub(crate) fn new(parts: &[&'a [u8]]) -> Reader<'a> {
         // Type 0 is void.
         let void = Type { name: 0, info: 0, size_or_type: 0, tail: &[] };
         let mut reader = Reader { types: vec![void], strings: Vec::new() };
-        reader.add(btf);
-        reader.add(inline);
+        parts.iter().for_each(|part| reader.add(part));
         reader
     }
 

@@ -15,7 +15,7 @@ use super::ranges;
 use super::read::locsec_name;
 use crate::both::both;
 use crate::btf::{Btf, BtfError, Kind, LocsecEntry, MAX_VLEN, Outline, SplitBtf, TypeId, loc};
-use crate::location::Argument;
+use crate::location::{Argument, Location};
 use crate::ranges::Ranges;
 use crate::set::SiteSet;
 use crate::site::SourceLine;
@@ -416,8 +416,10 @@ fn lower(argument: &Argument, set: &SiteSet, types: &mut SplitBtf, programs: &mu
         Ok(located) => located,
         Err(missing) => return Some((0, *missing as u32)),
     };
+    // The kernel allocates the parts of a module one by one: nothing in the file says how far an address will be from the base.
+    let is_loose = set.module.is_some() && matches!(located.at, Location::Address(_));
     // A reader of upstream's kinds alone would take a doubtful location for a certain one.
-    if let Some(param) = loc::to_upstream(located, set.base).filter(|_| located.is_certain()) {
+    if let Some(param) = loc::to_upstream(located, set.base).filter(|_| located.is_certain() && !is_loose) {
         return Some((types.loc_param(param.size, param.flags, param.words()), 0));
     }
     if !program::is_well_formed(located, set.machine) {

@@ -14,11 +14,14 @@
  * file is an error, ENODEV. What is served for a module goes when the module does.
  *
  * Before data is served it is checked, in inline_check.c; what breaks a rule is refused with EINVAL.
+ *
+ * The file of vmlinux can be mapped, as that of the kernel's types can: private, for reading, from its beginning. Those of modules cannot.
  */
 #include <linux/fs.h>
 #include <linux/kernfs.h>
 #include <linux/kobject.h>
 #include <linux/list.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/notifier.h>
@@ -59,6 +62,28 @@ static ssize_t served_read(struct file *file, struct kobject *kobj, read_attribu
 	if (!served->data)
 		return -ENODEV;
 	return memory_read_from_buffer(buf, count, &off, served->data, attr->size);
+}
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+typedef const struct bin_attribute map_attribute;
+#else
+typedef struct bin_attribute map_attribute;
+#endif
+
+static int served_mmap(struct file *file, struct kobject *kobj, map_attribute *attr, struct vm_area_struct *vma)
+{
+	const struct served *served = attr->private;
+
+	if (vma->vm_pgoff || vma->vm_end - vma->vm_start > PAGE_ALIGN(attr->size))
+		return -EINVAL;
+	if (vma->vm_flags & (VM_WRITE | VM_EXEC | VM_MAYSHARE))
+		return -EACCES;
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	vm_flags_clear(vma, VM_MAYWRITE | VM_MAYEXEC);
+#else
+	vma->vm_flags &= ~(VM_MAYWRITE | VM_MAYEXEC);
+#endif
+	return remap_vmalloc_range(vma, served->data, 0);
 }
 
 /* The folder in sysfs. It belongs to the kernel, which does not give it to modules; its node has the kobject. */
@@ -103,7 +128,7 @@ static int read_whole(const char *path, void **data, size_t *size)
 	len = i_size_read(file_inode(file));
 	if (!S_ISREG(file_inode(file)->i_mode) || len <= 0 || len > MOST_BYTES)
 		error = -EINVAL;
-	else if (!(*data = vmalloc(len)))
+	else if (!(*data = vmalloc_user(len)))
 		error = -ENOMEM;
 	while (!error && pos < len) {
 		ssize_t read = kernel_read(file, *data + pos, len - pos, &pos);
@@ -173,6 +198,8 @@ static int serve(const char *name, const char *path)
 	served->attr.size = size;
 	served->attr.private = served;
 	served->attr.read = served_read;
+	if (served->data && !strcmp(name, "vmlinux"))
+		served->attr.mmap = served_mmap;
 	error = sysfs_create_bin_file(btf_kobj(), &served->attr);
 	if (error)
 		goto failed;

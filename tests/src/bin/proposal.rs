@@ -2,52 +2,81 @@
 //! Prints the tables of docs/proposal.md: `ci/proposal`.
 
 use clap::Parser;
-use siteseer_conformance::proposal::{fill, formats, forms, functions, table};
+use siteseer_conformance::census::Row;
+use siteseer_conformance::proposal::{entries, fill, formats, forms, functions, missing, table, tools, truth};
 use siteseer_encoder::Options;
 use std::error::Error;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Prints what functions and arguments are concerned, form by form, and what each proposed format makes of them.
+/// Prints what functions and arguments are concerned, form by form, and what each proposed format makes of them. A kernel that is not
+/// in the cache is named, and left out.
 #[derive(Parser)]
 struct Arguments {
-    /// Kernels in the cache, by name
+    /// Kernels, by name
     #[arg(required = true)]
     kernels: Vec<String>,
-    /// Put the tables into this page
-    #[arg(long, value_name = "FILE")]
-    docs: Option<PathBuf>,
+    /// The folder of pages: with docs/census.md and docs/truth.md, whose figures are included
+    #[arg(long, value_name = "FOLDER", default_value = "docs")]
+    pages: PathBuf,
+    /// Put the tables into proposal.md of that folder
+    #[arg(long)]
+    update: bool,
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
-    let (mut needs, mut policies, mut counted, mut format_rows) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut needs, mut policies, mut tool_rows, mut entry_rows) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut counted, mut format_rows, mut kernels, mut lacking) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for name in &arguments.kernels {
-        let kernel = siteseer_kernels::cached(name)
-            .ok_or_else(|| format!("{name} is not in the cache: run ci/kernel {name}"))?;
-        let image = fs::read(&kernel.vmlinux).map_err(|error| format!("{}: {error}", kernel.vmlinux.display()))?;
-        let (set, _) =
-            siteseer_encoder::encode(&image, &Options::default()).map_err(|error| format!("{name}: {error}"))?;
+        let Some(kernel) = siteseer_kernels::cached(name) else {
+            eprintln!("{name} is not in the cache: its rows are missing (ci/kernel {name})");
+            lacking.push(name.as_str());
+            continue;
+        };
+        let failed = |error: &dyn std::fmt::Display| format!("{name}: {error}");
+        let image = fs::read(&kernel.vmlinux).map_err(|error| failed(&error))?;
+        let (set, census) = siteseer_encoder::encode(&image, &Options::default()).map_err(|error| failed(&error))?;
+        entry_rows.extend(entries::rows(name, &census));
+        kernels.push(Row::with(&kernel, &image, census));
         drop(image);
         let counts = functions::count(&set);
         needs.push(counts.needs(name));
         policies.extend(counts.policies(name));
         counted.push((name.clone(), forms::count(&set)));
-        format_rows.extend(formats::rows(name, &set).map_err(|error| format!("{name}: {error}"))?);
+        tool_rows.push(tools::row(name, &set).map_err(|error| failed(&error))?);
+        format_rows.extend(formats::rows(name, &set).map_err(|error| failed(&error))?);
     }
     let (form_header, form_rows) = forms::rows(&counted);
+    let (truth_header, truth_rows) = truth::rows(&read(&arguments.pages.join("truth.md"))?)?;
+    let truth_header: Vec<&str> = truth_header.iter().map(String::as_str).collect();
+    let missing_rows = missing::rows(&kernels, &read(&arguments.pages.join("census.md"))?)?;
+    let lacking = match lacking.is_empty() {
+        true => "No kernel of `kernels/matrix.toml` is missing.\n".to_owned(),
+        false => format!("Kernels that were not at hand when the tables were written: {}.\n", lacking.join(", ")),
+    };
     let tables = [
+        ("lacking", lacking),
         ("needs", table(&functions::NEEDS, &needs)),
+        ("entries", table(&entries::HEADER, &entry_rows)),
         ("policies", table(&functions::POLICIES, &policies)),
+        ("tools", table(&tools::HEADER, &tool_rows)),
         ("forms", table(&form_header, &form_rows)),
+        ("missing", table(&missing::HEADER, &missing_rows)),
+        ("truth", table(&truth_header, &truth_rows)),
         ("formats", table(&formats::HEADER, &format_rows)),
     ];
     for (name, text) in &tables {
         println!("{name}\n\n{text}");
     }
-    if let Some(path) = &arguments.docs {
-        let page = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        fs::write(path, fill(&page, &tables)?).map_err(|error| format!("{}: {error}", path.display()))?;
+    if arguments.update {
+        let path = arguments.pages.join("proposal.md");
+        let page = fill(&read(&path)?, &tables)?;
+        fs::write(&path, page).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())
 }

@@ -41,16 +41,21 @@ impl Row {
     pub fn of(kernel: &KernelPaths) -> Result<Row, Box<dyn Error>> {
         let image = fs::read(&kernel.vmlinux)?;
         let (_, census) = siteseer_encoder::encode(&image, &Options::default())?;
+        Ok(Row::with(kernel, &image, census))
+    }
+
+    /// The row of a kernel whose image is encoded already.
+    pub fn with(kernel: &KernelPaths, image: &[u8], census: Census) -> Row {
         let config = kernel.record.build.iter().flat_map(|build| &build.recipe.config);
         let link = config.fold("ordinary", |link, (_, text)| link_of(text).unwrap_or(link));
-        Ok(Row {
+        Row {
             name: kernel.name.clone(),
             release: kernel.record.release.clone(),
             arch: kernel.record.arch.to_string(),
-            compiler: compiler(&image).unwrap_or_else(|| "unknown".to_owned()),
+            compiler: compiler(image).unwrap_or_else(|| "unknown".to_owned()),
             link,
             census,
-        })
+        }
     }
 
     /// Whether enough of the usable arguments are located.

@@ -4,16 +4,30 @@
 //! | table | file |
 //! |---|---|
 //! | which functions need it, and what a policy costs | [`functions`] |
+//! | what a policy does to ordinary tools | [`tools`] |
+//! | whether entry points are known | [`entries`] |
+//! | which arguments the debug information does not have, by compiler | [`missing`] |
+//! | how true locations are, by form | [`truth`] |
 //! | which forms of location earn their place | [`forms`] |
 //! | the formats that were proposed, side by side | [`formats`] |
-//! | the kernel's rules on what the encoder writes (`ci/rules`) | [`rules`] |
+//! | the kernel's rules on what the encoder writes, and its size (`ci/rules`) | [`rules`] |
+//!
+//! [`missing`] and [`truth`] include what other commands wrote into pages of their own ([`pages`]).
 
+pub mod entries;
 pub mod formats;
 pub mod forms;
 pub mod functions;
+pub mod missing;
+pub mod pages;
 pub mod rules;
+pub mod tools;
+pub mod truth;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 /// A table of Markdown: the first column is text, the others are numbers.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
@@ -27,6 +41,13 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
 /// `1234 (5.6%)` of a whole.
 pub(crate) fn share(part: usize, whole: usize) -> String {
     format!("{part} ({:.1}%)", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+/// Bytes after `gzip -9`.
+pub(crate) fn compressed(data: &[u8]) -> io::Result<usize> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(data)?;
+    Ok(encoder.finish()?.len())
 }
 
 /// Puts tables into a page: each `(name, text)` between `<!-- name: -->` and `<!-- :name -->`.

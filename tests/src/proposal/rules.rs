@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The kernel's rules ([`siteseer_sites::btf::rules`]) on what the encoder writes: of kernels' images, and of their modules.
+//! The kernel's rules ([`siteseer_sites::btf::rules`]) on what the encoder writes: of kernels' images, and of their modules. And how
+//! large this is.
 
 use object::{Object, ObjectSection};
 use siteseer_encoder::{BaseKernel, Options};
@@ -10,8 +11,18 @@ use std::fs;
 use std::path::Path;
 
 /// The columns.
-pub const HEADER: [&str; 6] =
-    ["kernel", "site files of", "sites", "types in .BTF", "types in .BTF.inline", "violations"];
+pub const HEADER: [&str; 10] = [
+    "kernel",
+    "site files of",
+    "sites",
+    "types in .BTF",
+    "types in .BTF.inline",
+    "bytes of .BTF.inline",
+    "a site",
+    "gzip -9, a site",
+    "median file",
+    "violations",
+];
 
 /// How many violations are told.
 const TOLD: usize = 5;
@@ -25,6 +36,10 @@ pub struct Counts {
     pub types: usize,
     /// Types of the sites.
     pub inline_types: usize,
+    /// Bytes of each `.BTF.inline`.
+    pub bytes: Vec<usize>,
+    /// Bytes of all of them, compressed one by one.
+    pub compressed: usize,
     /// Violations.
     pub violations: usize,
     /// The first of them, in words.
@@ -37,6 +52,8 @@ impl Counts {
         self.sites += other.sites;
         self.types += other.types;
         self.inline_types += other.inline_types;
+        self.bytes.extend(other.bytes);
+        self.compressed += other.compressed;
         self.violations += other.violations;
         self.told.extend(other.told);
         self.told.truncate(TOLD);
@@ -44,9 +61,15 @@ impl Counts {
 
     /// A row of the table.
     pub fn row(&self, kernel: &str, of: String) -> Vec<String> {
-        let Counts { sites, types, inline_types, violations, .. } = self;
-        let numbers = [sites, types, inline_types, violations].map(ToString::to_string);
-        [kernel.to_owned(), of].into_iter().chain(numbers).collect()
+        let Counts { sites, types, inline_types, compressed, violations, .. } = self;
+        let bytes: usize = self.bytes.iter().sum();
+        let a_site = |bytes: usize| format!("{:.1}", bytes as f64 / (*sites).max(1) as f64);
+        let mut sorted = self.bytes.clone();
+        sorted.sort_unstable();
+        let median = sorted.get(sorted.len() / 2).copied().unwrap_or_default();
+        let numbers = [*sites, *types, *inline_types, bytes].map(|number| number.to_string());
+        let sizes = [a_site(bytes), a_site(*compressed), median.to_string(), violations.to_string()];
+        [kernel.to_owned(), of].into_iter().chain(numbers).chain(sizes).collect()
     }
 
     /// Checks some BTF.
@@ -91,6 +114,8 @@ fn check_file(site_file: &[u8], base: Option<&Btf<'_>>) -> Result<Counts, Box<dy
     counts.check(".BTF.inline", inline, Some(&own))?;
     let split = Btf::parse_split(inline, &own)?;
     counts.types = (own.end_id() - own.first_id()) as usize;
+    counts.bytes = vec![inline.len()];
+    counts.compressed = super::compressed(inline)?;
     counts.inline_types = (split.end_id() - split.first_id()) as usize;
     counts.sites = split.types().filter(|ty| ty.kind() == Kind::Locsec).map(|ty| ty.locsec().len()).sum();
     Ok(counts)
@@ -130,11 +155,15 @@ mod tests {
             check_file(&site_file(&types, &sites.to_bytes()), None).unwrap()
         };
         let clean = counts(loc_flags::REG);
-        assert_eq!(clean, Counts { sites: 2, types: 3, inline_types: 3, ..Counts::default() });
+        let [bytes] = clean.bytes[..] else { panic!("{:?}", clean.bytes) };
+        assert_eq!((clean.sites, clean.types, clean.inline_types, clean.violations), (2, 3, 3, 0));
         let mut wrong = counts(loc_flags::REG | loc_flags::SIGNED);
         assert_eq!(wrong.violations, 1);
         assert!(wrong.told[0].contains("btf_loc_param_check_meta"), "{:?}", wrong.told);
         wrong.add(clean);
-        assert_eq!(wrong.row("k", "images".to_owned()), ["k", "images", "4", "6", "6", "1"]);
+        let row = wrong.row("k", "images".to_owned());
+        assert_eq!(row[..6], ["k", "images", "4", "6", "6", &(2 * bytes).to_string()]);
+        let a_site = format!("{:.1}", bytes as f64 / 2.0);
+        assert_eq!((&row[6], &row[8..]), (&a_site, &[bytes.to_string(), "1".to_owned()][..]));
     }
 }
