@@ -62,7 +62,13 @@ impl End {
     }
 
     fn is_other_end_of(&self, end: &End) -> bool {
-        (self.object, &self.wanted, self.told) == (end.object, &end.wanted, end.told) && self.exit != end.exit
+        // `bpf_program__set_attach_target()` names the function, whatever the sections name: those of one tool that is for
+        // any function are `fentry/dummy_fentry` and `fexit/dummy_fexit`.
+        let is_same = match (self.told, end.told) {
+            (Told::Kernel { .. }, Told::Kernel { .. }) => self.told == end.told,
+            _ => (&self.wanted, self.told) == (&end.wanted, end.told),
+        };
+        is_same && self.object == end.object && self.exit != end.exit
     }
 }
 
@@ -83,4 +89,27 @@ pub(super) fn note(pair: &Pair, report: &Report) -> Option<String> {
         let program = &pair.program;
         format!("the program {program}, at the other end of the same calls, reaches {both} of these sites, and {alone} of them not")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(section: &str, exit: bool, told: Told) -> End {
+        let wanted = Wanted { module: None, function: Some(section.to_owned()) };
+        End { object: 1, name: section.to_owned(), exit, wanted, told, knows: false, reached: BTreeSet::new() }
+    }
+
+    #[test]
+    fn the_attach_target_decides_which_programs_are_ends_of_the_same_calls() {
+        let [foo, bar] = [7, 8].map(|btf_id| Told::Kernel { object: 0, btf_id });
+        let entry = end("dummy_fentry", false, foo);
+        assert!(entry.is_other_end_of(&end("dummy_fexit", true, foo)), "the sections' names do not matter");
+        assert!(!entry.is_other_end_of(&end("dummy_fentry", true, bar)), "another function");
+        assert!(!entry.is_other_end_of(&end("dummy_fexit", false, foo)), "the same end");
+        let entry = end("foo", false, Told::Nothing);
+        assert!(entry.is_other_end_of(&end("foo", true, Told::Nothing)));
+        assert!(!entry.is_other_end_of(&end("bar", true, Told::Nothing)));
+        assert!(!entry.is_other_end_of(&End { object: 2, ..end("foo", true, Told::Nothing) }), "another object");
+    }
 }

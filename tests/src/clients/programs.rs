@@ -13,6 +13,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// The function that siteseer's own programs begin with.
 const TRAMPOLINE: &str = "siteseer_trampoline";
 
+/// What names of an iterator's FUNCs begin with. A link that siteseer makes holds a program of one, which never runs.
+const ITERATOR: &str = "bpf_iter_";
+
 /// What a program is attached to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -138,10 +141,11 @@ fn describe(fd: &OwnedFd, types: &Btf<'_>) -> Result<Program, Failure> {
     let is_own = functions.first().is_some_and(|first| first == TRAMPOLINE);
     // The program is one of the trampoline's functions; nothing else of the tool has its name.
     let name = functions.into_iter().find(|function| function.starts_with(&short)).unwrap_or(short);
-    // An fentry program has a FUNC, and one of a tracepoint a TYPEDEF. That of an iterator runs only when it is read.
+    // An fentry program has a FUNC, and one of a tracepoint a TYPEDEF.
     let target = types.ty(info.attach_btf_id).filter(|ty| info.attach_btf_obj_id <= 1 && ty.kind() == Kind::Func);
     let to = match info.type_ {
         sys::BPF_PROG_TYPE_KPROBE => To::Function,
+        sys::BPF_PROG_TYPE_TRACING if target.is_some_and(|ty| ty.name().starts_with(ITERATOR)) => To::Other,
         sys::BPF_PROG_TYPE_TRACING if info.attach_btf_obj_id > 1 || target.is_some() => To::Function,
         _ => To::Other,
     };
