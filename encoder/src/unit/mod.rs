@@ -30,10 +30,12 @@ use crate::types::{BaseIndex, NewType, TypeRef};
 use crate::unit::arguments::{Found, Gathered};
 use crate::unit::doubt::Evidence;
 use crate::unit::entry::Entry;
+use crate::unit::exits::ExitCensus;
 use crate::unit::folded::{Folds, SharedAddresses};
 use crate::unit::markers::Markers;
 use crate::unit::origin::{Foreign, Origin, Origins};
 use crate::unit::ranges::{Detail, UnitRanges};
+use crate::unit::rescue::Refused;
 use crate::unit::returns::Pending;
 use gathering::Gathering;
 use hashbrown::{HashMap, HashSet};
@@ -54,6 +56,7 @@ mod clang;
 mod copies;
 pub(crate) mod doubt;
 mod entry;
+pub(crate) mod exits;
 pub(crate) mod folded;
 mod folds;
 mod gathering;
@@ -63,6 +66,7 @@ pub(crate) mod origin;
 pub(crate) mod outofline;
 pub(crate) mod ranges;
 mod repeats;
+pub(crate) mod rescue;
 mod returns;
 mod signature;
 mod split;
@@ -81,6 +85,8 @@ pub(crate) struct Shared<'a, 'd> {
     pub(crate) foreign: Foreign<'a, 'd>,
     pub(crate) filter: Option<Filter>,
     pub(crate) observer: Option<Observer<'d>>,
+    /// Whether to count how copies are left.
+    pub(crate) exits: bool,
     /// What is to be found out about the text of copies.
     pub(crate) ranges: Detail,
 }
@@ -131,6 +137,9 @@ pub(crate) struct Tally {
     pub(crate) usable: u64,
     /// Those of them that are located.
     pub(crate) located_of_usable: u64,
+    /// Inline sites with a probe that would be refused at the entry because of the instruction there.
+    pub(crate) refused: Refused,
+    pub(crate) exits: ExitCensus,
 }
 
 /// The sites of one unit. Indices are those of the unit's own tables.
@@ -149,6 +158,8 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) in_line: Vec<u32>,
     /// The entries of each copy by GCC that has more than one.
     pub(crate) several: Vec<Vec<u32>>,
+    /// Those of them with a probe that is elsewhere because it would be refused, and where it would be. In order.
+    pub(crate) rescued: Vec<(u32, u64)>,
     pub(crate) provisional: Vec<Provisional>,
     /// Parameters that are assigned to.
     pub(crate) assigned: Vec<ParameterKey<'a>>,
@@ -158,6 +169,14 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) compiler: Compiler,
     pub(crate) tally: Tally,
     pub(crate) ranges: UnitRanges<'a>,
+}
+
+impl UnitSites<'_> {
+    /// Where the probe of a site is, or would be if it were not refused there.
+    pub(crate) fn unrescued(&self, site: u32) -> u64 {
+        let rescued = self.rescued.binary_search_by_key(&site, |&(site, _)| site);
+        rescued.map_or_else(|_| self.sites[site as usize].address, |index| self.rescued[index].1)
+    }
 }
 
 /// Takes the functions of one unit and makes its sites.
