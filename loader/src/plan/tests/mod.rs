@@ -268,7 +268,7 @@ fn sites_lie_in_the_symbols_that_hold_them() {
     let moved_back = |moved: u8| {
         move |site: &mut DataSite| {
             (site.address, site.moved) = (LINK + 0x3f0, moved);
-            site.marks = site.marks | Marks::MOVED_BACK;
+            site.marks |= Marks::MOVED_BACK;
         }
     };
     assert_eq!(obstacle(&moved_back(0xf)), None);
