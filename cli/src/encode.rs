@@ -184,6 +184,19 @@ fn json(census: &Census) -> serde_json::Value {
         arguments.by_location.iter().map(|(kind, &count)| (kind.key(), count)).collect();
     let unprobeable: BTreeMap<&str, u64> =
         sites.unprobeable.iter().map(|(reason, &count)| (reason.key(), count)).collect();
+    let refused: BTreeMap<&str, serde_json::Value> = sites
+        .refused_at_entry
+        .iter()
+        .map(|(reason, counts)| {
+            let counts = serde_json::json!({
+                "total": counts.total,
+                "forward": counts.forward,
+                "back": counts.back,
+                "arguments_lost": counts.arguments_lost,
+            });
+            (reason.key(), counts)
+        })
+        .collect();
     let shapes: Vec<serde_json::Value> = arguments
         .computed_shapes
         .iter()
@@ -201,6 +214,8 @@ fn json(census: &Census) -> serde_json::Value {
             "unprobeable": unprobeable,
             "dead": sites.dead,
             "moved": sites.moved,
+            "moved_back": sites.moved_back,
+            "refused_at_entry": refused,
             "may_repeat": sites.may_repeat,
             "entry_uncertain": sites.entry_uncertain,
             "may_miss": sites.may_miss,

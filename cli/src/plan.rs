@@ -90,7 +90,7 @@ fn one(outline: &Outline, machine: Machine, id: &mut u64) -> Value {
             "offset": site.offset(),
             // What a module's addresses are at link time is made up.
             "address": site.module.is_none().then(|| format!("{:#x}", site.link_address)),
-            "moved": site.moved,
+            "moved": site.marks.signed_distance(site.moved),
             "file": site.source.as_ref().map(|place| &place.file),
             "line": site.source.as_ref().map(|place| place.line),
             "marks": marks(site),

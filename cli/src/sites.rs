@@ -111,7 +111,8 @@ pub(crate) fn notes(site: &Candidate) -> Vec<String> {
     use siteseer_sites::site::Marks;
     let mut notes = Vec::new();
     if site.moved > 0 {
-        notes.push(format!("probe {} bytes after the entry", site.moved));
+        let side = if site.marks.contains(Marks::MOVED_BACK) { "before" } else { "after" };
+        notes.push(format!("probe {} bytes {side} the entry", site.moved));
     }
     if site.marks.contains(Marks::MAY_REPEAT) {
         notes.push("may repeat within one call".to_owned());

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Encodes an image and prints the census, with the time it took: `census VMLINUX [FUNCTION...]`.
+//! Encodes an image and prints the census, with the time it took: `census [--exits] VMLINUX [FUNCTION...]`.
+//! With `--exits`, it also counts at how many inlined copies a program could run when the copy returns.
 
 use siteseer_encoder::{Options, encode};
 use std::error::Error;
 use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("usage: census VMLINUX [FUNCTION...]")?;
+    let mut arguments = std::env::args().skip(1).peekable();
+    let exits = arguments.next_if_eq("--exits").is_some();
+    let path = arguments.next().ok_or("usage: census [--exits] VMLINUX [FUNCTION...]")?;
     let functions: Vec<String> = arguments.collect();
     let file = std::fs::File::open(&path)?;
     // SAFETY: the mapping is read-only and private; an image that another process truncates meanwhile ends this
@@ -15,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let image = unsafe { memmap2::Mmap::map(&file)? };
     let start = Instant::now();
     let wanted = !functions.is_empty();
-    let options = Options { functions: wanted.then_some(functions), ..Options::default() };
+    let options = Options { functions: wanted.then_some(functions), exits, ..Options::default() };
     let (set, census) = encode(&image, &options)?;
     let taken = start.elapsed();
     print!("{census}");

@@ -64,6 +64,8 @@ pub struct Options<'o> {
     /// What [`encode_with_ranges`] finds out about the text of copies. Nothing if only some functions are encoded: then most copies
     /// are not looked at.
     pub ranges: Detail,
+    /// Whether to count how control leaves inlined copies ([`census::ExitCensus`]). Nothing else depends on it.
+    pub exits: bool,
 }
 
 /// The kernel that a module is for.
@@ -137,6 +139,7 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<Encoded, EncodeErr
         foreign: Foreign::new(&debug, &base),
         filter: options.functions.as_ref().map(|names| Filter::new(names, &debug)),
         observer: options.observer,
+        exits: options.exits,
         ranges: if options.functions.is_none() { options.ranges } else { Detail::Nothing },
     };
     let total: u64 = debug.headers.iter().map(|header| header.length_including_self() as u64).sum();

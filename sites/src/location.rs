@@ -218,11 +218,15 @@ pub enum Missing {
     /// An out-of-line copy for which the debug information has one expression for all addresses: where the variable lives once
     /// the prologue has put it there, which is not where the value is when the copy is entered.
     Home = 18,
+    /// The probe is before the entry, and an instruction in between computes the argument: see [`Marks::MOVED_BACK`].
+    ///
+    /// [`Marks::MOVED_BACK`]: crate::Marks::MOVED_BACK
+    Overwritten = 19,
 }
 
 impl Missing {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Missing; 18] = [
+    pub const ALL: [Missing; 19] = [
         Missing::NotMentioned,
         Missing::OptimisedOut,
         Missing::NotAtEntry,
@@ -241,6 +245,7 @@ impl Missing {
         Missing::Unread,
         Missing::Cleared,
         Missing::Home,
+        Missing::Overwritten,
     ];
 
     /// The reason with that discriminant.
@@ -269,6 +274,7 @@ impl Missing {
             Missing::Unread => "unread",
             Missing::Cleared => "cleared",
             Missing::Home => "home",
+            Missing::Overwritten => "overwritten",
         }
     }
 }
@@ -294,6 +300,9 @@ impl fmt::Display for Missing {
             Missing::Unread => "the body does not look at it, and callers may pass anything in its place",
             Missing::Cleared => "known only as a structure that was cleared, not what was put into it",
             Missing::Home => "located only after the function has set up its frame",
+            Missing::Overwritten => {
+                "computed between the probe and the instruction at the entry, which cannot be probed"
+            }
         })
     }
 }

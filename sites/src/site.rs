@@ -61,6 +61,14 @@ impl Marks {
     /// Control may come into the copy by another way than its entry (the compiler duplicated its beginning, or only its end is
     /// shared with other code): some calls may not be seen there.
     pub const MAY_MISS: Marks = Marks(1 << 5);
+    /// The probe is before the entry, at an instruction of the caller's that runs exactly when the body does: the kernel
+    /// would refuse it at the entry.
+    pub const MOVED_BACK: Marks = Marks(1 << 6);
+
+    /// How many bytes after the body's start the probe is, by the distance that a site has; negative if it is before.
+    pub fn signed_distance(self, moved: u8) -> i16 {
+        if self.contains(Marks::MOVED_BACK) { -i16::from(moved) } else { i16::from(moved) }
+    }
 
     /// Whether what the ABI's return register holds when an out-of-line copy returns is the function's return value, if the
     /// function has one. A changed copy may have lost it, if no caller used it.
@@ -214,7 +222,8 @@ pub struct Site {
     pub kind: SiteKind,
     /// Link-time address of the probe.
     pub address: u64,
-    /// How many bytes before the probe the body starts: the probe may be moved forward inside the entry block.
+    /// How many bytes before the probe the body starts: the probe may be moved forward inside the entry block. With
+    /// [`Marks::MOVED_BACK`], how many bytes after it.
     pub moved: u8,
     /// Index of the text section.
     pub section: u16,
@@ -232,4 +241,37 @@ pub struct Site {
     pub marks: Marks,
     /// Why it cannot be probed, if so.
     pub unprobeable: Option<Unprobeable>,
+}
+
+impl Site {
+    /// Link-time address at which the body starts.
+    pub fn entry(&self) -> u64 {
+        self.address.wrapping_add_signed(-i64::from(self.marks.signed_distance(self.moved)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_entry_is_before_the_probe_or_after_it() {
+        let site = |moved: u8, marks: Marks| Site {
+            function: 0,
+            kind: SiteKind::Inline,
+            address: 0x1000,
+            moved,
+            section: 0,
+            prototype: 0,
+            container: 0,
+            source: SourceLine::UNKNOWN,
+            declared: SourceLine::UNKNOWN,
+            parent: None,
+            marks,
+            unprobeable: None,
+        };
+        assert_eq!(site(0, Marks::MAY_MISS).entry(), 0x1000);
+        assert_eq!(site(255, Marks::MAY_MISS).entry(), 0xf01);
+        assert_eq!(site(255, Marks::MAY_MISS | Marks::MOVED_BACK).entry(), 0x10ff);
+    }
 }

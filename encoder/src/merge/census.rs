@@ -8,6 +8,9 @@
 //! Some copies are counted though they are in no set, because the body goes on there instead of starting (see
 //! `split`). Out-of-line sites are counted apart: most functions have one, and it is an entry only if its name does not tell.
 
+pub use crate::unit::exits::ExitCensus;
+use crate::unit::rescue::Refused;
+pub use crate::unit::rescue::RefusedAtEntry;
 use siteseer_sites::location::{Located, Location, LocationKind, Missing};
 use siteseer_sites::{Argument, Doubt, Marks, SiteKind, SiteSet, Unprobeable};
 use std::collections::BTreeMap;
@@ -30,6 +33,8 @@ pub struct Census {
     pub out_of_line: OutOfLineCensus,
     /// What the debug information says of where inlined copies are entered, and what was found.
     pub entries: EntryCensus,
+    /// How control leaves inlined copies, if that was asked for.
+    pub exits: ExitCensus,
 }
 
 /// Inline sites.
@@ -51,6 +56,11 @@ pub struct SiteCensus {
     pub dead: u64,
     /// Those with a probe that was moved forward.
     pub moved: u64,
+    /// Those with a probe before the entry, where an instruction stands that cannot be probed.
+    pub moved_back: u64,
+    /// Those with an instruction at the entry, or where the arguments are, that cannot be probed; by reason. They are
+    /// probed next to it, or they are among the unprobeable.
+    pub refused_at_entry: BTreeMap<Unprobeable, RefusedAtEntry>,
     /// Those that may be hit more than once a call.
     pub may_repeat: u64,
     /// Those with an entry that the debug information does not tell for certain.
@@ -128,6 +138,8 @@ pub(crate) struct Counts {
     pub(crate) located_of_usable: u64,
     pub(crate) gained_by_moving: u64,
     pub(crate) entries: EntryCensus,
+    pub(crate) refused: Refused,
+    pub(crate) exits: ExitCensus,
 }
 
 impl Counts {
@@ -141,6 +153,8 @@ impl Counts {
             located_of_usable: self.located_of_usable + other.located_of_usable,
             gained_by_moving: self.gained_by_moving + other.gained_by_moving,
             entries: self.entries.plus(other.entries),
+            refused: self.refused.plus(other.refused),
+            exits: self.exits.plus(other.exits),
         }
     }
 }
@@ -152,6 +166,7 @@ impl Census {
             functions: set.functions.len() as u64,
             prototypes: set.prototypes.len() as u64,
             entries: counts.entries,
+            exits: counts.exits,
             ..Census::default()
         };
         let uses = census.count_sites(set, counts);
@@ -167,6 +182,7 @@ impl Census {
         sites.outside_text = counts.outside_text;
         sites.without_origin = counts.without_origin;
         sites.merged = counts.merged;
+        sites.refused_at_entry = counts.refused.by_reason().collect();
         for site in &set.sites {
             let uses = &mut uses[site.prototype as usize];
             match site.kind {
@@ -188,7 +204,9 @@ impl Census {
                     sites.dead += u64::from(reason.is_dead());
                 }
             }
-            sites.moved += u64::from(site.moved > 0);
+            let is_back = site.marks.contains(Marks::MOVED_BACK);
+            sites.moved += u64::from(site.moved > 0 && !is_back);
+            sites.moved_back += u64::from(is_back);
             sites.may_repeat += u64::from(site.marks.contains(Marks::MAY_REPEAT));
             sites.entry_uncertain += u64::from(site.marks.contains(Marks::ENTRY_UNCERTAIN));
             sites.may_miss += u64::from(site.marks.contains(Marks::MAY_MISS));
@@ -266,7 +284,7 @@ const SHAPES_SHOWN: usize = 20;
 
 impl fmt::Display for Census {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Census { sites, arguments, out_of_line, .. } = self;
+        let Census { sites, arguments, out_of_line, exits, .. } = self;
         let mut table = Table { f, whole: sites.total };
         table.head("inline sites", sites.total)?;
         table.line("all arguments located", sites.all_arguments)?;
@@ -278,6 +296,7 @@ impl fmt::Display for Census {
         table.line("no call: the rest of a split function", sites.rests)?;
         table.line("dead once the kernel is up", sites.dead)?;
         table.line("probe moved forward", sites.moved)?;
+        table.line("probe moved back, before the entry", sites.moved_back)?;
         table.line("may be hit more than once a call", sites.may_repeat)?;
         table.line("entry uncertain", sites.entry_uncertain)?;
         table.line("may be passed by without a hit", sites.may_miss)?;
@@ -285,6 +304,13 @@ impl fmt::Display for Census {
         table.line("(left out: outside the image's text)", sites.outside_text)?;
         table.line("(left out: abstract function unreadable)", sites.without_origin)?;
         table.line("(left out: goes on in another copy at once)", sites.merged)?;
+        for (reason, refused) in &sites.refused_at_entry {
+            table.whole = refused.total;
+            table.head(&format!("inline sites with an entry {reason}"), refused.total)?;
+            table.line("probed after the instruction", refused.forward)?;
+            table.line("probed before the instruction", refused.back)?;
+            writeln!(table.f, "{:>10}          arguments lost by that", refused.arguments_lost)?;
+        }
         table.whole = arguments.total;
         table.head("arguments of inline sites", arguments.total)?;
         table.line("usable: any location at the entry", arguments.usable)?;
@@ -328,6 +354,14 @@ impl fmt::Display for Census {
         }
         for (reason, count) in &out_of_line.unavailable {
             table.line(reason, *count)?;
+        }
+        if exits.copies > 0 {
+            table.whole = exits.copies;
+            table.head("inlined copies, by their returns", exits.copies)?;
+            table.line("of functions that return a value", exits.with_value)?;
+            table.line("all ways out known", exits.known)?;
+            table.line("a probe on each way out", exits.probeable)?;
+            table.line("and nothing to return: certain", exits.certain)?;
         }
         writeln!(f, "{:>10}  functions\n{:>10}  location prototypes", self.functions, self.prototypes)
     }

@@ -27,6 +27,8 @@ pub(super) fn settle(
         located_of_usable: unit.tally.located_of_usable,
         gained_by_moving: 0,
         entries: unit.tally.entries,
+        refused: unit.tally.refused,
+        exits: unit.tally.exits,
     };
     mark_shared(unit);
     let provisional = std::mem::take(&mut unit.provisional);
@@ -73,20 +75,22 @@ pub(super) fn settle(
 /// information does not say; a program that runs for each of them may run more often than the function was called.
 fn mark_shared(unit: &mut UnitSites<'_>) {
     let rests: HashSet<u32> = unit.rests.iter().copied().collect();
-    let mut order: Vec<u32> = (0u32..)
+    let order: Vec<u32> = (0u32..)
         .zip(&unit.sites)
         .filter(|(index, site)| site.kind == SiteKind::Inline && !rests.contains(index))
         .map(|(index, _)| index)
         .collect();
+    let mut order: Vec<(u64, u32, u32)> =
+        order.into_iter().map(|index| (unit.unrescued(index), unit.sites[index as usize].function, index)).collect();
+    order.sort_unstable();
     let (sites, in_line) = (&mut unit.sites, &unit.in_line);
     let is_in_line = |index: u32| in_line.binary_search(&index).is_ok();
-    order.sort_unstable_by_key(|&index| (sites[index as usize].address, sites[index as usize].function));
     for pair in order.windows(2) {
-        let (one, other) = (pair[0] as usize, pair[1] as usize);
-        let is_shared = (sites[one].address, sites[one].function) == (sites[other].address, sites[other].function);
-        if is_shared && !(is_in_line(pair[0]) && is_in_line(pair[1])) {
-            sites[one].marks |= Marks::MAY_REPEAT;
-            sites[other].marks |= Marks::MAY_REPEAT;
+        let [(address, function, one), (other_address, other_function, other)] = [pair[0], pair[1]];
+        let is_shared = (address, function) == (other_address, other_function);
+        if is_shared && !(is_in_line(one) && is_in_line(other)) {
+            sites[one as usize].marks |= Marks::MAY_REPEAT;
+            sites[other as usize].marks |= Marks::MAY_REPEAT;
         }
     }
 }
@@ -121,7 +125,9 @@ fn doubt_what_others_lack(unit: &mut UnitSites<'_>) {
     let mut doubted: HashMap<Box<[Argument]>, u32> = HashMap::new();
     for copy in &unit.several {
         let arguments_of = |site: u32| &unit.prototypes[unit.sites[site as usize].prototype as usize];
-        let lacks = |index: usize| copy.iter().any(|&site| arguments_of(site).get(index).is_some_and(Result::is_err));
+        // What the place of a probe lacks, the entry may have.
+        let is_lacking = |argument: &Argument| argument.as_ref().is_err_and(|missing| *missing != Missing::Overwritten);
+        let lacks = |index: usize| copy.iter().any(|&site| arguments_of(site).get(index).is_some_and(is_lacking));
         let count = copy.first().map_or(0, |&site| arguments_of(site).len());
         let lacking: Vec<usize> = (0..count).filter(|&index| lacks(index)).collect();
         for &site in copy {
@@ -168,6 +174,32 @@ mod tests {
             marks: Marks::default(),
             unprobeable: None,
         }
+    }
+
+    #[test]
+    fn a_probe_that_is_elsewhere_is_not_the_beginning_of_another_copy() {
+        let mut unit = UnitSites {
+            sites: vec![site(8, 0, 0, None), site(8, 0, 0, None), site(24, 0, 0, None), site(24, 0, 0, None)],
+            // The first begins after the second, and the last two begin at one place.
+            rescued: vec![(0, 12), (2, 28), (3, 28)],
+            ..UnitSites::default()
+        };
+        mark_shared(&mut unit);
+        let marks: Vec<Marks> = unit.sites.iter().map(|site| site.marks).collect();
+        assert_eq!(marks, [Marks::default(), Marks::default(), Marks::MAY_REPEAT, Marks::MAY_REPEAT]);
+    }
+
+    #[test]
+    fn what_is_lost_at_the_place_of_a_probe_says_nothing_of_other_entries() {
+        let three = Ok(Located::certain(8, false, Location::Constant(3)));
+        let mut unit = UnitSites {
+            sites: vec![site(0, 0, 0, None), site(8, 0, 1, None)],
+            prototypes: vec![Box::new([three.clone()]), Box::new([Err(Missing::Overwritten)])],
+            several: vec![vec![0, 1]],
+            ..UnitSites::default()
+        };
+        doubt_what_others_lack(&mut unit);
+        assert_eq!(*unit.prototypes[unit.sites[0].prototype as usize], [three]);
     }
 
     #[test]

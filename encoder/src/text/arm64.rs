@@ -37,6 +37,21 @@ pub(super) fn begins_with_bti(image: &Image<'_>, address: u64) -> bool {
     word_at(image, address).is_some_and(|word| is_bti(word) && word & BTI_C != 0)
 }
 
+/// Whether an instruction may be the target of an indirect jump or call: `bti`, or `paciasp`, which is one, too.
+pub(super) fn is_landing_pad(image: &Image<'_>, address: u64) -> bool {
+    word_at(image, address).is_some_and(|word| is_bti(word) || word == PACIASP)
+}
+
+/// The registers of `mov xD, xM`, which is `orr xD, xzr, xM`: destination and source.
+pub(super) fn register_copy(image: &Image<'_>, address: u64) -> Option<(u16, u16)> {
+    const COPY: u32 = 0xaa00_03e0;
+    const REGISTERS: u32 = 0x001f_001f;
+    const ZERO: u32 = 31;
+    let word = word_at(image, address)?;
+    let (to, from) = (word & 0x1f, word >> 16 & 0x1f);
+    (word & !REGISTERS == COPY && to != ZERO && from != ZERO).then_some((to as u16, from as u16))
+}
+
 /// Decodes linearly; stops when `visit`, which gets each instruction's offset, says so.
 pub(super) fn decode(bytes: &[u8], address: u64, visit: &mut dyn FnMut(u32, Flow) -> bool) {
     for (word, offset) in bytes.chunks_exact(4).filter_map(<[u8]>::first_chunk::<4>).zip((0u32..).step_by(4)) {

@@ -4,8 +4,8 @@
 //! A probe goes on the first byte of an instruction, and it stands for "the body starts here" only if control passes
 //! it exactly when the body starts. Four questions follow, and this module answers them from the bytes:
 //!
-//! * May the probe move forward ([`FunctionText::walk_block`])? Only inside the basic block, and only past instructions
-//!   with known effects.
+//! * May the probe move forward ([`FunctionText::walk_block`]) or back ([`FunctionText::walk_back`])? Only inside the
+//!   basic block, and only past instructions with known effects.
 //! * Can the entry be reached again from inside the body ([`FunctionText::reentered_from`])? Then hits outnumber calls.
 //! * Where does control enter a body that DWARF gives no entry for ([`FunctionText::entries`])?
 //! * Can control come through the body and pass none of its entries ([`FunctionText::bypasses`])? Then calls are missed.
@@ -20,7 +20,9 @@
 //! in it is walked.
 
 mod arm64;
+mod before;
 mod direct;
+mod exits;
 mod graph;
 mod kept;
 mod makes;
@@ -39,6 +41,7 @@ pub(crate) mod tests;
 
 use crate::elf::image::Image;
 use crate::elf::tables::within;
+pub(crate) use before::register_copy;
 pub(crate) use direct::DirectEntries;
 use graph::Graph;
 pub(crate) use kept::is_kept;
@@ -67,6 +70,11 @@ impl RegisterSet {
         if register < 64 {
             self.0 |= 1 << register;
         }
+    }
+
+    /// Whether a register is in both sets.
+    pub(crate) fn meets(self, other: RegisterSet) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// The registers of both sets.
@@ -260,6 +268,11 @@ impl<'i, 'a> FunctionText<'i, 'a> {
         self.index(address).is_some()
             && !within(&self.image.tables().alternatives, &(address.saturating_sub(255)..address), |a| a.start)
                 .any(|alternative| address < alternative.end)
+    }
+
+    /// The image that it is of.
+    pub(crate) fn image(&self) -> &'i Image<'a> {
+        self.image
     }
 
     /// How many instructions the function has.

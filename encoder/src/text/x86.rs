@@ -270,6 +270,23 @@ pub(super) fn zero_branch(image: &Image<'_>, test: u64, branch: u64) -> Option<Z
     Some(ZeroBranch { register: dwarf_register(register)?, size, not_zero })
 }
 
+/// Whether an instruction is `endbr64`.
+pub(super) fn is_landing_pad(image: &Image<'_>, address: u64) -> bool {
+    instruction_at(image, address).is_some_and(|instruction| instruction.mnemonic() == Mnemonic::Endbr64)
+}
+
+/// The registers of `mov %reg, %reg`, of 64 bits: destination and source.
+pub(super) fn register_copy(image: &Image<'_>, address: u64) -> Option<(u16, u16)> {
+    let instruction = instruction_at(image, address)?;
+    let is_copy = matches!(instruction.code(), Code::Mov_r64_rm64 | Code::Mov_rm64_r64)
+        && instruction.op0_kind() == OpKind::Register
+        && instruction.op1_kind() == OpKind::Register;
+    if !is_copy {
+        return None;
+    }
+    Some((dwarf_register(instruction.op0_register())?, dwarf_register(instruction.op1_register())?))
+}
+
 /// Whom the `call` before an address calls.
 pub(super) fn call_target(image: &Image<'_>, returns_to: u64) -> Option<u64> {
     const CALL: u8 = 0xe8;

@@ -18,6 +18,7 @@ use crate::unit::entry_census::EntryCensus;
 use crate::unit::markers::{Callee, State};
 use crate::unit::origin::{Origin, Origins};
 use crate::unit::outofline;
+use crate::unit::rescue::{self, Rescue};
 use hashbrown::HashMap;
 use siteseer_sites::btf::Kind;
 use siteseer_sites::location::{Location, Missing};
@@ -102,6 +103,9 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let is_rest = beginnings.cut == Some(Cut::Is) || self.is_rest(function, index);
         self.gather_of(&copy, parameters, &beginnings.entries);
         let marks = self.marks_of_copy(&copy, &beginnings);
+        if self.shared.exits {
+            self.count_exits(&copy, &beginnings.entries, marks);
+        }
         let around = Around {
             entries: beginnings.entries.len() + usize::from(beginnings.may_be_more),
             is_merged: self.unit.is_gcc() && has_joined(function, index, text),
@@ -172,21 +176,31 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let (raw, origin, text) = (copy.raw(), copy.origin, copy.text);
         marks |= self.find_at_entry(copy, entry);
         let moved = self.move_probe(copy, entry);
-        let address = entry.address + u64::from(moved);
+        let located_at = entry.address + u64::from(moved);
+        let rescue = self.rescue(copy, entry.address, located_at);
+        let address = rescue.as_ref().map_or(located_at, |rescue| rescue.address);
+        if address < entry.address {
+            marks |= Marks::MOVED_BACK;
+        }
+        // Neither way is farther than that.
+        let moved = address.abs_diff(entry.address) as u8;
         if entry.uncertain {
             marks |= Marks::ENTRY_UNCERTAIN;
         }
         if text.reentered_from(entry.address, copy.body) {
             marks |= Marks::MAY_REPEAT;
         }
-        self.doubt_code(copy, address, around.is_merged);
+        self.doubt_code(copy, located_at, around.is_merged);
         self.observe(origin.name, SiteKind::Inline, address, entry.view);
         self.note_evidence(origin, around.entries);
         self.doubt_forms(origin, around, self.is_ordered_after(entry));
         self.doubt_others(around, marks);
+        if let Some(rescue) = rescue {
+            self.change_places(rescue);
+        }
         self.arguments.clear();
         self.arguments.extend(self.found.drain(..).map(|found| found.argument));
-        let parent = raw.parent.and_then(|parent| self.site_around(parent as usize, address));
+        let parent = raw.parent.and_then(|parent| self.site_around(parent as usize, located_at));
         let unprobeable = self.prober.check(text, address);
         let prototype = self.prototype();
         let source = self.source(self.unit.index, raw.call_file, raw.call_line);
@@ -270,6 +284,41 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             self.found[index].argument = Ok(located);
         }
         distance
+    }
+
+    /// Looks for another place for a probe if the instruction where it would be is in the way, and counts the outcome.
+    fn rescue(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, entry: u64, address: u64) -> Option<Rescue> {
+        let reason = self.prober.check(copy.text, address).filter(|&reason| rescue::is_of_instruction(reason))?;
+        let arguments = self.found.iter().map(|found| &found.argument);
+        let machine = self.shared.image.machine();
+        let found = rescue::find(copy.text, machine, &mut self.prober, entry, address, arguments);
+        self.out.tally.refused.count(reason, address, found.as_ref());
+        if found.is_some() {
+            self.out.rescued.push((self.out.sites.len() as u32, address));
+        }
+        found
+    }
+
+    /// Puts the arguments of the site at hand where they are at another place for its probe.
+    fn change_places(&mut self, rescue: Rescue) {
+        let site = self.out.sites.len() as u32;
+        for (index, change) in rescue.changed {
+            let found = &mut self.found[index];
+            match (change, &mut found.argument) {
+                (Ok(at), Ok(located)) => located.at = at,
+                (Err(missing), argument @ Ok(_)) => {
+                    *argument = Err(missing);
+                    let usable = u64::from(found.usable);
+                    self.out.tally.located_of_usable = self.out.tally.located_of_usable.saturating_sub(usable);
+                    // It stays missing, whatever other copies show.
+                    let first = self.out.provisional.partition_point(|open| open.site < site);
+                    let mut open = self.out.provisional.split_off(first);
+                    open.retain(|open| usize::from(open.parameter) != index);
+                    self.out.provisional.append(&mut open);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Marks what is doubtful because of the machine code around an address.
@@ -384,7 +433,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     fn site_around(&self, copy: usize, address: u64) -> Option<u32> {
         let mut sites = self.site_of.get(copy)?.clone();
         let first = sites.clone().next();
-        sites.rfind(|&site| self.out.sites[site as usize].address <= address).or(first)
+        sites.rfind(|&site| self.out.unrescued(site) <= address).or(first)
     }
 }
 

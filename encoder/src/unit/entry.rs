@@ -29,6 +29,8 @@
 //! located at the entry must still be where it was; and what is gained must be the parameter's first location in the block, since a
 //! later one may be what the body made of it.
 //!
+//! *A probe that would be refused* there is placed elsewhere: see `rescue`.
+//!
 //! *After a first branch.* A body that begins with `if (!size) return` is a branch on zero from its first instruction
 //! on. Clang often locates `size` only after this branch, where it is needed: in the register that the branch is on. It
 //! was there at the entry too, on both ways. If the register is not zero, the debug information says so, and the branch
@@ -167,7 +169,7 @@ pub(crate) fn move_probe<'a>(
             break;
         }
         written = written.union(step.writes);
-        if intersect(written, needed, surroundings) || step.next > farthest.min(end) {
+        if written.meets(needed) || step.next > farthest.min(end) {
             break;
         }
         if step.next < nearest {
@@ -256,7 +258,7 @@ fn holds_somewhere_at(entry: &ListEntry<'_>, address: u64) -> bool {
 }
 
 /// Adds the registers that a location is computed from.
-fn registers_of(mut set: RegisterSet, located: &Located) -> RegisterSet {
+pub(crate) fn registers_of(mut set: RegisterSet, located: &Located) -> RegisterSet {
     match &located.at {
         Location::Constant(_) | Location::Address(_) => {}
         Location::Register(a) | Location::RegisterOffset(a, _) | Location::Memory(a, _) => set.insert(*a),
@@ -273,13 +275,6 @@ fn registers_of(mut set: RegisterSet, located: &Located) -> RegisterSet {
         }
     }
     set
-}
-
-fn intersect(a: RegisterSet, b: RegisterSet, surroundings: &Surroundings<'_, '_, '_>) -> bool {
-    let registers = surroundings.image.machine().register_names().len();
-    (0..registers)
-        .filter_map(|register| u16::try_from(register).ok())
-        .any(|register| a.contains(register) && b.contains(register))
 }
 
 #[cfg(test)]

@@ -31,10 +31,12 @@ use crate::unit::arguments::{Found, Gathered};
 use crate::unit::doubt::Evidence;
 use crate::unit::entry::Entry;
 use crate::unit::entry_census::EntryCensus;
+use crate::unit::exits::ExitCensus;
 use crate::unit::folded::{Folds, SharedAddresses};
 use crate::unit::markers::Markers;
 use crate::unit::origin::{Foreign, Origin, Origins};
 use crate::unit::ranges::{Detail, UnitRanges};
+use crate::unit::rescue::Refused;
 use crate::unit::returns::Pending;
 use gathering::Gathering;
 use hashbrown::{HashMap, HashSet};
@@ -56,6 +58,7 @@ mod copies;
 pub(crate) mod doubt;
 mod entry;
 pub(crate) mod entry_census;
+pub(crate) mod exits;
 pub(crate) mod folded;
 mod folds;
 mod gathering;
@@ -65,6 +68,7 @@ pub(crate) mod origin;
 pub(crate) mod outofline;
 pub(crate) mod ranges;
 mod repeats;
+pub(crate) mod rescue;
 mod returns;
 mod signature;
 mod split;
@@ -83,6 +87,8 @@ pub(crate) struct Shared<'a, 'd> {
     pub(crate) foreign: Foreign<'a, 'd>,
     pub(crate) filter: Option<Filter>,
     pub(crate) observer: Option<Observer<'d>>,
+    /// Whether to count how copies are left.
+    pub(crate) exits: bool,
     /// What is to be found out about the text of copies.
     pub(crate) ranges: Detail,
 }
@@ -135,6 +141,9 @@ pub(crate) struct Tally {
     pub(crate) located_of_usable: u64,
     /// Where inlined copies are entered.
     pub(crate) entries: EntryCensus,
+    /// Inline sites with a probe that would be refused at the entry because of the instruction there.
+    pub(crate) refused: Refused,
+    pub(crate) exits: ExitCensus,
 }
 
 /// The sites of one unit. Indices are those of the unit's own tables.
@@ -153,6 +162,8 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) in_line: Vec<u32>,
     /// The entries of each copy by GCC that has more than one.
     pub(crate) several: Vec<Vec<u32>>,
+    /// Those of them with a probe that is elsewhere because it would be refused, and where it would be. In order.
+    pub(crate) rescued: Vec<(u32, u64)>,
     pub(crate) provisional: Vec<Provisional>,
     /// Parameters that are assigned to.
     pub(crate) assigned: Vec<ParameterKey<'a>>,
@@ -162,6 +173,14 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) compiler: Compiler,
     pub(crate) tally: Tally,
     pub(crate) ranges: UnitRanges<'a>,
+}
+
+impl UnitSites<'_> {
+    /// Where the probe of a site is, or would be if it were not refused there.
+    pub(crate) fn unrescued(&self, site: u32) -> u64 {
+        let rescued = self.rescued.binary_search_by_key(&site, |&(site, _)| site);
+        rescued.map_or_else(|_| self.sites[site as usize].address, |index| self.rescued[index].1)
+    }
 }
 
 /// Takes the functions of one unit and makes its sites.

@@ -32,7 +32,7 @@ pub struct Candidate {
     pub address: u64,
     /// Link-time address of the probe.
     pub link_address: u64,
-    /// How many bytes before the probe the body starts.
+    /// How many bytes before the probe the body starts; with [`Marks::MOVED_BACK`], how many bytes after it.
     pub moved: u8,
     /// The symbol that holds it.
     pub symbol: String,

@@ -156,12 +156,12 @@ impl<'f, 'a> SiteRef<'f, 'a> {
         self.section().address.wrapping_add(u64::from(self.offset))
     }
 
-    /// Address at which the body starts, at link time: the probe may be some bytes further on.
+    /// Address at which the body starts, at link time: the probe may be some bytes further on, or before.
     pub fn entry_address(&self) -> u64 {
-        self.address().wrapping_sub(u64::from(self.moved()))
+        self.address().wrapping_add_signed(-i64::from(self.marks().signed_distance(self.moved())))
     }
 
-    /// How many bytes before the probe the body starts.
+    /// How many bytes before the probe the body starts; with [`Marks::MOVED_BACK`], how many bytes after it.
     pub fn moved(&self) -> u8 {
         self.more.map_or(0, |more| more.moved)
     }

@@ -129,7 +129,8 @@ fn is_gone(why: Missing) -> bool {
         | Missing::Removed
         | Missing::Unread
         | Missing::Cleared
-        | Missing::Home => true,
+        | Missing::Home
+        | Missing::Overwritten => true,
         Missing::Reference | Missing::Unsupported | Missing::Malformed | Missing::NoType | Missing::Unknown => false,
     }
 }

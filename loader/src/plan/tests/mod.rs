@@ -265,6 +265,14 @@ fn sites_lie_in_the_symbols_that_hold_them() {
     let moved = |moved: u8| move |site: &mut DataSite| site.moved = moved;
     assert_eq!(obstacle(&moved(0x10)), None);
     assert_eq!(obstacle(&moved(0x11)), Some(Reason::OutsideSymbol), "it starts before its holder");
+    let moved_back = |moved: u8| {
+        move |site: &mut DataSite| {
+            (site.address, site.moved) = (LINK + 0x3f0, moved);
+            site.marks |= Marks::MOVED_BACK;
+        }
+    };
+    assert_eq!(obstacle(&moved_back(0xf)), None);
+    assert_eq!(obstacle(&moved_back(0x10)), Some(Reason::OutsideSymbol), "it starts after its holder");
 }
 
 /// A site file may leave out what holds a site, and put it anywhere.

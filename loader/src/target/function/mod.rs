@@ -74,7 +74,7 @@ pub struct DataSite {
     pub kind: SiteKind,
     /// Link-time address of the probe.
     pub address: u64,
-    /// How many bytes before the probe the body starts.
+    /// How many bytes before the probe the body starts; with [`Marks::MOVED_BACK`], how many bytes after it.
     pub moved: u8,
     /// One per parameter.
     pub arguments: Vec<Argument>,
@@ -93,7 +93,12 @@ pub struct DataSite {
 impl DataSite {
     /// Link-time address at which the body starts; `None` if the data puts that below all addresses.
     fn entry(&self) -> Option<u64> {
-        self.address.checked_sub(u64::from(self.moved))
+        self.entry_of(self.address)
+    }
+
+    /// The same for a probe that is at `probe`.
+    fn entry_of(&self, probe: u64) -> Option<u64> {
+        probe.checked_add_signed(-i64::from(self.marks.signed_distance(self.moved)))
     }
 }
 
@@ -164,7 +169,7 @@ impl<'a> Sources<'a> {
         let at = self.placement.run_time(holder.address).unwrap_or(0);
         let known = self.symbols.at(at).any(|found| found.name == holder.name && self.owns(&found));
         let size = self.symbols.containing(at).map_or(0, |found| found.size - found.offset);
-        let entry = address.checked_sub(u64::from(site.moved));
+        let entry = site.entry_of(address);
         let inside = |address: u64| address.checked_sub(at).is_some_and(|offset| offset < size);
         let contradiction = if !known || holder.size > size {
             Some(Reason::SymbolMismatch)
