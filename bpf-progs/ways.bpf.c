@@ -15,8 +15,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile __u32 only_tgid = 0;
 
 /* Calls that each program saw, and the sums of the cookies of their links. */
-__u64 calls[8];
-__u64 cookies[8];
+__u64 calls[16];
+__u64 cookies[16];
 
 static __always_inline int count(void *ctx, int which)
 {
@@ -59,4 +59,53 @@ SEC("fentry/there_is_no_such_function") int BPF_PROG(nowhere)
 SEC("fentry/life_body") int BPF_PROG(in_module)
 {
 	return count(ctx, 5);
+}
+
+/* A function that the verifier checks by itself, and that an extension can replace. */
+__noinline int add_global(int which)
+{
+	if (which >= 0 && which < 16 && bpf_get_current_pid_tgid() >> 32 == only_tgid)
+		__sync_fetch_and_add(&calls[which], 1);
+	return 0;
+}
+
+SEC("fentry/do_getpgid") int BPF_PROG(by_global, int pid)
+{
+	return add_global(6);
+}
+
+/* The kernel calls it for a test run; programs there may sleep. */
+SEC("fentry.s/bpf_fentry_test1") int BPF_PROG(sleeps, int a)
+{
+	return count(ctx, 7);
+}
+
+/* Rather not at all than without the inlined copies, which have no return. */
+SITESEER_POLICY(stated, complete);
+SEC("fexit/do_getpgid") int BPF_PROG(stated, int pid, int result)
+{
+	return count(ctx, 8);
+}
+
+/* Inlined twice in a function of the module. */
+SEC("kprobe_maybe_inline/life_copied") int BPF_PROG(in_module_copied, __u64 first)
+{
+	return count(ctx, 9);
+}
+
+SEC("fentry/there_is_no_such_module:do_getpgid") int BPF_PROG(in_no_module, int pid)
+{
+	return count(ctx, 10);
+}
+
+/* The verifier rejects it: a number is not a pointer. */
+SEC("fentry/do_getpgid") int rejected(__u64 *ctx)
+{
+	return *(volatile int *)ctx[0];
+}
+
+/* So it does what lies past the arguments. */
+SEC("fentry/do_getpgid") int reads_past_the_end(__u64 *ctx)
+{
+	return ctx[14];
 }

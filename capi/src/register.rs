@@ -8,6 +8,7 @@ use crate::report::ReportHandle;
 use crate::text::optional;
 use libbpf_sys as sys;
 
+use siteseer::internals::register::copies::{self, ObjectLoad};
 use siteseer::{Attached, Program, RegisterError};
 use std::ffi::{c_char, c_int};
 use std::ptr::NonNull;
@@ -34,8 +35,26 @@ pub(crate) unsafe fn program<'p>(raw: *const sys::bpf_program) -> Result<Program
 /// As siteseer.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_register(opts: *const RegisterOpts) -> c_int {
-    // SAFETY: the caller's promise.
-    number(|| Ok(siteseer::register_with(unsafe { options::register(opts) }?).map(|()| 0)?))
+    number(|| {
+        // SAFETY: the caller's promise.
+        let options = unsafe { options::register(opts) }?;
+        copies::is_the_one_by_name()?;
+        Ok(siteseer::register_with(options).map(|()| 0)?)
+    })
+}
+
+/// `siteseer_register_for()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_register_for(opts: *const RegisterOpts, load: Option<ObjectLoad>) -> c_int {
+    number(|| {
+        // SAFETY: the caller's promise.
+        let options = unsafe { options::register(opts) }?;
+        load.map_or_else(copies::is_the_one_by_name, copies::is_ours)?;
+        Ok(siteseer::register_with(options).map(|()| 0)?)
+    })
 }
 
 /// `siteseer_unregister()`

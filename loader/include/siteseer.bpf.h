@@ -109,4 +109,28 @@ static const struct siteseer_site *(*const siteseer_site)(void *ctx) = (void *)0
 	__typeof__(type) (*const __siteseer_proto_##program)(__VA_ARGS__)                      \
 		__attribute__((used, visibility("hidden"), section(".siteseer.proto")))
 
+/*
+ * States how a program is attached if one of its sites cannot be: complete, at_least_libbpf or best_effort, as enum
+ * siteseer_policy of siteseer.h explains them.
+ *
+ *	SITESEER_POLICY(audit, complete);
+ *	SEC("fentry/security_file_open")
+ *	int BPF_PROG(audit, struct file *file)
+ *
+ * Use it for a program that must not lie: under `complete`, a program that would miss calls is not attached at all. The
+ * policy of the application's own options for this program comes first, then this one, then the policy that
+ * siteseer_register() was given for the process, then the default.
+ *
+ * `program` is the name of the BPF program. Like SITESEER_PROTO(), the macro costs nothing: only a type is read. Plain
+ * libbpf ignores it, and reports "skipping unrecognized data section". An unknown policy does not compile.
+ */
+#define SITESEER_POLICY(program, policy)                                                       \
+	siteseer_policy_##policy *const __siteseer_policy_##program                            \
+		__attribute__((used, visibility("hidden"), section(".siteseer.policy")))
+
+/* What SITESEER_POLICY() knows. The structures are never defined: their names are all that counts. */
+typedef struct siteseer_policy_complete siteseer_policy_complete;
+typedef struct siteseer_policy_at_least_libbpf siteseer_policy_at_least_libbpf;
+typedef struct siteseer_policy_best_effort siteseer_policy_best_effort;
+
 #endif /* SITESEER_BPF_H */

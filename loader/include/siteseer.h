@@ -36,6 +36,7 @@
  *	EOPNOTSUPP	this kernel or siteseer does not support it
  *	EAGAIN		modules were loaded or unloaded during every attempt
  *	EBUSY		the program is already attached
+ *	EEXIST		the application uses another copy of libbpf than siteseer
  *	others		the kernel's own errors
  *
  * THREADS
@@ -82,6 +83,7 @@ extern "C" {
 #define SITESEER_MINOR_VERSION 1
 
 struct bpf_program;
+struct bpf_object;
 struct bpf_link;
 
 /* A kernel to attach to: its symbols, its capabilities, and the location of its site data. */
@@ -125,8 +127,9 @@ LIBSITESEER_API const char *siteseer_last_error(void);
 /* What to do if some sites cannot be attached. */
 enum siteseer_policy {
 	/*
-	 * For fentry and fexit: at least libbpf if libbpf's own calls attach the program, complete if
-	 * siteseer_program__attach() does. For kprobe_maybe_inline: best effort.
+	 * The policy that the program states by SITESEER_POLICY() of siteseer.bpf.h. Otherwise, for fentry and fexit: at
+	 * least libbpf if libbpf's own calls attach the program, complete if siteseer_program__attach() does. For
+	 * kprobe_maybe_inline: best effort.
 	 */
 	SITESEER_POLICY_DEFAULT = 0,
 	/* Attach all sites or none. The error lists the sites that cannot be attached. */
@@ -207,9 +210,30 @@ struct siteseer_register_opts {
  * siteseer does not touch programs in other sections. libbpf moves its table of handlers when a handler is added, so
  * any other code that calls libbpf_register_prog_handler() must do so before objects are opened.
  *
+ * A process may have two copies of libbpf, for example one that is linked statically into the program beside the shared
+ * one that libsiteseer.so uses. Handlers that are registered with the one are never called by the other. If the caller
+ * opens its objects with another copy than siteseer uses, nothing is registered, and the result is -EEXIST.
+ *
  * Returns 0 or a negative errno.
  */
 LIBSITESEER_API int siteseer_register(const struct siteseer_register_opts *opts);
+
+/* bpf_object__load() of libbpf */
+typedef int (*siteseer_object_load_t)(struct bpf_object *obj);
+
+/*
+ * Like siteseer_register(), for a caller that says which copy of libbpf it uses, by the address of that copy's
+ * bpf_object__load(). If it is NULL, the copy is looked for among the program's dynamic symbols, where a copy that is
+ * linked statically may be absent.
+ *
+ * In C and C++, siteseer_register() is a macro that passes the caller's own. Programs in other languages call this
+ * function, if they can be linked with a copy of their own.
+ */
+LIBSITESEER_API int siteseer_register_for(const struct siteseer_register_opts *opts, siteseer_object_load_t load);
+
+/* Weak, so that a program that does not use libbpf directly can be linked without it. */
+static int siteseer__object_load(struct bpf_object *obj) __attribute__((weakref("bpf_object__load"), unused));
+#define siteseer_register(opts) siteseer_register_for(opts, siteseer__object_load)
 
 /*
  * Returns the sections to libbpf. Links stay attached and can be destroyed; objects can be closed. libbpf keeps

@@ -48,6 +48,7 @@ SEC("fentry/stated") int stated(__u64 *ctx)
 }
 
 SITESEER_PROTO(bare, void, void);
+SITESEER_POLICY(bare, complete);
 SEC("fexit/bare") int bare(__u64 *ctx)
 {
 	return ctx == 0;

@@ -93,12 +93,12 @@ fn licence_that_is_not_gpl_compatible(target: &Target) -> Result<String, Failure
 /// Capabilities, include/uapi/linux/capability.h.
 const CAP_SYS_ADMIN: u64 = 21;
 const CAP_SYS_RESOURCE: u64 = 24;
-const CAP_SYSLOG: u64 = 34;
+pub(crate) const CAP_SYSLOG: u64 = 34;
 const CAP_PERFMON: u64 = 38;
 const CAP_BPF: u64 = 39;
 
 /// Gives up all capabilities but those that this mask leaves.
-fn keep_capabilities(mask: u64) -> io::Result<()> {
+pub(crate) fn keep_capabilities(mask: u64) -> io::Result<()> {
     // struct __user_cap_header_struct: version 3, this process; effective, permitted, inheritable, lower half first.
     let header = [0x2008_0522u32, 0];
     let mut data = [0u32; 6];

@@ -10,6 +10,7 @@ use crate::calls::{open, syscall};
 use crate::case::{Case, Failure, case};
 use crate::demo::TOOL;
 use crate::entry;
+use crate::modules::{self, Hidden, Loaded};
 use siteseer::Target;
 use std::ffi::CString;
 use std::io::{self, BufRead, BufReader, Read};
@@ -36,6 +37,8 @@ pub fn cases() -> Vec<Case> {
         case("trace", "calls_are_in_their_callers", trees::nested),
         case("trace", "trees_of_many_calls_are_right_or_left_out", trees::many),
         case("trace", "bodies_alone_without_site_data", without_site_data),
+        case("trace", "text_of_users_is_read", strings),
+        case("trace", "a_note_on_modules_is_printed_once", note_on_modules),
     ]
 }
 
@@ -582,6 +585,49 @@ fn without_site_data(_: &Target) -> Result<String, Failure> {
         return Err(pattern.messages.into());
     }
     Ok("the body's calls, and a line that says what is missed".to_owned())
+}
+
+/// Text that arguments point to in the caller's own memory, and in the kernel's.
+fn strings(_: &Target) -> Result<String, Failure> {
+    let text_of = |function: &str, argument: &str| -> Result<Vec<String>, Failure> {
+        let arguments = ["trace", function, "--strings", "--json", "--where", "comm = workload"].map(str::to_owned);
+        let printed = run_seeing_all(&arguments)?;
+        let calls = printed.output.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()?;
+        let of = |call: &serde_json::Value| {
+            let mut arguments = call["arguments"].as_array().into_iter().flatten();
+            let named = arguments.find(|one| one["name"] == argument);
+            named.and_then(|one| one["string"].as_str()).unwrap_or("no text").to_owned()
+        };
+        if calls.is_empty() {
+            return Err(format!("no calls of {function}\n{}", printed.messages).into());
+        }
+        Ok(calls.iter().map(of).collect())
+    };
+    let by_user = text_of("do_sys_openat2", "filename")?;
+    if by_user != ["/dev/zero", "/nowhere", "/nowhere"] {
+        return Err(format!("the files that were opened: {by_user:?}").into());
+    }
+    // The kernel's own copy of the name of the task.
+    let by_kernel = text_of("__set_task_comm", "buf")?;
+    if by_kernel.last().map(String::as_str) != Some("done") {
+        return Err(format!("the names that were set: {by_kernel:?}").into());
+    }
+    Ok(format!("{} by users, {} by the kernel", by_user.join(", "), by_kernel.join(", ")))
+}
+
+/// Both functions are looked for in all modules, and one of the modules has no site data.
+fn note_on_modules(_: &Target) -> Result<String, Failure> {
+    let module = Loaded::load()?;
+    let hidden = Hidden::of_module()?;
+    let printed = run(&["trace", "vfs_read", "ns_capable", "--count"].map(str::to_owned), &[], workload);
+    drop((hidden, module));
+    let printed = printed?;
+    let is_note = |line: &&str| line.starts_with("note: ") && line.contains("there is no site data of");
+    let notes: Vec<&str> = printed.messages.lines().filter(is_note).collect();
+    match notes[..] {
+        [note] if note.contains(modules::NAME) => Ok(note.to_owned()),
+        _ => Err(format!("{} notes\n{}", notes.len(), printed.messages).into()),
+    }
 }
 
 #[cfg(test)]

@@ -189,8 +189,13 @@ fn suite_cases(selected: &[String]) -> Vec<CaseFile> {
 }
 
 /// The cases that load the module.
-const OF_MODULE: [&str; 3] =
-    ["modules::", "lookups::so_it_does_of_a_module", "libbpf::a_module_without_site_data_is_libbpfs"];
+const OF_MODULE: [&str; 5] = [
+    "modules::",
+    "lookups::so_it_does_of_a_module",
+    "libbpf::a_module_without_site_data_is_libbpfs",
+    "libbpf::modules_come_and_go_between_objects",
+    "trace::a_note_on_modules_is_printed_once",
+];
 /// The cases that have a kernel with site data of its own; they load that module too.
 const OF_OWN_DATA: &str = "own_data::";
 

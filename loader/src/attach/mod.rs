@@ -40,7 +40,7 @@ use crate::attach::link::{Link, Part};
 use crate::plan::mechanism::{Barred, Pair};
 use crate::plan::report::Report;
 use crate::plan::{self, Plan, PlanError, PlanOptions, Policy};
-use crate::program::declared::Declared;
+use crate::program::declared::Stated;
 use crate::program::object::{Loaded, Program};
 use crate::program::section::{SectionError, Wanted};
 use crate::program::{self, UserProgram, Uses};
@@ -214,11 +214,11 @@ impl<'t> Attach<'t> {
             Some(target) => user::bpf_functions(target, &wanted, kernel.machine)?,
             None => target.functions(&wanted)?,
         };
-        let stated = user.btf.as_deref().map(|btf| Declared::find(btf, &user.name)).transpose()?.flatten();
-        let selection = Selection { file: file.clone(), prototype: stated };
+        let Stated { prototype, policy } = Stated::find(user.btf.as_deref(), &user.name)?;
+        let selection = Selection { file: file.clone(), prototype };
         let functions = functions.into_iter().map(|function| function.select(&selection));
         let functions = functions.collect::<Result<Vec<_>, _>>()?;
-        let options = PlanOptions { own: self.own.is_some(), ..self.options.plan(form) };
+        let options = PlanOptions { own: self.own.is_some(), ..self.options.clone().or_policy(policy).plan(form) };
         Ok(Prepared { functions, user, uses, gpl, options })
     }
 

@@ -137,11 +137,6 @@ impl Request<'_> {
         })
     }
 
-    /// Whether the kernel accepts the program.
-    pub(crate) fn is_taken(&self) -> bool {
-        self.try_load(&mut []).is_ok()
-    }
-
     /// Loads the program.
     pub(crate) fn load(&self) -> Result<OwnedFd, Refused> {
         let error = match self.try_load(&mut []) {

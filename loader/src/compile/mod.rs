@@ -33,7 +33,7 @@ pub use error::CompileError;
 use crate::kernel::{BuildId, Kernel};
 use crate::plan::mechanism::{Barred, Mechanism, Pair};
 use crate::plan::{self, Decision, InTheWay, Plan, PlanOptions, PlannedSite, Policy};
-use crate::program::declared::Declared;
+use crate::program::declared::Stated;
 use crate::program::object_file::{self, FileProgram};
 use crate::program::section::Kind;
 use crate::program::{self, Uses};
@@ -192,12 +192,12 @@ fn prepare(target: &Target, program: FileProgram, options: CompileOptions) -> Re
     if uses.site {
         return Err(CompileError::AsksForSite { program: name });
     }
-    let stated = program.btf.as_deref().map(|btf| Declared::find(btf, &name)).transpose()?.flatten();
-    let selection = Selection { file: None, prototype: stated };
+    let stated = Stated::find(program.btf.as_deref(), &name)?;
+    let selection = Selection { file: None, prototype: stated.prototype };
     let found = target.functions(std::slice::from_ref(&program.wanted))?;
     let functions = found.into_iter().map(|function| function.select(&selection)).collect::<Result<Vec<_>, _>>()?;
     let options = PlanOptions {
-        policy: options.policy,
+        policy: options.policy.or(stated.policy),
         form: program.form,
         cookie: options.cookie,
         accept_doubt: options.accept_doubt,

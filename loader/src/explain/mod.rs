@@ -25,7 +25,7 @@ pub use error::ExplainError;
 use crate::bpf::insn::{Insn, Width};
 use crate::plan::mechanism::Barred;
 use crate::plan::{self, Decision, Plan, PlanError, PlanOptions, Policy};
-use crate::program::declared::Declared;
+use crate::program::declared::Stated;
 use crate::program::object_file::FileProgram;
 use crate::program::section::{Form, Kind, Wanted};
 use crate::program::{self, UserProgram};
@@ -83,8 +83,7 @@ pub(crate) fn reader(prototype: &Prototype, exit: bool) -> UserProgram {
 }
 
 /// Decides a program's sites as if by no policy, and asks the section's default for its verdict.
-fn verdict(function: &Function, program: &UserProgram, form: Form, target: &Target) -> Verdict {
-    let policy = Policy::of(form.kind);
+fn verdict(function: &Function, program: &UserProgram, form: Form, policy: Policy, target: &Target) -> Verdict {
     let decide = |policy| -> Result<Plan, PlanError> {
         let uses = program::analyse(program)
             .map_err(|refusal| PlanError::Program { program: program.name.clone(), refusal })?;
@@ -143,7 +142,7 @@ pub fn function(target: &Target, name: &str) -> Result<Vec<Explanation>, Explain
         let verdicts = [Kind::Fentry, Kind::Fexit, Kind::KprobeMaybeInline].map(|kind| {
             let prototype = function.prototypes.first();
             let program = prototype.map(|prototype| reader(prototype, kind.is_exit())).unwrap_or_default();
-            verdict(&function, &program, Form { kind, sleepable: false }, target)
+            verdict(&function, &program, Form { kind, sleepable: false }, Policy::of(kind), target)
         });
         explanation(target, function, None, verdicts.to_vec(), several)
     };
@@ -155,15 +154,16 @@ pub fn function(target: &Target, name: &str) -> Result<Vec<Explanation>, Explain
 /// # Errors
 /// As [`function`]; [`ExplainError::Select`] if none is what the program states.
 pub fn program(target: &Target, wanted: &Wanted, program: &FileProgram) -> Result<Vec<Explanation>, ExplainError> {
-    let stated = program.btf.as_deref().map(|btf| Declared::find(btf, &program.program.name)).transpose()?.flatten();
-    let selection = Selection { file: None, prototype: stated };
+    let stated = Stated::find(program.btf.as_deref(), &program.program.name)?;
+    let selection = Selection { file: None, prototype: stated.prototype };
+    let policy = stated.policy.unwrap_or_else(|| Policy::of(program.form.kind));
     let mut functions = Vec::new();
     for function in target.functions(std::slice::from_ref(wanted))? {
         functions.extend(by_prototype(&function.select(&selection)?));
     }
     let several = functions.len() > 1;
     let explain = |function: Function| {
-        let verdict = verdict(&function, &program.program, program.form, target);
+        let verdict = verdict(&function, &program.program, program.form, policy, target);
         explanation(target, function, Some(program.program.name.clone()), vec![verdict], several)
     };
     Ok(functions.into_iter().map(explain).collect())

@@ -31,7 +31,8 @@ mod sharing;
 use crate::kernel::Kernel;
 use crate::plan::mechanism::{Barred, Mechanism};
 use crate::plan::report::Report;
-use crate::program::section::{Form, Kind};
+pub use crate::program::policy::Policy;
+use crate::program::section::Form;
 use crate::program::{UserProgram, Uses};
 use crate::site::reason::Reason;
 use crate::site::refusal::Refusal;
@@ -48,52 +49,6 @@ use siteseer_sites::site::SiteKind;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-
-/// What to do when not every site can be attached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Policy {
-    /// All sites or none.
-    Complete,
-    /// What plain libbpf attaches to, as it does, and each other site that can be attached. A site whose hits could
-    /// outnumber calls is left out.
-    AtLeastLibbpf,
-    /// What can be attached is, and the rest is reported.
-    #[default]
-    BestEffort,
-}
-
-impl Policy {
-    /// What holds for a section's programs if nothing is said: `fentry` and `fexit` programs must never silently miss
-    /// calls; the name of `kprobe_maybe_inline` says that it may.
-    #[doc(hidden)]
-    pub fn of(kind: Kind) -> Policy {
-        match kind {
-            Kind::KprobeMaybeInline => Policy::BestEffort,
-            Kind::Fentry | Kind::Fexit => Policy::Complete,
-        }
-    }
-
-    /// What holds for a section's programs that libbpf's own calls attach, if nothing is said: a tool that worked with plain libbpf
-    /// must go on working, and see no fewer calls.
-    #[doc(hidden)]
-    pub fn by_libbpf(kind: Kind) -> Policy {
-        match kind {
-            Kind::KprobeMaybeInline => Policy::BestEffort,
-            Kind::Fentry | Kind::Fexit => Policy::AtLeastLibbpf,
-        }
-    }
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Policy::Complete => "complete",
-            Policy::AtLeastLibbpf => "at_least_libbpf",
-            Policy::BestEffort => "best_effort",
-        })
-    }
-}
 
 /// What the caller wants of a plan.
 #[derive(Debug, Clone, Copy, Default)]

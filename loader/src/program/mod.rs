@@ -26,6 +26,7 @@ pub mod object;
 pub mod object_file;
 pub(crate) mod passed;
 pub mod pattern;
+pub mod policy;
 pub mod section;
 mod validate;
 mod value;

@@ -19,7 +19,7 @@ use super::func::{self, Func};
 use super::{RegisterError, shared};
 use crate::attach::{Attach, AttachError, AttachOptions};
 use crate::bpf::helper::{SITESEER_ARG, SITESEER_ARG_SLOT, SITESEER_SITE};
-use crate::bpf::load::{LoadAs, Request, insn};
+use crate::bpf::load::LoadAs;
 use crate::plan::mechanism::{Barred, Choice, Mechanism};
 use crate::plan::report::Report;
 use crate::plan::{Decision, Plan, PlanError, Policy};
@@ -34,7 +34,6 @@ use siteseer_sites::site::SiteKind;
 use siteseer_sites::with_causes;
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// How libbpf is to load a program.
@@ -72,8 +71,8 @@ pub(super) struct Decided {
 }
 
 /// Decides how a program is loaded. `by_itself` is whether libbpf's calls attach it unasked: others are not planned.
-pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<BorrowedFd<'_>>, by_itself: bool) -> Decided {
-    let options = super::programs::known(program.raw()).map(|known| known.options).unwrap_or_default();
+pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, by_itself: bool) -> Decided {
+    let options = super::programs::known(program.raw()).map(|known| known.stated_options()).unwrap_or_default();
     let names_nothing = options.names_nothing();
     // To find it requires a walk over the kernel's types.
     let func = || match func::told(loaded.told) {
@@ -91,7 +90,7 @@ pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<Borrow
     let load = match planned {
         Some(Ok(planned)) => match only_body(&planned, loaded).filter(|_| !asks_siteseer(loaded.insns)) {
             Some(only) => Load::Plain(only, planned.plan.report()),
-            None => own(program, loaded, func(), btf, |func| finds_its_arguments(&planned, func, loaded)),
+            None => own(loaded, func(), |func| finds_its_arguments(&planned, func, loaded)),
         },
         Some(Err(error)) => match func() {
             Some(Ok(func)) if !is_about_arguments(&error) => {
@@ -102,21 +101,23 @@ pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, btf: Option<Borrow
             Some(Err(errno)) => Load::Refused(errno, Box::new(error)),
             _ => Load::Guarded,
         },
-        None => own(program, loaded, func(), btf, |_| true),
+        None => own(loaded, func(), |_| true),
     };
     Decided { load, reached }
 }
 
-/// For its own function, if there is one and the kernel accepts the program for it.
-fn own(
-    program: Program<'_>,
-    loaded: &Loaded<'_>,
-    func: Option<io::Result<Func>>,
-    btf: Option<BorrowedFd<'_>>,
-    is_right: impl FnOnce(&Func) -> bool,
-) -> Load {
+/// The sites that a `kprobe_maybe_inline` program reaches. Nothing depends on them but its pair: if it cannot be planned,
+/// it is said when it is attached.
+pub(super) fn reached(program: Program<'_>, loaded: &Loaded<'_>) -> BTreeSet<u64> {
+    let options = super::programs::known(program.raw()).map(|known| known.stated_options()).unwrap_or_default();
+    let planned = planned(program, loaded, super::options().complete(options));
+    planned.map(|planned| planned.reached()).unwrap_or_default()
+}
+
+/// For its own function, if there is one and the kernel accepts programs for it.
+fn own(loaded: &Loaded<'_>, func: Option<io::Result<Func>>, is_right: impl FnOnce(&Func) -> bool) -> Load {
     match func {
-        Some(Ok(func)) if is_right(&func) && is_taken(program, loaded, &func, btf) => Load::Own(func),
+        Some(Ok(func)) if is_right(&func) && is_open(loaded, &func) => Load::Own(func),
         _ => Load::Guarded,
     }
 }
@@ -191,20 +192,10 @@ fn finds_its_arguments(planned: &Planned, func: &Func, loaded: &Loaded<'_>) -> b
     })
 }
 
-/// Whether the kernel accepts the program for the function: by loading it.
-fn is_taken(program: Program<'_>, loaded: &Loaded<'_>, func: &Func, btf: Option<BorrowedFd<'_>>) -> bool {
+/// Whether the kernel accepts programs for the function. What it has against this one program is the verifier's affair,
+/// and libbpf says it when the object is loaded, as ever.
+fn is_open(loaded: &Loaded<'_>, func: &Func) -> bool {
     let mechanism = if loaded.form.kind.is_exit() { Mechanism::Fexit } else { Mechanism::Fentry };
     let module = func.object();
-    let kind = LoadAs::of(mechanism, Some(func.own.func), module, func.own.program, loaded.form.sleepable);
-    let insns: Vec<_> = loaded.insns.iter().map(insn).collect();
-    let request = Request {
-        name: &program.name(),
-        gpl: loaded.gpl,
-        kind,
-        insns: &insns,
-        func_info: &loaded.func_info,
-        line_info: &loaded.line_info,
-        btf,
-    };
-    request.is_taken()
+    LoadAs::of(mechanism, Some(func.own.func), module, func.own.program, loaded.form.sleepable).refuses_all().is_none()
 }

@@ -43,6 +43,17 @@ pub enum RegisterError {
         #[source]
         error: io::Error,
     },
+    /// The application opens its objects with another copy of libbpf than the one that siteseer registers with.
+    #[error(
+        "there are two copies of libbpf in this process: the application calls the one in {theirs}, siteseer the one \
+         in {ours}, and its handlers would never be asked. Link one libbpf only"
+    )]
+    TwoLibbpfs {
+        /// The file that has the application's copy.
+        theirs: String,
+        /// The file that has siteseer's.
+        ours: String,
+    },
     /// The program was opened before the sections were registered, or is in another section.
     #[error("program {program} was not opened after siteseer::register(), in a section of siteseer's")]
     Unknown {
@@ -81,6 +92,7 @@ impl RegisterError {
         match self {
             RegisterError::Section(_) | RegisterError::Unknown { .. } => libc::EINVAL,
             RegisterError::NoFunc { .. } => libc::ENOENT,
+            RegisterError::TwoLibbpfs { .. } => libc::EEXIST,
             RegisterError::Target(error) => error.errno(),
             RegisterError::Earlier(error) => error.errno(),
             RegisterError::Explain(error) => error.errno(),

@@ -14,6 +14,7 @@ use crate::bpf::btf::btf_data_of;
 use crate::bpf::call::check;
 use crate::bpf::objects::{info_by_fd, program_info};
 use crate::plan::Policy;
+use crate::program::declared::Stated;
 use crate::program::object::{Loaded, Program};
 use crate::program::passed::{self, Loading};
 use crate::program::section::{Form, Kind, SECTIONS, Told, guarded, unguarded};
@@ -132,6 +133,14 @@ impl From<io::Error> for Failed {
     }
 }
 
+/// Nothing is loaded: libbpf writes a light skeleton (`bpf_object__gen_loader()`). Its BTF has no descriptor yet. The
+/// skeleton would name the program's function by a number of this kernel's, which is another function's elsewhere.
+fn light_skeleton() -> Failed {
+    let why = "a light skeleton cannot be made in a process that has called siteseer::register(): it would be for this \
+               very kernel";
+    Failed { errno: libc::EOPNOTSUPP, why: why.to_owned() }
+}
+
 /// # Safety
 /// As libbpf calls [`prepare_load`].
 unsafe fn prepare(
@@ -150,8 +159,11 @@ unsafe fn prepare(
     };
     // SAFETY: the program is live through the call.
     let program = unsafe { Program::from_raw(raw) };
-    // SAFETY: the member has always been there.
-    let btf_fd = unsafe { (*opts).prog_btf_fd };
+    // SAFETY: the members have always been there.
+    let (btf_fd, has_func_info) = unsafe { ((*opts).prog_btf_fd, !(*opts).func_info.is_null()) };
+    if btf_fd == 0 && has_func_info {
+        return Err(light_skeleton());
+    }
     let object_btf = (btf_fd != 0).then(|| btf_data_of(btf_fd as RawFd)).and_then(Result::ok).map(passed::kept);
     let has_passed = passed::change(raw, |passed| {
         passed.told = told;
@@ -159,7 +171,10 @@ unsafe fn prepare(
         passed.func_info = Arc::clone(&func_info);
         passed.line_info = Arc::clone(&line_info);
     });
+    let stated = Stated::find(object_btf.as_deref(), &program.name());
+    let stated = stated.map_err(|error| Failed { errno: libc::EINVAL, why: with_causes(&error) })?;
     let is_known = programs::change(raw, |known| {
+        known.stated = stated.policy;
         known.report = None;
         known.end = None;
         known.own = None;
@@ -169,9 +184,10 @@ unsafe fn prepare(
     }
     // SAFETY: as above.
     let by_itself = unsafe { sys::bpf_program__autoattach(raw.as_ptr()) };
-    if kind != Kind::KprobeMaybeInline && options().plan_at_load {
-        // SAFETY: libbpf keeps the descriptor open through the load.
-        let btf = (btf_fd != 0).then(|| unsafe { BorrowedFd::borrow_raw(btf_fd as RawFd) });
+    // SAFETY: libbpf keeps the descriptor open through the load.
+    let btf = (btf_fd != 0).then(|| unsafe { BorrowedFd::borrow_raw(btf_fd as RawFd) });
+    let is_paired = by_itself && program.wanted().is_ok_and(|wanted| programs::has_exit(&wanted));
+    if options().plan_at_load && (kind != Kind::KprobeMaybeInline || is_paired) {
         let loaded = Loaded {
             name: program.name(),
             form: program.form().unwrap_or_default(),
@@ -183,7 +199,14 @@ unsafe fn prepare(
             // Nothing that it decides depends on the licence.
             gpl: true,
         };
-        let Decided { load, reached } = decide::load(program, &loaded, btf, by_itself);
+        let (load, reached) = match kind {
+            // Only siteseer attaches it, whatever the plan.
+            Kind::KprobeMaybeInline => (Load::Guarded, decide::reached(program, &loaded)),
+            Kind::Fentry | Kind::Fexit => {
+                let Decided { load, reached } = decide::load(program, &loaded, by_itself);
+                (load, reached)
+            }
+        };
         let end = btf.and_then(|btf| End::of(program, &loaded, btf, reached)).map(Arc::new);
         programs::change(raw, |known| known.end = end);
         let (loading, func, report) = match load {
@@ -354,7 +377,7 @@ fn attach_program(program: Program<'_>) -> Result<NonNull<sys::bpf_link>, Regist
             Err(error) => say(LogLevel::Debug, format_args!("prog '{}': libbpf: {error}", program.name())),
         }
     }
-    let policy = known.options.given_policy().or(options().policy);
+    let policy = known.stated_options().given_policy().or(options().policy);
     let policy = policy.unwrap_or_else(|| Policy::by_libbpf(program.form().unwrap_or_default().kind));
     let error = match attach_everywhere(program, &known, policy) {
         Ok(link) => return Ok(link),

@@ -34,6 +34,8 @@
 
 mod can_attach;
 mod carrier;
+#[doc(hidden)]
+pub mod copies;
 mod decide;
 mod error;
 mod func;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Programs at both ends of the same calls: `fentry` and `fexit` programs of one object on one function.
+//! Programs at both ends of the same calls: `fentry` (or `kprobe_maybe_inline`) and `fexit` programs of one object on one
+//! function.
 //!
 //! They work together: what the one keeps at the entry the other looks for at the return. An inlined copy has an
 //! entry and no return. A program that is at its entry would keep what nobody takes, so such programs are kept to the
-//! calls that both reach.
+//! calls that both reach. A `kprobe_maybe_inline` program asks for inlined copies by its name: it is not kept unless
+//! it is told to, and its report says at how many sites it is alone.
 //!
 //! Programs of one object are known by the object's BTF: the kernel gives its id to no other.
 
@@ -12,7 +14,7 @@ use crate::bpf::objects::info_by_fd;
 use crate::plan::mechanism::Pair;
 use crate::plan::report::Report;
 use crate::program::object::{Loaded, Program};
-use crate::program::section::{Kind, Told, Wanted};
+use crate::program::section::{Told, Wanted};
 use libbpf_sys as sys;
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -33,7 +35,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// What is to be known about a program that is being loaded; `None` if it has no other end.
+    /// What is to be known about a program that is being loaded; `None` if its object has no BTF.
     pub(super) fn of(
         program: Program<'_>,
         loaded: &Loaded<'_>,
@@ -43,12 +45,11 @@ impl End {
         let mut info = sys::bpf_btf_info::default();
         // SAFETY: no pointers are in it.
         unsafe { info_by_fd(btf.as_raw_fd(), &mut info) }.ok()?;
-        let kind = loaded.form.kind;
-        (kind != Kind::KprobeMaybeInline && info.id != 0).then_some(())?;
+        (info.id != 0).then_some(())?;
         Some(End {
             object: info.id,
             name: loaded.name.clone(),
-            exit: kind.is_exit(),
+            exit: loaded.form.kind.is_exit(),
             wanted: program.wanted().ok()?,
             told: loaded.told,
             knows: asks_siteseer(loaded.insns),

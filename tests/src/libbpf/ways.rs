@@ -5,9 +5,11 @@
 
 use super::attached::{behind, link_type, program, same};
 use crate::calls::syscall;
-use crate::case::Failure;
+use crate::case::{Capability, Failure, choose, need};
+use crate::denied::{CAP_SYSLOG, keep_capabilities};
 use crate::lookups::subset_of;
 use crate::modules::{Hidden, Loaded};
+use crate::shape::{Place, Shape, site};
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, libbpf_sys as sys};
 use siteseer::internals::log;
 use siteseer::{AttachOptions, LogLevel, Policy, RegisterOptions, SourceOptions, Target};
@@ -22,16 +24,43 @@ use std::ptr;
 use std::sync::{Arc, Mutex};
 
 /// The counters of ways.bpf.c.
-const ENTERS: usize = 0;
+pub(super) const ENTERS: usize = 0;
 const LEAVES: usize = 1;
+const MAYBE: usize = 3;
+const STATED: usize = 8;
+/// How many there are.
+const COUNTERS: usize = 16;
 
-/// How often the body is called.
-const BODY: u64 = 5;
-/// How often the inlined copy is.
-const COPY: u64 = if cfg!(target_arch = "x86_64") { 3 } else { 0 };
+/// How often getpgid(2) calls the function, which has a body for it on the reference kernel.
+const BY_GETPGID: u64 = 5;
+/// How often getpgrp(2) does, which has an inlined copy of it there.
+const BY_GETPGRP: u64 = if cfg!(target_arch = "x86_64") { 3 } else { 0 };
+/// All calls.
+pub(super) const ALL: u64 = BY_GETPGID + BY_GETPGRP;
+
+/// How many of the calls plain libbpf sees: those of the body, whichever the compiler left for it. To be asked before
+/// the process registers.
+pub(super) fn calls_of_the_body() -> Result<u64, Failure> {
+    let target = Target::running(&SourceOptions::default())?;
+    need(&target, Capability::Fentry)?;
+    choose(&target, &[Shape::new("do_getpgid", [site(Place::Body)])], Shape::clone)?;
+    let object = open(&["enters"])?.load()?;
+    let _link = program(&object, "enters")?.attach()?;
+    let (calls, _) = counted(&object, ENTERS)?;
+    if calls == 0 || calls > ALL {
+        return Err(format!("plain libbpf sees {calls} of {ALL} calls").into());
+    }
+    Ok(calls)
+}
+
+/// Leaves the case if the compiler left no inlined copy that a program can be attached to.
+fn need_copy() -> Result<(), Failure> {
+    let target = Target::running(&SourceOptions::default())?;
+    choose(&target, &[Shape::new("do_getpgid", [site(Place::Inline)])], Shape::clone).map(drop)
+}
 
 /// Opens the object with these programs alone.
-fn open(programs: &[&str]) -> Result<OpenObject, Failure> {
+pub(super) fn open(programs: &[&str]) -> Result<OpenObject, Failure> {
     let mut open = ObjectBuilder::default().open_memory(WAYS)?;
     set_constant(&mut open, WAYS, "only_tgid", std::process::id())?;
     for mut program in open.progs_mut() {
@@ -40,30 +69,39 @@ fn open(programs: &[&str]) -> Result<OpenObject, Failure> {
     Ok(open)
 }
 
-fn call() -> io::Result<()> {
-    for _ in 0..BODY {
+pub(super) fn call() -> io::Result<()> {
+    for _ in 0..BY_GETPGID {
         syscall(libc::SYS_getpgid, [0; 6])?;
     }
     // arm64 has no getpgrp(2).
     #[cfg(target_arch = "x86_64")]
-    for _ in 0..COPY {
+    for _ in 0..BY_GETPGRP {
         syscall(libc::SYS_getpgrp, [0; 6])?;
     }
     Ok(())
 }
 
 /// Calls that a program saw, and the sum of the cookies.
-fn seen(object: &Object, which: usize) -> Result<(u64, u64), Failure> {
+pub(super) fn seen(object: &Object, which: usize) -> Result<(u64, u64), Failure> {
     let bss = object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss")).ok_or("no .bss")?;
     let bytes = bss.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
     let word = |at: usize| -> Result<u64, Failure> {
         Ok(u64::from_ne_bytes(bytes.get(8 * at..8 * at + 8).ok_or("a short .bss")?.try_into()?))
     };
-    Ok((word(which)?, word(8 + which)?))
+    Ok((word(which)?, word(COUNTERS + which)?))
 }
 
 /// What is added to the counters by calls.
-fn counted(object: &Object, which: usize) -> Result<(u64, u64), Failure> {
+pub(super) fn counted(object: &Object, which: usize) -> Result<(u64, u64), Failure> {
+    counted_by(object, which, call)
+}
+
+/// The same for other calls.
+pub(super) fn counted_by(
+    object: &Object,
+    which: usize,
+    call: impl FnOnce() -> io::Result<()>,
+) -> Result<(u64, u64), Failure> {
     let before = seen(object, which)?;
     call()?;
     let after = seen(object, which)?;
@@ -71,7 +109,7 @@ fn counted(object: &Object, which: usize) -> Result<(u64, u64), Failure> {
 }
 
 /// What makes a link: a structure of libbpf's, or a descriptor.
-enum Made {
+pub(super) enum Made {
     #[expect(dead_code, reason = "it is dropped")]
     Link(Link),
     Descriptor(OwnedFd),
@@ -96,7 +134,7 @@ const COOKIE: u64 = 7;
 
 /// A way past `bpf_program__attach()`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Way {
+pub(super) enum Way {
     Trace,
     TraceWithCookie,
     LinkCreate,
@@ -106,16 +144,16 @@ enum Way {
     Copy,
 }
 
-const WAYS_PAST: [Way; 6] =
+pub(super) const WAYS_PAST: [Way; 6] =
     [Way::Trace, Way::TraceWithCookie, Way::LinkCreate, Way::RawTracepointOpen, Way::Pinned, Way::Copy];
 
 impl Way {
     /// The cookie that it gives.
-    fn cookie(self) -> u64 {
+    pub(super) fn cookie(self) -> u64 {
         if self == Way::TraceWithCookie { COOKIE } else { 0 }
     }
 
-    fn make(self, object: &Object, name: &str) -> Result<io::Result<Made>, Failure> {
+    pub(super) fn make(self, object: &Object, name: &str) -> Result<io::Result<Made>, Failure> {
         let program = program(object, name)?.as_libbpf_object().as_ptr();
         // SAFETY: the program is live and loaded; what is pointed to lives through the calls.
         Ok(unsafe {
@@ -200,6 +238,7 @@ fn warnings(heard: &Arc<Mutex<Vec<String>>>) -> Vec<String> {
 // Proves S0.1.
 /// Attaches a program by each way, and holds it against what plain libbpf sees.
 pub(super) fn every_way_sees_what_libbpf_sees() -> Result<String, Failure> {
+    let body = calls_of_the_body()?;
     siteseer::register()?;
     let object = open(&["enters", "leaves"])?.load()?;
     // SAFETY: plain call.
@@ -208,7 +247,7 @@ pub(super) fn every_way_sees_what_libbpf_sees() -> Result<String, Failure> {
         same("the function that the kernel says", func_of(&object, name)?, u32::try_from(func)?)?;
         for way in WAYS_PAST {
             let made = way.make(&object, name)?.map_err(|error| format!("{name}, by {way:?}: {error}"))?;
-            same(&format!("{name}, by {way:?}"), counted(&object, which)?, (BODY, BODY * way.cookie()))?;
+            same(&format!("{name}, by {way:?}"), counted(&object, which)?, (body, body * way.cookie()))?;
             drop(made);
             same(&format!("{name}, after {way:?}"), counted(&object, which)?, (0, 0))?;
         }
@@ -217,17 +256,31 @@ pub(super) fn every_way_sees_what_libbpf_sees() -> Result<String, Failure> {
     let object = open(&["enters"])?.load()?;
     let entry = program(&object, "enters")?;
     let link = entry.attach()?;
-    same("bpf_program__attach", counted(&object, ENTERS)?, (BODY + COPY, 0))?;
-    let attached = behind(&link).ok_or("the link is libbpf's own")?;
-    same("its sites", attached.report().attached().count() >= 2, true)?;
-    // The kernel attaches a program once.
-    let twice = entry.attach().err().ok_or("it is attached twice")?.to_string();
-    same("the second time", log::last_error().unwrap_or_default().contains("is attached already"), true)?;
-    same("after the second time", counted(&object, ENTERS)?, (BODY + COPY, 0))?;
+    same("bpf_program__attach", counted(&object, ENTERS)?, (ALL, 0))?;
+    // The kernel attaches a program once, whoever does it.
+    let raw = entry.as_libbpf_object().as_ptr();
+    // SAFETY: the program is live and loaded.
+    let twice = link_once_more(unsafe { sys::bpf_program__attach(raw) })?;
+    same("bpf_program__attach() once more", twice, libc::EBUSY)?;
+    if behind(&link).is_some() {
+        same("the second time", log::last_error().unwrap_or_default().contains("is attached already"), true)?;
+    }
+    // SAFETY: as above.
+    let twice = link_once_more(unsafe { sys::bpf_program__attach_trace(raw) })?;
+    same("bpf_program__attach_trace() once more", twice, libc::EBUSY)?;
+    same("after the second time", counted(&object, ENTERS)?, (ALL, 0))?;
     warnings(&heard);
     drop(link);
     same("when it is destroyed", counted(&object, ENTERS)?, (0, 0))?;
-    Ok(twice)
+    Ok(format!("{body} calls of the body, {ALL} in all"))
+}
+
+/// The errno of an attachment that must fail.
+fn link_once_more(raw: *mut sys::bpf_link) -> Result<i32, Failure> {
+    match link(raw) {
+        Ok(_) => Err("it is attached twice".into()),
+        Err(error) => Ok(error.raw_os_error().unwrap_or_default()),
+    }
 }
 
 // Proves S23.14.
@@ -258,7 +311,7 @@ pub(super) fn what_is_guarded_is_refused_by_others() -> Result<String, Failure> 
     same("by a kprobe", by_kprobe, [is_blind, false])?;
     let link = program(&object, "asks")?.attach()?;
     call()?;
-    same("asks", seen(&object, 2)?.0, BODY + COPY)?;
+    same("asks", seen(&object, 2)?.0, ALL)?;
     drop(link);
     Ok(refusals.join("; "))
 }
@@ -282,10 +335,27 @@ pub(super) fn a_function_that_is_not_there_fails_at_load() -> Result<String, Fai
     Ok(said)
 }
 
+/// Who may see the kernel's addresses.
+const RESTRICT: &str = "/proc/sys/kernel/kptr_restrict";
+
+// Proves S0.3.
+/// A process that may load and attach programs, and may not see addresses.
+pub(super) fn without_the_privilege_for_addresses_it_is_libbpfs() -> Result<String, Failure> {
+    let body = calls_of_the_body()?;
+    let heard = listen();
+    let before = fs::read_to_string(RESTRICT)?;
+    fs::write(RESTRICT, "1")?;
+    keep_capabilities(!(1 << CAP_SYSLOG))?;
+    let result = siteseer::register().map_err(Failure::from).and_then(|()| attached_as_libbpf(&heard, body));
+    fs::write(RESTRICT, before.trim())?;
+    let said = result?;
+    if said.contains("CAP_SYSLOG") { Ok(said) } else { Err(format!("CAP_SYSLOG is not named: {said}").into()) }
+}
+
 // Proves S0.3.
 /// Without site data, and where addresses are hidden, all is as with plain libbpf, and that is said once.
 pub(super) fn what_cannot_be_planned_is_libbpfs() -> Result<String, Failure> {
-    const RESTRICT: &str = "/proc/sys/kernel/kptr_restrict";
+    let body = calls_of_the_body()?;
     let heard = listen();
     let without = SourceOptions::default().file("/nowhere.sites");
     let before = fs::read_to_string(RESTRICT)?;
@@ -293,7 +363,7 @@ pub(super) fn what_cannot_be_planned_is_libbpfs() -> Result<String, Failure> {
     for (source, restrict) in [(without, before.trim()), (SourceOptions::default(), "2")] {
         fs::write(RESTRICT, restrict)?;
         siteseer::register_with(RegisterOptions::default().source(source))?;
-        let result = attached_as_libbpf(&heard);
+        let result = attached_as_libbpf(&heard, body);
         fs::write(RESTRICT, before.trim())?;
         said.push(result?);
         siteseer::unregister();
@@ -303,6 +373,7 @@ pub(super) fn what_cannot_be_planned_is_libbpfs() -> Result<String, Failure> {
 
 /// The application's own subset of site data: a function that it is about is attached everywhere, any other as by plain libbpf.
 pub(super) fn an_embedded_subset_serves() -> Result<String, Failure> {
+    let body = calls_of_the_body()?;
     let target = Target::running(&SourceOptions::default())?;
     let about = subset_of(&target, &["do_getpgid"])?;
     let others = subset_of(&target, &["vfs_rename"])?;
@@ -310,22 +381,22 @@ pub(super) fn an_embedded_subset_serves() -> Result<String, Failure> {
     siteseer::register_with(RegisterOptions::default().source(SourceOptions::default().embedded(about)))?;
     let object = open(&["enters"])?.load()?;
     let link = program(&object, "enters")?.attach()?;
-    same("with a subset that is about it", counted(&object, ENTERS)?, (BODY + COPY, 0))?;
+    same("with a subset that is about it", counted(&object, ENTERS)?, (ALL, 0))?;
     same("what is said", warnings(&heard), Vec::<String>::new())?;
     drop((link, object));
     siteseer::unregister();
     siteseer::register_with(RegisterOptions::default().source(SourceOptions::default().embedded(others)))?;
-    attached_as_libbpf(&heard)
+    attached_as_libbpf(&heard, body)
 }
 
-fn attached_as_libbpf(heard: &Arc<Mutex<Vec<String>>>) -> Result<String, Failure> {
+fn attached_as_libbpf(heard: &Arc<Mutex<Vec<String>>>, body: u64) -> Result<String, Failure> {
     let object = open(&["enters", "leaves"])?.load()?;
     let links = [program(&object, "enters")?.attach()?, program(&object, "leaves")?.attach()?];
     for link in &links {
         same("the kernel's link", link_type(link), Some(sys::BPF_LINK_TYPE_TRACING))?;
     }
-    same("enters", counted(&object, ENTERS)?, (BODY, 0))?;
-    same("leaves", counted(&object, LEAVES)?, (BODY, 0))?;
+    same("enters", counted(&object, ENTERS)?, (body, 0))?;
+    same("leaves", counted(&object, LEAVES)?, (body, 0))?;
     let said = warnings(heard);
     if said.len() != 1 {
         return Err(format!("{} warnings: {said:?}", said.len()).into());
@@ -354,12 +425,14 @@ pub(super) fn a_module_without_site_data_is_libbpfs() -> Result<String, Failure>
 /// An inlined copy has no return to attach to: by default the body's are attached, with a warning, and under `complete`
 /// it is an error.
 pub(super) fn the_default_is_at_least_what_libbpf_does() -> Result<String, Failure> {
+    let body = calls_of_the_body()?;
+    need_copy()?;
     siteseer::register()?;
     let heard = listen();
     let object = open(&["leaves"])?.load()?;
     let leaves = program(&object, "leaves")?;
     let link = leaves.attach()?;
-    same("leaves", counted(&object, LEAVES)?, (BODY, 0))?;
+    same("leaves", counted(&object, LEAVES)?, (body, 0))?;
     let report = behind(&link).ok_or("the link is libbpf's own")?;
     same("the policy", report.report().policy, Policy::AtLeastLibbpf)?;
     let said = warnings(&heard);
@@ -380,10 +453,12 @@ pub(super) fn the_default_is_at_least_what_libbpf_does() -> Result<String, Failu
 // Proves S0.5.
 /// Programs at both ends of the same calls are at the same calls, unless they are to be apart; then the report says so.
 pub(super) fn both_ends_are_at_the_same_calls() -> Result<String, Failure> {
+    let body = calls_of_the_body()?;
+    need_copy()?;
     siteseer::register()?;
     let heard = listen();
     let mut said = String::new();
-    for (paired, entered) in [(None, BODY), (Some(true), BODY), (Some(false), BODY + COPY)] {
+    for (paired, entered) in [(None, body), (Some(true), body), (Some(false), ALL)] {
         let open = open(&["enters", "leaves"])?;
         for program in open.progs().filter(|program| program.name() == "enters") {
             let options = AttachOptions::default();
@@ -394,7 +469,7 @@ pub(super) fn both_ends_are_at_the_same_calls() -> Result<String, Failure> {
         let links = [program(&object, "enters")?.attach()?, program(&object, "leaves")?.attach()?];
         call()?;
         same("enters", seen(&object, ENTERS)?.0, entered)?;
-        same("leaves", seen(&object, LEAVES)?.0, BODY)?;
+        same("leaves", seen(&object, LEAVES)?.0, body)?;
         let report = behind(&links[0]).ok_or("the link is libbpf's own")?.report().to_string();
         let words = if paired == Some(false) { "of them not" } else { "does not reach it" };
         if !report.contains(words) {
@@ -403,6 +478,75 @@ pub(super) fn both_ends_are_at_the_same_calls() -> Result<String, Failure> {
         said = warnings(&heard).join("\n");
     }
     Ok(said)
+}
+
+// Proves S0.5.
+/// An entry that asks for inlined copies by its name is at all of them, and says that their returns are not seen; it is kept to
+/// the calls that return if it is told to.
+pub(super) fn an_entry_that_may_be_inlined_has_its_return() -> Result<String, Failure> {
+    let body = calls_of_the_body()?;
+    need_copy()?;
+    siteseer::register()?;
+    let heard = listen();
+    let mut reports = Vec::new();
+    for (paired, entered) in [(None, ALL), (Some(true), body)] {
+        let open = open(&["maybe", "leaves"])?;
+        for program in open.progs().filter(|program| program.name() == "maybe") {
+            let options = AttachOptions::default();
+            siteseer::set_attach_options(&program, paired.map_or(options.clone(), |paired| options.paired(paired)))?;
+        }
+        let object = open.load()?;
+        let links = [program(&object, "maybe")?.attach()?, program(&object, "leaves")?.attach()?];
+        call()?;
+        same("maybe", seen(&object, MAYBE)?.0, entered)?;
+        same("leaves", seen(&object, LEAVES)?.0, body)?;
+        let report = behind(&links[0]).ok_or("the link is libbpf's own")?.report().to_string();
+        let words = if paired.is_some() { "does not reach it" } else { "of them not" };
+        if !report.contains(words) || !report.contains("leaves") {
+            return Err(format!("the report does not say {words:?}: {report}").into());
+        }
+        reports.push(report);
+        drop(links);
+    }
+    // Alone it has no other end.
+    let object = open(&["maybe"])?.load()?;
+    let link = program(&object, "maybe")?.attach()?;
+    let report = behind(&link).ok_or("the link is libbpf's own")?.report().to_string();
+    same("alone", report.contains("of them not"), false)?;
+    warnings(&heard);
+    Ok(reports.join("\n"))
+}
+
+// Proves S8.12.
+/// A program that states `complete` is not attached to less, unless the application says otherwise.
+pub(super) fn a_program_states_its_policy() -> Result<String, Failure> {
+    let body = calls_of_the_body()?;
+    need_copy()?;
+    // To plain libbpf it says nothing.
+    let object = open(&["stated"])?.load()?;
+    let link = program(&object, "stated")?.attach()?;
+    same("by plain libbpf", counted(&object, STATED)?, (body, 0))?;
+    drop((link, object));
+    // What holds for the process comes after what the program states.
+    siteseer::register_with(RegisterOptions::default().policy(Policy::BestEffort))?;
+    siteseer::set_log(None);
+    let object = open(&["stated"])?.load()?;
+    let stated = program(&object, "stated")?;
+    same("complete", stated.attach().is_err(), true)?;
+    let why = log::last_error().unwrap_or_default();
+    same("the reason", why.contains("an inlined copy has no return"), true)?;
+    same("after the refusal", counted(&object, STATED)?, (0, 0))?;
+    drop(object);
+    let open = open(&["stated"])?;
+    for program in open.progs().filter(|program| program.name() == "stated") {
+        siteseer::set_attach_options(&program, AttachOptions::default().policy(Policy::AtLeastLibbpf))?;
+    }
+    let object = open.load()?;
+    let link = program(&object, "stated")?.attach()?;
+    same("as the application says", counted(&object, STATED)?, (body, 0))?;
+    let report = behind(&link).ok_or("the link is libbpf's own")?;
+    same("the policy", report.report().policy, Policy::AtLeastLibbpf)?;
+    Ok(why)
 }
 
 /// Whether the kernel's BTF has a function.

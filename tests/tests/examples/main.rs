@@ -15,6 +15,7 @@ mod build;
 mod installed;
 mod loaders;
 mod page;
+mod two_libbpfs;
 
 use build::Built;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -95,6 +96,9 @@ fn main() -> ExitCode {
         }
     }
     trials.push(Trial::test("installed::by_make", || built().and_then(installed::uninstall).map_err(Failed::from)));
+    trials.push(Trial::test("installed::beside_another_libbpf", || {
+        built().and_then(two_libbpfs::refused).map_err(Failed::from)
+    }));
     trials.push(Trial::test("installed::as_debian_packages", || {
         built().and_then(installed::packages).map_err(Failed::from)
     }));

@@ -321,7 +321,7 @@ fn libbpf_headers(folder: &Path) -> PathBuf {
 #[test]
 fn the_bpf_header_is_for_both_compilers() {
     use object::{Object, ObjectSection};
-    use siteseer::internals::declared::Declared;
+    use siteseer::internals::declared::{Declared, Stated};
     let folder = scratch("bpf-header");
     let include = libbpf_headers(&folder);
     // Each has its own word for the same type.
@@ -355,6 +355,8 @@ fn the_bpf_header_is_for_both_compilers() {
         let text = stated("stated").map(|stated| stated.text);
         assert_eq!(text, Some(format!("{long} (struct file *, struct pair, int)")), "{name}");
         assert_eq!(stated("bare").map(|stated| stated.text).as_deref(), Some("void (void)"), "{name}");
+        let policy = |program: &str| Stated::find(Some(section(".BTF")), program).expect("the BTF is read").policy;
+        assert_eq!((policy("bare"), policy("stated")), (Some(siteseer::Policy::Complete), None), "{name}");
     }
 }
 
@@ -392,6 +394,60 @@ fn threads_have_errors_of_their_own() {
     let program = c_program("errors", &scratch("asan"), &["-fsanitize=address", "-fsanitize-address-use-after-scope"]);
     let text = run(Command::new(program).env("ASAN_OPTIONS", "detect_leaks=1"));
     assert!(text.contains("all as it should be"), "{text}");
+}
+
+/// What an application is linked with, and whether it can register.
+struct Linked {
+    libraries: &'static [&'static str],
+    registers: bool,
+    /// Whether a caller that does not say which libbpf it calls is told so, too.
+    function: bool,
+}
+
+/// The library here holds a libbpf of its own. An application may be linked with another one.
+const LINKED: [Linked; 4] = [
+    Linked { libraries: &["-l:libsiteseer_c.a"], registers: true, function: true },
+    Linked { libraries: &["-l:libsiteseer_c.a", "-lbpf"], registers: true, function: true },
+    Linked { libraries: &["-lsiteseer", "-lbpf"], registers: false, function: false },
+    // What is linked statically no symbol table need have.
+    Linked { libraries: &["-lsiteseer", "-l:libbpf.a"], registers: false, function: true },
+];
+
+// Proves S24.2.
+/// Handlers that the application's libbpf would never ask are refused.
+#[test]
+fn another_libbpf_is_refused() {
+    use std::os::unix::fs::symlink;
+    let folder = scratch("two-libbpfs");
+    for (file, name) in [(".so", "libsiteseer.so"), (".so", "libsiteseer.so.0"), (".a", "libsiteseer_c.a")] {
+        let _ = fs::remove_file(folder.join(name));
+        symlink(library(file), folder.join(name)).expect("the library is linked");
+    }
+    for Linked { libraries, registers, function } in LINKED {
+        for position in [["-fPIE", "-pie"], ["-fno-pie", "-no-pie"]] {
+            let program = folder.join("program");
+            let mut gcc = Command::new("gcc");
+            gcc.args(["-g", "-Wall", "-Wextra", "-Werror", "-s"]).args(position);
+            gcc.arg("-I").arg(root().join("loader/include"));
+            gcc.arg(root().join("tests/c/two_libbpfs.c")).arg("-L").arg(&folder).args(libraries);
+            run(gcc.args(["-lelf", "-lz", "-lm", "-ldl", "-lpthread", "-o"]).arg(&program));
+            let said = |argument: &str| {
+                let said = run(Command::new(&program).arg(argument).env("LD_LIBRARY_PATH", &folder));
+                println!("{libraries:?} {position:?} {argument}: {said}");
+                said
+            };
+            let said_by_macro = said("macro");
+            if registers {
+                assert_eq!(said_by_macro, "0 1 \n", "{libraries:?} {position:?}");
+            } else {
+                // EEXIST, and the names of both files.
+                assert!(said_by_macro.starts_with("-17 0 there are two copies of libbpf"), "{said_by_macro}");
+                assert!(said_by_macro.contains("libsiteseer.so.0"), "{said_by_macro}");
+            }
+            let refused = said("function").starts_with("-17 ");
+            assert_eq!(!refused, function, "{libraries:?} {position:?}");
+        }
+    }
 }
 
 /// A tool asks for a name, and gets places and locations. On x86-64 and arm64, the calling convention says where a body's

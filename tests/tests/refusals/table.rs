@@ -222,6 +222,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
         file: "loader/src/program/declared/mod.rs",
         lines: &[
             unit("Btf", DECLARED, "what_a_program_states_is_found_by_its_name", "DeclaredError::Btf"),
+            unit("NotAPolicy", DECLARED, "the_policy_that_a_program_states", "DeclaredError::NotAPolicy"),
             unit("NotAPrototype", DECLARED, "what_a_program_states_is_found_by_its_name", "NotAPrototype"),
         ],
     },
@@ -349,6 +350,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
         file: "loader/src/register/error.rs",
         lines: &[
             never("Handler", "libbpf refuses a handler only if there is no memory"),
+            unit("TwoLibbpfs", "loader/src/register/copies.rs", "another_copy_is_refused_and_named", "TwoLibbpfs"),
             case("Unknown", "libbpf::what_cannot_be_attached_is_an_error"),
             case("Link", "libbpf::nothing_stays_when_a_system_call_fails"),
             case("NoFunc", "libbpf::whether_a_function_can_be_traced"),

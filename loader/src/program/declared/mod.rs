@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What a program says about the function that it means: its parameter types.
+//! What a program states in its source: the function that it means, by parameter types, and its policy (`policy`).
 //!
 //! Several functions may have one name (`static` ones, in different files). A program says which it means by the line
 //!
@@ -27,7 +27,10 @@
 //! * an array that is pointed to, of unknown length, is compatible with one of any length;
 //! * a type that cannot be told (an anonymous structure without a typedef, damaged BTF) is compatible with none.
 
-use siteseer_sites::btf::{Btf, BtfError, Kind, TypeId};
+mod policy;
+
+use crate::program::policy::Policy;
+use siteseer_sites::btf::{Btf, BtfError, Kind, Type as BtfType, TypeId};
 
 /// The section of `siteseer.bpf.h`'s variables.
 const SECTION: &str = ".siteseer.proto";
@@ -56,6 +59,52 @@ pub enum DeclaredError {
         /// The program's name.
         program: String,
     },
+    /// The variable is not what `SITESEER_POLICY` makes, or the policy is one of a later siteseer.
+    #[error(
+        "program {program}: SITESEER_POLICY() states {}, which is not a policy of this siteseer: complete, \
+         at_least_libbpf or best_effort",
+        if found.is_empty() { "a type without a name" } else { found }
+    )]
+    NotAPolicy {
+        /// The program's name.
+        program: String,
+        /// The type that stands for the policy.
+        found: String,
+    },
+}
+
+/// What a program states.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stated {
+    /// The prototype of the function that it means.
+    pub prototype: Option<Declared>,
+    /// How it is to be attached, if whoever attaches it does not say.
+    pub policy: Option<Policy>,
+}
+
+impl Stated {
+    /// What the object's BTF has for the program of that name. An object without BTF states nothing.
+    ///
+    /// # Errors
+    /// [`DeclaredError`] if the BTF is damaged, or a variable not of the type that its macro gives it.
+    pub fn find(btf: Option<&[u8]>, program: &str) -> Result<Stated, DeclaredError> {
+        let Some(btf) = btf else { return Ok(Stated::default()) };
+        let btf = parse(btf, program)?;
+        Ok(Stated { prototype: Declared::find_in(&btf, program)?, policy: policy::find(&btf, program)? })
+    }
+}
+
+fn parse<'b>(btf: &'b [u8], program: &str) -> Result<Btf<'b>, DeclaredError> {
+    Btf::parse(btf).map_err(|error| DeclaredError::Btf { program: program.to_owned(), error })
+}
+
+/// The variable of a program: in a section, with a name that is a prefix and the program's.
+fn variable<'b>(btf: &Btf<'b>, section: &str, prefix: &str, program: &str) -> Option<BtfType<'b>> {
+    let sections = btf.types().filter(|ty| ty.kind() == Kind::Datasec && ty.name() == section);
+    let mut variables = sections.flat_map(|section| section.variables()).filter_map(|variable| btf.ty(variable.ty));
+    variables.find(|variable| {
+        variable.kind() == Kind::Var && variable.name().strip_prefix(prefix).is_some_and(|rest| rest == program)
+    })
 }
 
 /// A prototype that a program states.
@@ -73,19 +122,17 @@ impl Declared {
     /// # Errors
     /// [`DeclaredError`] if the BTF is damaged, or the variable not of the type that the macro gives it.
     pub fn find(btf: &[u8], program: &str) -> Result<Option<Declared>, DeclaredError> {
-        let btf = Btf::parse(btf).map_err(|error| DeclaredError::Btf { program: program.to_owned(), error })?;
-        let sections = btf.types().filter(|ty| ty.kind() == Kind::Datasec && ty.name() == SECTION);
-        let variables = sections.flat_map(|section| section.variables()).filter_map(|variable| btf.ty(variable.ty));
-        let mut stated = variables.filter(|variable| {
-            variable.kind() == Kind::Var && variable.name().strip_prefix(PREFIX).is_some_and(|rest| rest == program)
-        });
-        let Some(variable) = stated.next() else { return Ok(None) };
+        Declared::find_in(&parse(btf, program)?, program)
+    }
+
+    fn find_in(btf: &Btf<'_>, program: &str) -> Result<Option<Declared>, DeclaredError> {
+        let Some(variable) = variable(btf, SECTION, PREFIX, program) else { return Ok(None) };
         let pointer = variable.target().and_then(|id| btf.resolve(id)).filter(|ty| ty.kind() == Kind::Ptr);
         let function = pointer.and_then(|pointer| btf.resolve(pointer.target()?));
-        let signature = function.as_ref().and_then(|function| Signature::of(&btf, function.id()));
+        let signature = function.as_ref().and_then(|function| Signature::of(btf, function.id()));
         match (function, signature) {
             (Some(function), Some(signature)) => {
-                Ok(Some(Declared { text: siteseer_sites::btf::declaration(&btf, function.id(), ""), signature }))
+                Ok(Some(Declared { text: siteseer_sites::btf::declaration(btf, function.id(), ""), signature }))
             }
             _ => Err(DeclaredError::NotAPrototype { program: program.to_owned() }),
         }

@@ -244,3 +244,49 @@ fn what_a_program_states_is_found_by_its_name() {
 fn other_sections_say_nothing() {
     assert_eq!(Declared::find(&object(".data", &[("one", true)]), "one").unwrap(), None);
 }
+
+/// An object as SITESEER_POLICY makes it: programs, and the names of the structures; no structure without a name.
+fn with_policies(programs: &[(&str, &str)]) -> Vec<u8> {
+    let mut btf = SplitBtf::standalone();
+    let int = btf.int("int", 4, 32, IntEncoding::SIGNED);
+    let mut variables = Vec::new();
+    for (nth, (name, structure)) in (0u32..).zip(programs) {
+        let to = if structure.is_empty() {
+            int
+        } else {
+            let forward = btf.fwd(structure, false);
+            btf.typedef(structure, forward)
+        };
+        let ty = btf.modifier(Kind::Ptr, to);
+        let ty = btf.modifier(Kind::Const, ty);
+        let ty = btf.var(&format!("__siteseer_policy_{name}"), ty, Linkage::Static);
+        variables.push(Variable { ty, offset: nth * 8, size: 8 });
+    }
+    btf.datasec(".siteseer.policy", variables.len() as u32 * 8, &variables);
+    btf.to_bytes()
+}
+
+// Proves S8.12.
+#[test]
+fn the_policy_that_a_program_states() {
+    let object = with_policies(&[
+        ("one", "siteseer_policy_complete"),
+        ("two", "siteseer_policy_at_least_libbpf"),
+        ("three", "siteseer_policy_best_effort"),
+        ("later", "siteseer_policy_something_new"),
+        ("bad", ""),
+    ]);
+    let find = |name: &str| Stated::find(Some(&object), name).map(|stated| stated.policy);
+    assert_eq!(find("one").unwrap(), Some(Policy::Complete));
+    assert_eq!(find("two").unwrap(), Some(Policy::AtLeastLibbpf));
+    assert_eq!(find("three").unwrap(), Some(Policy::BestEffort));
+    assert_eq!(find("four").unwrap(), None);
+    // Never a weaker policy in place of one that is not known.
+    let error = find("later").unwrap_err();
+    assert!(
+        matches!(&error, DeclaredError::NotAPolicy { .. }) && error.to_string().contains("something_new"),
+        "{error}"
+    );
+    assert!(matches!(find("bad"), Err(DeclaredError::NotAPolicy { .. })));
+    assert_eq!(Stated::find(None, "one").unwrap(), Stated::default());
+}
