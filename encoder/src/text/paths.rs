@@ -714,12 +714,12 @@ impl FunctionText<'_, '_> {
         hits
     }
 
-    fn graph(&self) -> &Graph {
+    pub(super) fn graph(&self) -> &Graph {
         self.graph.get_or_init(|| Graph::new(self))
     }
 
     /// The address of an instruction of whichever piece.
-    fn address_of(&self, index: usize) -> u64 {
+    pub(super) fn address_of(&self, index: usize) -> u64 {
         let piece = self.pieces.partition_point(|piece| piece.instructions.end <= index);
         self.address(piece, index)
     }
