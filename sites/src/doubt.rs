@@ -25,7 +25,7 @@ pub enum Doubt {
     /// A constant that this compiler's location lists are known to get wrong: a later assignment's, which covers the
     /// copy from its start, or one of a copy whose signature was changed.
     Constant = 3,
-    /// A register that nothing has written between the entry of the enclosing function and the site.
+    /// A register, or a slot of the stack, that nothing has written between the entry of the enclosing function and the site.
     Unwritten = 4,
     /// An expression for a value that the compiler has narrowed, or computes in another way by now. Or a register that the
     /// body does not read in the parameter's whole width: clang need not compute the rest.
@@ -92,7 +92,7 @@ impl fmt::Display for Doubt {
             Doubt::Assigned => "the body assigns to it, and the location may be that of the assigned value",
             Doubt::LateView => "its location begins after the entry view, and the body may have changed it",
             Doubt::Constant => "a constant that may be that of a later assignment",
-            Doubt::Unwritten => "in a register that nothing has written before the site",
+            Doubt::Unwritten => "in a register or on the stack, where nothing has been written before the site",
             Doubt::Stale => "an expression for a value that the compiler narrowed or rewrote",
             Doubt::EntryValue => "a value at the entry, in a register that may not receive the parameter",
             Doubt::Cleared => "zeros that clang may have filled in before the value was known",

@@ -5,6 +5,7 @@
 use super::reads::mask_bytes;
 use super::result::Result;
 use super::slots::{Access, Slot};
+use super::unwritten::Step;
 use super::zero::ZeroBranch;
 use super::{Acts, Effect, Flow, RegisterSet};
 use crate::elf::image::Image;
@@ -25,6 +26,8 @@ const BTI_J: u32 = 0x80;
 const LINK: u16 = 30;
 /// The number of the stack pointer.
 const STACK: u32 = 31;
+/// The number of the frame pointer.
+const FRAME: u32 = 29;
 const RET: u32 = 0xd65f_0000;
 const RET_REGISTER: u32 = 0x3e0;
 
@@ -209,7 +212,6 @@ fn effect(word: u32) -> Option<(RegisterSet, bool)> {
 
 /// Whether an instruction makes a new value in a register.
 pub(super) fn makes(image: &Image<'_>, address: u64, register: u16) -> bool {
-    const FRAME: u32 = 29;
     let Some(word) = word_at(image, address) else { return false };
     if !effect(word).is_some_and(|(writes, _)| writes.contains(register)) {
         return false;
@@ -270,6 +272,82 @@ pub(super) fn slot_access(image: &Image<'_>, address: u64, slot: &Slot) -> Acces
         }
     }
     Access::None
+}
+
+/// `add` or `sub` of an immediate, with 64 bits: the registers of the result and of the operand, and what is added.
+fn sum_with_immediate(word: u32) -> Option<(u32, u32, i64)> {
+    let value = i64::from(word >> 10 & 0xfff) << if word & 1 << 22 != 0 { 12 } else { 0 };
+    let added = match word & 0xff80_0000 {
+        0x9100_0000 => value,
+        0xd100_0000 => -value,
+        _ => return None,
+    };
+    Some((word & 0x1f, word >> 5 & 0x1f, added))
+}
+
+/// What an instruction does to a slot that is given as it is after the instruction.
+pub(super) fn frame_step(image: &Image<'_>, address: u64, slot: &Slot) -> Step {
+    let Some(word) = word_at(image, address) else { return Step::Reaches };
+    let base = word >> 5 & 0x1f;
+    match flow(word, address) {
+        Flow::Jump(_) | Flow::Conditional(_) | Flow::Indirect | Flow::Nop | Flow::LandingPad => return Step::Keeps(0),
+        Flow::Call(_) => return Step::MayReach,
+        Flow::Next => {}
+        _ => return Step::Reaches,
+    }
+    if let Some((STACK, STACK, added)) = sum_with_immediate(word) {
+        return Step::Keeps(added);
+    }
+    let Some((writes, stores)) = effect(word) else {
+        return if base == STACK { Step::Reaches } else { Step::MayReach };
+    };
+    let Some(instruction) = decode_word(word) else { return Step::Reaches };
+    // Where an access is, from the stack pointer as it is after it, and how far that moves.
+    let found = instruction.operands.iter().find_map(|operand| match *operand {
+        Operand::RegPreIndex(base, offset, true) => Some((base, 0, i64::from(offset))),
+        Operand::RegPreIndex(base, offset, false) => Some((base, i64::from(offset), 0)),
+        Operand::RegPostIndex(base, offset) => Some((base, -i64::from(offset), i64::from(offset))),
+        _ => None,
+    });
+    let moves_stack = writes.contains(STACK as u16);
+    match found {
+        Some((base, start, by)) if u32::from(base) == STACK => {
+            let bytes = start..start + access_size(&instruction);
+            let is_reached = stores && slot.overlaps(slot.base, &bytes);
+            if is_reached { Step::Reaches } else { Step::Keeps(by) }
+        }
+        _ if moves_stack || stores && matches!(base, STACK | FRAME) => Step::Reaches,
+        _ if stores => Step::MayReach,
+        _ => Step::Keeps(0),
+    }
+}
+
+/// How many bytes a load or store is of, at most.
+fn access_size(instruction: &Instruction) -> i64 {
+    let of_one = match instruction.operands[0] {
+        Operand::Register(SizeCode::W, _) => 4,
+        Operand::Register(SizeCode::X, _) => 8,
+        _ => 16,
+    };
+    use Opcode as O;
+    match instruction.opcode {
+        O::STRB | O::STURB => 1,
+        O::STRH | O::STURH => 2,
+        O::STP | O::STNP => 2 * of_one,
+        _ => of_one,
+    }
+}
+
+/// Whether an instruction takes an address in the frame. The frame pointer is one that no other register follows.
+pub(super) fn takes_frame_address(image: &Image<'_>, address: u64) -> bool {
+    let Some(word) = word_at(image, address) else { return true };
+    let is_frame = |register: u32| register == STACK || register == FRAME;
+    if let Some((result, operand, _)) = sum_with_immediate(word) {
+        return is_frame(operand) && !is_frame(result);
+    }
+    // `add` and `sub` of an extended register, where 31 is the stack pointer, and `mov` from the frame pointer.
+    let is_sum = matches!(word & 0xffe0_0000, 0x8b20_0000 | 0xcb20_0000) && is_frame(word >> 5 & 0x1f);
+    is_sum || word & !0x1f == 0xaa1d_03e0
 }
 
 /// What an instruction has to do with `x0`.

@@ -33,6 +33,7 @@ mod reads;
 mod result;
 mod slots;
 mod thunk;
+mod unwritten;
 mod x86;
 mod zero;
 
@@ -225,6 +226,8 @@ pub struct FunctionText<'i, 'a> {
     edges: Vec<Edge>,
     /// Made when first needed.
     graph: OnceCell<Graph>,
+    /// Whether it takes the address of something in its frame: found out when first needed.
+    takes_address: OnceCell<bool>,
     /// Indirect jumps with unknown targets.
     indirect: Vec<u64>,
 }
@@ -241,6 +244,7 @@ impl<'i, 'a> FunctionText<'i, 'a> {
             flags: Vec::new(),
             edges: Vec::new(),
             graph: OnceCell::new(),
+            takes_address: OnceCell::new(),
             indirect: Vec::new(),
         };
         let sorted = sorted(ranges);

@@ -4,6 +4,7 @@
 use super::reads::mask_bytes;
 use super::result::Result;
 use super::slots::{Access, Slot};
+use super::unwritten::Step;
 use super::zero::ZeroBranch;
 use super::{Acts, Effect, Flow, RegisterSet};
 use crate::elf::image::Image;
@@ -120,6 +121,57 @@ impl Effects {
             }
         }
         found
+    }
+
+    /// What an instruction does to a slot that is given as it is after the instruction.
+    pub(super) fn frame_step(&mut self, image: &Image<'_>, address: u64, slot: &Slot) -> Step {
+        let Some(instruction) = instruction_at(image, address) else { return Step::Reaches };
+        match instruction.flow_control() {
+            FlowControl::Next => {}
+            FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => {
+                return Step::Keeps(0);
+            }
+            _ => return Step::MayReach,
+        }
+        let of_immediate = || instruction.try_immediate(1).ok().map(|value| value as i64);
+        let by = match instruction.mnemonic() {
+            Mnemonic::Push | Mnemonic::Pushfq if slot.bytes.start < 8 && slot.bytes.end > 0 => None,
+            Mnemonic::Push | Mnemonic::Pushfq | Mnemonic::Popfq => Some(instruction.stack_pointer_increment().into()),
+            Mnemonic::Pop if instruction.op0_kind() == OpKind::Register => {
+                Some(instruction.stack_pointer_increment().into())
+            }
+            Mnemonic::Sub if instruction.op0_register() == Register::RSP => of_immediate().map(|by| -by),
+            Mnemonic::Add if instruction.op0_register() == Register::RSP => of_immediate(),
+            Mnemonic::Lea if instruction.op0_register() == Register::RSP => {
+                let is_own = instruction.memory_base() == Register::RSP && instruction.memory_index() == Register::None;
+                is_own.then_some(instruction.memory_displacement64() as i64)
+            }
+            _ => Some(0),
+        };
+        let Some(by) = by else { return Step::Reaches };
+        let is_write = |access: OpAccess| {
+            !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::None | OpAccess::NoMemAccess)
+        };
+        let info = self.factory.info(&instruction);
+        let moves_stack = info
+            .used_registers()
+            .iter()
+            .any(|used| used.register().full_register() == Register::RSP && is_write(used.access()));
+        if by != 0 || moves_stack {
+            return if by != 0 { Step::Keeps(by) } else { Step::Reaches };
+        }
+        let mut step = Step::Keeps(0);
+        for used in info.used_memory().iter().filter(|used| is_write(used.access())) {
+            let start = used.displacement() as i64;
+            let bytes = start..start + used.memory_size().size() as i64;
+            match used.base() {
+                Register::RSP if bytes.is_empty() || used.index() != Register::None => return Step::Reaches,
+                Register::RSP if slot.overlaps(slot.base, &bytes) => return Step::Reaches,
+                Register::RSP | Register::None | Register::RIP => {}
+                _ => step = Step::MayReach,
+            }
+        }
+        step
     }
 
     /// How many of a register's lowest bytes an instruction reads.
@@ -397,4 +449,19 @@ fn is_plain(instruction: &Instruction) -> bool {
         M::Setle | M::Setne | M::Setno | M::Setnp | M::Setns | M::Seto | M::Setp | M::Sets => general_only,
         _ => false,
     }
+}
+
+/// Whether an instruction takes an address in the frame.
+pub(super) fn takes_frame_address(image: &Image<'_>, address: u64) -> bool {
+    let Some(instruction) = instruction_at(image, address) else { return true };
+    let is_stack = |operand: u32| {
+        instruction.op_kind(operand) == OpKind::Register
+            && instruction.op_register(operand).full_register() == Register::RSP
+    };
+    if instruction.mnemonic() == Mnemonic::Lea {
+        return instruction.memory_base() == Register::RSP && !is_stack(0);
+    }
+    let is_moved =
+        matches!(instruction.mnemonic(), Mnemonic::Add | Mnemonic::Sub | Mnemonic::And | Mnemonic::Mov | Mnemonic::Pop);
+    (0..instruction.op_count()).any(|operand| is_stack(operand) && !(operand == 0 && is_moved))
 }

@@ -147,7 +147,8 @@ impl Body<'_, '_, '_> {
     }
 
     /// Whether an instruction of the copy, or of one in it, reads at least that much of a parameter where the debug
-    /// information says that a register has it.
+    /// information says that a register has it. The caller's do not count: if a loop counts what it passes, its own
+    /// instructions read the counter that the compiler made in place of the source's variable.
     fn is_read(
         &self,
         makers: &mut Makers<'_, '_, '_>,
@@ -156,8 +157,9 @@ impl Body<'_, '_, '_> {
         bytes: u8,
         encoding: Encoding,
     ) -> bool {
+        let is_own = |at: &u64| self.ranges.iter().any(|range| range.contains(at));
         let mut is_read = |range: &Range<u64>, register: Register| {
-            let mut instructions = self.text.instructions(range.start, range.end);
+            let mut instructions = self.text.instructions(range.start, range.end).filter(is_own);
             instructions.by_ref().take(MOST).any(|at| makers.read_bytes(at, register) >= bytes)
                 || instructions.next().is_some()
         };

@@ -396,15 +396,19 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
     }
 
-    /// Marks what is said to be on the stack where the body fills that place later, or where the stack does not reach: the kernel has
-    /// no red zone. GCC loses count of the stack pointer where it is restored from a register.
+    /// Marks what is said to be on the stack where the body fills that place later, where nothing has been put there, or
+    /// where the stack does not reach: the kernel has no red zone. GCC loses count of the stack pointer where it is
+    /// restored from a register.
     fn doubt_unfilled(&mut self, text: &FunctionText<'d, 'a>, address: u64) {
         let machine = self.shared.image.machine();
         for found in &mut self.found {
             let Ok(located) = &mut found.argument else { continue };
+            let slots = Slot::all_of(located);
             let is_unfilled = |slot: &Slot| slot.is_on_stack(machine) && text.fills_later(address, slot);
-            if Slot::all_of(located).iter().any(is_unfilled) || doubt::is_below_stack(&located.at, machine) {
+            if slots.iter().any(is_unfilled) || doubt::is_below_stack(&located.at, machine) {
                 located.doubt = Some(Doubt::Home);
+            } else if slots.iter().any(|slot| text.is_unwritten(address, slot)) {
+                located.doubt = Some(Doubt::Unwritten);
             }
         }
     }

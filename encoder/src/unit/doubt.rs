@@ -124,6 +124,9 @@ impl Evidence {
 pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, located: &Located) -> Option<Doubt> {
     let is_constant = is_constant(&located.at);
     let is_computed = is_computed(located, machine);
+    if found.form == Form::EntryValue {
+        return Some(Doubt::EntryValue);
+    }
     match compiler {
         Compiler::Gcc if found.late => {
             (is_computed || matches!(located.at, Location::Memory(..))).then_some(Doubt::LateView)
@@ -132,7 +135,12 @@ pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, locat
         Compiler::Gcc if found.form == Form::Expression && !is_constant => Some(Doubt::Home),
         Compiler::Gcc => (depends_on_width(located) || is_negated_truth(found, located)).then_some(Doubt::Stale),
         Compiler::Clang(_) | Compiler::Other if found.form == Form::Nothing => Some(Doubt::Assigned),
-        Compiler::Clang(_) | Compiler::Other if matches!(located.at, Location::Computed(_)) => Some(Doubt::Stale),
+        // Of 128 bits, clang may keep those alone that the body looks at.
+        Compiler::Clang(_) | Compiler::Other
+            if matches!(located.at, Location::Computed(_) | Location::RegisterPair(..)) =>
+        {
+            Some(Doubt::Stale)
+        }
         Compiler::Clang(_) | Compiler::Other => match found.form {
             // It was computed, from another constant.
             Form::Expression if is_constant => Some(Doubt::Stale),
@@ -257,7 +265,10 @@ mod tests {
         assert_eq!(doubt(clang, constant.clone(), Form::Constant, false), None);
         assert_eq!(doubt(clang, constant.clone(), Form::Covering, false), Some(Doubt::Constant));
         assert_eq!(doubt(clang, constant, Form::Expression, false), Some(Doubt::Stale));
-        assert_eq!(doubt(clang, register, Form::Covering, false), None);
+        assert_eq!(doubt(clang, register.clone(), Form::Covering, false), None);
+        assert_eq!(doubt(clang, Location::RegisterPair(5, 4), Form::Covering, false), Some(Doubt::Stale), "half of it");
+        assert_eq!(doubt(gcc, Location::RegisterPair(5, 4), Form::Covering, false), None);
+        assert_eq!(doubt(gcc, register, Form::EntryValue, false), Some(Doubt::EntryValue));
         assert_eq!(doubt(clang, Location::RegisterOffset(5, 8), Form::Covering, false), None, "other copies tell");
         assert_eq!(doubt(clang, Location::RegisterOffset(SP, 8), Form::Covering, false), None, "a variable's address");
     }

@@ -125,6 +125,27 @@ fn calls_that_became_a_loop_may_be_missed() {
     }
 }
 
+/// A loop that counts what it passes, and a body that reads a byte of it: the counter of the loop is another one.
+const COUNTED: &str = r#"
+volatile long seq, in[2];
+volatile unsigned char sink;
+static inline __attribute__((always_inline)) void low(long other, unsigned long p) { seq = other; sink = (unsigned char)~p; }
+void counts(void) { for (int i = 0; i < (int)(in[1] % 3); i++) low((long)((unsigned long)~i >> 5), i); }
+void unused(long a) { TRUTH(a, 0); }
+"#;
+
+#[test]
+fn a_register_that_only_the_caller_reads_whole_is_not_certain() {
+    for level in ["-O1", "-O2", "-Os"] {
+        let Some(set) = by_clang(&[level], COUNTED) else { return };
+        for site in inlined(&set, "low") {
+            let counter = &arguments(&set, site)[1];
+            let is_register = matches!(counter, Ok(located) if matches!(located.at, Location::Register(_)));
+            assert!(!is_register || !is_certain(counter), "{level}: {counter:?}");
+        }
+    }
+}
+
 /// Bodies that read a byte of a number, nothing of it, and all of it.
 const NARROWED: &str = r#"
 volatile long seq;

@@ -69,3 +69,31 @@ fn homes_in_a_clone_are_not_where_its_arguments_are() {
         assert!(right, "{places:?}");
     }
 }
+
+/// No register outlives what the asm statements write, so the values wait on the stack for the copies.
+#[cfg(target_arch = "x86_64")]
+const SPILLED: &str = r#"
+#define ALL "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"
+extern __attribute__((noinline)) long use(long, long);
+long use(long a, long b) { __asm__ volatile("" : "+r"(a), "+r"(b) :: "memory"); return a ^ b; }
+static inline __attribute__((always_inline)) long body(long p, long q)
+{ __asm__ volatile("nop" ::: ALL, "memory"); return use(q, p); }
+long spilled(long a, long b) { __asm__ volatile("" ::: ALL, "memory"); return body(a, b) + 1; }
+long branched(long a, long b) { if (a > b) a = use(a, b); __asm__ volatile("" ::: ALL, "memory"); return body(b, a) + 2; }
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn what_was_put_on_the_stack_before_the_copy_is_certain() {
+    for optimised in ["-O1", "-O2", "-Os"] {
+        let (set, _) = encoded(&Build::gcc(&[optimised], &[SPILLED]).link());
+        let sites = sites_of(&set, "body");
+        assert_eq!(sites.len(), 2, "{optimised}");
+        for located in
+            sites.iter().flat_map(|site| arguments(&set, site)).map(|argument| argument.as_ref().expect("a location"))
+        {
+            assert!(matches!(located.at, Location::Memory(7, 0..)), "{optimised}: {located:?}");
+            assert!(located.is_certain(), "{optimised}: {located:?}");
+        }
+    }
+}

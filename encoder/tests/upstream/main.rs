@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What is encoded, by upstream's measure: the kernel's rules hold, and a reader that knows upstream's kinds alone finds the same
-//! sites and the same values as siteseer's own, for all that these kinds can express.
+//! sites and the same values as siteseer's own, for all that these kinds can express. And bodies have their arguments
+//! where the calling convention puts them.
 //!
 //! The images are the vmlinux files that the environment variables SITESEER_TEST_VMLINUX and SITESEER_TEST_VMLINUX_ARM64 name. A module is
 //! compiled here.
@@ -14,7 +15,7 @@ use siteseer_sites::btf::{Btf, loc, rules};
 use siteseer_sites::evaluate::evaluate;
 use siteseer_sites::file::{self, SiteFile, SiteRef};
 use siteseer_sites::location::Located;
-use siteseer_sites::{Argument, Location, SiteSet};
+use siteseer_sites::{Argument, Location, Machine, Marks, SiteKind, SiteSet};
 use std::collections::HashMap;
 use std::fs;
 
@@ -129,6 +130,52 @@ fn check_signs(set: &SiteSet) {
     }
 }
 
+/// Where the calling convention puts the nth argument, if each takes one register or one word of the stack. Written out once
+/// more: the encoder has its own.
+fn by_convention(machine: Machine, nth: usize) -> Location {
+    let registers: &[u16] = match machine {
+        Machine::X86_64 => &[5, 4, 1, 2, 8, 9],
+        Machine::Aarch64 => &[0, 1, 2, 3, 4, 5, 6, 7],
+    };
+    // Above the return address on x86-64.
+    let first = if machine == Machine::X86_64 { 8 } else { 0 };
+    let on_stack = |beyond: usize| Location::Memory(machine.stack_pointer(), first + 8 * beyond as i32);
+    registers.get(nth).map_or_else(|| on_stack(nth - registers.len()), |register| Location::Register(*register))
+}
+
+/// A body with the source's signature has its arguments where the calling convention puts them, whatever the debug
+/// information says of homes in the frame and of registers that the prologue moved them to. Parameters after one of more
+/// than 8 bytes are not looked at.
+fn check_bodies(set: &SiteSet) {
+    let inline = file::write_raw(set).unwrap();
+    let base = Btf::parse(&set.base_btf).unwrap();
+    let btf = Btf::parse_split(&inline, &base).unwrap();
+    let size = |ty: Option<u32>| ty.and_then(|ty| btf.size_of(ty));
+    let mut compared = 0;
+    for site in &set.sites {
+        if site.kind != SiteKind::Body || site.marks.contains(Marks::SIGNATURE_CHANGED) {
+            continue;
+        }
+        let function = &set.functions[site.function as usize];
+        let prototype = btf.ty(function.func).and_then(|func| btf.ty(func.target()?)).unwrap();
+        if size(prototype.target()).is_some_and(|size| size > 16) {
+            continue;
+        }
+        let arguments = &set.prototypes[site.prototype as usize];
+        // A variadic one has a parameter more.
+        assert!(arguments.len() <= prototype.params().len(), "{}", function.name);
+        let parameters =
+            prototype.params().zip(arguments).take_while(|(param, _)| matches!(size(Some(param.ty)), Some(1..=8)));
+        for (nth, (_, argument)) in parameters.enumerate() {
+            let Ok(located) = argument else { continue };
+            assert_eq!(located.at, by_convention(set.machine, nth), "{}, argument {nth}", function.name);
+            compared += 1;
+        }
+    }
+    eprintln!("{compared} arguments of bodies are where the calling convention puts them");
+    assert!(compared > 1000);
+}
+
 /// What `.BTF.inline` may have in bytes for each site: 5% above the 20.5 that the format was measured with. A size is not a time: it is
 /// the same on every machine.
 const MOST_A_SITE: f64 = 21.5;
@@ -142,6 +189,7 @@ fn whole_kernel(variable: &str) {
     let (set, _) = encode(&image, &Options::default()).unwrap();
     drop(image);
     check_signs(&set);
+    check_bodies(&set);
     let counts = compare(&set, None);
     assert!(counts.sites > 100_000 && counts.located > 100_000, "{counts:?}");
     let a_site = counts.bytes as f64 / counts.sites as f64;

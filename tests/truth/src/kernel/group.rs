@@ -8,7 +8,7 @@
 use super::code::Code;
 use super::compare::{Pair, Verdict};
 use super::cpu::Cpu;
-use super::pair::pair;
+use super::pair::{Pairs, pair};
 use super::record::{ParameterKind, Record};
 use super::tally::{Finding, Key, Tally, Unpaired};
 use siteseer_encoder::elf::image::{Container, Image};
@@ -172,7 +172,8 @@ impl Function<'_> {
         let sites: Vec<u64> = self.places.iter().map(|place| place.address).collect();
         let records: Vec<u64> = self.records.iter().map(|record| record.address).collect();
         let mut pairs = pair(self.code, &sites, &records);
-        self.exchange(&mut pairs.pairs, cpu);
+        tally.exchanged += self.exchange(&mut pairs, cpu);
+        tally.shifted += pairs.shifted;
         tally.sites += sites.len() as u64;
         tally.records += records.len() as u64;
         tally.paired += pairs.pairs.len() as u64;
@@ -188,9 +189,11 @@ impl Function<'_> {
         }
     }
 
-    /// Exchanges records that are at one address where more values are right by that: an address does not tell which of several
-    /// calls that begin there is whose.
-    fn exchange(&self, pairs: &mut [(usize, usize)], cpu: &mut Cpu<'_>) {
+    /// Exchanges records, if they or their sites are at one address, where more values are right by that: an address does
+    /// not tell which of several calls that begin there is whose. The same is done with a record at that address that is
+    /// left over. Gives how often.
+    fn exchange(&self, Pairs { pairs, records: left, .. }: &mut Pairs, cpu: &mut Cpu<'_>) -> u64 {
+        let mut exchanged = 0;
         let mut wrong = |site: usize, record: usize| {
             let place = &self.places[site];
             let pair = Pair { site: place.address, arguments: &place.arguments, record: self.records[record] };
@@ -199,15 +202,28 @@ impl Function<'_> {
         for one in 0..pairs.len() {
             for other in one + 1..pairs.len() {
                 let ((site, record), (other_site, other_record)) = (pairs[one], pairs[other]);
-                if self.records[record].address != self.records[other_record].address {
+                let (place, other_place) = (&self.places[site], &self.places[other_site]);
+                let is_one_record = self.records[record].address == self.records[other_record].address;
+                if !is_one_record && place.address != other_place.address {
                     continue;
                 }
                 let now = wrong(site, record) + wrong(other_site, other_record);
                 if now > 0 && wrong(site, other_record) + wrong(other_site, record) < now {
                     (pairs[one].1, pairs[other].1) = (other_record, record);
+                    exchanged += 1;
                 }
             }
+            let (site, record) = pairs[one];
+            let now = if left.is_empty() { 0 } else { wrong(site, record) };
+            let mut is_better = |other: &mut usize| {
+                self.records[record].address == self.records[*other].address && wrong(site, *other) < now
+            };
+            if let Some(other) = left.iter_mut().find_map(|other| is_better(other).then_some(other)) {
+                std::mem::swap(&mut pairs[one].1, other);
+                exchanged += 1;
+            }
         }
+        exchanged
     }
 
     fn unpaired(&self, site: &'static str, address: u64) -> Unpaired {

@@ -90,6 +90,10 @@ pub(super) struct Tally {
     pub(super) paired: u64,
     /// Of these, those with a record at their very address.
     pub(super) at_once: u64,
+    /// Of the paired sites, those with a record at their address that is another site's: in a row of calls.
+    pub(super) shifted: u64,
+    /// How often sites or records at one address were paired the other way round, since more values are right by that.
+    pub(super) exchanged: u64,
     /// Values by kind of site and form.
     #[serde(serialize_with = "as_rows")]
     pub(super) values: BTreeMap<Key, Values>,
@@ -139,6 +143,8 @@ impl Tally {
         self.records += other.records;
         self.paired += other.paired;
         self.at_once += other.at_once;
+        self.shifted += other.shifted;
+        self.exchanged += other.exchanged;
         for (key, values) in &other.values {
             self.values.entry(key.clone()).or_default().add(values);
         }
@@ -196,6 +202,11 @@ impl fmt::Display for Tally {
             self.missed.len(),
             self.missed_marked.len(),
             self.extra.len()
+        )?;
+        writeln!(
+            f,
+            "paired with a record after the next site's: {}; exchanged at one address, since more is right by that: {}",
+            self.shifted, self.exchanged
         )?;
         let mut unmentioned: BTreeMap<&str, u64> = BTreeMap::new();
         for record in self.missed.iter().filter(|record| record.sites == 0) {

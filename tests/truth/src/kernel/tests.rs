@@ -85,3 +85,18 @@ fn a_site_of_which_no_record_tells_is_one_too_many() {
     let extra: Vec<_> = tally.extra.iter().map(|extra| (extra.site, &*extra.function)).collect();
     assert_eq!(extra, [("inline", "twice")], "{tally}");
 }
+
+/// Each body ends with its record, which is where the next call begins.
+#[test]
+fn a_row_of_calls_with_each_record_at_the_next_site() {
+    let tally = checked(
+        r#"
+        static inline void late(int x) { use(x); RECORD("late", x); }
+        void entry(int n) { RECORD("entry", n); late(41); late(42); late(43); }
+        "#,
+    );
+    let values = tally.sum(true);
+    assert_eq!((tally.paired, tally.shifted, tally.exchanged), (5, 2, 0), "{tally}");
+    assert_eq!((values.right, values.wrong), (5, 0), "{tally}");
+    assert!(tally.missed.is_empty() && tally.extra.is_empty(), "{tally}");
+}
