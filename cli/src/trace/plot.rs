@@ -6,7 +6,6 @@ use super::{Arguments, histogram};
 use crate::Failure;
 use crate::output;
 use siteseer_plot::{Bar, bars};
-use std::io::Write as _;
 
 /// How many bars a function's numbers have at most; those of the rest are one.
 const MOST: usize = 40;
