@@ -13,6 +13,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use object::build::elf::{Builder, SectionData};
+use object::elf;
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed=CLANG");
     let folder = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("not run by cargo")?);
@@ -53,6 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let object = out.join(format!("{stem}.bpf.o"));
         let includes = [Path::new(&libbpf), &own_headers, &folder];
         compile::compile(&clang, source, &object, target, &includes, "bpf-progs")?;
+        without_dwarf(&object)?;
         let constant = stem.to_uppercase().replace('-', "_");
         writeln!(list, "/// `{stem}.bpf.c`, compiled.")?;
         writeln!(list, "pub const {constant}: &[u8] = include_bytes!({:?});", object.display().to_string())?;
@@ -61,6 +65,27 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("objects.rs"), list)?;
     println!("cargo::rustc-env=LIBBPF_INCLUDE={}", Path::new(&libbpf).display());
     Ok(())
+}
+
+/// Takes the DWARF out of an object, as `llvm-strip -g` does. clang makes BTF only with `-g`, which makes both; libbpf and
+/// the kernel read BTF alone, and every program that loads the object carries its bytes.
+fn without_dwarf(path: &Path) -> Result<(), Box<dyn Error>> {
+    let data = fs::read(path)?;
+    let mut builder = Builder::read(&*data)?;
+    let dwarf = |name: &[u8]| name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
+    for section in &mut builder.sections {
+        section.delete = dwarf(&section.name);
+    }
+    builder.delete_orphans();
+    // clang has one table for the names of symbols and sections; the builder writes two.
+    let names = builder.sections.add();
+    names.name = b".shstrtab"[..].into();
+    names.sh_type = elf::SHT_STRTAB;
+    names.sh_addralign = 1;
+    names.data = SectionData::SectionString;
+    let mut stripped = Vec::new();
+    builder.write(&mut stripped)?;
+    Ok(fs::write(path, stripped)?)
 }
 
 /// Compiles the objects of corpus/table.h, and lists them with their names.

@@ -41,6 +41,8 @@ pub fn compile(
     command.args(["-target", "bpf", "-O2", "-g", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"]);
     // libbpf's own headers are not written for -Wextra; a program need not use all parameters that it states.
     command.args(["-Wno-unused-parameter", "-Wno-sign-compare", "-fno-stack-protector"]);
+    // A table for linkers that fold functions; nothing links these, and not every reader of ELF knows it.
+    command.arg("-fno-addrsig");
     command.arg(format!("-D__TARGET_ARCH_{target}"));
     for (index, include) in includes.iter().enumerate() {
         command.arg(if index == 0 { "-isystem" } else { "-I" }).arg(include);

@@ -5,6 +5,7 @@
 //! else those of the running kernel; never DWARF, which takes seconds to read.
 
 use clap_complete::{ArgValueCompleter, CompletionCandidate};
+use siteseer::internals::path;
 use siteseer::internals::pattern::Pattern;
 use siteseer::internals::source::SiteData;
 use siteseer::internals::target::Listed;
@@ -45,13 +46,21 @@ fn names(begun: &str, sites: Option<PathBuf>) -> Vec<String> {
     if begun.is_empty() || !begun.chars().all(is_name) {
         return Vec::new();
     }
-    let Ok(pattern) = format!("{begun}*").parse::<Pattern>() else { return Vec::new() };
-    let named = |listed: Listed| match (begun.split_once(':'), listed.module) {
-        (Some((module, _)), _) => format!("{module}:{}", listed.name),
-        (None, _) => listed.name,
+    // Functions of Rust go by their paths.
+    let patterns = [format!("{begun}*"), format!("{begun}*::*")].map(|pattern| pattern.parse::<Pattern>());
+    let [Ok(by_name), Ok(by_path)] = patterns else { return Vec::new() };
+    let module = by_name.module().map(ToString::to_string);
+    let named = |listed: Listed| {
+        let name = match path::full(&listed.name) {
+            Some(full) if !begun.contains(path::MANGLED) => path::short(&full),
+            _ => listed.name,
+        };
+        // A shell has other uses for the characters of closures and slices.
+        let name = Some(name).filter(|name| name.chars().all(is_name))?;
+        Some(module.as_ref().map_or_else(|| name.clone(), |module| format!("{module}:{name}")))
     };
-    let found = target(sites.as_deref()).and_then(|target| target.list(&[pattern]).ok()).unwrap_or_default();
-    let mut names: Vec<String> = found.into_iter().flatten().map(named).collect();
+    let found = target(sites.as_deref()).and_then(|target| target.list(&[by_name, by_path]).ok()).unwrap_or_default();
+    let mut names: Vec<String> = found.into_iter().flatten().filter_map(named).collect();
     names.sort_unstable();
     names.dedup();
     names

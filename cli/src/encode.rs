@@ -127,8 +127,9 @@ fn encode(arguments: &Arguments, path: &Path, base: &mut Option<BaseTypes>, seve
     bar.finish_and_clear();
     let Encoded { set, census, ranges } =
         encoded.map_err(|error| format!("{}: {}", path.display(), output::chain(&error)))?;
-    // The set has all that is written; without the image's pages there is room for it.
-    let unmapping = thread::spawn(|| drop(image));
+    // The set has all that is written; without the image's pages there is room for it. If there is no thread to be had, the
+    // closure that has the image is dropped here.
+    let unmapping = thread::Builder::new().spawn(|| drop(image));
 
     if let Some(output) = destination(arguments, path, &set, several)? {
         output::write_whole(&output, |out| {
@@ -141,8 +142,10 @@ fn encode(arguments: &Arguments, path: &Path, base: &mut Option<BaseTypes>, seve
             writeln!(io::stdout().lock(), "{}", output.display())?;
         }
     }
-    // Nothing in it can fail.
-    let _ = unmapping.join();
+    if let Ok(unmapping) = unmapping {
+        // Nothing in it can fail.
+        let _ = unmapping.join();
+    }
     if !several {
         // The process ends soon: the system takes a million small allocations back at once.
         std::mem::forget((set, ranges));

@@ -5,6 +5,7 @@ use crate::Failure;
 use crate::output::tell;
 use crate::target::{self, About};
 use clap::Args;
+use siteseer::internals::path::{full, shown};
 use siteseer::internals::pattern::Pattern;
 use siteseer::internals::target::Listed;
 use siteseer_sites::with_causes;
@@ -20,10 +21,10 @@ use std::io::{self, Write};
 pub(crate) struct Arguments {
     /// What to list: [MODULE:][FUNCTION][@FILE]. MODULE, FUNCTION and the parts of FILE may contain *, ? and [a-z].
     /// vfs_* selects by name, @read_write.c by source file, ext4: all functions of a module (vmlinux: those of the
-    /// image)
+    /// image), core::slice::iter what is written below that path in Rust
     #[arg(required = true, value_name = "PATTERN", add = crate::complete::functions())]
     patterns: Vec<Pattern>,
-    /// Print only the names
+    /// Print only the names; those of Rust as their symbols have them
     #[arg(long, conflicts_with = "json")]
     names: bool,
     #[command(flatten)]
@@ -64,9 +65,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// `vfs_read`, `ext4:ext4_sync_file`.
 fn name(function: &Listed) -> String {
+    in_module(function, &function.name)
+}
+
+fn in_module(function: &Listed, name: &str) -> String {
     match &function.module {
-        Some(module) => format!("{module}:{}", function.name),
-        None => function.name.clone(),
+        Some(module) => format!("{module}:{name}"),
+        None => name.to_owned(),
     }
 }
 
@@ -75,7 +80,7 @@ fn table(listed: &[Listed]) -> String {
     let mut sum = Listed::default();
     for function in listed {
         let Listed { bodies, clones, inlined, unknown, unprobeable, .. } = *function;
-        let _ = write!(text, "{bodies:>6} {clones:>6} {inlined:>7}  {}", name(function));
+        let _ = write!(text, "{bodies:>6} {clones:>6} {inlined:>7}  {}", in_module(function, &shown(&function.name)));
         let unknown_too = (unknown > 0).then(|| format!("{unknown} more of unknown kind"));
         let obstacles = (unprobeable > 0).then(|| format!("{unprobeable} cannot be probed"));
         let notes: Vec<String> = unknown_too.into_iter().chain(obstacles).collect();
@@ -99,7 +104,7 @@ fn table(listed: &[Listed]) -> String {
 }
 
 fn json(function: &Listed) -> serde_json::Value {
-    serde_json::json!({
+    let mut json = serde_json::json!({
         "function": function.name,
         "module": function.module.as_deref(),
         "sites": function.sites(),
@@ -108,5 +113,9 @@ fn json(function: &Listed) -> serde_json::Value {
         "inlined": function.inlined,
         "unknown": function.unknown,
         "unprobeable": function.unprobeable,
-    })
+    });
+    if let Some(path) = full(&function.name) {
+        json["path"] = path.into();
+    }
+    json
 }

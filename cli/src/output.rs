@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Writing results: to a file that is whole or not there, and to a pipe that may close.
+//! Writing results: to a file that is whole or not there, and to a standard output that may be full or gone.
 
 use crate::Failure;
 use std::fs;
@@ -14,9 +14,43 @@ macro_rules! tell {
 }
 pub(crate) use tell;
 
+/// What could not be written to standard output.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {what} to standard output")]
+pub(crate) struct Unwritten {
+    /// `the counts`, `the calls`.
+    what: &'static str,
+    #[source]
+    error: io::Error,
+}
+
+impl Unwritten {
+    /// For `map_err`.
+    pub(crate) fn of(what: &'static str) -> impl Fn(io::Error) -> Unwritten {
+        move |error| Unwritten { what, error }
+    }
+}
+
+/// Writes what cannot be had again, as it is counted only once: to standard output, or else to standard error.
+pub(crate) fn keep(text: &str, what: &'static str) -> Result<(), Unwritten> {
+    let written = deliver(text, &mut io::stdout().lock(), &mut io::stderr());
+    written.map_err(Unwritten::of(what))
+}
+
+fn deliver(text: &str, to: &mut impl Write, instead: &mut impl Write) -> io::Result<()> {
+    let written = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+    if written.is_err() {
+        // If that is gone too, there is nowhere else.
+        let _ = instead.write_all(text.as_bytes());
+    }
+    written
+}
+
 /// Whether the error is that nobody reads our output any more.
 pub(crate) fn is_broken_pipe(failure: &(dyn std::error::Error + 'static)) -> bool {
-    failure.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    let unwritten = failure.downcast_ref::<Unwritten>().map(|unwritten| &unwritten.error);
+    let error = unwritten.or_else(|| failure.downcast_ref::<io::Error>());
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// An error with what caused it, unless its text says that already.
@@ -67,4 +101,40 @@ fn write_there(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), Fai
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn what_a_full_disk_refuses_goes_elsewhere() {
+        let mut full = File::options().write(true).open("/dev/full").unwrap();
+        let mut instead = Vec::new();
+        let error = deliver("5 calls\n", &mut full, &mut instead).unwrap_err();
+        assert_eq!(instead, b"5 calls\n");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        let failure = Failure::from(Unwritten::of("the counts")(error));
+        assert!(chain(&*failure).starts_with("cannot write the counts to standard output: No space left"), "{failure}");
+        assert!(!is_broken_pipe(&*failure));
+        // Buffered: it is refused only when it is flushed.
+        let mut instead = Vec::new();
+        deliver("5 calls\n", &mut io::BufWriter::new(full), &mut instead).unwrap_err();
+        assert_eq!(instead, b"5 calls\n");
+    }
+
+    #[test]
+    fn a_pipe_that_closes_is_known() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        drop(reader);
+        let mut instead = Vec::new();
+        let error = deliver("5 calls\n", &mut writer, &mut instead).unwrap_err();
+        assert_eq!(instead, b"5 calls\n");
+        assert!(is_broken_pipe(&*Failure::from(Unwritten::of("the counts")(error))));
+        let mut out = Vec::new();
+        let mut instead = Vec::new();
+        deliver("5 calls\n", &mut out, &mut instead).unwrap();
+        assert_eq!((out, instead), (b"5 calls\n".to_vec(), Vec::new()));
+    }
 }

@@ -5,6 +5,7 @@ use crate::Failure;
 use crate::target::{self, About};
 use clap::Args;
 use siteseer::internals::function::{Candidate, Function};
+use siteseer::internals::path::{full, shown};
 use siteseer::internals::pattern::Pattern;
 use siteseer_sites::Machine;
 use siteseer_sites::location::{Argument, Located};
@@ -75,7 +76,7 @@ fn line(function: &Function, site: &Candidate, machine: Machine) -> String {
         site.module.as_ref().map(|module| format!("[{module}] ")).unwrap_or_default(),
         site.symbol,
         site.offset(),
-        function.name,
+        shown(&function.name),
         parameters.join(", "),
         site.kind
     );
@@ -139,7 +140,7 @@ fn counts(function: &Function) -> String {
     let certain = function.candidates.iter().filter(|site| site.arguments.iter().all(is_certain)).count();
     let mut text = format!(
         "{}: {}, {}, {}; all arguments at {complete} of {}{}\n",
-        function.name,
+        shown(&function.name),
         plural(of(SiteKind::Body), "body", "bodies"),
         plural(of(SiteKind::Clone), "clone", "clones"),
         plural(of(SiteKind::Inline), "inlined copy", "inlined copies"),
@@ -209,5 +210,10 @@ fn json(function: &Function, machine: Machine) -> serde_json::Value {
             })
         })
         .collect();
-    serde_json::json!({ "function": function.name, "sites": sites })
+    let mut json = serde_json::json!({ "function": function.name });
+    if let Some(path) = full(&function.name) {
+        json["path"] = path.into();
+    }
+    json["sites"] = sites.into();
+    json
 }

@@ -9,9 +9,11 @@
 mod count;
 mod histogram;
 mod latency;
+mod live;
 pub(crate) mod members;
 mod out;
 mod pace;
+mod plot;
 mod print;
 mod programs;
 mod stacks;
@@ -66,7 +68,7 @@ pub(crate) struct Arguments {
     returns: bool,
     /// Print a histogram of how long calls take, in nanoseconds, from their beginning to their return. With --returns print each call,
     /// with its time. Inlined copies have no return, and are not timed
-    #[arg(short, long, conflicts_with_all = ["count", "hist", "top"])]
+    #[arg(short, long, conflicts_with_all = ["count", "hist"])]
     latency: bool,
     /// Print the kernel's stack of each call, with the inlined functions if the site data has their ranges or lines
     #[arg(long, conflicts_with_all = ["returns", "latency", "count", "hist", "top"])]
@@ -83,9 +85,13 @@ pub(crate) struct Arguments {
     /// Print a histogram of an argument's values, by powers of two. The kernel counts them, so no call is lost
     #[arg(long, value_name = "ARG", conflicts_with_all = ["fields", "strings", "returns", "limit"])]
     hist: Option<String>,
-    /// Count as --count does, and print the greatest numbers every second
-    #[arg(long, conflicts_with_all = ["fields", "strings", "returns", "hist", "limit"])]
+    /// Count as --count does, and print the greatest numbers every second. With --hist or --latency print the histograms so
+    /// far
+    #[arg(long, conflicts_with_all = ["fields", "strings", "returns", "limit"])]
     top: bool,
+    /// Also draw what --count, --hist, --top or --latency counted, as an SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Attach at every site or not at all
     #[arg(long)]
     complete: bool,
@@ -122,7 +128,7 @@ impl Arguments {
         match (&self.hist, &self.count) {
             (Some(argument), _) => Some(count::Key::Histogram(argument)),
             (None, Some(key)) => Some(count::Key::parse(key.as_deref())),
-            (None, None) => self.top.then_some(count::Key::Function),
+            (None, None) => (self.top && !self.latency).then_some(count::Key::Function),
         }
     }
 
@@ -133,6 +139,16 @@ impl Arguments {
 
     /// Refuses what is about calls that are printed, where none is.
     fn check(&self) -> Result<(), Failure> {
+        if let Some(path) = &self.plot {
+            if self.key().is_none() && !self.only_times() {
+                return Err("--plot draws what is counted: give --count, --hist, --top or --latency".into());
+            }
+            // Not only when all is counted.
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+                return Err(format!("cannot write {}: there is no folder {}", path.display(), folder.display()).into());
+            }
+        }
         let printing =
             [("--field", !self.fields.is_empty()), ("--strings", self.strings), ("--limit", self.limit.is_some())];
         match printing.iter().find(|(_, given)| *given && self.only_times()) {

@@ -100,6 +100,9 @@ fn arguments_that_make_no_sense() {
     refused(&folder, &["trace", "foo", "--where", "(a = 1"], &["a ) is missing"]);
     refused(&folder, &["trace", "foo", "--where", "a = 09"], &["not a number in C"]);
     refused(&folder, &["trace", "foo", "--count", "comm", "--hist", "x"], &["--hist"]);
+    refused(&folder, &["trace", "foo", "--plot", "x.svg"], &["--plot draws what is counted"]);
+    refused(&folder, &["trace", "foo", "-l", "-r", "--plot", "x.svg"], &["--plot draws what is counted"]);
+    refused(&folder, &["trace", "foo", "--plot", "no/x.svg", "--count"], &["no/x.svg", "there is no folder no"]);
     refused(&folder, &["trace", "foo bar"], &["which is in no function's name"]);
     refused(&folder, &["list"], &["PATTERN"]);
     refused(&folder, &["list", "vfs_[a"], &["a [ without a ]"]);

@@ -118,14 +118,16 @@ fn names_alone_and_in_no_module() {
 fn a_shell_is_offered_names() {
     let Some(folder) = folder() else { return };
     // What the scripts of each shell run, with the word that is typed last.
-    let complete = |shell: &str, words: &[&str]| -> Vec<String> {
+    let lines = |shell: &str, words: &[&str]| -> String {
         let mut command = siteseer(folder);
         command.env("SITESEER_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
         command.env("_CLAP_COMPLETE_COMP_TYPE", "9").env("_CLAP_IFS", "\n").arg("--").args(words);
         let output = command.output().expect("the tool starts");
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-        let lines = String::from_utf8(output.stdout).expect("text");
-        lines.lines().map(|line| line.split(['\t', ':']).next().unwrap_or_default().to_owned()).collect()
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let complete = |shell: &str, words: &[&str]| -> Vec<String> {
+        lines(shell, words).lines().map(|line| line.split(['\t', ':']).next().unwrap_or_default().to_owned()).collect()
     };
     for shell in ["bash", "zsh", "fish"] {
         for command in ["list", "sites", "explain", "trace"] {
@@ -138,4 +140,45 @@ fn a_shell_is_offered_names() {
         );
         assert!(complete(shell, &["siteseer", "list", "--sites", "absent", "ns_cap"]).is_empty());
     }
+    // Functions of Rust by their paths, with and without the module.
+    for begun in ["kernel::error::Error::from_e", "vmlinux:kernel::error::Error::from_e"] {
+        let offered = lines("bash", &["siteseer", "sites", "--sites", "vmlinux.sites", begun]);
+        assert!(offered.lines().any(|line| line == format!("{begun}rrno")), "{offered}");
+    }
+    let offered = lines("bash", &["siteseer", "sites", "--sites", "vmlinux.sites", "kernel"]);
+    assert!(offered.lines().any(|line| line == "kernel::error::Error::from_errno"), "{offered}");
+}
+
+/// Functions of Rust by their paths: what is listed is what the names of their symbols stand for, and all commands know the paths.
+#[test]
+fn functions_of_rust_go_by_their_paths() {
+    let Some(folder) = folder() else { return };
+    let name = |row: &serde_json::Value| row["function"].as_str().unwrap().to_owned();
+    let all = list(folder, "_R*");
+    assert!(all.len() > 1000, "{}", all.len());
+    assert!(all.iter().all(|row| row["path"].as_str().is_some_and(|path| path.contains("::"))));
+    let below: Vec<String> = list(folder, "kernel::error").iter().map(name).collect();
+    // v0: the path of an own type's methods is in the mangled name.
+    let of_error = |name: &String| name.starts_with("_RNvMNtCs") && name.contains("_6kernel5errorNtB2_5Error");
+    let wanted: Vec<String> = all.iter().map(name).filter(of_error).collect();
+    assert!(wanted.len() > 2 && wanted.iter().all(|name| below.contains(name)), "{below:?}\n{wanted:?}");
+    let own = "kernel::error::Error::from_errno";
+    let [one] = &list(folder, own)[..] else { panic!("{own} is one function") };
+    assert_eq!(one["path"], "<kernel::error::Error>::from_errno");
+    let generic = list(folder, "core::ptr::drop_in_place");
+    assert!(generic.len() > 1, "each instance is a function");
+
+    let data = ["--sites", "vmlinux.sites"];
+    let by_path: serde_json::Value =
+        serde_json::from_str(&run(folder, &["sites", own, "--json", data[0], data[1]])).unwrap();
+    let by_name: serde_json::Value =
+        serde_json::from_str(&run(folder, &["sites", &name(one), "--json", data[0], data[1]])).unwrap();
+    assert_eq!(by_path, serde_json::json!([by_name]));
+    assert_eq!(by_name["sites"].as_array().map(Vec::len), one["sites"].as_u64().map(|sites| sites as usize));
+    let text = run(folder, &["sites", own, data[0], data[1]]);
+    assert!(text.contains("<kernel::error::Error>::from_errno(i32 errno ["), "{text}");
+    let text = run(folder, &["explain", own, data[0], data[1]]);
+    assert!(text.contains("<kernel::error::Error>::from_errno(i32 errno)"), "{text}");
+    let text = run(folder, &["list", own, data[0], data[1]]);
+    assert!(text.contains("  <kernel::error::Error>::from_errno"), "{text}");
 }

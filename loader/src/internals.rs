@@ -14,7 +14,7 @@ pub use crate::bpf::{helper, insn};
 pub use crate::explain::{check, outline};
 pub use crate::kernel::{symbols, sysfs};
 pub use crate::plan::{mechanism, report};
-pub use crate::program::{declared, object, object_file, pattern, section};
+pub use crate::program::{declared, object, object_file, path, pattern, section};
 pub use crate::register::log;
 pub use crate::site::{candidate, reason, refusal, unavailable};
 pub use crate::source::{modules, placement};

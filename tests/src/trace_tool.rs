@@ -4,7 +4,9 @@
 //! What varies from run to run (times, processors, numbers of processes, pointers) is masked in the page and in what is
 //! printed; the rest must be the same, letter by letter.
 
+mod live;
 mod trees;
+mod unwritten;
 
 use crate::calls::{open, syscall};
 use crate::case::{Case, Failure, case};
@@ -36,6 +38,8 @@ pub fn cases() -> Vec<Case> {
         case("trace", "stacks_have_callers", stacks),
         case("trace", "calls_are_in_their_callers", trees::nested),
         case("trace", "trees_of_many_calls_are_right_or_left_out", trees::many),
+        case("trace", "numbers_are_printed_meanwhile", live::numbers),
+        case("trace", "output_that_cannot_be_written", unwritten::refused_output),
         case("trace", "bodies_alone_without_site_data", without_site_data),
         case("trace", "text_of_users_is_read", strings),
         case("trace", "a_note_on_modules_is_printed_once", note_on_modules),

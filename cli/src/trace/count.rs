@@ -5,26 +5,29 @@
 //! the others are counted together, and that is said.
 
 use super::histogram::{self, Bucket};
+use super::live::{self, Numbers};
 use super::members::Member;
 use super::pace::{Pace, stop_on_signals};
+use super::plot;
 use super::print::place;
 use super::programs::{Constants, Embedded, Programs, calls, counter, filter_constants, member_constants, word};
 use super::stacks::{self, Callers};
 use super::{Traced, Tracing, tell_of, tell_of_losses};
 use crate::Failure;
 use crate::filter::Type;
-use crate::output::tell;
+use crate::output::{Unwritten, keep, tell};
 use crate::symbolise::trace::Frame;
 use libbpf_rs::{MapCore, MapFlags};
 use siteseer::internals::function::Function;
 use siteseer_bpf_progs::COUNT;
 use siteseer_bpf_progs::count::{self, By};
+use siteseer_plot::Bar;
 use siteseer_sites::access::Path;
 use siteseer_sites::btf;
 use siteseer_sites::with_causes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -148,30 +151,44 @@ pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
     callers.as_ref().map_or(Ok(()), Callers::prepare)?;
     stop_on_signals()?;
     tell!("counting; ctrl-C ends it");
-    let begin = Instant::now();
-    let pace = Pace::new(arguments.duration.map(Duration::from_secs));
-    while !pace.is_over() {
-        thread::sleep(pace.begin());
-        if pace.is_second_over() {
-            for counted in counted.values_mut() {
-                counted.traced.keep_up(&programs.program(counted.program)?)?;
-            }
-            if arguments.top {
-                let rows = rows(tracing, &programs, &counted, key, callers.as_ref())?;
-                top(tracing, &rows, key, begin.elapsed())?;
-            }
-        }
-    }
+    // Whatever ends it, what was counted so far is printed.
+    let waited = wait(tracing, &programs, &mut counted, key, callers.as_ref());
     let rows = rows(tracing, &programs, &counted, key, callers.as_ref())?;
     let sum: u64 = rows.iter().map(|row| row.count).sum();
-    let written = io::stdout().lock().write_all(text(tracing, &rows, key).as_bytes());
+    let written = keep(&text(tracing, &rows, key), "the counts");
     tell!("{sum} calls counted");
     let dropped = programs.sum("dropped")?;
     if dropped > 0 {
         tell!("{dropped} more calls counted, without their key: there were too many different keys");
     }
     tell_of_losses(counted.values().map(|counted| &counted.traced.link))?;
-    Ok(written?)
+    let drawn = plot::write(arguments, &format!("Calls by {}", key.word()), &bars(&rows, key));
+    waited.and(written.map_err(Failure::from)).and(drawn)
+}
+
+/// Until it is time to stop, or something fails.
+fn wait(
+    tracing: &Tracing<'_, '_>,
+    programs: &Programs,
+    counted: &mut BTreeMap<u32, Counted<'_>>,
+    key: Key<'_>,
+    callers: Option<&Callers<'_>>,
+) -> Result<(), Failure> {
+    let begin = Instant::now();
+    let pace = Pace::new(tracing.arguments.duration.map(Duration::from_secs));
+    while !pace.is_over() {
+        thread::sleep(pace.begin());
+        if pace.is_second_over() {
+            for counted in counted.values_mut() {
+                counted.traced.keep_up(&programs.program(counted.program)?)?;
+            }
+            if tracing.arguments.top {
+                let rows = rows(tracing, programs, counted, key, callers)?;
+                top(tracing, &rows, key, begin.elapsed()).map_err(Unwritten::of("the counts"))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Refuses an argument that no call has.
@@ -373,15 +390,52 @@ fn table(rows: &[Row<'_>], key: Key<'_>) -> String {
     text
 }
 
-/// A histogram for each function.
-fn histograms(rows: &[Row<'_>], argument: &str) -> String {
+/// The rows of each function.
+fn by_function<'r, 'f>(rows: &'r [Row<'f>]) -> BTreeMap<u32, Vec<&'r Row<'f>>> {
     let mut functions: BTreeMap<u32, Vec<&Row<'_>>> = BTreeMap::new();
     rows.iter().for_each(|row| functions.entry(row.key.function).or_default().push(row));
+    functions
+}
+
+/// The numbers of a function's buckets, as far as calls have the argument.
+fn buckets(rows: &[&Row<'_>]) -> Vec<(Bucket, u64)> {
+    let mut numbers: Vec<(Bucket, u64)> =
+        rows.iter().filter(|row| !row.key.missing).map(|row| (bucket(&row.key), row.count)).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// The numbers as a picture: a group of bars for each function.
+fn bars(rows: &[Row<'_>], key: Key<'_>) -> Vec<Bar> {
+    if key == Key::Function {
+        return plot::numbers("", &rows.iter().map(|row| (row.function.to_owned(), row.count)).collect::<Vec<_>>());
+    }
+    let mut all = Vec::new();
+    for rows in by_function(rows).values() {
+        let name = rows.first().map_or("", |row| row.function);
+        match key {
+            Key::Histogram(argument) => {
+                all.extend(plot::histogram(&format!("{name}: {argument}"), &buckets(rows)));
+                let missing: u64 = rows.iter().filter(|row| row.key.missing).map(|row| row.count).sum();
+                all.extend((missing > 0).then(|| plot::bar(&format!("{name}: {argument}"), "?", missing)));
+            }
+            _ => {
+                let text = |row: &&Row<'_>| match key {
+                    Key::Stack => row.frames.get(1).map_or_else(|| "?".to_owned(), |frame| frame.function.clone()),
+                    _ => row.text.clone().unwrap_or_else(|| "?".to_owned()),
+                };
+                all.extend(plot::numbers(name, &rows.iter().map(|row| (text(row), row.count)).collect::<Vec<_>>()));
+            }
+        }
+    }
+    all
+}
+
+/// A histogram for each function.
+fn histograms(rows: &[Row<'_>], argument: &str) -> String {
     let mut text = String::new();
-    for rows in functions.values() {
-        let mut numbers: Vec<(Bucket, u64)> =
-            rows.iter().filter(|row| !row.key.missing).map(|row| (bucket(&row.key), row.count)).collect();
-        numbers.sort_unstable();
+    for rows in by_function(rows).values() {
+        let numbers = buckets(rows);
         let name = rows.first().map_or("", |row| row.function);
         let _ = write!(text, "{name}: {argument}\n{}", histogram::text(&numbers));
         let missing: u64 = rows.iter().filter(|row| row.key.missing).map(|row| row.count).sum();
@@ -422,20 +476,18 @@ fn json(row: &Row<'_>, key: Key<'_>) -> serde_json::Value {
 /// How many numbers --top shows.
 const SHOWN: usize = 20;
 
-/// Prints the greatest numbers, in place of those before on a terminal.
-fn top(tracing: &Tracing<'_, '_>, rows: &[Row<'_>], key: Key<'_>, after: Duration) -> Result<(), Failure> {
-    let shown = rows.get(..SHOWN).unwrap_or(rows);
-    let mut stdout = io::stdout().lock();
-    if tracing.arguments.json {
-        let all: Vec<serde_json::Value> = shown.iter().map(|row| json(row, key)).collect();
-        writeln!(stdout, "{}", serde_json::json!({ "seconds": after.as_secs(), "top": all }))?;
-    } else {
-        let clear = if stdout.is_terminal() { "\x1b[H\x1b[2J" } else { "" };
-        let sum: u64 = rows.iter().map(|row| row.count).sum();
-        let rate = sum as f64 / after.as_secs_f64().max(0.001);
-        write!(stdout, "{clear}{} s, {sum} calls, {rate:.0} a second\n{}", after.as_secs(), table(shown, key))?;
-    }
-    Ok(stdout.flush()?)
+/// Prints the greatest numbers, or all of a histogram.
+fn top(tracing: &Tracing<'_, '_>, rows: &[Row<'_>], key: Key<'_>, after: Duration) -> io::Result<()> {
+    let shown = match key {
+        Key::Histogram(_) => rows,
+        _ => rows.get(..SHOWN).unwrap_or(rows),
+    };
+    let numbers = match (tracing.arguments.json, key) {
+        (true, _) => Numbers::Json(shown.iter().map(|row| json(row, key)).collect()),
+        (false, Key::Histogram(name)) => Numbers::Text(histograms(shown, name)),
+        (false, _) => Numbers::Text(table(shown, key)),
+    };
+    live::print(&numbers, rows.iter().map(|row| row.count).sum(), after)
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl Bucket {
     }
 
     /// `[4K, 8K)`, `[1]`, `(-8, -4]`.
-    fn label(self) -> String {
+    pub(super) fn label(self) -> String {
         match (self, self.range()) {
             (_, (low, high)) if low == high => format!("[{low}]"),
             (Bucket::Negative(_), (low, high)) => format!("({}, {}]", short(low - 1), short(high)),
@@ -66,20 +66,29 @@ fn short(value: i128) -> String {
 const WIDTH: u64 = 50;
 
 /// The rows from the first to the last that has a number; the numbers are sorted by bucket.
-pub(super) fn text(numbers: &[(Bucket, u64)]) -> String {
-    let (Some(&(first, _)), Some(&(last, _))) = (numbers.first(), numbers.last()) else { return String::new() };
-    let most = numbers.iter().map(|&(_, number)| number).max().unwrap_or(0).max(1);
-    let (mut text, mut bucket) = (String::new(), first);
+pub(super) fn rows(numbers: &[(Bucket, u64)]) -> Vec<(Bucket, u64)> {
+    let (Some(&(first, _)), Some(&(last, _))) = (numbers.first(), numbers.last()) else { return Vec::new() };
+    let (mut rows, mut bucket) = (Vec::new(), first);
     loop {
         let number = numbers.iter().find(|(known, _)| *known == bucket).map_or(0, |&(_, number)| number);
-        let bar = (u128::from(number) * u128::from(WIDTH) / u128::from(most)) as usize;
-        let width = WIDTH as usize;
-        let _ = writeln!(text, "{:<20} {number:>10} |{:<width$}|", bucket.label(), "@".repeat(bar));
+        rows.push((bucket, number));
         if bucket >= last {
-            return text;
+            return rows;
         }
         bucket = bucket.next();
     }
+}
+
+/// The same as text.
+pub(super) fn text(numbers: &[(Bucket, u64)]) -> String {
+    let most = numbers.iter().map(|&(_, number)| number).max().unwrap_or(0).max(1);
+    let mut text = String::new();
+    for (bucket, number) in rows(numbers) {
+        let bar = (u128::from(number) * u128::from(WIDTH) / u128::from(most)) as usize;
+        let width = WIDTH as usize;
+        let _ = writeln!(text, "{:<20} {number:>10} |{:<width$}|", bucket.label(), "@".repeat(bar));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -87,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows() {
+    fn rows_of_buckets() {
         let bucket = Bucket::new;
         assert_eq!(
             [bucket(1, false), bucket(3, false), bucket(3, true)].map(Bucket::range),

@@ -6,19 +6,20 @@
 //! `--returns` the calls are printed ([`super::print`]), each with its time.
 
 use super::histogram::{self, Bucket};
+use super::live::{self, Numbers};
 use super::pace::{Pace, stop_on_signals};
+use super::plot;
 use super::programs::{Constants, Embedded, Programs, filter_constants, member_constants};
-use super::{Traceable, Traced, Tracing, tell_of, tell_of_losses};
+use super::{Arguments, Traceable, Traced, Tracing, tell_of, tell_of_losses};
 use crate::Failure;
-use crate::output::tell;
+use crate::output::{Unwritten, keep, tell};
 use libbpf_rs::{MapCore, MapFlags};
 use siteseer::{Attach, AttachError, Link, Policy};
 use siteseer_bpf_progs::LATENCY;
 use siteseer_bpf_progs::latency::{Latencies, UNTIMED_REASONS};
 use siteseer_sites::{Machine, with_causes};
-use std::io::{self, Write};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const BEGIN: Embedded = Embedded { elf: LATENCY, program: "begin" };
 const BEGIN_WANTED: Embedded = Embedded { elf: LATENCY, program: "begin_wanted" };
@@ -73,32 +74,52 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
     }
     stop_on_signals()?;
     tell!("timing; ctrl-C ends it");
-    let pace = Pace::new(arguments.duration.map(Duration::from_secs));
-    while !pace.is_over() {
-        thread::sleep(pace.begin());
-        if pace.is_second_over() {
-            for one in &mut timed {
-                for (traced, program) in [&mut one.returns, &mut one.begins] {
-                    traced.keep_up(&programs.program(*program)?)?;
-                }
-            }
-        }
-    }
-    let mut text = String::new();
+    // Whatever ends it, what was counted so far is printed.
+    let waited = wait(arguments, &programs, &mut timed);
+    let (mut text, mut bars) = (String::new(), Vec::new());
     for one in &timed {
         let latencies = latencies(&programs, one.cookie)?;
+        bars.extend(plot::histogram(one.name, &rows(&latencies)));
         if arguments.json {
             text.push_str(&format!("{}\n", json(one.name, &latencies)));
         } else {
             text.push_str(&histogram(one.name, &latencies));
         }
     }
-    let written = io::stdout().lock().write_all(text.as_bytes());
+    let written = keep(&text, "the times");
     tell_untimed(&programs)?;
     let missed = timed.iter().flat_map(Timed::links).map(Link::missed).sum::<Result<u64, _>>()?;
     tell_of_losses(timed.iter().flat_map(Timed::links))?;
     tell_of_doubt(missed);
-    Ok(written?)
+    let drawn = plot::write(arguments, "How long calls take, in nanoseconds", &bars);
+    waited.and(written.map_err(Failure::from)).and(drawn)
+}
+
+/// Until it is time to stop, or something fails.
+fn wait(arguments: &Arguments, programs: &Programs, timed: &mut [Timed<'_>]) -> Result<(), Failure> {
+    let begin = Instant::now();
+    let pace = Pace::new(arguments.duration.map(Duration::from_secs));
+    while !pace.is_over() {
+        thread::sleep(pace.begin());
+        if pace.is_second_over() {
+            for one in &mut *timed {
+                for (traced, program) in [&mut one.returns, &mut one.begins] {
+                    traced.keep_up(&programs.program(*program)?)?;
+                }
+            }
+            if arguments.top {
+                let so_far = timed.iter().map(|one| Ok((one.name, latencies(programs, one.cookie)?)));
+                let so_far = so_far.collect::<Result<Vec<_>, Failure>>()?;
+                let calls = so_far.iter().flat_map(|(_, latencies)| latencies.counts).sum();
+                let numbers = match arguments.json {
+                    true => Numbers::Json(so_far.iter().map(|(name, latencies)| json(name, latencies)).collect()),
+                    false => Numbers::Text(so_far.iter().map(|(name, latencies)| histogram(name, latencies)).collect()),
+                };
+                live::print(&numbers, calls, begin.elapsed()).map_err(Unwritten::of("the times"))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a function that does not return where it was called.

@@ -18,6 +18,8 @@ const PATIENCE: u8 = 20;
 pub(super) struct Out {
     to: File,
     pending: Vec<u8>,
+    /// How many of these bytes are of the heading.
+    heading: usize,
 }
 
 impl Out {
@@ -27,7 +29,13 @@ impl Out {
     }
 
     fn new(to: File) -> Out {
-        Out { to, pending: Vec::new() }
+        Out { to, pending: Vec::new(), heading: 0 }
+    }
+
+    /// Begins with a line that is not counted among those that are left.
+    pub(super) fn heading(&mut self, line: &str) {
+        self.line(line);
+        self.heading = self.pending.len();
     }
 
     /// Adds a line.
@@ -43,8 +51,9 @@ impl Out {
 
     /// How many lines are not written to the end. Those that begin with a tab belong to the one before.
     pub(super) fn left(&self) -> u64 {
-        let next = self.pending.iter().skip(1).map(Some).chain([None]);
-        let ends = self.pending.iter().zip(next).filter(|&(&byte, next)| byte == b'\n' && next != Some(&b'\t'));
+        let pending = self.pending.get(self.heading..).unwrap_or_default();
+        let next = pending.iter().skip(1).map(Some).chain([None]);
+        let ends = pending.iter().zip(next).filter(|&(&byte, next)| byte == b'\n' && next != Some(&b'\t'));
         ends.count() as u64
     }
 
@@ -73,6 +82,7 @@ impl Out {
             }
         };
         self.pending.drain(..written);
+        self.heading = self.heading.saturating_sub(written);
         result
     }
 
@@ -120,8 +130,19 @@ mod tests {
         reader.read_exact(&mut got).unwrap();
         assert_eq!((&got, out.left()), (b"one\ntwo\n", 0));
         drop(reader);
+        out.heading("which");
         out.line("three\n\tof three");
         assert_eq!(out.left(), 1);
         assert_eq!(out.write(|| false).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(out.left(), 1);
+    }
+
+    #[test]
+    fn a_full_disk_takes_nothing() {
+        let mut out = Out::new(File::options().write(true).open("/dev/full").unwrap());
+        out.heading("TIME");
+        out.line("{}");
+        assert_eq!(out.write(|| false).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(out.left(), 1);
     }
 }

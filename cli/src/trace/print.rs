@@ -13,11 +13,12 @@ use super::tree::Trees;
 use super::{Arguments, Traceable, Traced, Tracing, argument_name, tell_of, tell_of_losses};
 use crate::Failure;
 use crate::filter::{self, Filter, RESULT, Type};
-use crate::output::tell;
+use crate::output::{Unwritten, tell};
 use crate::symbolise::trace::Frame;
-use libbpf_rs::{MapCore, MapFlags, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 use nix::errno::Errno;
 use siteseer::internals::function::{Parameter, Prototype};
+use siteseer::internals::path::shown;
 use siteseer::internals::target::Types;
 use siteseer::{FunctionReport, Policy, SiteReport};
 use siteseer_bpf_progs::fields::Read;
@@ -214,7 +215,7 @@ fn want(programs: &Programs, function: &Traceable<'_>, types: &Types<'_>, string
     Ok(())
 }
 
-/// Prints records until it is time to stop, then what was lost.
+/// Prints records until it is time to stop, or until they cannot be written; then what was lost.
 fn follow(
     tracing: &Tracing<'_, '_>,
     programs: &Programs,
@@ -250,9 +251,28 @@ fn follow(
     let ring = builder.build()?;
     if !arguments.json {
         let what = if arguments.tree { "CALLS" } else { "CALL" };
-        printer.borrow_mut().out.line(&format!("{:>12} {:>3} {:<22} {what}", "TIME", "CPU", "TASK"));
+        printer.borrow_mut().out.heading(&format!("{:>12} {:>3} {:<22} {what}", "TIME", "CPU", "TASK"));
     }
     tell!("tracing; ctrl-C ends it");
+    let followed = print_until_over(&printer, &ring, programs);
+    // What comes now is counted.
+    printer.borrow_mut().ended = Some(Instant::now());
+    let _ = ring.poll(Duration::ZERO);
+    drop(ring);
+    let mut printer = printer.into_inner();
+    // Whatever ended it, the numbers are printed.
+    let ended = printer.end_trees(programs);
+    let written = printer.end().map_err(Failure::from);
+    let told = losses(programs, &printer, written.is_ok());
+    followed.and(written).and(ended).and(told)
+}
+
+/// The loop: until it is time to stop, or something fails.
+fn print_until_over(
+    printer: &RefCell<Printer<'_, '_>>,
+    ring: &RingBuffer<'_>,
+    programs: &Programs,
+) -> Result<(), Failure> {
     while !printer.borrow().is_over() {
         let wait = printer.borrow().pace.begin();
         // An interrupted poll is a signal, which the loop's condition sees; the callback ends it when its time is up.
@@ -266,13 +286,7 @@ fn follow(
             printer.borrow_mut().look_for_skipped(programs)?;
         }
     }
-    // What comes now is counted.
-    printer.borrow_mut().ended = Some(Instant::now());
-    let _ = ring.poll(Duration::ZERO);
-    drop(ring);
-    printer.borrow_mut().end_trees(programs)?;
-    printer.borrow_mut().end()?;
-    losses(programs, &printer.into_inner())
+    Ok(())
 }
 
 /// For how long what is left is counted, and written, when tracing ends.
@@ -284,7 +298,7 @@ fn monotonic() -> Result<u64, Failure> {
     Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
-fn losses(programs: &Programs, printer: &Printer<'_, '_>) -> Result<(), Failure> {
+fn losses(programs: &Programs, printer: &Printer<'_, '_>, is_written: bool) -> Result<(), Failure> {
     let dropped = programs.sum("dropped")?;
     let unprinted = printer.out.left();
     let printed = printer.printed.saturating_sub(unprinted);
@@ -293,7 +307,9 @@ fn losses(programs: &Programs, printer: &Printer<'_, '_>) -> Result<(), Failure>
         Some(trees) => tree::losses(programs, trees, printed, dropped, printer.undecided)?,
         None => tell!("{printed} calls printed, {dropped} lost because the buffer was full"),
     }
-    if left > 0 && !printer.is_done() {
+    if left > 0 && !is_written {
+        tell!("at least {left} calls not printed because they could not be written");
+    } else if left > 0 && !printer.is_done() {
         tell!("at least {left} calls not printed because the time was over");
     }
     let links = || printer.functions.iter().flat_map(Printed::links).map(|traced| &traced.link);
@@ -361,15 +377,21 @@ impl Printer<'_, '_> {
     }
 
     /// Writes the lines of a turn.
-    fn write(&mut self) -> io::Result<()> {
+    fn write(&mut self) -> Result<(), Unwritten> {
+        let what = self.unwritten();
         let Printer { out, pace, .. } = self;
-        out.write(|| pace.is_over())
+        out.write(|| pace.is_over()).map_err(what)
     }
 
     /// Writes what is left.
-    fn end(&mut self) -> io::Result<()> {
+    fn end(&mut self) -> Result<(), Unwritten> {
         let begin = Instant::now();
-        self.out.write(|| begin.elapsed() >= AFTERWARDS)
+        let what = self.unwritten();
+        self.out.write(|| begin.elapsed() >= AFTERWARDS).map_err(what)
+    }
+
+    fn unwritten(&self) -> impl Fn(io::Error) -> Unwritten + use<> {
+        Unwritten::of(if self.trees.is_some() { "the trees" } else { "the calls" })
     }
 
     /// Takes one record; false ends the polling.
@@ -506,7 +528,7 @@ impl Printer<'_, '_> {
             (None, true) => " took ?".to_owned(),
             (None, false) => String::new(),
         };
-        let text = format!("{}({}){returned}{took}{members}", call.function.name, arguments(call));
+        let text = format!("{}({}){returned}{took}{members}", shown(&call.function.name), arguments(call));
         let place = place_of(call);
         let text = if self.aligned { format!("{text:<58}") } else { text };
         format!("{seconds:>12.6} {:>3} {task:<22} {text}  {place}", record.cpu)

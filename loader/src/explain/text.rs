@@ -3,6 +3,7 @@
 
 use super::{Explanation, Verdict, attached};
 use crate::plan::{Decision, PlannedSite, Policy};
+use crate::program::path::shown;
 use crate::site::reason::{MissingArgument, Reason};
 use crate::site::shown::InModule;
 use crate::site::unavailable::Unavailable;
@@ -89,9 +90,9 @@ impl Explanation {
             parameters.push("...".to_owned());
         }
         let text = if prototype.func.is_some() {
-            declared(&self.result, &format!("{}({})", self.function.name, parameters.join(", ")))
+            declared(&self.result, &format!("{}({})", shown(&self.function.name), parameters.join(", ")))
         } else {
-            format!("{} (its prototype is not known)", self.function.name)
+            format!("{} (its prototype is not known)", shown(&self.function.name))
         };
         wrap(f, 0, 8, &text)?;
         let declared: Vec<String> =

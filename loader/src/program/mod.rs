@@ -25,6 +25,7 @@ mod liveness;
 pub mod object;
 pub mod object_file;
 pub(crate) mod passed;
+pub mod path;
 pub mod pattern;
 pub mod policy;
 pub mod section;

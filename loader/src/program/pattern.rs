@@ -3,9 +3,11 @@
 //!
 //! A pattern is `[MODULE:][FUNCTION][@FILE]`, with at least one of the three parts. MODULE and FUNCTION are globs: `*`
 //! is any text, `?` any character, `[a-z]` one of some and `[!a-z]` one of the others. A module without a function,
-//! `ext4:`, is all of the module's. FILE is the end of a source file's path, component by component, each of them a
+//! `ext4:`, is all of the module's. A function of Rust goes by its path, `core::slice::iter::Iter::next`, with or without
+//! what [`path::short`] leaves out; so does all that is written below a path: `core::slice::iter`. FILE is the end of a source file's path, component by component, each of them a
 //! glob: `@file.c`, `@fs/*.c`.
 
+use crate::program::path;
 use crate::program::section::kernel_name;
 use std::fmt;
 use std::str::FromStr;
@@ -160,6 +162,8 @@ pub struct Pattern {
     text: String,
     module: Option<Glob>,
     function: Glob,
+    /// Whether the function is the path of one of Rust.
+    is_path: bool,
     /// The components of the path's end.
     file: Option<Vec<Glob>>,
 }
@@ -173,16 +177,24 @@ impl FromStr for Pattern {
             Some((names, file)) => (names, Some(file)),
             None => (text, None),
         };
-        let (module, function) = match names.split_once(':') {
-            Some((module, function)) => (Some(module), function),
+        let (module, function) = match separator(names) {
+            Some(at) => (Some(&names[..at]), &names[at + 1..]),
             None => (None, names),
         };
+        let is_path = function.contains("::");
         if module.is_some_and(str::is_empty) || (module.is_none() && file.is_none() && function.is_empty()) {
             return Err(empty());
         }
         let in_names = |c: char| c.is_ascii_alphanumeric() || "_.$*?[]!^-".contains(c);
-        if let Some(character) = module.unwrap_or_default().chars().chain(function.chars()).find(|&c| !in_names(c)) {
+        // A path has types in it, as Rust writes them.
+        let in_function = |c: char| in_names(c) || (is_path && ":<>{}#&(), '=+;".contains(c));
+        let of_module = module.unwrap_or_default().chars().find(|&c| !in_names(c));
+        if let Some(character) = of_module.or_else(|| function.chars().find(|&c| !in_function(c))) {
             return Err(PatternError::Character { text: text.to_owned(), character });
+        }
+        // A colon alone ends a module's name, and there is one module.
+        if separator(function).is_some() {
+            return Err(PatternError::Character { text: text.to_owned(), character: ':' });
         }
         let whole = |_| PatternError::Class(text.to_owned());
         let components = |file: &str| -> Result<Vec<Glob>, PatternError> {
@@ -194,9 +206,18 @@ impl FromStr for Pattern {
             text: text.to_owned(),
             module: module.map(|module| Glob::new(&kernel_name_of(module))).transpose().map_err(whole)?,
             function: Glob::new(if function.is_empty() { "*" } else { function }).map_err(whole)?,
+            is_path,
             file: file.map(components).transpose()?,
         })
     }
+}
+
+/// Where the colon is that ends a module's name: paths have two together.
+fn separator(names: &str) -> Option<usize> {
+    let bytes = names.as_bytes();
+    let is_colon = |at: Option<usize>| at.and_then(|at| bytes.get(at)) == Some(&b':');
+    let mut colons = (0..bytes.len()).filter(|&at| is_colon(Some(at)));
+    colons.find(|&at| !is_colon(at.checked_sub(1)) && !is_colon(at.checked_add(1)))
 }
 
 /// A module's name as the kernel has it. The dash of a class stays.
@@ -215,9 +236,28 @@ impl Pattern {
         self.module.as_ref()
     }
 
-    /// The functions' names.
+    /// The functions' names; of paths, which are no names, see [`Pattern::is_of`].
     pub fn function(&self) -> &Glob {
         &self.function
+    }
+
+    /// Whether the function of a name, as symbols and site data have it, is one of those that it means.
+    pub fn is_of(&self, name: &str) -> bool {
+        if !self.is_path {
+            return self.function.matches(name);
+        }
+        let Some(full) = path::full(name) else { return false };
+        let short = path::short(&full);
+        // Types have brackets that are no class of characters.
+        let wanted = self.function.text.as_str();
+        let is_below =
+            |path: &str| path.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+        [full, short].iter().any(|path| is_below(path) || self.function.matches(path))
+    }
+
+    /// What the names of all functions begin with that it may mean.
+    pub fn prefix(&self) -> String {
+        if self.is_path { path::MANGLED.to_owned() } else { self.function.prefix() }
     }
 
     /// Whether it asks for functions of a source file.
@@ -232,9 +272,13 @@ impl Pattern {
         wanted.iter().rev().all(|glob| components.next().is_some_and(|component| glob.matches(component)))
     }
 
-    /// Whether it is a function's name, or `module:function`: it stands for one name, whatever else there is.
+    /// Whether it is a function's name, or `module:function`: it stands for one name, whatever else there is. A path stands for all
+    /// instances of what is generic.
     pub fn is_name(&self) -> bool {
-        self.file.is_none() && self.function.is_literal() && self.module.as_ref().is_none_or(Glob::is_literal)
+        !self.is_path
+            && self.file.is_none()
+            && self.function.is_literal()
+            && self.module.as_ref().is_none_or(Glob::is_literal)
     }
 
     /// Whether it stands for all functions of what it names otherwise.
@@ -296,11 +340,45 @@ mod tests {
     }
 
     #[test]
+    fn paths() {
+        let from_errno = "_RNvMNtCsb5MLIFMWygY_6kernel5errorNtB2_5Error10from_errno";
+        let parse = |text: &str| text.parse::<Pattern>().unwrap();
+        for own in [
+            "kernel::error::Error::from_errno",
+            "kernel::error::Error",
+            "kernel::error",
+            "<kernel::error::Error>::from_errno",
+            "kernel::*::from_*",
+            "vmlinux:kernel::error",
+            "*::from_errno",
+        ] {
+            assert!(parse(own).is_of(from_errno) && parse(own).in_module("vmlinux"), "{own}");
+            assert!(!parse(own).is_of("from_errno") && !parse(own).is_of("kernel"), "{own}");
+            assert_eq!((parse(own).is_name(), parse(own).prefix()), (false, "_R".to_owned()), "{own}");
+        }
+        for other in [
+            "kernel::err",
+            "kernel::error::Err",
+            "error::Error",
+            "kernel::error::Error::from_errno2",
+            "::",
+            "x:kernel::e?",
+        ] {
+            assert!(!parse(other).is_of(from_errno), "{other}");
+        }
+        let get = "_RINvMNtCs2lKf6AS60Zg_4core5sliceSh3getINtNtNtB5_3ops5range5RangejEEB5_";
+        assert!(parse("<[u8]>::get::<core::ops::range::Range<usize>>").is_of(get) && parse("[u8]::get").is_of(get));
+        assert!(!parse("ext4:a::b").in_module("vmlinux") && parse("ext4:a::b").in_module("ext4"));
+        // The mangled name is a name as any other.
+        assert!(parse(from_errno).is_name() && parse(from_errno).is_of(from_errno));
+    }
+
+    #[test]
     fn no_patterns() {
         for text in ["", "@", "@/", ":", ":foo"] {
             assert_eq!(text.parse::<Pattern>(), Err(PatternError::Empty(text.to_owned())), "{text}");
         }
-        for text in ["a b", "foo(", "a:b:c"] {
+        for text in ["a b", "foo(", "a:b:c", "a:b:c::d", "a<b:c::d", "c::d\"", "c::d/e"] {
             assert!(matches!(text.parse::<Pattern>(), Err(PatternError::Character { .. })), "{text}");
         }
         assert_eq!("m:[a@x.c".parse::<Pattern>(), Err(PatternError::Class("m:[a@x.c".to_owned())));

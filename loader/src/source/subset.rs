@@ -67,7 +67,7 @@ impl Asked {
             let there = everywhere || module.is_some_and(|module| pattern.in_module(&kernel_name(module)));
             // A pattern stands for names without what the compiler appends, unless it has such itself.
             let dotted = pattern.function().to_string().contains('.');
-            there && !pattern.has_file() && pattern.function().matches(name) && (dotted || !name.contains('.'))
+            there && !pattern.has_file() && pattern.is_of(name) && (dotted || !name.contains('.'))
         })
     }
 

@@ -109,7 +109,7 @@ impl Target {
 /// What a pattern stands for in the site data of the image, or of a module.
 fn list(file: &SiteFile<'_>, pattern: &Pattern, module: Option<&Arc<str>>) -> Result<Vec<Listed>, FileError> {
     let glob = pattern.function();
-    let prefix = glob.prefix();
+    let prefix = pattern.prefix();
     // What the compiler left of a function (`foo.part.0`), and each clone, is a function of its own to those alone who ask for it.
     let dotted = glob.to_string().contains('.');
     let in_file = |path: &str| pattern.in_file(path);
@@ -126,7 +126,7 @@ fn list(file: &SiteFile<'_>, pattern: &Pattern, module: Option<&Arc<str>>) -> Re
     let mut described: HashSet<(&str, u64)> = HashSet::new();
     for function in functions {
         let name = function.name();
-        if !glob.matches(name) || (!dotted && name.contains('.')) {
+        if !pattern.is_of(name) || (!dotted && name.contains('.')) {
             continue;
         }
         let meant = meant_by_file(&function, pattern)?;
@@ -148,7 +148,7 @@ fn list(file: &SiteFile<'_>, pattern: &Pattern, module: Option<&Arc<str>>) -> Re
         let is_clone = name.len() < holder.name.len();
         // Local labels of assembly begin with a dot.
         let is_label = name.is_empty();
-        if is_label || !glob.matches(name) || (!dotted && is_fragment(holder.name)) {
+        if is_label || !pattern.is_of(name) || (!dotted && is_fragment(holder.name)) {
             continue;
         }
         if described.contains(&(name, holder.address)) {

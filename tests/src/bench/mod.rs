@@ -5,7 +5,6 @@
 pub mod commands;
 pub mod guest;
 pub mod page;
-pub mod plot;
 
 use crate::cost::Figure;
 use crate::cost::prototypes::Prototypes;

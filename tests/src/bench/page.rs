@@ -3,11 +3,11 @@
 
 use super::Figures;
 use super::commands::{Comparison, Summary, median};
-use super::plot::{self, Bar, Series};
 use crate::cost::Figure;
 use crate::cost::attach::{Attaching, Way};
 use crate::cost::hits::Hit;
 use crate::starts;
+use siteseer_plot::{self as plot, Bar, Series};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -162,11 +162,15 @@ fn commands(page: &mut String, figures: &Figures) {
 fn command_bars(figures: &Figures, is_wanted: impl Fn(&str) -> bool, value: impl Fn(&Summary) -> f64) -> Vec<Bar> {
     let wanted = figures.commands.iter().filter(|compared| is_wanted(&compared.job));
     let both = |compared: &Comparison| {
-        let bar =
-            |name: &str, summary| Bar { group: compared.job.clone(), name: name.to_owned(), value: value(summary) };
+        let bar = |name: &str, summary| bar(&compared.job, name, value(summary));
         [bar("siteseer", &compared.ours), bar(&compared.theirs_name, &compared.theirs)]
     };
     wanted.flat_map(both).collect()
+}
+
+/// Ours stand out.
+fn bar(group: &str, name: &str, value: f64) -> Bar {
+    Bar { group: group.to_owned(), name: name.to_owned(), value, marked: name.contains("siteseer") }
 }
 
 fn all_hits(figures: &Figures) -> Vec<&Hit> {
@@ -368,7 +372,7 @@ pub fn plots(figures: &Figures) -> Vec<(String, String)> {
         let mut bars: Vec<(String, usize, Bar)> = hits
             .map(|hit| {
                 let group = format!("{} {}, {} arguments read", hit.function, hit.kind, hit.arguments);
-                (hit.function.clone(), hit.arguments, Bar { group, name: hit.way.clone(), value: hit.hit })
+                (hit.function.clone(), hit.arguments, bar(&group, &hit.way, hit.hit))
             })
             .collect();
         bars.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
@@ -376,11 +380,7 @@ pub fn plots(figures: &Figures) -> Vec<(String, String)> {
     };
     let is_encoding = |job: &str| job.starts_with("encode");
     let mut memory = command_bars(figures, |_| true, |summary| summary.peak_mib);
-    memory.push(Bar {
-        group: "for comparison".to_owned(),
-        name: "the image's DWARF".to_owned(),
-        value: figures.dwarf as f64 / f64::from(1 << 20),
-    });
+    memory.push(bar("for comparison", "the image's DWARF", figures.dwarf as f64 / f64::from(1 << 20)));
     let encoding = command_bars(figures, is_encoding, |summary| summary.wall);
     let lookups = command_bars(figures, |job| !is_encoding(job), |summary| summary.wall * 1000.0);
     vec![

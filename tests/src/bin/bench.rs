@@ -125,6 +125,8 @@ fn commands(arguments: &Arguments, kernel: &Kernel, scratch: &Path) -> Result<Fi
     }
     let perf = words(&[&"perf", &"probe", &"-k", vmlinux, &"-D", &probe]);
     let detached = OsString::from(format!("--btf_encode_detached={}", btf.display()));
+    let complete = ["env", "SITESEER_COMPLETE=bash", "_CLAP_COMPLETE_INDEX=4", "_CLAP_COMPLETE_COMP_TYPE=9"];
+    let complete: Vec<OsString> = complete.iter().map(OsString::from).collect();
     let pairs = [
         Pair {
             job: "encode: DWARF to site data, beside DWARF to BTF",
@@ -143,6 +145,18 @@ fn commands(arguments: &Arguments, kernel: &Kernel, scratch: &Path) -> Result<Fi
             ours: words(&[siteseer, &"sites", function, &"--vmlinux", vmlinux]),
             theirs_name: "perf probe -D",
             theirs: perf,
+        },
+        Pair {
+            job: "list the functions of a pattern (vfs_*)",
+            ours: words(&[siteseer, &"list", &"vfs_*", &"--sites", &sites]),
+            theirs_name: "perf probe -F",
+            theirs: words(&[&"perf", &"probe", &"-k", vmlinux, &"-F", &"vfs_*"]),
+        },
+        Pair {
+            job: "complete a function's name (vfs_re), as a shell asks",
+            ours: [complete, words(&[siteseer, &"--", &"siteseer", &"list", &"--sites", &sites, &"vfs_re"])].concat(),
+            theirs_name: "perf probe -F",
+            theirs: words(&[&"perf", &"probe", &"-k", vmlinux, &"-F", &"vfs_re*"]),
         },
     ];
     let (mut commands, mut notes) = (Vec::new(), Vec::new());

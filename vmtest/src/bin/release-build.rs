@@ -14,6 +14,9 @@ use siteseer_vmtest::{Arch, build_release, with_causes};
 /// Package, program and profile of what is released.
 const RELEASED: (&str, &str, &str) = ("siteseer-cli", "siteseer", "dist");
 
+/// A program of more bytes is not released: people fetch it to have a look.
+const MOST_BYTES: usize = 10_000_000;
+
 /// Build the static siteseer command for both architectures, and print the paths of the programs
 #[derive(Parser)]
 #[command(version)]
@@ -60,6 +63,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             fs::remove_dir_all(&again)?;
             eprintln!("{arch}: two builds are the same, {} bytes", bytes.len());
         }
+        check_size(arch, bytes.len())?;
         let path = arguments.folder.join(format!("siteseer-{}-{arch}", env!("CARGO_PKG_VERSION")));
         // A program may be running.
         let new = path.with_extension("new");
@@ -71,7 +75,27 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// Refuses a program that is too large.
+fn check_size(arch: Arch, bytes: usize) -> Result<(), String> {
+    eprintln!("{arch}: {bytes} bytes");
+    match bytes > MOST_BYTES {
+        true => Err(format!("{arch}: the program has {bytes} bytes, and at most {MOST_BYTES} are released")),
+        false => Ok(()),
+    }
+}
+
 fn build(arch: Arch, target: &Path) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
     let (package, bin, profile) = RELEASED;
     Ok(fs::read(build_release(arch, package, bin, profile, target)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_large_is_not_released() {
+        assert_eq!(check_size(Arch::X86_64, MOST_BYTES), Ok(()));
+        assert!(check_size(Arch::X86_64, MOST_BYTES + 1).is_err_and(|error| error.contains("10000001 bytes")));
+    }
 }

@@ -8,6 +8,7 @@ use crate::trace::programs::Programs;
 use crate::trace::tree::{self, Tree, Trees};
 use crate::trace::{Traced, latency};
 use libbpf_rs::{MapCore, MapFlags};
+use siteseer::internals::path::shown;
 use siteseer::{Link, Outcome, SiteReport};
 use siteseer_bpf_progs::trace::{Record, UNPLACED_REASONS};
 use std::collections::HashSet;
@@ -206,7 +207,7 @@ impl Printer<'_, '_> {
             false => outcome(call, &known),
         };
         let indent = "    ".repeat(call.depth);
-        let (name, place) = (&known.function.name, place_of(&known));
+        let (name, place) = (shown(&known.function.name), place_of(&known));
         let (arguments, members) = (arguments(&known), self.members(&known));
         let _ = write!(text, "\n\t{indent}{mark} {name}({arguments}){returned}{members}  {place}");
     }
@@ -215,7 +216,7 @@ impl Printer<'_, '_> {
         let record = whole(call);
         let Some(known) = self.call(&record, call.end.is_some()) else { return };
         let indent = "    ".repeat(call.depth);
-        let _ = write!(text, "\n\t{indent}{LEAVES} {}{}", known.function.name, outcome(call, &known));
+        let _ = write!(text, "\n\t{indent}{LEAVES} {}{}", shown(&known.function.name), outcome(call, &known));
     }
 
     /// One object: the calls are a list in their order, each with its depth and the number of its caller.

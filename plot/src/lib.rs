@@ -19,6 +19,8 @@ pub struct Bar {
     pub name: String,
     /// Its length.
     pub value: f64,
+    /// Whether it stands out among the others.
+    pub marked: bool,
 }
 
 const WIDTH: f64 = 720.0;
@@ -126,6 +128,8 @@ pub fn lines(title: &str, x_name: &str, y_name: &str, series: &[Series]) -> Stri
 pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
     const ROW: f64 = 18.0;
     const NAMES: f64 = 250.0;
+    /// So many characters of a name fit.
+    const NAME: usize = 32;
     let mut groups: Vec<&str> = Vec::new();
     for bar in bars {
         if groups.last() != Some(&bar.group.as_str()) {
@@ -145,13 +149,17 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
                 writeln!(svg, "<text x=\"10\" y=\"{:.1}\" font-weight=\"bold\">{}</text>", y - 4.0, escape(&bar.group));
         }
         let length = bar.value.max(0.0) / longest * (WIDTH - NAMES - 90.0);
-        let colour = if bar.name.contains("siteseer") { COLOURS[0] } else { COLOURS[1] };
+        let name: String = match bar.name.char_indices().nth(NAME) {
+            Some((end, _)) => format!("{}...", &bar.name[..end]),
+            None => bar.name.clone(),
+        };
+        let colour = if bar.marked { COLOURS[0] } else { COLOURS[1] };
         let _ = writeln!(
             svg,
             "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             NAMES - 6.0,
             y + 13.0,
-            escape(&bar.name)
+            escape(&name)
         );
         let _ = writeln!(
             svg,
@@ -161,11 +169,10 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
         );
         let _ = writeln!(
             svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\">{} {}</text>",
+            "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             NAMES + length + 5.0,
             y + 13.0,
-            short((bar.value * 100.0).round() / 100.0),
-            escape(unit)
+            format!("{} {}", short((bar.value * 100.0).round() / 100.0), escape(unit)).trim_end()
         );
         y += ROW;
     }
@@ -196,7 +203,7 @@ mod tests {
 
     #[test]
     fn bars_are_as_long_as_their_values() {
-        let bar = |name: &str, value| Bar { group: "g".to_owned(), name: name.to_owned(), value };
+        let bar = |name: &str, value| Bar { group: "g".to_owned(), name: name.to_owned(), value, marked: false };
         let svg = bars("t", "ns", &[bar("siteseer", 50.0), bar("other", 100.0)]);
         assert!(svg.contains("width=\"190.0\"") && svg.contains("width=\"380.0\""), "{svg}");
     }
