@@ -2,7 +2,7 @@
 //! What cannot be attached is refused with what, where and why; nothing is left behind.
 
 use crate::calls::{in_child, syscall};
-use crate::case::{Case, Failure, case, choose};
+use crate::case::{Capability, Case, Failure, case, choose, need};
 use crate::shape::{Place, Shape, site};
 use crate::typed::{load, program_of};
 use libbpf_rs::ObjectBuilder;
@@ -70,20 +70,24 @@ fn kprobes_that_are_switched_off(target: &Target) -> Result<String, Failure> {
     }
 }
 
-/// The same for ftrace, which is told of a link that is there too.
+/// The same for ftrace, which is told of a link that exists already, too.
 fn ftrace_that_is_switched_off(target: &Target) -> Result<String, Failure> {
+    need(target, Capability::KprobeMulti)?;
     const SWITCH: &str = "/proc/sys/kernel/ftrace_enabled";
     let object = load(0)?;
     let program = program_of(&object, "count")?;
-    let options = AttachOptions::default().function("ns_capable").policy(Policy::BestEffort);
-    let link = Attach::with(target, options).attach(&program)?;
-    let by_ftrace = |site: &&SiteReport| match site.outcome {
+    let by_ftrace = |site: &SiteReport| match site.outcome {
         Outcome::Attached { mechanism, .. } => mechanism == Mechanism::KprobeMulti,
         Outcome::Skipped(_) => false,
     };
-    if !link.report().attached().any(|site| by_ftrace(&site)) {
-        return Err("no site is attached by ftrace".into());
-    }
+    // Bodies are fentry's; clones are ftrace's.
+    let attach = |name: &String| {
+        let options = AttachOptions::default().function(name).policy(Policy::BestEffort);
+        Attach::with(target, options).attach(&program).ok()
+    };
+    let names = few_clones(target)?;
+    let link = names.iter().filter_map(attach).find(|link| link.report().attached().any(by_ftrace));
+    let link = link.ok_or("no clone is attached by ftrace")?;
     let before = link.in_the_way()?;
     fs::write(SWITCH, "0")?;
     let (off, at_ftraces_place) = (link.in_the_way(), hits_at_ftraces_place());
@@ -97,6 +101,27 @@ fn ftrace_that_is_switched_off(target: &Target) -> Result<String, Failure> {
         return Err("a kprobe on ftrace's place does not depend on ftrace".into());
     }
     Ok(off.join("; "))
+}
+
+/// Functions with a clone that can be probed, and few sites.
+fn few_clones(target: &Target) -> Result<Vec<String>, Failure> {
+    target.data().read(&[], |file| -> Result<Vec<String>, Failure> {
+        let mut names = Vec::new();
+        for function in file.all_functions() {
+            let function = function?;
+            let (mut sites, mut clones) = (0, 0);
+            for site in function.sites() {
+                let site = site?;
+                sites += 1;
+                clones += usize::from(site.kind() == Some(SiteKind::Clone) && site.unprobeable().is_none());
+            }
+            if clones > 0 && sites < 8 {
+                names.push(function.name().to_owned());
+            }
+        }
+        names.truncate(50);
+        Ok(names)
+    })?
 }
 
 /// How often a kprobe on the first byte of a function is hit by one call.

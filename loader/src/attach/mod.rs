@@ -139,8 +139,8 @@ impl<'t> Attach<'t> {
         if privileges.bpf && privileges.perfmon { Ok(()) } else { Err(AttachError::Privileges) }
     }
 
-    /// Plans and carries out, as often as the kernel refuses what may be done otherwise. What is attached for a link that is
-    /// there already, `to`, is numbered after its sites, and counts with them. `None` if modules have come or gone meanwhile.
+    /// Plans and carries out, as often as the kernel refuses what may be done otherwise. What is attached for a
+    /// former link, `to`, is numbered after its sites, and counts with them. `None` if modules have come or gone meanwhile.
     fn carry_out(
         &self,
         prepared: &Prepared,

@@ -42,7 +42,7 @@ impl Switch {
     }
 }
 
-/// At how many sites programs run by what may be switched off. A site can be among both.
+/// At how many sites programs run by mechanisms that may be switched off. A site can be among both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Reliance {
     kprobes: usize,
