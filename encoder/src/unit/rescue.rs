@@ -21,12 +21,15 @@ use siteseer_sites::location::{Argument, Located, Location, Missing, Op};
 use siteseer_sites::machine::Register;
 use siteseer_sites::{Machine, Unprobeable};
 
+/// An argument that is not where it is at the entry: which parameter, and where it is, or why it is missing.
+pub(crate) type Changed = (usize, Result<Location, Missing>);
+
 /// Another place for a probe.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rescue {
     pub(crate) address: u64,
-    /// By parameter, the arguments that are not where they are at the entry.
-    pub(crate) changed: Vec<(usize, Result<Location, Missing>)>,
+    /// The arguments that are not where they are at the entry.
+    pub(crate) changed: Vec<Changed>,
 }
 
 impl Rescue {
@@ -237,7 +240,7 @@ mod tests {
         test.table("__jump_table", "__start___jump_table", "__stop___jump_table", place, &entry);
     }
 
-    fn x86(code: &[u8], entry: u64, arguments: &[Argument]) -> Option<(u64, Vec<(usize, Result<Location, Missing>)>)> {
+    fn x86(code: &[u8], entry: u64, arguments: &[Argument]) -> Option<(u64, Vec<Changed>)> {
         let label = |test: &mut TestImage| jump(test, entry, code.len() as u64 - 1);
         let found = rescue(Machine::X86_64, code, label, entry, arguments)?;
         Some((found.address - TEXT, found.changed))
