@@ -127,8 +127,8 @@ fn encode(arguments: &Arguments, path: &Path, base: &mut Option<BaseTypes>, seve
     bar.finish_and_clear();
     let Encoded { set, census, ranges } =
         encoded.map_err(|error| format!("{}: {}", path.display(), output::chain(&error)))?;
-    // The set has all that is written; without the image's pages there is room for it. If there is no thread to be had, the
-    // closure that has the image is dropped here.
+    // The set has all that is written; without the image's pages there is room for it. If no thread can be started, the
+    // closure that owns the image is dropped here.
     let unmapping = thread::Builder::new().spawn(|| drop(image));
 
     if let Some(output) = destination(arguments, path, &set, several)? {

@@ -31,7 +31,7 @@ impl Unwritten {
     }
 }
 
-/// Writes what cannot be had again, as it is counted only once: to standard output, or else to standard error.
+/// Writes figures that were counted once and cannot be counted again: to standard output, or else to standard error.
 pub(crate) fn keep(text: &str, what: &'static str) -> Result<(), Unwritten> {
     let written = deliver(text, &mut io::stdout().lock(), &mut io::stderr());
     written.map_err(Unwritten::of(what))

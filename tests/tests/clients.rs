@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Rows of tests/clients/tools.toml, or names of tools.
 const TOOLS: [&str; 7] = [
-    // fentry programs on functions of which one has copies.
+    // fentry programs; one of their functions has copies.
     "vfsstat",
     // fentry and fexit programs on the same functions.
     "readahead",

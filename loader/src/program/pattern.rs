@@ -236,19 +236,19 @@ impl Pattern {
         self.module.as_ref()
     }
 
-    /// The functions' names; of paths, which are no names, see [`Pattern::is_of`].
+    /// The functions' names. For paths, see [`Pattern::is_of`].
     pub fn function(&self) -> &Glob {
         &self.function
     }
 
-    /// Whether the function of a name, as symbols and site data have it, is one of those that it means.
+    /// Whether the pattern matches a function, by its name as symbols and site data spell it.
     pub fn is_of(&self, name: &str) -> bool {
         if !self.is_path {
             return self.function.matches(name);
         }
         let Some(full) = path::full(name) else { return false };
         let short = path::short(&full);
-        // Types have brackets that are no class of characters.
+        // The brackets of a type are not a class of characters.
         let wanted = self.function.text.as_str();
         let is_below =
             |path: &str| path.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));

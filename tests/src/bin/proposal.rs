@@ -16,7 +16,7 @@ struct Arguments {
     /// Kernels, by name
     #[arg(required = true)]
     kernels: Vec<String>,
-    /// The folder of pages: with docs/census.md and docs/truth.md, whose figures are included
+    /// The folder of pages. Figures of census.md and truth.md in it are included
     #[arg(long, value_name = "FOLDER", default_value = "docs")]
     pages: PathBuf,
     /// Put the tables into proposal.md of that folder

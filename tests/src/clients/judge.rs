@@ -185,7 +185,7 @@ fn is_less(before: &Program, after: &Program) -> bool {
     }
 }
 
-/// The one in the middle; of an even number, the lesser of the two.
+/// The one in the middle. If their number is even, it is the lesser of the two in the middle.
 fn median(runs: &[u64]) -> u64 {
     let mut runs = runs.to_vec();
     runs.sort_unstable();

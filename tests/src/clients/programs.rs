@@ -26,7 +26,7 @@ pub enum To {
     Other,
 }
 
-/// Whose program it is.
+/// Who loaded the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Whose {
@@ -41,7 +41,7 @@ pub enum Whose {
 pub struct Program {
     /// The tool's name for it. The kernel keeps 15 characters, and the program's types the whole name.
     pub name: String,
-    /// Whose it is.
+    /// Who loaded it.
     pub whose: Whose,
     /// What it is attached to.
     pub to: To,
