@@ -262,7 +262,7 @@ pub fn cases() -> Vec<Case> {
 
 /// Cases that run on one kernel alone, the one that the harness names as the reference, and why that is enough: names, or the
 /// groups before the colons. All others run on every kernel.
-pub const ON_THE_REFERENCE: [(&str, &str); 6] = [
+pub const ON_THE_REFERENCE: [(&str, &str); 7] = [
     (
         "trace::examples_print_what_the_page_says",
         "the page has that kernel's functions, inlined copies and lines; the other cases of the group run everywhere",
@@ -278,6 +278,10 @@ pub const ON_THE_REFERENCE: [(&str, &str); 6] = [
         "libbpf::nothing_stays_when_a_system_call_fails",
         "what is undone then is siteseer's and libbpf's own, the same on every kernel; it takes CONFIG_SECCOMP_FILTER, which not \
          every kernel has, and an attachment for each system call of one",
+    ),
+    (
+        "libbpf::errors_of_loading_are_libbpfs",
+        "names functions that siteseer adds nothing to there; where it does, an object loads that plain libbpf refuses",
     ),
     (
         "libbpf::whether_a_function_can_be_traced",

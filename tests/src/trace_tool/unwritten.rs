@@ -8,7 +8,7 @@ use crate::case::Failure;
 use siteseer::Target;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -76,7 +76,7 @@ fn refused(more: &[&str], output: impl Into<Stdio>, at_the_end: bool) -> Result<
             syscall(libc::SYS_kill, [u64::from(tool.id()), libc::SIGINT as u64, 0, 0, 0, 0])?;
         }
     }
-    let status = ended(&mut tool)?;
+    let status = ended(&mut tool).map_err(|error| format!("{more:?}: {error}"))?;
     Ok((status, listener.join().map_err(|_| "the listener panicked")?))
 }
 
@@ -150,8 +150,12 @@ fn terminal() -> io::Result<(OwnedFd, OwnedFd)> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: They are new, and nobody else's.
-    let owned = |file| unsafe { OwnedFd::from_raw_fd(file) };
-    Ok((owned(master), owned(slave)))
+    let [master, slave] = [master, slave].map(|file| unsafe { OwnedFd::from_raw_fd(file) });
+    // A tool that has our end itself would keep the terminal there.
+    for file in [&master, &slave] {
+        syscall(libc::SYS_fcntl, [file.as_raw_fd() as u64, libc::F_SETFD as u64, libc::FD_CLOEXEC as u64, 0, 0, 0])?;
+    }
+    Ok((master, slave))
 }
 
 /// The tool on a terminal of its own, which goes away while calls are printed.
@@ -181,7 +185,7 @@ fn terminal_that_goes_away() -> Result<(), Failure> {
     }
     drop(master);
     let _ = workload();
-    let status = ended(&mut tool)?;
+    let status = ended(&mut tool).map_err(|error| format!("a terminal that goes away: {error}"))?;
     // The hang-up ends it politely; whether a write fails before depends on who is first.
     match status.code() {
         Some(0 | 1) => Ok(()),
