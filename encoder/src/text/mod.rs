@@ -4,7 +4,7 @@
 //! A probe goes on the first byte of an instruction, and it stands for "the body starts here" only if control passes
 //! it exactly when the body starts. Four questions follow, and this module answers them from the bytes:
 //!
-//! * May the probe move forward ([`FunctionText::walk_block`]) or back ([`FunctionText::walk_back`])? Only inside the
+//! * May the probe move forward ([`FunctionText::walk_block`]) or back (`FunctionText::walk_back`)? Only inside the
 //!   basic block, and only past instructions with known effects.
 //! * Can the entry be reached again from inside the body ([`FunctionText::reentered_from`])? Then hits outnumber calls.
 //! * Where does control enter a body that DWARF gives no entry for ([`FunctionText::entries`])?
