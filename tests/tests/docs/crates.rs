@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The crates that are published can be packaged: cargo does so in the order of their dependencies, without a network. Their
+//! The crates that are published can be packaged, in the order of their dependencies and without a network. Their
 //! manifests have what a registry asks for, and the packages contain what a build needs, and no tests.
 
 use super::root;
