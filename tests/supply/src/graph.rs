@@ -127,18 +127,23 @@ impl Graph {
 
     /// Crates of others, by name and version.
     pub fn foreign(&self) -> Vec<&Package> {
-        by_name(self.packages.values().filter(|package| !self.members.contains(&package.id)))
+        by_name(self.packages.values().filter(|package| !self.is_own(package)))
     }
 
     /// Our own crates.
-    pub fn own(&self) -> Vec<&Package> {
-        by_name(self.packages.values().filter(|package| self.members.contains(&package.id)))
+    fn own(&self) -> Vec<&Package> {
+        by_name(self.packages.values().filter(|package| self.is_own(package)))
+    }
+
+    /// Whether a crate is our own.
+    pub fn is_own(&self, package: &Package) -> bool {
+        self.members.contains(&package.id)
     }
 
     /// Crates of others that are linked into what is shipped.
     pub fn shipped(&self) -> Vec<&Package> {
         let shipped = self.reached();
-        by_name(shipped.into_iter().filter(|package| !self.members.contains(&package.id)))
+        by_name(shipped.into_iter().filter(|package| !self.is_own(package)))
     }
 
     /// What a crate links.
