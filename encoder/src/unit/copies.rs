@@ -102,13 +102,17 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let beginnings = self.beginnings(&copy);
         let is_rest = beginnings.cut == Some(Cut::Is) || self.is_rest(function, index);
         self.gather_of(&copy, parameters, &beginnings.entries);
-        let marks = self.marks_of_copy(&copy, &beginnings);
+        let mut marks = self.marks_of_copy(&copy, &beginnings);
+        let is_fallen_into = self.unit.is_gcc() && is_fallen_into(function, index, text);
+        if is_fallen_into {
+            marks |= Marks::MAY_REPEAT;
+        }
         if self.shared.exits {
             self.count_exits(&copy, &beginnings.entries, marks);
         }
         let around = Around {
             entries: beginnings.entries.len() + usize::from(beginnings.may_be_more),
-            is_merged: self.unit.is_gcc() && has_joined(function, index, text),
+            is_merged: is_fallen_into || self.unit.is_gcc() && has_joined(function, index, text),
             is_recursive: self.is_in_recursion(&copy),
             is_joined: false,
         };
@@ -577,6 +581,21 @@ fn has_joined(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '
                 && only_jump(function, other, text) == Some(entry)
         })
     })
+}
+
+/// Whether nothing is left of another copy of the same function except the padding before this one: it was merged with this one, as
+/// in [`joins`], and does not need a jump. Calls by way of that copy hit this one, too. It may as well be a call that does nothing, and
+/// the call after it, so both are sites.
+fn is_fallen_into(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '_>) -> bool {
+    let site = &function.sites[copy];
+    let padded = site.entry.and_then(|entry| Some(text.padding_before(entry)?..entry));
+    let Some(padding) = padded.filter(|padding| !padding.is_empty()) else { return false };
+    let is_padding = |other: usize| {
+        let mut ranges = ranges_of(function, other).iter().filter(|range| !range.is_empty()).peekable();
+        ranges.peek().is_some() && ranges.all(|range| padding.start <= range.start && range.end <= padding.end)
+    };
+    let mut others = function.sites.iter().enumerate();
+    others.any(|(other, it)| other != copy && it.origin == site.origin && is_padding(other))
 }
 
 /// Where the one instruction jumps to that is a copy's text, if it is a jump.

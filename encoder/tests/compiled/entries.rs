@@ -200,6 +200,42 @@ fn copies_that_were_merged_are_one_site() {
     assert_eq!(doubts, [Some(Doubt::Merged); 2]);
 }
 
+/// The same, but the code of one call comes before that of the other: padding leads from one to the other.
+const FALLEN_INTO: &str = r#"
+volatile long seq, in;
+static inline int fallen_into(int a, long b) { seq = 1; return 0; }
+__attribute__((noinline)) long caller(unsigned c, long *p, unsigned q)
+{
+    if (c & 7) {
+        {
+            __asm__ goto("" : : : : out);
+            if (p[1] > 47)
+                return q >> 4;
+            __asm__("" : "+r"(p));
+        }
+out:
+        ;
+        (void)fallen_into(1, 255);
+    } else if (fallen_into(4096, ~p[1]) & 1) {
+    }
+    if (in > 97)
+        p[3] += ~p[0];
+    return 0;
+}
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_copy_that_another_leads_to_may_have_its_calls() {
+    let (set, _) = encoded(&Build::gcc(&["-O2"], &[FALLEN_INTO]).link());
+    let [one, other] = sites_of(&set, "fallen_into")[..] else { panic!("one of the copies is padding") };
+    let doubts = |site| arguments(&set, site).iter().flatten().map(|located| located.doubt).collect::<Vec<_>>();
+    assert!(!one.marks.contains(Marks::MAY_REPEAT) && other.marks.contains(Marks::MAY_REPEAT), "{one:?}, {other:?}");
+    assert!(!doubts(one).contains(&Some(Doubt::Merged)));
+    let of_other = doubts(other);
+    assert!(!of_other.is_empty() && of_other.iter().all(|doubt| *doubt == Some(Doubt::Merged)), "{of_other:?}");
+}
+
 /// A recursion that becomes a loop, and two bodies that begin with a statement that is in none.
 const RECURSION: &str = r#"
 extern volatile long seq, in;

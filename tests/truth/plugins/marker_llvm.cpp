@@ -36,6 +36,12 @@ namespace {
 const siteseer::Dialect x86 = { "$", "%", "", false };
 const siteseer::Dialect arm64 = { "${", "%", ":x}", true };
 
+/*
+ * All operands of a record are in registers at one time, beside what the code around needs. If there are too few, clang gives
+ * up. Parameters that come after so many operands are written down as not known.
+ */
+const unsigned most_in_registers = 6;
+
 /* Where the front end put a parameter. */
 struct Home {
 	const DILocalVariable *variable;
@@ -171,7 +177,7 @@ private:
 		char kind = kind_of(plain(home.variable->getType()));
 		unsigned parts = siteseer::parts(bytes);
 		bool is_known = home.address && kind != '?' && bytes <= siteseer::most_bytes;
-		if (!is_known || (kind != 'c' && !bytes) || operands.size() + parts > siteseer::most_operands) {
+		if (!is_known || (kind != 'c' && !bytes) || operands.size() + parts > most_in_registers) {
 			record.unknown(bytes);
 			return;
 		}

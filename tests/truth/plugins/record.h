@@ -36,13 +36,14 @@ inline unsigned parts(unsigned bytes)
 
 /*
  * Code that does not run where it is linked, that the linker script knows section by section, or that patches the kernel before
- * it runs. Such a file is compiled as without the plugin.
+ * it runs; and code that leaves clang too few registers for a record. Such a file is compiled as without the plugin.
  */
 inline bool is_left_out(const char *source)
 {
 	static const char *const places[] = {
 		"vdso/", "arch/x86/boot/", "arch/x86/realmode/", "arch/x86/purgatory/", "arch/x86/kernel/alternative.c",
 		"drivers/firmware/efi/libstub/", "arch/arm64/kernel/pi/", "arch/arm64/kvm/hyp/nvhe/", "scripts/",
+		"lib/zstd/decompress/zstd_decompress_block.c",
 	};
 	for (const char *place : places)
 		if (source && strstr(source, place))
