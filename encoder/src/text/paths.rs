@@ -500,6 +500,64 @@ impl FunctionText<'_, '_> {
         found
     }
 
+    /// The same, if branches are on the way. Each way from the instructions that were moved up passes something of others that can be
+    /// seen before control gets to the rest of the body, which has one way in, and does such a thing itself.
+    pub(crate) fn past_branches(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
+        let mut rest = body.to_vec();
+        let mut found = None;
+        let mut from = entry;
+        // Instructions may have been moved up to several places.
+        for _ in body {
+            let Some(after) = self.after_computing(from, &rest) else { break };
+            rest = without(&rest, &(from..self.address_of(after)));
+            let acts = self.all_acts(&rest);
+            let [begin] = self.entries(&rest)[..] else { break };
+            if acts.is_empty() || self.leads_quietly(after, &rest) {
+                break;
+            }
+            (found, from) = (Some(begin), begin);
+        }
+        found
+    }
+
+    /// The first instruction after those of a body that follow each other from an address on, and only compute; it is not the body's.
+    fn after_computing(&self, from: u64, body: &[Range<u64>]) -> Option<usize> {
+        let graph = self.graph();
+        let (_, first) = self.index(from)?;
+        let mut effects = Effects::new(self.image.machine());
+        let mut index = first;
+        while holds(body, self.address_of(index)) {
+            let is_joined = index != first && graph.is_target(index);
+            if is_joined || !graph.targets(index).is_empty() || self.acts(&mut effects, self.address_of(index)) {
+                return None;
+            }
+            index = graph.next(index)?;
+        }
+        (index > first).then_some(index)
+    }
+
+    /// Whether control comes from an instruction to a body without passing anything that can be seen.
+    fn leads_quietly(&self, from: usize, body: &[Range<u64>]) -> bool {
+        let graph = self.graph();
+        let mut effects = Effects::new(self.image.machine());
+        let mut search = graph.search(Some(from));
+        while let Some(first) = search.resume() {
+            let mut at = Some(first);
+            while let Some(index) = at.filter(|&index| search.comes_to(index)) {
+                let address = self.address_of(index);
+                if holds(body, address) {
+                    return true;
+                }
+                if self.acts(&mut effects, address) {
+                    break;
+                }
+                search.leave(graph.targets(index));
+                at = graph.next(index);
+            }
+        }
+        false
+    }
+
     /// Where a body begins, if control comes to it from an address on one way of a branch alone, and that branch is not the body's: it
     /// is in a straight line from the address, and nothing of the body is. The other way does not lead to the body, except
     /// past the address again.
@@ -723,6 +781,13 @@ impl FunctionText<'_, '_> {
         let piece = self.pieces.partition_point(|piece| piece.instructions.end <= index);
         self.address(piece, index)
     }
+}
+
+/// A body without some of its instructions.
+fn without(body: &[Range<u64>], gone: &Range<u64>) -> Vec<Range<u64>> {
+    let parts =
+        body.iter().flat_map(|range| [range.start..range.end.min(gone.start), range.start.max(gone.end)..range.end]);
+    parts.filter(|part| !part.is_empty()).collect()
 }
 
 /// Whether a body holds an address.

@@ -804,6 +804,26 @@ fn what_was_moved_up_before_what_others_do() {
 }
 
 #[test]
+fn what_was_moved_up_past_branches() {
+    // 0: mov w0, #1; 4: str w8, [x19]; 8: cbz w1, 16; 12: str w9, [x19]; 16: ret
+    let code = [0x5280_0020, 0xb900_0268, 0x3400_0041, 0xb900_0269, 0xd65f_03c0];
+    arm64(&code, |text| {
+        let past = |entry: u64, body: &[(u64, u64)]| text.past_branches(TEXT + entry, &ranges(body));
+        assert_eq!(past(0, &[(0, 4), (12, 16)]), Some(TEXT + 12));
+        assert_eq!(past(0, &[(0, 4), (16, 20)]), None, "the rest does nothing that can be seen");
+        assert_eq!(past(0, &[(0, 4)]), None, "it is over");
+        assert_eq!(past(4, &[(4, 8), (12, 16)]), None, "it has begun");
+        assert_eq!(past(8, &[(8, 16)]), None, "the branch is its own");
+    });
+    // 0: mov w0, #1; 4: cbz w1, 12; 8: str w8, [x19]; 12: str w9, [x19]; 16: ret
+    let code = [0x5280_0020, 0x3400_0041, 0xb900_0268, 0xb900_0269, 0xd65f_03c0];
+    arm64(&code, |text| {
+        let body = ranges(&[(0, 4), (12, 16)]);
+        assert_eq!(text.past_branches(TEXT, &body), None, "on one way nothing of others can be seen");
+    });
+}
+
+#[test]
 fn what_is_done_first_and_again() {
     // 0: movl $5,(%rdi); 6: movl $6,(%rsi); 12: movl $5,(%rdx); 18: movl $5,8(%rdx); 25: ret
     let code =

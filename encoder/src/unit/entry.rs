@@ -113,7 +113,8 @@ pub(crate) fn find(entry: Option<u64>, view: u32, body: &[Range<u64>], text: &Fu
         _ if let Some(address) = text.principal(&entries, &parts) => (address, false),
         [address, ..] => (if entries.contains(&low) { low } else { address }, true),
     };
-    Some(at(text.past_others(address, body).unwrap_or(address), uncertain))
+    let after_others = text.past_others(address, body).or_else(|| text.past_branches(address, body));
+    Some(at(after_others.unwrap_or(address), uncertain))
 }
 
 /// Where a probe moves from.
