@@ -53,7 +53,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     fn given_entries(&self, copy: &InlinedCopy<'_, 'a, 'd>, entries: &mut Vec<Entry>) {
         let (raw, body, text) = (copy.raw(), copy.body, copy.text);
         if self.markers.state(copy.index) != State::Known {
-            entries.extend(entry::find(raw.entry, raw.view, body, text));
+            entries.extend(entry::find(raw.entry, raw.view, self.is_by_clang, body, text));
             return;
         }
         for point in self.markers.of(copy.index) {

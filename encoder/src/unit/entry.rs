@@ -92,7 +92,15 @@ fn is_beside(address: u64, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> 
 }
 
 /// Finds where a copy without a marker is entered; `entry` is `DW_AT_entry_pc`, `view` the step of the source there.
-pub(crate) fn find(entry: Option<u64>, view: u32, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Option<Entry> {
+///
+/// Only clang moves instructions up past branches and calls, and keeps them in the copy.
+pub(crate) fn find(
+    entry: Option<u64>,
+    view: u32,
+    is_by_clang: bool,
+    body: &[Range<u64>],
+    text: &FunctionText<'_, '_>,
+) -> Option<Entry> {
     let at = |address, uncertain| Entry { address, view, uncertain, by_statement: false, by_act: false };
     let mut parts: Vec<Range<u64>> = body.iter().filter(|range| !range.is_empty()).cloned().collect();
     let Some(first) = parts.first_mut() else {
@@ -113,8 +121,8 @@ pub(crate) fn find(entry: Option<u64>, view: u32, body: &[Range<u64>], text: &Fu
         _ if let Some(address) = text.principal(&entries, &parts) => (address, false),
         [address, ..] => (if entries.contains(&low) { low } else { address }, true),
     };
-    let after_others = text.past_others(address, body).or_else(|| text.past_branches(address, body));
-    Some(at(after_others.unwrap_or(address), uncertain))
+    let past_branches = || if is_by_clang { text.past_branches(address, body) } else { None };
+    Some(at(text.past_others(address, body).or_else(past_branches).unwrap_or(address), uncertain))
 }
 
 /// Where a probe moves from.
@@ -301,7 +309,7 @@ mod tests {
         let code = [0xb9, 3, 0, 0, 0, 0x89, 0x07, 0xf7, 0xf1, 0x89, 0x16, 0xc3];
         x86(&code, |text| {
             let body = [TEXT..TEXT + 5, TEXT + 7..TEXT + 11];
-            let find = |given, body: &[Range<u64>]| find(given, 0, body, text).unwrap().address - TEXT;
+            let find = |given, body: &[Range<u64>]| find(given, 0, true, body, text).unwrap().address - TEXT;
             assert_eq!(find(None, &body), 7);
             assert_eq!(find(Some(TEXT), &body), 0, "the debug entry says so");
             assert_eq!(find(None, slice::from_ref(&(TEXT..TEXT + 11))), 0, "the store is the body's");
