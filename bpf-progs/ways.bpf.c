@@ -74,6 +74,12 @@ SEC("fentry/do_getpgid") int BPF_PROG(by_global, int pid)
 	return add_global(6);
 }
 
+/* The kernel does not let an extension replace a function of a program at fentry or fexit. */
+SEC("raw_tp") int extended(void *ctx)
+{
+	return add_global(11);
+}
+
 /* The kernel calls it for a test run; programs there may sleep. */
 SEC("fentry.s/bpf_fentry_test1") int BPF_PROG(sleeps, int a)
 {

@@ -2,19 +2,22 @@
 //! What cannot be attached is refused with what, where and why; nothing is left behind.
 
 use crate::calls::{in_child, syscall};
-use crate::case::{Case, Failure, case, choose};
+use crate::case::{Capability, Case, Failure, case, choose, need};
 use crate::shape::{Place, Shape, site};
 use crate::typed::{load, program_of};
 use libbpf_rs::ObjectBuilder;
+use procfs::sys::kernel::Version;
 use siteseer::internals::function::Candidate;
 use siteseer::internals::source::SiteData;
 use siteseer::{
-    Attach, AttachError, AttachOptions, InTheWay, PlanError, Policy, Reason, SiteReport, SourceOptions, Target,
+    Attach, AttachError, AttachOptions, InTheWay, Mechanism, Outcome, PlanError, Policy, Reason, SiteReport,
+    SourceOptions, Target,
 };
 use siteseer_bpf_progs::BAD;
 use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
-use siteseer_sites::with_causes;
+use siteseer_sites::{Machine, with_causes};
 use std::fs;
+use std::io::Write;
 
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {
@@ -31,6 +34,7 @@ pub fn cases() -> Vec<Case> {
         case("every_site_lacks_an_argument", every_site_lacks_an_argument),
         case("missing_privileges", missing_privileges),
         case("kprobes_that_are_switched_off", kprobes_that_are_switched_off),
+        case("ftrace_that_is_switched_off", ftrace_that_is_switched_off),
     ]
 }
 
@@ -65,6 +69,95 @@ fn kprobes_that_are_switched_off(target: &Target) -> Result<String, Failure> {
         Some(note) => Err(format!("it is said when they are on: {note}").into()),
         None => Ok(refusal),
     }
+}
+
+/// The same for ftrace, which is told of a link that exists already, too. The kernels after 6.12 that refuse the switch have
+/// nothing to tell.
+fn ftrace_that_is_switched_off(target: &Target) -> Result<String, Failure> {
+    const SWITCH: &str = "/proc/sys/kernel/ftrace_enabled";
+    // Debian's 6.1 has no fprobe; on x86-64, a kprobe at a clone's entry is ftrace's then.
+    let mechanism = match Capability::KprobeMulti.is_had(target) {
+        false if target.kernel().machine == Machine::X86_64 => Mechanism::Kprobe,
+        _ => need(target, Capability::KprobeMulti).map(|()| Mechanism::KprobeMulti)?,
+    };
+    let object = load(0)?;
+    let program = program_of(&object, "count")?;
+    let by_ftrace = |site: &SiteReport| match site.outcome {
+        Outcome::Attached { mechanism: by, .. } => site.kind == SiteKind::Clone && by == mechanism,
+        Outcome::Skipped(_) => false,
+    };
+    // Bodies are fentry's; clones are ftrace's.
+    let attach = |name: &String| {
+        let options = AttachOptions::default().function(name).policy(Policy::BestEffort);
+        Attach::with(target, options).attach(&program).ok()
+    };
+    let names = few_clones(target)?;
+    let link = names.iter().filter_map(attach).find(|link| link.report().attached().any(by_ftrace));
+    let link = link.ok_or("no clone is attached by ftrace")?;
+    let before = link.in_the_way()?;
+    if let Err(error) = fs::write(SWITCH, "0") {
+        let may_refuse = Version::current()? >= Version::new(6, 13, 0);
+        return match (error.raw_os_error(), may_refuse, &*link.in_the_way()?) {
+            (Some(libc::EOPNOTSUPP), true, []) => Ok(format!("{SWITCH}: this kernel's ftrace stays on: {error}")),
+            (_, _, said) => Err(format!("{SWITCH}: {error}; in the way: {said:?}").into()),
+        };
+    }
+    let (off, at_ftraces_place) = (link.in_the_way(), hits_at_ftraces_place());
+    fs::write(SWITCH, "1")?;
+    let (off, after) = (off?, link.in_the_way()?);
+    if !(before.is_empty() && after.is_empty() && off.iter().any(|what| what.contains("ftrace is switched off"))) {
+        return Err(format!("before: {before:?}, while it is off: {off:?}, after: {after:?}").into());
+    }
+    // A kprobe on ftrace's place is ftrace's, too.
+    if target.kernel().machine == Machine::X86_64 && (at_ftraces_place?, hits_at_ftraces_place()?) != (0, 1) {
+        return Err("a kprobe on ftrace's place does not depend on ftrace".into());
+    }
+    Ok(off.join("; "))
+}
+
+/// Functions with a clone that can be probed, and few sites.
+fn few_clones(target: &Target) -> Result<Vec<String>, Failure> {
+    target.data().read(&[], |file| -> Result<Vec<String>, Failure> {
+        let mut names = Vec::new();
+        for function in file.all_functions() {
+            let function = function?;
+            let (mut sites, mut clones) = (0, 0);
+            for site in function.sites() {
+                let site = site?;
+                sites += 1;
+                clones += usize::from(site.kind() == Some(SiteKind::Clone) && site.unprobeable().is_none());
+            }
+            if clones > 0 && sites < 8 {
+                names.push(function.name().to_owned());
+            }
+        }
+        names.truncate(50);
+        Ok(names)
+    })?
+}
+
+/// How often a kprobe on the first byte of a function is hit by one call.
+fn hits_at_ftraces_place() -> Result<u64, Failure> {
+    const TRACEFS: &str = "/sys/kernel/tracing";
+    const EVENT: &str = "siteseer_place/getsid";
+    let append = |line: String| {
+        fs::File::options().append(true).open(format!("{TRACEFS}/kprobe_events"))?.write_all(line.as_bytes())
+    };
+    append(format!("p:{EVENT} __x64_sys_getsid\n"))?;
+    let enable = format!("{TRACEFS}/events/{EVENT}/enable");
+    fs::write(&enable, "1")?;
+    let listed = fs::read_to_string("/sys/kernel/debug/kprobes/list")?;
+    // SAFETY: plain call.
+    unsafe { libc::syscall(libc::SYS_getsid, 0) };
+    let profile = fs::read_to_string(format!("{TRACEFS}/kprobe_profile"))?;
+    fs::write(&enable, "0")?;
+    append(format!("-:{EVENT}\n"))?;
+    if !listed.lines().any(|line| line.contains("__x64_sys_getsid+") && line.contains("[FTRACE]")) {
+        return Err(format!("the kprobe is not ftrace's: {listed}").into());
+    }
+    let hits =
+        profile.lines().find_map(|line| line.trim().strip_prefix("getsid")?.split_whitespace().next()?.parse().ok());
+    Ok(hits.ok_or_else(|| format!("not in the profile: {profile}"))?)
 }
 
 // Proves S2.8.

@@ -66,6 +66,7 @@ pub fn cases() -> Vec<Case> {
     vec![case("starts", "nothing_is_read_that_is_not_needed", nothing_is_read_that_is_not_needed)]
 }
 
+// Proves S0.3.
 /// What siteseer reads besides what libbpf does: the kernel's types, and little else; none of the tables that the
 /// kernel has to write.
 fn nothing_is_read_that_is_not_needed(_: &Target) -> Result<String, Failure> {

@@ -83,6 +83,7 @@ impl CarryOut<'_> {
         Ok(Part {
             armed: Armed::default(),
             programs: Vec::new(),
+            given: Vec::new(),
             site_map,
             fault_map,
             ids: plan.first_id..end,

@@ -9,7 +9,7 @@ use super::limits::KeptFiles;
 use super::switches::{Reliance, Switches};
 use crate::bpf::call::check;
 use crate::bpf::map;
-use crate::bpf::objects::program_info;
+use crate::bpf::objects::{open_program, program_info};
 use crate::kernel::sysfs;
 use crate::plan::report::{Report, SiteReport};
 use crate::target::bpf_program::{self, TailSlot};
@@ -43,6 +43,8 @@ pub(super) struct Part {
     pub(super) armed: Armed,
     /// The trampolines' programs.
     pub(super) programs: Vec<OwnedFd>,
+    /// Those that whoever owns what arms the sites holds.
+    pub(super) given: Vec<Given>,
     /// The map of sites, if the program asks which site it is at.
     pub(super) site_map: Option<OwnedFd>,
     /// Counts calls whose arguments could not be read.
@@ -63,7 +65,27 @@ pub(super) struct Part {
     pub(super) _files: KeptFiles,
 }
 
+/// A program that somebody else holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Given {
+    id: u32,
+    jited: u32,
+}
+
 impl Part {
+    /// Gives its programs away.
+    fn give_programs(&mut self) -> io::Result<Vec<OwnedFd>> {
+        for program in &self.programs {
+            let info = program_info(program.as_fd())?;
+            self.given.push(Given { id: info.id, jited: info.jited_prog_len });
+        }
+        Ok(std::mem::take(&mut self.programs))
+    }
+
+    fn count(&self) -> usize {
+        self.programs.len() + self.given.len()
+    }
+
     /// Whether a module that it has sites in was unloaded.
     pub(super) fn has_lost_a_module(&self) -> io::Result<bool> {
         for (module, instance) in &self.modules {
@@ -76,10 +98,11 @@ impl Part {
 
     fn cost(&self) -> io::Result<Cost> {
         let jited = self.programs.iter().map(|program| Ok(u64::from(program_info(program.as_fd())?.jited_prog_len)));
+        let of_given: u64 = self.given.iter().map(|given| u64::from(given.jited)).sum();
         Ok(Cost {
-            programs: self.programs.len(),
-            jited: jited.sum::<io::Result<u64>>()?,
-            files: self.armed.files() + self.programs.len() + usize::from(self.site_map.is_some()) + 1,
+            programs: self.count(),
+            jited: jited.sum::<io::Result<u64>>()? + of_given,
+            files: self.armed.files() + self.count() + usize::from(self.site_map.is_some()) + 1,
             loading: self.loading,
             arming: self.arming,
         })
@@ -98,7 +121,8 @@ impl Part {
     fn missed(&self) -> io::Result<u64> {
         let misses = |program: &OwnedFd| program_info(program.as_fd()).map(|info| info.recursion_misses);
         let by_programs: u64 = self.programs.iter().map(misses).sum::<io::Result<u64>>()?;
-        Ok(by_programs + self.armed.missed()?)
+        let by_given: u64 = self.given.iter().map(|given| misses(&open_program(given.id)?)).sum::<io::Result<u64>>()?;
+        Ok(by_programs + by_given + self.armed.missed()?)
     }
 }
 
@@ -180,7 +204,7 @@ impl Link {
 
     /// How many programs were loaded.
     pub fn programs(&self) -> usize {
-        self.parts.iter().map(|part| part.programs.len()).sum()
+        self.parts.iter().map(Part::count).sum()
     }
 
     /// Says something more in its report.
@@ -229,6 +253,19 @@ impl Link {
         let mut all = Armed::default();
         self.parts.iter_mut().for_each(|part| all.append(&mut part.armed));
         all
+    }
+
+    /// Gives its programs to whoever owns what arms it. A program for a function of a module keeps the module loaded for as long
+    /// as somebody holds the program.
+    ///
+    /// # Errors
+    /// If the kernel does not give information on a program.
+    pub(crate) fn give_programs(&mut self) -> io::Result<Vec<OwnedFd>> {
+        let mut all = Vec::new();
+        for part in &mut self.parts {
+            all.append(&mut part.give_programs()?);
+        }
+        Ok(all)
     }
 
     /// The sites that are gone, because the modules that held them were unloaded. A module with a site that goes by fentry,

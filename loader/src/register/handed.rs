@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Attachments that were handed to libbpf's user as a `struct bpf_link`, and what can be asked of them.
 //!
-//! What arms the sites belongs to the link ([`super::queue`]). This file keeps what does not: the programs and maps,
-//! with their counters; the report; and the definitions of events in tracefs. Only these definitions must be undone
-//! when the link is destroyed, and nobody says when that is. So it is looked for whenever something is attached or
-//! asked, and when the process ends: the links' sockets hang up. Until then a definition does nothing, but is there.
+//! What arms the sites belongs to the link ([`super::queue`]), and so do the programs: one that is for a function of a
+//! module keeps the module loaded, and after the link is destroyed nothing of it may. This file keeps the rest: the
+//! maps, with their counters; the report; and the definitions of events in tracefs. Only these definitions must be
+//! undone when the link is destroyed, and nobody says when that is. So it is looked for whenever something is attached
+//! or asked, and when the process ends: the links' sockets hang up. Until then a definition does nothing, but is there.
 
 use super::queue::{Queue, identity, is_closed};
 use super::{RegisterError, carrier};
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 struct Handed {
-    /// Without what arms it.
+    /// Without what arms it, and without its programs.
     link: Link,
     /// The kernel's ids of the links that arm it.
     ids: Vec<u32>,
@@ -79,9 +80,11 @@ pub(super) fn hand_out(mut link: Link) -> Result<(NonNull<sys::bpf_link>, Attach
     // In this order: when the queue is emptied no program runs any more before the first event is disarmed.
     let armed = link.disown();
     let ids = armed.ids().map_err(failed("its parts"))?;
+    let programs = link.give_programs().map_err(failed("its parts"))?;
     let (mut files, mut definitions) = armed.into_parts();
     files.extend(definitions.iter_mut().filter_map(Definition::take_event));
     let count = files.len();
+    files.extend(programs);
     let queue = Queue::of(files).map_err(failed("its parts"));
     let carried = queue.and_then(|Queue { holder, peer }| {
         let identity =

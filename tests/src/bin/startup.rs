@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Boots a kernel and prints what passes there from start to first event, step by step: medians, and the range; or how
-//! long tools take to start with plain libbpf and with siteseer.
+//! long tools take to start with plain libbpf and with siteseer. The guest's time goes by instructions, as with `ci/bench`: the load
+//! of this machine does not matter.
 
 use clap::Parser;
 use siteseer_conformance::starts::{self, Start};
 use siteseer_conformance::startup::FUNCTION;
-use siteseer_vmtest::{Arch, Vm, build_guest};
+use siteseer_sites::Machine;
+use siteseer_vmtest::{Arch, Vm, build_guest_for};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
@@ -32,20 +34,25 @@ struct Arguments {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
-    let guest = match arguments.guest {
-        Some(guest) => guest,
-        None => build_guest("siteseer-conformance", "siteseer-guest", "release")?,
-    };
     let bytes = fs::read(&arguments.sites)?;
     let file = siteseer_sites::file::SiteFile::parse(&bytes)?;
+    let arch = match file.machine() {
+        Machine::X86_64 => Arch::X86_64,
+        Machine::Aarch64 => Arch::Arm64,
+    };
+    let guest = match arguments.guest {
+        Some(guest) => guest,
+        None => build_guest_for(arch, "siteseer-conformance", "siteseer-guest", "release")?,
+    };
     let build_id: String = file.build_id().iter().map(|byte| format!("{byte:02x}")).collect();
-    let outcome = Vm::new(Arch::X86_64, &arguments.kernel.join("vmlinuz"))
+    let outcome = Vm::new(arch, &arguments.kernel.join("vmlinuz"))
         .init(&guest)
         .arg(if arguments.beside { "starts" } else { "startup" })
         .arg((arguments.rounds + 1).to_string())
         .file(&arguments.sites, format!("/var/cache/siteseer/{build_id}.sites"))
         .memory(2048)
         .cpus(2)
+        .count_instructions()
         .time_limit(Duration::from_secs(900))
         .run()?;
     if !outcome.success() {

@@ -20,7 +20,7 @@ use std::process::{Command, Stdio};
 
 type Run = fn() -> Result<String, Failure>;
 
-const CASES: [(&str, Run); 25] = [
+const CASES: [(&str, Run); 27] = [
     // Proves S23.1.
     ("objects_of_every_kind_are_as_without_siteseer", corpus::compare),
     ("a_link_stands_for_all_sites", attached::a_link_stands_for_all_sites),
@@ -45,6 +45,8 @@ const CASES: [(&str, Run); 25] = [
     ("a_program_that_may_sleep", kinds::a_program_that_may_sleep),
     ("a_program_with_a_global_function", kinds::a_program_with_a_global_function),
     ("a_program_that_skeletons_leave_out", kinds::a_program_that_skeletons_leave_out),
+    ("operations_and_extensions_beside", kinds::operations_and_extensions_beside),
+    ("modules_come_and_go_between_objects", kinds::modules_come_and_go_between_objects),
     ("a_light_skeleton_is_not_touched", light::a_light_skeleton_is_not_touched),
     ("nothing_stays_when_a_system_call_fails", injected::nothing_stays_when_a_system_call_fails),
 ];

@@ -235,7 +235,7 @@ fn warnings(heard: &Arc<Mutex<Vec<String>>>) -> Vec<String> {
     heard.lock().map(|mut heard| std::mem::take(&mut *heard)).unwrap_or_default()
 }
 
-// Proves S0.1.
+// Proves S0.1, S23.5.
 /// Attaches a program by each way, and holds it against what plain libbpf sees.
 pub(super) fn every_way_sees_what_libbpf_sees() -> Result<String, Failure> {
     let body = calls_of_the_body()?;
@@ -404,6 +404,7 @@ fn attached_as_libbpf(heard: &Arc<Mutex<Vec<String>>>, body: u64) -> Result<Stri
     Ok(said.concat())
 }
 
+// Proves S0.3.
 /// A function of a module that has no site data is attached as by plain libbpf, and that is said.
 pub(super) fn a_module_without_site_data_is_libbpfs() -> Result<String, Failure> {
     let module = Loaded::load()?;
@@ -422,6 +423,7 @@ pub(super) fn a_module_without_site_data_is_libbpfs() -> Result<String, Failure>
     Ok(said.concat())
 }
 
+// Proves S0.2.
 /// An inlined copy has no return to attach to: by default the body's are attached, with a warning, and under `complete`
 /// it is an error.
 pub(super) fn the_default_is_at_least_what_libbpf_does() -> Result<String, Failure> {

@@ -75,6 +75,8 @@ pub struct Conditions {
     pub not_located: Vec<Parameter>,
     /// Functions with copies that begin at one address.
     pub same_entry: Vec<SameEntry>,
+    /// Copies that begin at an instruction that the kernel patches: a jump label or a static call.
+    pub patched: Vec<Copies>,
     /// Functions whose signature was changed.
     pub changed: Vec<String>,
     /// Numbers of call sites.
@@ -425,8 +427,8 @@ fn exercised(mut table: toml::Table) -> Result<Exercised, String> {
     if conditions.same_entry.iter().any(|same| same.functions.len() < 2) {
         return Err("exercised: same_entry: it takes two functions or more".to_owned());
     }
-    if conditions.inlined.iter().any(|copies| copies.copies == 0) {
-        return Err("exercised: inlined: no copy at all is `not_inlined`".to_owned());
+    if conditions.inlined.iter().chain(&conditions.patched).any(|copies| copies.copies == 0) {
+        return Err("exercised: inlined, patched: no copy at all is `not_inlined`".to_owned());
     }
     Ok(Exercised { on: On::parse(&on)?, conditions })
 }

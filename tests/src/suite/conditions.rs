@@ -44,12 +44,22 @@ pub fn exercised(case: &CaseFile, family: &Family, evidence: &Evidence) -> Resul
 
 /// The functions that conditions speak of.
 fn named(conditions: &Conditions) -> BTreeSet<&str> {
-    let Conditions { symbols, no_symbols, inlined, not_inlined, located, not_located, same_entry, changed, calls } =
-        conditions;
+    let Conditions {
+        symbols,
+        no_symbols,
+        inlined,
+        not_inlined,
+        located,
+        not_located,
+        same_entry,
+        patched,
+        changed,
+        calls,
+    } = conditions;
     let base = |pattern: &'_ String| -> usize { pattern.find(['.', '*', '?']).unwrap_or(pattern.len()) };
     let mut names: BTreeSet<&str> = BTreeSet::new();
     names.extend(symbols.iter().chain(no_symbols).filter_map(|pattern| pattern.get(..base(pattern))));
-    names.extend(inlined.iter().chain(not_inlined).map(|copies| copies.function.as_str()));
+    names.extend(inlined.iter().chain(not_inlined).chain(patched).map(|copies| copies.function.as_str()));
     names.extend(located.iter().chain(not_located).map(|parameter| parameter.function.as_str()));
     names.extend(same_entry.iter().flat_map(|same| &same.functions).map(String::as_str));
     names.extend(changed.iter().map(String::as_str));
@@ -74,10 +84,11 @@ fn missing(conditions: &Conditions, evidence: &Evidence) -> Vec<String> {
         let found = symbol(pattern);
         unless(found.is_none(), format!("a symbol {}", found.map_or("", |symbol| &symbol.name)));
     }
-    let copies = |function: &str, into: &str| {
+    let all = |function: &str, into: &str| -> Vec<&Instance> {
         let inlined = evidence.instances.iter().filter(|instance| instance.inlined && instance.function == function);
-        inlined.filter(|instance| meets(into, &instance.holder)).count()
+        inlined.filter(|instance| meets(into, &instance.holder)).collect()
     };
+    let copies = |function: &str, into: &str| all(function, into).len();
     for wanted in &conditions.inlined {
         let count = copies(&wanted.function, &wanted.into);
         let text = format!("{count} of {} copies of {} in {}", wanted.copies, wanted.function, wanted.into);
@@ -103,6 +114,13 @@ fn missing(conditions: &Conditions, evidence: &Evidence) -> Vec<String> {
         let met =
             entries(evidence, &same.into).values().any(|at| same.functions.iter().all(|name| at.contains(&**name)));
         unless(met, format!("{} do not begin at one address in {}", same.functions.join(" and "), same.into));
+    }
+    for wanted in &conditions.patched {
+        let copies = all(&wanted.function, &wanted.into);
+        let count = copies.iter().filter(|copy| evidence.patched.contains(&copy.entry)).count();
+        let (function, into, of) = (&wanted.function, &wanted.into, wanted.copies);
+        let text = format!("{count} of {of} copies of {function} in {into} begin at a patched instruction");
+        unless(count >= of, text);
     }
     for function in &conditions.changed {
         unless(evidence.changed.contains(function), format!("the signature of {function} is not said to be changed"));
@@ -163,6 +181,7 @@ mod tests {
                 instance("foo", false, 16, "foo.isra.0", &[("a", here)]),
             ],
             calls: vec![Call { function: "foo".to_owned(), holder: "bar".to_owned() }],
+            patched: [8].into(),
             changed: ["foo".to_owned()].into(),
             parameters: [("foo".to_owned(), ["a", "late", "gone"].map(str::to_owned).into())].into(),
         }
@@ -208,6 +227,16 @@ mod tests {
                 "same_entry = [{ functions = ['foo', 'baz'], into = 'bar' }]",
                 "same_entry = [{ functions = ['foo', 'baz', 'qux'], into = 'bar' }]",
                 "do not begin at one address",
+            ),
+            (
+                "patched = [{ function = 'foo', into = 'bar' }]",
+                "patched = [{ function = 'foo', into = 'bar', copies = 2 }]",
+                "1 of 2 copies of foo in bar begin at a patched instruction",
+            ),
+            (
+                "patched = [{ function = 'foo', into = 'b*' }]",
+                "patched = [{ function = 'baz', into = 'bar' }]",
+                "0 of 1 copies of baz",
             ),
             ("changed = ['foo']", "changed = ['bar']", "bar is not said"),
             (

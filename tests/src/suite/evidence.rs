@@ -81,6 +81,8 @@ pub struct Evidence {
     pub instances: Vec<Instance>,
     /// Calls.
     pub calls: Vec<Call>,
+    /// Addresses of instructions that the kernel patches: its jump labels and static calls.
+    pub patched: BTreeSet<u64>,
     /// Functions whose signature the DWARF says is not the ordinary one.
     pub changed: BTreeSet<String>,
     /// The parameters of each function.
@@ -99,6 +101,10 @@ impl Evidence {
         let mut sections = HashMap::new();
         for section in file.sections() {
             let name = section.name()?;
+            if let Some((_, size)) = PATCHED.iter().find(|(table, _)| *table == name) {
+                let Relocations(map) = layout.relocations(&file, &section)?;
+                evidence.patched.extend(map.into_iter().filter(|(offset, _)| offset % size == 0).map(|(_, code)| code));
+            }
             if name.starts_with(".debug_") {
                 let map = layout.relocations(&file, &section)?;
                 sections.insert(name.to_owned(), (section.uncompressed_data()?, map));
@@ -147,6 +153,10 @@ impl Evidence {
 }
 
 type Reader<'a> = RelocateReader<EndianSlice<'a, LittleEndian>, &'a Relocations>;
+
+/// The tables of instructions that the kernel patches, and the size of an entry, which begins with the instruction's address
+/// (include/linux/jump_label.h, include/linux/static_call_types.h).
+const PATCHED: [(&str, usize); 2] = [("__jump_table", 16), (".static_call_sites", 8)];
 
 /// What stands at offsets of a section once it is relocated.
 #[derive(Debug, Clone, Default)]

@@ -11,6 +11,11 @@ static inline __attribute__((always_inline)) int outer(int a) { return inner(a, 
 static __attribute__((noinline)) int called(int b) { sink = b; return b * 5; }
 int caller(int c) { int first = outer(c); sink = first; return called(source) + first; }
 __attribute__((section(".init.text"))) int early(int d) { return outer(d) + inner(source, 5); }
+static inline __attribute__((always_inline)) int patched(int e) {
+    asm volatile("1: nop; .pushsection __jump_table, \"aw\"; .balign 8; .long 1b - ., 1b - .; .quad sink - .; .popsection");
+    return e + source;
+}
+int switched(int f) { int before = source; return patched(f) * before; }
 "#;
 
 fn compiled() -> Evidence {
@@ -53,6 +58,13 @@ fn calls_are_in_the_symbols_that_make_them() {
     let called: Vec<_> = evidence.calls.iter().filter(|call| call.function == "called").collect();
     assert_eq!(called.len(), 1);
     assert_eq!(called[0].holder, "caller");
+}
+
+#[test]
+fn what_the_kernel_patches_is_where_copies_begin() {
+    let evidence = compiled();
+    let copy = evidence.instances.iter().find(|instance| instance.function == "patched").unwrap();
+    assert_eq!(evidence.patched, [copy.entry].into());
 }
 
 #[test]
