@@ -147,8 +147,9 @@ impl Body<'_, '_, '_> {
     }
 
     /// Whether an instruction of the copy, or of one in it, reads at least that much of a parameter where the debug
-    /// information says that a register has it. The caller's do not count: if a loop counts what it passes, its own
-    /// instructions read the counter that the compiler made in place of the source's variable.
+    /// information says that a register has it, before the register has another value. The caller's do not count: if a
+    /// loop counts what it passes, its own instructions read the counter that the compiler made in place of the
+    /// source's variable.
     fn is_read(
         &self,
         makers: &mut Makers<'_, '_, '_>,
@@ -160,8 +161,16 @@ impl Body<'_, '_, '_> {
         let is_own = |at: &u64| self.ranges.iter().any(|range| range.contains(at));
         let mut is_read = |range: &Range<u64>, register: Register| {
             let mut instructions = self.text.instructions(range.start, range.end).filter(is_own);
-            instructions.by_ref().take(MOST).any(|at| makers.read_bytes(at, register) >= bytes)
-                || instructions.next().is_some()
+            for at in instructions.by_ref().take(MOST) {
+                if makers.read_bytes(at, register) >= bytes {
+                    return true;
+                }
+                // What is read after this is another value.
+                if makers.writes(at, register) {
+                    return false;
+                }
+            }
+            instructions.next().is_some()
         };
         match &gathered.given[index] {
             Given::Expression(expression) => registers(*expression, encoding)

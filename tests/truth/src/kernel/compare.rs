@@ -199,10 +199,10 @@ impl Way {
         /// As far as records are looked for.
         const APART: usize = 64;
         let (site, record) = (code.at(site)?, code.at(record)?);
-        let (first, second) = match code.way(site, record, APART, &|_| false) {
-            Some(between) => (site, between),
-            None => (record, code.way(record, site, APART, &|_| false)?),
-        };
+        // In a loop there are ways in both directions, and the longer one goes through the next turn.
+        let after = code.way(site, record, APART, &|_| false);
+        let before = code.way(record, site, after.as_ref().map_or(APART, |after| after.len() - 1), &|_| false);
+        let (first, second) = before.map(|way| (record, way)).or_else(|| Some((site, after?)))?;
         let mut steps = code.way_to(first, LONGEST);
         let start = steps.len() - 1;
         let end = start + second.len() - 1;
