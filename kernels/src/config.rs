@@ -144,6 +144,11 @@ pub(crate) fn check(fragments: &[(String, String)], config: &str) -> Result<(), 
     if lost.is_empty() { Ok(()) } else { Err(ConfigError::Lost(lost)) }
 }
 
+/// Whether a line of a kernel's configuration switches its own site data on.
+pub(crate) fn is_inline_option(line: &str) -> bool {
+    matches!(line.strip_prefix("CONFIG_DEBUG_INFO_BTF_INLINE="), Some("y" | "m"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

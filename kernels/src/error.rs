@@ -135,6 +135,36 @@ pub enum GetError {
         #[source]
         error: io::Error,
     },
+    /// A change of the sources cannot be read.
+    #[error("patch {path}", path = path.display())]
+    ReadPatch {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        error: io::Error,
+    },
+    /// A change of the sources does not fit them.
+    #[error(
+        "patch {name} cannot be applied to {source_package}: {said}\nThe sources are newer than the patch: change \
+         kernels/patches/{name}.patch so that it fits them"
+    )]
+    Patch {
+        /// Its name.
+        name: String,
+        /// The package of sources, and its version.
+        source_package: String,
+        /// What is wrong with it.
+        said: String,
+    },
+    /// The kernel's own site data could not be made.
+    #[error("cannot make the site data of {name}: {said}")]
+    SiteData {
+        /// The row.
+        name: String,
+        /// Why not.
+        said: String,
+    },
     /// The configuration is not what the fragments ask for.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -181,7 +211,15 @@ fn listed(versions: &[String]) -> String {
 impl GetError {
     /// Whether what is asked for is at fault, and not the network or the host.
     pub(crate) fn is_of_the_row(&self) -> bool {
-        matches!(self, GetError::Fragment { .. } | GetError::Config(_) | GetError::Build { .. })
+        matches!(
+            self,
+            GetError::Fragment { .. }
+                | GetError::ReadPatch { .. }
+                | GetError::Patch { .. }
+                | GetError::SiteData { .. }
+                | GetError::Config(_)
+                | GetError::Build { .. }
+        )
     }
 
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> GetError {

@@ -111,6 +111,9 @@ pub struct BuiltRow {
     pub make: Vec<String>,
     /// The fragments of the configuration: files beside the matrix, once it has read the row.
     pub config: Vec<PathBuf>,
+    /// Changes of the sources, in this order: files beside the matrix, once it has read the row.
+    #[serde(default)]
+    pub patches: Vec<PathBuf>,
     /// The plugin that the compiler loads.
     #[serde(default)]
     pub plugin: Option<Plugin>,
@@ -195,9 +198,12 @@ impl Matrix {
             "debian" => How::Debian(DebianRow::deserialize(table).map_err(|error| wrong(error.message().to_owned()))?),
             "built" => {
                 let mut built = BuiltRow::deserialize(table).map_err(|error| wrong(error.message().to_owned()))?;
-                for name in &mut built.config {
-                    let file = self.path.with_file_name("config").join(&name).with_extension("config");
-                    *name = file;
+                for (names, kind, folder) in
+                    [(&mut built.config, "config", "config"), (&mut built.patches, "patch", "patches")]
+                {
+                    for name in names {
+                        *name = self.path.with_file_name(folder).join(&name).with_extension(kind);
+                    }
                 }
                 built.plugins = plugins(self.path.parent().unwrap_or(Path::new("")));
                 How::Built(built)
@@ -248,6 +254,7 @@ mod tests {
                 }
                 How::Built(built) => {
                     assert!(built.config.iter().all(|path| path.is_file()), "{name}: {:?}", built.config);
+                    assert!(built.patches.iter().all(|path| path.is_file()), "{name}: {:?}", built.patches);
                     let own = format!("{}.config", row.arch);
                     assert!(built.config.iter().any(|path| path.ends_with(&own)), "{name}");
                     assert_eq!(built.plugin.is_some(), name.starts_with("truth-"), "{name}");
@@ -324,10 +331,12 @@ mod tests {
     #[test]
     fn fragments_are_beside_the_matrix() {
         let text = "[kernel.x]\narch = \"arm64\"\nhow = \"built\"\nsuite = \"s\"\nmake = [\"LLVM=-22\"]\n\
-                    source = { package = \"linux-source\", file = \"usr/src/x.tar.xz\" }\nconfig = [\"vm\", \"arm64\"]\n";
+                    source = { package = \"linux-source\", file = \"usr/src/x.tar.xz\" }\nconfig = [\"vm\", \"arm64\"]\n\
+                    patches = [\"first\", \"second\"]\n";
         let matrix = Matrix::parse(Path::new("kernels/matrix.toml"), text).unwrap();
         let How::Built(built) = matrix.row("x").unwrap().how else { panic!("it is built") };
         assert_eq!(built.config, ["kernels/config/vm.config", "kernels/config/arm64.config"].map(PathBuf::from));
+        assert_eq!(built.patches, ["kernels/patches/first.patch", "kernels/patches/second.patch"].map(PathBuf::from));
         assert_eq!((built.suite.as_str(), built.make.as_slice()), ("s", &["LLVM=-22".to_owned()][..]));
         let error = parse(&text.replace("make =", "maek =")).row("x").unwrap_err().to_string();
         assert!(error.contains("maek"), "{error}");

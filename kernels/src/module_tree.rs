@@ -7,8 +7,8 @@ use std::path::PathBuf;
 /// What modules for a kernel are built with, as kbuild is told of it.
 #[derive(Debug)]
 pub(crate) struct ModuleTree {
-    /// Folders of the host, and where the build root must have them.
-    pub(crate) mounts: Vec<(PathBuf, &'static str)>,
+    /// Folders and files of the host, and where the build root must have them.
+    pub(crate) mounts: Vec<(PathBuf, String)>,
     /// Words for make.
     pub(crate) arguments: Vec<String>,
     /// Whether there is a program that fills in the BTF ids that a module's code refers to (`.BTF_ids`).

@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 
 use object::Object;
 
-use crate::{debian::headers, record::KernelPaths};
+use crate::{config::is_inline_option, debian::headers, record::KernelPaths};
 
 /// How a kernel in the cache shows that it has site data of its own: CONFIG_DEBUG_INFO_BTF_INLINE in its configuration, which is
 /// known if modules were built for it, or the section `.BTF.inline`. `None` if neither shows it.
@@ -14,11 +14,6 @@ pub fn own_site_data(kernel: &KernelPaths) -> Option<String> {
     let config = headers::config(kernel).unwrap_or_default();
     let option = config.lines().find(|line| is_inline_option(line)).map(str::to_owned);
     option.or_else(|| has_inline_section(&kernel.vmlinux).then(|| "section .BTF.inline".to_owned()))
-}
-
-/// Whether a line of a kernel's configuration switches the option on.
-fn is_inline_option(line: &str) -> bool {
-    matches!(line.strip_prefix("CONFIG_DEBUG_INFO_BTF_INLINE="), Some("y" | "m"))
 }
 
 /// Whether an image has the section with site data.

@@ -74,6 +74,9 @@ pub struct BuildRecipe {
     /// The sources of the plugin that the compiler loaded: name and text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plugin: Vec<(String, String)>,
+    /// The changes of the sources: name and text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub patches: Vec<(String, String)>,
 }
 
 /// One package that a kernel came from.

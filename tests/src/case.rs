@@ -66,10 +66,13 @@ pub enum Capability {
     /// Programs that may sleep at the kernel's function for tests of fentry (net/bpf/test_run.c), however it is configured.
     /// That shows in a refusal alone; [`Capability::is_had`] goes by the release.
     Sleepable,
+    /// A kernel that lets a module serve its site data in `/sys/kernel/btf`, because it has none of its own.
+    OthersSiteData,
 }
 
 impl Capability {
-    /// The first Linux release that has it on a machine: a kernel as new as that may not lack it. `None` if none has it yet.
+    /// The first Linux release that has it on a machine: a kernel as new as that may not lack it. `None` if none has it yet, or a kernel of
+    /// any release may lack it.
     pub fn since(self, machine: Machine) -> Option<(u32, u32)> {
         let (x86_64, aarch64) = match self {
             Capability::RdonlyCast => ((6, 2), Some((6, 2))),
@@ -80,6 +83,7 @@ impl Capability {
             Capability::TracingMulti => ((7, 3), None),
             Capability::PrivateStack => ((6, 13), Some((6, 18))),
             Capability::Sleepable => ((6, 3), Some((6, 3))),
+            Capability::OthersSiteData => return None,
         };
         if machine == Machine::X86_64 { Some(x86_64) } else { aarch64 }
     }
@@ -94,6 +98,7 @@ impl Capability {
             Capability::TracingMulti => target.kernel().tracing_multi,
             Capability::PrivateStack => target.kernel().private_stack,
             Capability::Sleepable => may_lack(self, &target.kernel().release, target.machine()).is_err(),
+            Capability::OthersSiteData => !crate::own_data::is_the_kernels(),
             // The same series made links tell the count: a member `missed` in one of bpf_link_info's structures.
             Capability::MissCounts => target.kernel().btf.as_deref().is_some_and(|data| {
                 Btf::parse(data).is_ok_and(|btf| {
@@ -123,6 +128,7 @@ impl fmt::Display for Capability {
             Capability::TracingMulti => "the kernel has no tracing-multi links",
             Capability::PrivateStack => "the functions of a program share a stack of 512 bytes",
             Capability::Sleepable => "the kernel has no function where it lets programs sleep in every configuration",
+            Capability::OthersSiteData => "the kernel serves site data of its own, which nothing can replace",
         })
     }
 }

@@ -44,10 +44,15 @@ pub(crate) struct Loaded;
 
 impl Loaded {
     pub(crate) fn load() -> Result<Loaded, Failure> {
-        let file = File::open(FILE)?;
+        Loaded::from(FILE)
+    }
+
+    /// Loads it from another file.
+    pub(crate) fn from(path: &str) -> Result<Loaded, Failure> {
+        let file = File::open(path).map_err(|error| format!("{path}: {error}"))?;
         // SAFETY: an open file, and no parameters.
         let result = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
-        if result == 0 { Ok(Loaded) } else { Err(format!("{FILE}: {}", io::Error::last_os_error()).into()) }
+        if result == 0 { Ok(Loaded) } else { Err(format!("{path}: {}", io::Error::last_os_error()).into()) }
     }
 
     /// Has it make its calls.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The kernel's own site data: `/sys/kernel/btf/vmlinux.inline` and `MODULE.inline`, from the kernel to attached sites.
 //!
-//! No kernel that a distribution ships has these files yet. A module (`tests/modules/siteseer_inline`) serves them as
-//! upstream's kernel will, and checks the data first, by upstream's rules. It serves the section `.BTF.inline` of a site file
-//! alone, without our companion section. The loader prefers a site file, so the cases hide it. What the site file says about
-//! the same sites is what the kernel's data is compared with.
+//! No kernel that a distribution ships has these files yet. Two kinds of kernels have them here ([`Provider`]). On most, a
+//! module (`tests/modules/siteseer_inline`) serves them as upstream's kernel will, and checks the data first, by upstream's
+//! rules. A kernel that we patched and built (`inline-7.3-x86_64`) carries the data in its own sections `.BTF.inline`, and
+//! serves it itself; so does a module for it. In both, the data is the section `.BTF.inline` of a site file alone,
+//! without our companion section. The loader prefers a site file, so the cases hide it. What the site file says about the
+//! same sites is what the kernel's data is compared with.
 
-use crate::case::{Case, Failure, Shown, case};
+use crate::case::{Capability, Case, Failure, Shown, case, need};
 use crate::modules::{self, Hidden, Loaded, copies, load_programs, seen};
 use crate::truth;
 use crate::typed::{expect, program_of, record};
@@ -32,6 +34,9 @@ pub const FILE: &str = "/modules/siteseer_inline.ko";
 pub const OF_IMAGE: &str = "/siteseer/vmlinux.inline";
 /// Where the harness puts the data of the module that is traced.
 pub const OF_MODULE: &str = "/siteseer/siteseer_life.inline";
+
+/// Where the harness puts the module that is traced with its data in it, if the kernel has data of its own.
+pub const WITH_DATA: &str = "/modules/siteseer_life_inline.ko";
 
 /// What the kernel's own data are called.
 const SERVED: &str = "/sys/kernel/btf/vmlinux.inline";
@@ -94,19 +99,62 @@ impl Drop for Server {
     }
 }
 
+/// Who serves the data.
+enum Provider {
+    /// The kernel has a section `.BTF.inline`, and so have its modules.
+    Kernel,
+    /// The kernel has none.
+    Module(Server),
+}
+
+/// Whether the kernel has data of its own. Nothing else has a file of that name while no [`Server`] lives.
+pub(crate) fn is_the_kernels() -> bool {
+    Path::new(SERVED).exists()
+}
+
+impl Provider {
+    fn get() -> Result<Provider, Failure> {
+        if is_the_kernels() { Ok(Provider::Kernel) } else { Server::load().map(Provider::Module) }
+    }
+
+    /// Sees to it that the data of the image is served.
+    fn image(&self) -> Result<(), Failure> {
+        if let Provider::Module(server) = self {
+            server.serve("vmlinux", OF_IMAGE)?;
+        }
+        if fs::read(SERVED)? != fs::read(OF_IMAGE)? {
+            let why = "is not what the encoder makes of the kernel's image: another version of the encoder made it. Remove the \
+                kernel's folder from the cache, and build the kernel again (ci/kernel)";
+            return Err(format!("{SERVED} {why}").into());
+        }
+        Ok(())
+    }
+
+    /// Loads the module that is traced, and has its data served.
+    fn module(&self) -> Result<Loaded, Failure> {
+        match self {
+            Provider::Kernel => Loaded::from(WITH_DATA),
+            Provider::Module(server) => {
+                let module = Loaded::load()?;
+                server.serve(modules::NAME, OF_MODULE)?;
+                Ok(module)
+            }
+        }
+    }
+}
+
 /// The running kernel with its own data, while the site file that `full` is from is out of sight.
-fn with_own_data(server: &Server, full: &Target) -> Result<Target, Failure> {
-    server.serve("vmlinux", OF_IMAGE)?;
+fn with_own_data(provider: &Provider, full: &Target) -> Result<Target, Failure> {
+    provider.image()?;
     let _hidden = Hidden::new(&full.kernel().build_id.to_string())?;
     let own = Target::running(&SourceOptions::default())?;
     expect("origin of the data", own.data().origin(), &Origin::Kernel)?;
-    expect("what is read", &(fs::read(SERVED)? == fs::read(OF_IMAGE)?), &true)?;
     Ok(own)
 }
 
 fn known_calls(full: &Target) -> Result<Shown, Failure> {
-    let server = Server::load()?;
-    let own = with_own_data(&server, full)?;
+    let provider = Provider::get()?;
+    let own = with_own_data(&provider, full)?;
     truth::with_less(&own, full)
 }
 
@@ -172,8 +220,8 @@ fn says_what_the_site_file_says(full: &Target) -> Result<String, Failure> {
         all.iter().step_by((all.len() / NAMES).max(1)).map(|name| (*name).to_owned()).collect()
     })?;
     names.extend(truth::functions().map(str::to_owned));
-    let server = Server::load()?;
-    let own = with_own_data(&server, full)?;
+    let provider = Provider::get()?;
+    let own = with_own_data(&provider, full)?;
     let mut counts = Counts::default();
     let mut wrong = Vec::new();
     for (full, own) in look_up(full, &names)?.iter().zip(&look_up(&own, &names)?) {
@@ -204,10 +252,9 @@ fn says_what_the_site_file_says(full: &Target) -> Result<String, Failure> {
 }
 
 fn of_a_module(_: &Target) -> Result<String, Failure> {
-    let server = Server::load()?;
-    let module = Loaded::load()?;
+    let provider = Provider::get()?;
+    let module = provider.module()?;
     let hidden = Hidden::of_module()?;
-    server.serve(modules::NAME, OF_MODULE)?;
     let target = Target::running(&SourceOptions::default())?;
     let object = load_programs()?;
     let link = Attach::new(&target).attach(&program_of(&object, "copied")?)?;
@@ -262,10 +309,9 @@ impl Drop for Mapping {
 /// Upstream's rules for mapping these files (selftests/bpf, `prog_tests/btf_sysfs.c`), and that each parses over its base. And upstream's
 /// case of a module (`prog_tests/btf_inline.c`): a function that was inlined is in the module's file, in the text section.
 fn files_are_read_and_mapped_as_upstreams(full: &Target) -> Result<String, Failure> {
-    let server = Server::load()?;
-    let module = Loaded::load()?;
-    server.serve("vmlinux", OF_IMAGE)?;
-    server.serve(modules::NAME, OF_MODULE)?;
+    let provider = Provider::get()?;
+    provider.image()?;
+    let module = provider.module()?;
     let image = full.data().base_btf().ok_or("the kernel has no BTF")?;
     let image = Btf::parse(&image)?;
     let data = fs::read(SERVED)?;
@@ -309,8 +355,8 @@ fn files_are_read_and_mapped_as_upstreams(full: &Target) -> Result<String, Failu
 const MAY_MISS: &str = "may not be seen";
 
 fn what_is_lost_is_said(full: &Target) -> Result<String, Failure> {
-    let server = Server::load()?;
-    let own = with_own_data(&server, full)?;
+    let provider = Provider::get()?;
+    let own = with_own_data(&provider, full)?;
     let object = crate::typed::load(0)?;
     let program = program_of(&object, "count")?;
     // Functions with a copy that is marked in the site file: `complete` refuses them by it.
@@ -369,6 +415,7 @@ fn refusal() -> Result<String, Failure> {
 }
 
 fn why_there_is_none(full: &Target) -> Result<String, Failure> {
+    need(full, Capability::OthersSiteData)?;
     let server = Server::load()?;
     let _hidden = Hidden::new(&full.kernel().build_id.to_string())?;
     let says = |words: &str| match refusal()? {
@@ -449,6 +496,7 @@ fn small_data(types: &Btf<'_>) -> Result<(Vec<u8>, u32), Failure> {
 }
 
 fn what_breaks_a_rule_is_refused(full: &Target) -> Result<String, Failure> {
+    need(full, Capability::OthersSiteData)?;
     let server = Server::load()?;
     let module = Loaded::load()?;
     let image = full.data().base_btf().ok_or("the kernel has no BTF")?;

@@ -220,7 +220,13 @@ fn carried(kernel: &KernelPaths, selected: &[String]) -> Result<Carried, String>
         if has_own_data {
             files.push((upstreams_part(&sites)?, own_data::OF_IMAGE.to_owned()));
             files.push((upstreams_part(&module_sites.0)?, own_data::OF_MODULE.to_owned()));
-            files.push((built(kernel, own_data::NAME)?, own_data::FILE.to_owned()));
+            // A kernel with data of its own has to serve it itself: it does not get the module that would.
+            if siteseer_kernels::own_site_data(kernel).is_some() {
+                let data = upstreams_part(&module_sites.0)?;
+                files.push((with_section(&module.0, &data)?, own_data::WITH_DATA.to_owned()));
+            } else {
+                files.push((built(kernel, own_data::NAME)?, own_data::FILE.to_owned()));
+            }
         }
         files.extend([module, module_sites]);
     }
@@ -399,6 +405,18 @@ fn module_files(paths: &KernelPaths) -> Result<[(PathBuf, String); 2], String> {
     let sites = encoded(&module, &Options { kernel: Some(kernel), ..Options::default() })?;
     let name = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     Ok([(module, modules::FILE.to_owned()), (sites, format!("/var/cache/siteseer/{name}"))])
+}
+
+/// A copy of a module with its site data in it, as kbuild will leave it.
+fn with_section(module: &Path, data: &Path) -> Result<PathBuf, String> {
+    let path = data.with_extension("ko");
+    let mut command = std::process::Command::new("objcopy");
+    command.arg("--add-section").arg(format!(".BTF.inline={}", data.display())).arg(module).arg(&path);
+    let output = command.output().map_err(|error| format!("cannot run objcopy (Debian package binutils): {error}"))?;
+    if output.status.success() {
+        return Ok(path);
+    }
+    Err(format!("objcopy {}: {}", module.display(), String::from_utf8_lossy(&output.stderr).trim()))
 }
 
 /// What of a site file is upstream's format, in a file of its own: the section `.BTF.inline`.

@@ -5,11 +5,13 @@
 //! The sources are a package of the row's suite, unpacked once for all rows (`source.rs`). The configuration is what
 //! Kconfig makes of nothing but the row's fragments (`allnoconfig`), and it is looked at before anything is compiled
 //! (`config.rs`). kbuild runs in the build root `kernel`, with its output in a folder of its own, so that the sources are
-//! shared and stay as they are. What modules need of that output stays in the cache as `tree`.
+//! shared and stay as they are. Files that a patch changes are mounted in the place of those of the sources (`patch.rs`). What modules need of that output stays in the cache as `tree`.
 //!
 //! All that went into a kernel is its [`BuildRecipe`]. The folder's name has a checksum of it, `kernel.json` the whole; a kernel
 //! whose recipe is still what the row says is not built again.
 
+mod inline;
+mod patch;
 mod plugin;
 mod source;
 mod tree;
@@ -88,6 +90,7 @@ pub(crate) fn renew(row: &Row, built: &BuiltRow, place: &Path, say: &mut dyn FnM
         tools: tools.into_iter().filter(|(name, _)| is_tool(row, built, name)).collect(),
         procedure: PROCEDURE,
         plugin: read_plugin(built)?,
+        patches: read_patches(built)?,
     };
     let directory = place.join(entry_name(&recipe)?);
     let is_there =
@@ -100,9 +103,18 @@ pub(crate) fn renew(row: &Row, built: &BuiltRow, place: &Path, say: &mut dyn FnM
     let partial = Partial::new(place)?;
     let output = partial.path().join(TREE);
     fs::create_dir(&output).map_err(GetError::io(format!("cannot make {}", output.display())))?;
+    let patched = patch::apply(&recipe, &source, partial.path())?;
 
     let start = Instant::now();
-    let make = Make { row, built, root: &root, source: &source, output: &output, log: place.join("build.log") };
+    let make = Make {
+        row,
+        built,
+        root: &root,
+        source: &source,
+        patched: &patched,
+        output: &output,
+        log: place.join("build.log"),
+    };
     configure(&make, &joined, &recipe)?;
     say(&format!("{}: building {}; what make says is in {}", row.name, package.version, make.log.display()));
     let release = || Ok::<_, GetError>(read(&output.join("include/config/kernel.release"))?.trim().to_owned());
@@ -113,6 +125,9 @@ pub(crate) fn renew(row: &Row, built: &BuiltRow, place: &Path, say: &mut dyn FnM
     };
     let (build_id, release) = match built.plugin {
         None => {
+            if inline::is_configured(&read(&output.join(".config"))?) {
+                inline::put_in(&make, say)?;
+            }
             make.run(&[image_target(row.arch), "modules"])?;
             let vmlinux = take("vmlinux", "vmlinux")?;
             let build_id = check_pair(&take(image_file(row.arch), "vmlinuz")?, &vmlinux)?;
@@ -162,10 +177,11 @@ fn configure(make: &Make<'_>, joined: &str, recipe: &BuildRecipe) -> Result<(), 
 pub(crate) fn is_of(built: &BuiltRow, record: &KernelRecord) -> bool {
     let (Some(build), Ok(fragments)) = (&record.build, read_fragments(built)) else { return false };
     let Ok(sources) = read_plugin(built) else { return false };
-    let BuildRecipe { source, archive, config, make, tools: _, procedure, plugin } = &build.recipe;
+    let Ok(changes) = read_patches(built) else { return false };
+    let BuildRecipe { source, archive, config, make, tools: _, procedure, plugin, patches } = &build.recipe;
     let is_of_source = source.name == built.source.package && *archive == built.source.file;
     let is_made_so = *make == built.make && *procedure == PROCEDURE && *plugin == sources;
-    is_of_source && *config == fragments && is_made_so
+    is_of_source && *config == fragments && *patches == changes && is_made_so
 }
 
 /// What modules for a kernel of ours are built with: its tree and its sources.
@@ -187,7 +203,10 @@ pub(crate) fn module_tree(
     let mut arguments = vec!["-C".to_owned(), SOURCE.to_owned()];
     arguments.extend(words(kernel.record.arch, make));
     Ok(ModuleTree {
-        mounts: vec![(sources, SOURCE), (kernel.directory.join(TREE), OUTPUT)],
+        mounts: [(sources, SOURCE.to_owned()), (kernel.directory.join(TREE), OUTPUT.to_owned())]
+            .into_iter()
+            .chain(patch::mounts(&build.recipe, &kernel.directory))
+            .collect(),
         arguments,
         resolves_btf_ids: true,
         // The kernel's build id, which each recipe has, tells its configuration and compiler.
@@ -208,6 +227,7 @@ struct Make<'a> {
     built: &'a BuiltRow,
     root: &'a BuildRoot,
     source: &'a Path,
+    patched: &'a [(PathBuf, String)],
     output: &'a Path,
     log: PathBuf,
 }
@@ -235,6 +255,7 @@ impl Make<'_> {
         let log = File::options().append(true).open(&self.log).map_err(log_error())?;
         let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
         let mut mounts = vec![Mount::read_only(self.source, SOURCE), Mount::writable(self.output, OUTPUT)];
+        mounts.extend(self.patched.iter().map(|(file, inside)| Mount::read_only(file, inside)));
         if self.built.plugin.is_some() {
             mounts.push(Mount::read_only(&self.built.plugins, plugin::SOURCES));
         }
@@ -273,11 +294,23 @@ fn read_plugin(built: &BuiltRow) -> Result<Vec<(String, String)>, GetError> {
 
 /// The fragments and their names.
 fn read_fragments(built: &BuiltRow) -> Result<Vec<(String, String)>, GetError> {
+    read_named(&built.config, |path, error| GetError::Fragment { path, error })
+}
+
+/// The changes of the sources and their names.
+fn read_patches(built: &BuiltRow) -> Result<Vec<(String, String)>, GetError> {
+    read_named(&built.patches, |path, error| GetError::ReadPatch { path, error })
+}
+
+fn read_named(
+    paths: &[PathBuf],
+    failed: impl Fn(PathBuf, io::Error) -> GetError,
+) -> Result<Vec<(String, String)>, GetError> {
     let read = |path: &PathBuf| {
-        let text = fs::read_to_string(path).map_err(|error| GetError::Fragment { path: path.clone(), error })?;
+        let text = fs::read_to_string(path).map_err(|error| failed(path.clone(), error))?;
         Ok((path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), text))
     };
-    built.config.iter().map(read).collect()
+    paths.iter().map(read).collect()
 }
 
 fn read(path: &Path) -> Result<String, GetError> {
@@ -324,6 +357,7 @@ mod tests {
             tools: [("clang-22".to_owned(), "1:22.1.8".to_owned())].into(),
             procedure: PROCEDURE,
             plugin: vec![],
+            patches: vec![],
         }
     }
 
@@ -332,7 +366,7 @@ mod tests {
         let key = entry_name(&recipe()).unwrap();
         assert!(key.starts_with("7.3.4-1~bpo13+1-"), "{key}");
         assert_eq!(entry_name(&recipe()).unwrap(), key);
-        let changes: [fn(&mut BuildRecipe); 7] = [
+        let changes: [fn(&mut BuildRecipe); 8] = [
             |recipe| recipe.source.sha256 = "cd".to_owned(),
             |recipe| recipe.archive = "y.tar.xz".to_owned(),
             |recipe| recipe.config[0].1 = "CONFIG_SMP=y\nCONFIG_NR_CPUS=8\n".to_owned(),
@@ -340,6 +374,7 @@ mod tests {
             |recipe| drop(recipe.tools.insert("clang-22".to_owned(), "1:22.1.9".to_owned())),
             |recipe| recipe.procedure += 1,
             |recipe| recipe.plugin.push(("x.cc".to_owned(), "int x;".to_owned())),
+            |recipe| recipe.patches.push(("x".to_owned(), "+int x;".to_owned())),
         ];
         for change in changes {
             let mut other = recipe();
@@ -358,6 +393,7 @@ mod tests {
             source: PackageFile { package: "linux-source-7.3".to_owned(), file: "x.tar.xz".to_owned() },
             make: vec![make.to_owned()],
             config: vec![fragment.clone()],
+            patches: vec![],
             plugin: None,
             plugins: PathBuf::new(),
         };
@@ -372,6 +408,18 @@ mod tests {
         };
         assert!(is_of(&row("LLVM=-22"), &record));
         assert!(!is_of(&row("LLVM=-23"), &record));
+        let patch = directory.path().join("x.patch");
+        fs::write(&patch, "+int x;").unwrap();
+        let patched = BuiltRow { patches: vec![patch.clone()], ..row("LLVM=-22") };
+        assert!(!is_of(&patched, &record), "the row has a patch that the kernel does not have");
+        let mut changed = record.clone();
+        if let Some(build) = &mut changed.build {
+            build.recipe.patches = vec![("x".to_owned(), "+int x;".to_owned())];
+        }
+        assert!(is_of(&patched, &changed));
+        assert!(!is_of(&row("LLVM=-22"), &changed), "the kernel has a patch that the row does not have");
+        fs::write(&patch, "+int y;").unwrap();
+        assert!(!is_of(&patched, &changed), "the patch is another");
         fs::write(&fragment, "CONFIG_SMP=n\n").unwrap();
         assert!(!is_of(&row("LLVM=-22"), &record));
         fs::remove_file(&fragment).unwrap();

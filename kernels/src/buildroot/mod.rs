@@ -32,7 +32,8 @@ pub use self::rows::{Row, Rows};
 pub use crate::error::BuildRootError;
 use crate::{cache, child::die_with_parent, debian, log::last_lines, workspace::workspace_file};
 
-/// A folder of the host that a command inside a root sees, at a place of its choice below `/build`.
+/// A folder of the host that a command inside a root sees, at a place of its choice below `/build`; or a file in the place of one
+/// that an earlier mount has there.
 #[derive(Debug, Clone, Copy)]
 pub struct Mount<'a> {
     host: &'a Path,
@@ -141,7 +142,7 @@ impl BuildRoot {
             mount --rbind /dev "$root/dev"
             mount -t tmpfs tmpfs "$root/build"
             while [ "$1" != -- ]; do
-                mkdir -p "$root$3"
+                [ -f "$2" ] || mkdir -p "$root$3"
                 mount --bind -o "$1" "$2" "$root$3"
                 shift 3
             done

@@ -57,7 +57,7 @@ pub(crate) fn module_tree(kernel: &KernelPaths, progress: impl Fn(&str)) -> Resu
     }
     let words = headers.packages.iter().map(|package| format!("{} {}", package.name, package.sha256));
     Ok(ModuleTree {
-        mounts: vec![(kernel.directory.clone(), INSIDE)],
+        mounts: vec![(kernel.directory.clone(), INSIDE.to_owned())],
         arguments,
         resolves_btf_ids,
         made_of: words.collect::<Vec<_>>().join("\n"),
