@@ -149,7 +149,7 @@ int count_arguments(void *ctx)
 	read_arguments(ctx, &arguments);
 	read_fields(&arguments, 0);
 	bpf_get_current_comm(comm.text, sizeof(comm.text));
-	if (!is_wanted(&arguments, id, &comm))
+	if (!is_wanted(&arguments, id, &comm, 0))
 		return 0;
 	if (count_by == COUNT_ARGUMENT || count_by == COUNT_HISTOGRAM)
 		of_argument(&key, &arguments);
@@ -183,7 +183,7 @@ int count_stacks(void *ctx)
 	read_arguments(ctx, &arguments);
 	read_fields(&arguments, 0);
 	bpf_get_current_comm(comm.text, sizeof(comm.text));
-	if (!is_wanted(&arguments, id, &comm))
+	if (!is_wanted(&arguments, id, &comm, 0))
 		return 0;
 	of_stack(&key, ctx);
 	count_key(&key);

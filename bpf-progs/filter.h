@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause */
 /*
- * Which calls a program looks at: an expression over arguments and task, in postfix order, that user space writes into the program's
- * constants before it is loaded (src/filter.rs). The kernel's verifier knows constants, so that of all this only what the
- * expression needs is left when the program runs.
+ * Which calls a program looks at: an expression over arguments, task and what was returned, in postfix order. User space
+ * writes it into the program's constants before the program is loaded (src/filter.rs). The kernel's verifier knows
+ * constants, so that of all this only what the expression needs is left when the program runs.
  *
- * A comparison with an argument that the site does not have, or with a member that cannot be read, is neither true nor false,
- * and so is what depends on it. Only calls for which the whole expression is true are looked at.
+ * A comparison is neither true nor false if the site does not have the argument, if the member cannot be read, or if no
+ * return is seen, and so is what depends on it. Only calls for which the whole expression is true are looked at.
  */
 #ifndef SITESEER_FILTER_H
 #define SITESEER_FILTER_H
@@ -43,6 +43,8 @@ enum {
 	FILTER_TGID = 32,
 	FILTER_PID,
 	FILTER_CPU,
+	/* What the function returned. */
+	FILTER_RESULT,
 };
 
 struct filter_op {
@@ -157,8 +159,9 @@ static __noinline int same_text(__u64 at, __u32 field, __u32 wanted)
 	return !differs;
 }
 
-/* Whether the expression is true of the call; without one all are. */
-static __always_inline bool is_wanted(const struct arguments *arguments, __u64 id, const union comm *comm)
+/* Whether the expression is true of the call; without one all are. `returned` is as for read_fields(). */
+static __always_inline bool is_wanted(const struct arguments *arguments, __u64 id, const union comm *comm,
+				      const __u64 *returned)
 {
 	/* Two stacks of bits, the top in bit 0: whether it is true, and whether that is known. */
 	__u32 truth = 1, known = 1, same = 0;
@@ -211,6 +214,9 @@ static __always_inline bool is_wanted(const struct arguments *arguments, __u64 i
 				value = (__u32)id;
 			} else if (field == FILTER_CPU) {
 				value = bpf_get_smp_processor_id();
+			} else if (field == FILTER_RESULT) {
+				there = returned;
+				value = returned ? *returned : 0;
 			} else {
 				value = argument_at(arguments, field);
 				there = arguments->present >> (field & 31) & 1;

@@ -47,7 +47,7 @@ int begin_wanted(void *ctx)
 	read_arguments(ctx, &arguments);
 	read_fields(&arguments, 0);
 	bpf_get_current_comm(comm.text, sizeof(comm.text));
-	begin_call(id, bpf_get_attach_cookie(ctx), is_wanted(&arguments, id, &comm));
+	begin_call(id, bpf_get_attach_cookie(ctx), is_wanted(&arguments, id, &comm, 0));
 	return 0;
 }
 

@@ -142,6 +142,7 @@ static __always_inline bool is_asked_for(void *ctx, __u64 id, bool is_return)
 #ifdef TRACE_FILTER
 	struct arguments arguments;
 	union comm comm = {};
+	const __u64 *returned;
 	__u64 result = 0;
 	bool has_result = false;
 #endif
@@ -154,9 +155,10 @@ static __always_inline bool is_asked_for(void *ctx, __u64 id, bool is_return)
 	read_arguments(ctx, &arguments);
 	if (is_return)
 		has_result = bpf_get_func_ret(ctx, &result) == 0;
-	read_fields(&arguments, has_result ? &result : 0);
+	returned = has_result ? &result : 0;
+	read_fields(&arguments, returned);
 	bpf_get_current_comm(comm.text, sizeof(comm.text));
-	return is_wanted(&arguments, id, &comm);
+	return is_wanted(&arguments, id, &comm, returned);
 #else
 	return true;
 #endif

@@ -37,6 +37,11 @@ pub enum Field {
     Pid,
     /// The processor.
     Cpu,
+    /// What the function returned: so many of its bits.
+    Result {
+        /// 8, 16, 32 or 64.
+        bits: u32,
+    },
 }
 
 /// How a field is compared with a value.
@@ -103,6 +108,7 @@ pub fn constants(operations: &[Operation]) -> Option<(Vec<u8>, Vec<u8>)> {
                     Field::Tgid => (32, 32),
                     Field::Pid => (33, 32),
                     Field::Cpu => (34, 32),
+                    Field::Result { bits } => (35, bits),
                 };
                 (4 + *comparison as u32, field, bits, *value)
             }
@@ -165,6 +171,9 @@ mod tests {
         assert!(constants(&[text(4, "x", true)]).is_none());
         assert!(constants(&[text(0, &"x".repeat(31), true)]).is_some());
         assert!(constants(&[text(0, &"x".repeat(31), false)]).is_none());
+        let (ops, _) =
+            constants(&[Operation::Compare(Field::Result { bits: 32 }, Comparison::SignedBelow, 0)]).unwrap();
+        assert_eq!(ops[..12], [7u32, 35, 32].map(u32::to_ne_bytes).concat());
         let beyond = Operation::Compare(Field::Argument { nth: 12, bits: 64 }, Comparison::Equal, 0);
         assert!(constants(&[beyond]).is_none());
     }

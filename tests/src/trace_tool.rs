@@ -33,6 +33,7 @@ pub fn cases() -> Vec<Case> {
         case("trace", "examples_print_what_the_page_says", examples),
         case("trace", "counts_are_exact", exact),
         case("trace", "a_condition_is_the_same_in_the_kernel_and_outside", conditions),
+        case("trace", "what_is_returned_is_compared_in_the_kernel", returned),
         case("trace", "members_have_their_values", members),
         case("trace", "calls_are_timed", timed),
         case("trace", "stacks_have_callers", stacks),
@@ -299,6 +300,53 @@ fn conditions(_: &Target) -> Result<String, Failure> {
         }
     }
     if wrong.is_empty() { Ok(format!("{} conditions", table.len())) } else { Err(wrong.join("\n").into()) }
+}
+
+/// Conditions on what is returned, in each program that runs at returns. Nothing is left to the tool: then it would print a
+/// note, and a flood of calls would not fit into the buffer.
+fn returned(_: &Target) -> Result<String, Failure> {
+    let table: [(&str, &[&str], &str, usize); 12] = [
+        ("vfs_read", &[], "retval = 100", 2),
+        ("vfs_read", &[], "retval != 100 and retval >= 1", 2),
+        ("vfs_read", &[], "retval > -1 and not (retval > 100 or count = 1)", 2),
+        ("vfs_read", &["--latency"], "retval > 0x1000", 1),
+        ("vfs_read", &["--field", "file->f_inode->i_rdev"], "retval <= 100", 3),
+        ("do_sys_openat2", &[], "retval < 0", 2),
+        ("do_sys_openat2", &[], "retval = -2", 2),
+        ("do_sys_openat2", &[], "retval >= 0", 1),
+        // Its two calls of an inlined copy have no return: a comparison with it is neither true nor false.
+        ("ns_capable", &[], "retval = true", 3),
+        ("ns_capable", &[], "retval != true", 0),
+        ("ns_capable", &[], "not (retval = true)", 0),
+        ("ns_capable", &[], "retval = true or cap = 21", 5),
+    ];
+    let run = |function: &str, more: &[&str], condition: &str, work: fn() -> io::Result<()>| {
+        let condition = format!("comm = workload and ({condition})");
+        let base = ["trace", function, "--returns", "--json", "--where", &condition];
+        run_seeing(&base.iter().chain(more).map(|&word| word.to_owned()).collect::<Vec<String>>(), work)
+    };
+    let mut wrong = Vec::new();
+    for (function, more, condition, wanted) in table {
+        let printed = run(function, more, condition, workload)?;
+        let count = printed.output.lines().count();
+        if count != wanted || printed.messages.contains("note: ") {
+            wrong.push(format!("{function} {condition}: {wanted} calls, {count} printed\n{}", printed.messages));
+        }
+    }
+    let function = entry!("getppid");
+    let flood = || {
+        as_workload(|| {
+            for _ in 0..CALLS / 2 {
+                syscall(libc::SYS_getppid, [0; 6])?;
+            }
+            Ok(())
+        })
+    };
+    let printed = run(function, &[], "retval < 0", flood)?;
+    if !printed.messages.contains("0 calls printed, 0 lost because the buffer was full") {
+        wrong.push(format!("{function}: {}", printed.messages));
+    }
+    if wrong.is_empty() { Ok(format!("{} conditions, and a flood", table.len())) } else { Err(wrong.join("\n").into()) }
 }
 
 /// The same, where all of the workload's calls were seen. A program does not run for a call that is made while it runs on that CPU

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What of an expression the kernel's program can decide, as operations for it ([`siteseer_bpf_progs::filter`]).
 
-use super::{Comparison, FIELDS, Filter, Operator, Type, argument_name, congruent, number};
+use super::{Comparison, FIELDS, Filter, Operator, RESULT, Type, argument_name, congruent, number};
 use siteseer::internals::function::Prototype;
 use siteseer::internals::pattern::Glob;
 use siteseer_bpf_progs::filter::{self, Comparison as Relation, Field, Operation, PARAMETERS};
@@ -16,6 +16,8 @@ pub(crate) struct Calls<'f, 'b> {
     pub(crate) prototypes: Vec<(&'f Prototype, Option<&'f Btf<'b>>)>,
     /// Members of structures, in the order in which the program reads them. `None` for those that the function does not have.
     pub(crate) members: Vec<Option<Member<'f>>>,
+    /// Whether the program that decides sees what was returned.
+    pub(crate) returns: bool,
 }
 
 /// A member of a structure, as far as a comparison goes.
@@ -40,6 +42,19 @@ impl Calls<'_, '_> {
             found = here;
         }
         Ok(found)
+    }
+
+    /// The type of what is returned: the same in all prototypes, or an error. `None` if nothing is.
+    fn result(&self) -> Result<Option<Type>, String> {
+        let of = |(prototype, btf): &(&Prototype, Option<&Btf<'_>>)| {
+            prototype.result.as_ref().map(|result| Type::of(result, *btf))
+        };
+        let mut types = self.prototypes.iter().map(of);
+        let first = types.next().flatten();
+        match types.all(|ty| ty == first) {
+            true => Ok(first),
+            false => Err(format!("{RESULT} is not the same in all functions of the name")),
+        }
     }
 }
 
@@ -122,16 +137,28 @@ fn compare(comparison: &Comparison, calls: &Calls<'_, '_>, to: &mut Vec<Operatio
         (None, None) if field == "comm" => {
             return text(comparison, filter::COMM_LEN, to, |text, prefix| Operation::Comm { text, prefix });
         }
-        (None, None) if FIELDS.iter().any(|(known, _)| known == field) || field == super::RESULT => {
+        (None, None) if field == RESULT && calls.returns => match calls.result()? {
+            Some(ty) => {
+                let (bits, _) = ty.number().ok_or_else(|| format!("{field} is not a number"))?;
+                (Field::Result { bits }, ty)
+            }
+            None => return nowhere(to),
+        },
+        (None, None) if field == RESULT => {
+            return Err(format!("{field} is not known when a call begins"));
+        }
+        (None, None) if FIELDS.iter().any(|(known, _)| known == field) => {
             return Err(format!("{field} is not known to the kernel's program"));
         }
-        // If a function lacks the field, the condition is true for none of its calls.
-        (None, None) => {
-            to.push(Operation::Compare(Field::Argument { nth: NOWHERE, bits: 64 }, Relation::Equal, 0));
-            return Ok(());
-        }
+        (None, None) => return nowhere(to),
     };
     number_of(comparison, field, &ty, to)
+}
+
+/// If a function lacks the field, the condition is true for none of its calls.
+fn nowhere(to: &mut Vec<Operation>) -> Result<(), String> {
+    to.push(Operation::Compare(Field::Argument { nth: NOWHERE, bits: 64 }, Relation::Equal, 0));
+    Ok(())
 }
 
 /// Compares a member of a structure.
@@ -246,7 +273,11 @@ mod tests {
     /// The operations for a function without parameters.
     fn operations(filter: &str) -> Result<Vec<Operation>, String> {
         let mut to = Vec::new();
-        emit(&filter.parse().unwrap(), &Calls { prototypes: Vec::new(), members: Vec::new() }, &mut to)?;
+        emit(
+            &filter.parse().unwrap(),
+            &Calls { prototypes: Vec::new(), members: Vec::new(), returns: false },
+            &mut to,
+        )?;
         Ok(to)
     }
 
@@ -282,7 +313,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_decided_there_is_left() {
-        let none = Calls { prototypes: Vec::new(), members: Vec::new() };
+        let none = Calls { prototypes: Vec::new(), members: Vec::new(), returns: false };
         let compile = |filter: &str| compile(&filter.parse().unwrap(), &none);
         let all = compile("pid = 7 and comm = sh");
         assert_eq!(all.left, None);

@@ -119,7 +119,7 @@ pub(super) fn run(tracing: &Tracing<'_, '_>, key: Key<'_>) -> Result<(), Failure
     let callers = (key == Key::Stack).then(read).transpose()?;
     for (function, members) in functions.iter().zip(tracing.members) {
         let mut constants = key_constants(tracing, function.function, members, key)?;
-        let (filter, left) = filter_constants(tracing.filter.as_ref(), function.function, members, types);
+        let (filter, left) = filter_constants(tracing.filter.as_ref(), function.function, members, types, false);
         if let Some(why) = left {
             return Err(
                 format!("--where: calls are counted in the kernel, which cannot decide this condition: {why}").into()

@@ -52,7 +52,7 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
     let mut timed = Vec::new();
     for (function, members) in functions.iter().zip(tracing.members) {
         check(tracing, function)?;
-        let (mut constants, left) = filter_constants(tracing.filter.as_ref(), function.function, members, types);
+        let (mut constants, left) = filter_constants(tracing.filter.as_ref(), function.function, members, types, false);
         if let Some(why) = left {
             return Err(
                 format!("--where: calls are timed in the kernel, which cannot decide this condition: {why}").into()

@@ -86,7 +86,7 @@ pub(super) fn run(tracing: &Tracing<'_, '_>) -> Result<(), Failure> {
     let read = || Callers::read(tracing.target, functions.iter().map(|function| function.function));
     let callers = arguments.stack.then(read).transpose()?;
     for (function, members) in functions.iter().zip(tracing.members) {
-        let (mut constants, more) = filter_constants(filter, function.function, members, types);
+        let (mut constants, more) = filter_constants(filter, function.function, members, types, arguments.returns);
         left = left.or(more);
         constants.extend(member_constants(members)?);
         printed.push(attach(tracing, function, members, constants, &mut programs)?);

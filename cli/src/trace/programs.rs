@@ -26,15 +26,18 @@ pub(super) fn word(name: &'static str, value: u32) -> (&'static str, Vec<u8>) {
     (name, value.to_ne_bytes().to_vec())
 }
 
-/// The constants that hold a filter for a function, and why the program cannot decide all of it.
+/// The constants that hold a filter for a function, and why the program cannot decide all of it. `returns` is whether the
+/// filter is also that of a program at returns: at a beginning, a condition on what is returned is neither true nor
+/// false.
 pub(super) fn filter_constants(
     filter: Option<&Filter>,
     function: &Function,
     members: &[Member],
     types: &Types<'_>,
+    returns: bool,
 ) -> (Constants, Option<String>) {
     let Some(filter) = filter else { return (Constants::new(), None) };
-    let compiled = compile(filter, &calls(function, members, types));
+    let compiled = compile(filter, &Calls { returns, ..calls(function, members, types) });
     let (operations, texts) = compiled.constants;
     (vec![("filter", operations), ("filter_texts", texts)], compiled.left)
 }
@@ -53,6 +56,7 @@ pub(super) fn calls<'f, 'b>(function: &'f Function, members: &'f [Member], types
     Calls {
         prototypes: prototypes.map(|known| (known, types.of(known.module.as_deref()))).collect(),
         members: members.iter().map(compared).collect(),
+        returns: false,
     }
 }
 

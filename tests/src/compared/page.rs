@@ -38,7 +38,8 @@ pub fn page(versions: &Versions, measured: &Measured) -> String {
          number of calls.\n\n\
          - The kernel is Debian's {}.\n\
          - The tools call themselves {}. bpftrace and perf are those of Debian sid.\n\
-         - retsnoop is not in Debian. `ci/compared --retsnoop BINARY` runs a static binary too.\n\
+         - retsnoop is not in Debian (`apt-cache policy retsnoop` finds nothing in sid and experimental). `ci/compared --retsnoop\n\
+         \x20 BINARY` runs a static binary too. Its commands are listed here in any case.\n\
          - `calls` is the program that makes the calls, in a thread with the name `workload`.\n\
          - siteseer uses site data. `perf probe -k vmlinux` uses the kernel's image with DWARF: it was run outside of the virtual\n\
          \x20 machine with `-D`, and what it printed was written to `kprobe_events`.\n\
