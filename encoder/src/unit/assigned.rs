@@ -9,6 +9,7 @@
 //! A register is a value of the body's only if the body reads it. If it reads none of a parameter, or only its low
 //! bytes, clang need not compute the rest, and still names a register that has something like it.
 
+use crate::debug::loclist::ListEntry;
 use crate::debug::slice::Slice;
 use crate::text::{FunctionText, Makers};
 use crate::unit::arguments::{Gathered, Given};
@@ -126,7 +127,7 @@ impl Body<'_, '_, '_> {
         if !is_passed && !makers.has_written(register, address) {
             return true;
         }
-        if !self.is_read(&mut makers, gathered, index, bytes, encoding) {
+        if !self.is_read(&mut makers, gathered, (index, address), bytes, encoding) {
             return true;
         }
         let goes_on = |at: u64| self.ranges.iter().any(|range| range.start > at && !range.is_empty());
@@ -147,38 +148,43 @@ impl Body<'_, '_, '_> {
     }
 
     /// Whether an instruction of the copy, or of one in it, reads at least that much of a parameter where the debug
-    /// information says that a register has it, before the register has another value. The caller's do not count: if a
-    /// loop counts what it passes, its own instructions read the counter that the compiler made in place of the
-    /// source's variable.
+    /// information says that a register has it, before the register has another value; `address` is where the parameter
+    /// is asked for. The caller's do not count: if a loop counts what it passes, its own instructions read the counter
+    /// that the compiler made in place of the source's variable.
     fn is_read(
         &self,
         makers: &mut Makers<'_, '_, '_>,
         gathered: &Gathered<'_>,
-        index: usize,
+        (index, address): (usize, u64),
         bytes: u8,
         encoding: Encoding,
     ) -> bool {
         let is_own = |at: &u64| self.ranges.iter().any(|range| range.contains(at));
-        let mut is_read = |range: &Range<u64>, register: Register| {
+        // How many bytes are read of a register in a range, before it has another value.
+        let mut read = |range: &Range<u64>, register: Register| {
             let mut instructions = self.text.instructions(range.start, range.end).filter(is_own);
+            let mut most = 0;
             for at in instructions.by_ref().take(MOST) {
-                if makers.read_bytes(at, register) >= bytes {
-                    return true;
-                }
-                // What is read after this is another value.
-                if makers.writes(at, register) {
-                    return false;
+                most = most.max(makers.read_bytes(at, register));
+                if most == 8 || makers.writes(at, register) {
+                    return most;
                 }
             }
-            instructions.next().is_some()
+            if instructions.next().is_some() { u8::MAX } else { most }
         };
         match &gathered.given[index] {
             Given::Expression(expression) => registers(*expression, encoding)
-                .any(|register| self.ranges.iter().any(|range| is_read(range, register))),
-            Given::List(range) => gathered.list(range).iter().any(|entry| {
-                let range = entry.begin.address..entry.end.address;
-                registers(entry.expression, encoding).any(|register| is_read(&range, register))
-            }),
+                .any(|register| self.ranges.iter().any(|range| read(range, register) >= bytes)),
+            Given::List(range) => {
+                let mut of_entry = |entry: &ListEntry<'_>| {
+                    let range = entry.begin.address..entry.end.address;
+                    registers(entry.expression, encoding).map(|register| read(&range, register)).max().unwrap_or(0)
+                };
+                let list = gathered.list(range);
+                // If the body reads a part of the register that has it first, another one may have the whole value.
+                let first = list.iter().find(|entry| entry.covers(address)).map_or(0, &mut of_entry);
+                first >= bytes || first == 0 && list.iter().any(|entry| of_entry(entry) >= bytes)
+            }
             _ => false,
         }
     }
