@@ -173,3 +173,27 @@ fn a_register_that_the_body_does_not_read_whole_is_not_certain() {
         assert!(is_certain(&argument("whole")), "{level}: {:?}", argument("whole"));
     }
 }
+
+/// A number of 32 bits that is passed as one of 64: the body divides the 32 bits, and then takes the register with all 64.
+const WIDENED: &str = r#"
+volatile unsigned counts[64];
+static unsigned long bits[4];
+static inline __attribute__((always_inline)) void widened(unsigned long p, unsigned long *map)
+{
+    counts[p >> 6] = 1;
+    __asm__ volatile("lock btsq %1, %0" : "+m"(*map) : "r"(p));
+}
+void caller(unsigned number) { counts[number & 3]++; widened(number, bits); }
+void unused(long a) { TRUTH(a, 0); }
+"#;
+
+#[test]
+fn a_register_that_the_body_reads_a_part_of_is_not_certain_by_another_one() {
+    for level in ["-O1", "-O2", "-Os"] {
+        let Some(set) = by_clang(&[level], WIDENED) else { return };
+        let sites = inlined(&set, "widened");
+        let [site] = sites[..] else { panic!("{level}: one copy: {sites:x?}") };
+        let number = &arguments(&set, site)[0];
+        assert!(number.is_ok() && !is_certain(number), "{level}: {number:?}");
+    }
+}
