@@ -67,8 +67,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes the DWARF out of an object, as `llvm-strip -g` does. clang makes BTF only with `-g`, which makes both; libbpf and
-/// the kernel read BTF alone, and every program that loads the object carries its bytes.
+/// Takes the DWARF out of an object, as `llvm-strip -g` does. clang makes BTF only with `-g`, which makes both; libbpf
+/// and the kernel read BTF alone, and every program that loads the object carries its bytes.
 fn without_dwarf(path: &Path) -> Result<(), Box<dyn Error>> {
     let data = fs::read(path)?;
     let mut builder = Builder::read(&*data)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The BPF programs of siteseer's tools and tests, compiled at build time and embedded: no compiler is needed where they
-//! run. One constant per `*.bpf.c`, which holds the ELF object for libbpf to open.
+//! The BPF programs of siteseer's tools and tests, compiled at build time and embedded: no compiler is needed where
+//! they run. One constant per `*.bpf.c`, which holds the ELF object for libbpf to open.
 
 // The headers' folder is this dependency's only use.
 use libbpf_sys as _;

@@ -51,8 +51,8 @@ pub struct Record {
     strings: Vec<Option<Vec<u8>>>,
     /// The members of structures that were asked for, in their order; [`FIELDS`] of them, or none.
     pub fields: Vec<Read>,
-    /// The kernel's stack, from the innermost address outwards, or the error for which there is none; `None` if it was not
-    /// asked for.
+    /// The kernel's stack, from the innermost address outwards, or the error for which there is none; `None` if it was
+    /// not asked for.
     pub stack: Option<Result<Vec<u64>, i32>>,
     /// Whether it is of a return.
     pub is_return: bool,
@@ -69,8 +69,8 @@ pub struct Record {
 pub struct Place {
     /// When the outermost call began.
     pub tree: u64,
-    /// The record's number in the tree, and how many calls are around its call; `None` for a return that does not belong to
-    /// the call that was entered last.
+    /// The record's number in the tree, and how many calls are around its call; `None` for a return that does not
+    /// belong to the call that was entered last.
     pub at: Option<At>,
     /// Whether it is a call with a return that will be seen.
     pub enters: bool,

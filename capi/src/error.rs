@@ -57,8 +57,8 @@ fn fail(failure: Failure) -> c_int {
     failure.errno
 }
 
-/// Makes a call. A panic in it is a fault of siteseer's, and ends with the call: it must not unwind into C, which would abort the
-/// application.
+/// Makes a call. A panic in it is a fault of siteseer's, and ends with the call: it must not unwind into C, which would
+/// abort the application.
 fn guarded<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     // What a call leaves when it panics is dropped, or is protected by locks that report the panic.
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {

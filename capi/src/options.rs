@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Structures that begin with their size, as libbpf has them: the caller's may be shorter than ours, or longer.
 //!
-//! A member that is not there is 0, the default. One that we do not know must be 0: what it asks for cannot be done. It may lie
-//! in what is padding here, after the last member: what we know ends where that does, as in libbpf's `OPTS_VALID()`.
+//! A member that is not there is 0, the default. One that we do not know must be 0: what it asks for cannot be done. It
+//! may lie in what is padding here, after the last member: what we know ends where that does, as in libbpf's
+//! `OPTS_VALID()`.
 
 use crate::error::Failure;
 use crate::layout::{Layout, layout};
@@ -14,7 +15,8 @@ use std::ptr;
 /// A structure that begins with its size.
 ///
 /// # Safety
-/// It is `repr(C)`, its first member is its size as `usize`, any bytes are a value of it, and `MEMBERS` has all of its members.
+/// It is `repr(C)`, its first member is its size as `usize`, any bytes are a value of it, and `MEMBERS` has all of its
+/// members.
 pub(crate) unsafe trait Versioned: Sized {
     const NAME: &'static str;
     /// Where each member begins and ends.

@@ -13,7 +13,8 @@ struct Callback {
     ctx: *mut c_void,
 }
 
-// SAFETY: the header says that the callback is called from any thread, by several at once; the context is its own to look after.
+// SAFETY: the header says that the callback is called from any thread, by several at once; the context is its own to
+// look after.
 unsafe impl Send for Callback {}
 // SAFETY: as above.
 unsafe impl Sync for Callback {}

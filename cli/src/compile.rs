@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer compile`: an object with trampolines in it, and a manifest that says what to attach where, for loaders that do
-//! not know siteseer.
+//! `siteseer compile`: an object with trampolines in it, and a manifest that says what to attach where, for loaders
+//! that do not know siteseer.
 
 use crate::Failure;
 use crate::check::machine;
@@ -14,11 +14,13 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Compile a BPF object for one kernel and any loader: with trampolines for all sites, and a manifest of what to attach where
+/// Compile a BPF object for one kernel and any loader: with trampolines for all sites, and a manifest of what to attach
+/// where
 ///
 /// The programs in SEC("fentry/..."), SEC("fexit/...") and SEC("kprobe_maybe_inline/...") become ordinary fentry, fexit
-/// and kprobe programs, which cilium/ebpf, aya and libbpf load. The rest of the object stays as it is. Nothing is loaded
-/// or attached here, and the kernel need not run. docs/compile.md describes the manifest, and how to attach by it.
+/// and kprobe programs, which cilium/ebpf, aya and libbpf load. The rest of the object stays as it is. Nothing is
+/// loaded or attached here, and the kernel need not run. docs/compile.md describes the manifest, and how to attach by
+/// it.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The BPF object
@@ -43,8 +45,8 @@ pub(crate) struct Arguments {
     /// What bpf_get_attach_cookie() returns to the programs
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     cookie: u64,
-    /// The loader cannot give kprobes a cookie (aya 0.14 cannot): make a program for each way in which arguments are gathered,
-    /// however many there are
+    /// The loader cannot give kprobes a cookie (aya 0.14 cannot): make a program for each way in which arguments are
+    /// gathered, however many there are
     #[arg(long)]
     no_cookies: bool,
     /// Read arguments from doubtful locations too

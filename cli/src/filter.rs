@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `--where`: which calls are looked at. An expression of comparisons, `FIELD OP VALUE`, with `and`, `or`, `not` and parentheses.
+//! `--where`: which calls are looked at. An expression of comparisons, `FIELD OP VALUE`, with `and`, `or`, `not` and
+//! parentheses.
 //!
 //! Fields have types, which are those of the kernel's BTF: numbers are compared as numbers, a text is equal or fits a
 //! glob. A field that a call does not have (an argument without a location) makes a comparison neither true nor false,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `siteseer generate`: manual pages and shell completions, from the definition that `--help` comes from.
 //!
-//! The pages of the commands are wholly made from it. That of `siteseer` has besides what no option says (files, environment,
-//! exit status, examples), which is written by hand in `generate/siteseer.roff`.
+//! The pages of the commands are wholly made from it. That of `siteseer` has besides what no option says (files,
+//! environment, exit status, examples), which is written by hand in `generate/siteseer.roff`.
 
 use crate::{Cli, Failure, complete, output};
 use clap::{Args, Command, CommandFactory, ValueEnum};
@@ -31,8 +31,8 @@ enum What {
 
 /// Print the manual page, or completions for a shell
 ///
-/// For an installation: `source <(siteseer generate bash)` completes in the running shell. The shell then asks siteseer, which also
-/// completes names of functions from the site data.
+/// For an installation: `source <(siteseer generate bash)` completes in the running shell. The shell then asks
+/// siteseer, which also completes names of functions from the site data.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// What to make

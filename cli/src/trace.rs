@@ -66,27 +66,28 @@ pub(crate) struct Arguments {
     /// calls are printed when they begin
     #[arg(short, long)]
     returns: bool,
-    /// Print a histogram of how long calls take, in nanoseconds, from their beginning to their return. With --returns print each call,
-    /// with its time. Inlined copies have no return, and are not timed
+    /// Print a histogram of how long calls take, in nanoseconds, from their beginning to their return. With --returns
+    /// print each call, with its time. Inlined copies have no return, and are not timed
     #[arg(short, long, conflicts_with_all = ["count", "hist"])]
     latency: bool,
     /// Print the kernel's stack of each call, with the inlined functions if the site data has their ranges or lines
     #[arg(long, conflicts_with_all = ["returns", "latency", "count", "hist", "top"])]
     stack: bool,
-    /// Print trees of calls: for each thread which of the functions were called in others, with what they returned and how
-    /// long they took. A tree is printed when its outermost call returns; --where is about that call. Inlined copies
-    /// have no return: their calls are in the tree, and no other call is under them
+    /// Print trees of calls: for each thread which of the functions were called in others, with what they returned and
+    /// how long they took. A tree is printed when its outermost call returns; --where is about that call. Inlined
+    /// copies have no return: their calls are in the tree, and no other call is under them
     #[arg(long, conflicts_with_all = ["returns", "latency", "stack", "count", "hist", "top"])]
     tree: bool,
     /// Count calls in the kernel, and print the numbers at the end: by function, and by KEY, which is an argument's
-    /// name or one of site, pid, tid, cpu, comm, stack. No call is lost. The option must come after the functions' names
+    /// name or one of site, pid, tid, cpu, comm, stack. No call is lost. The option must come after the functions'
+    /// names
     #[arg(long, value_name = "KEY", num_args = 0..=1, conflicts_with_all = ["fields", "strings", "returns", "hist", "limit"])]
     count: Option<Option<String>>,
     /// Print a histogram of an argument's values, by powers of two. The kernel counts them, so no call is lost
     #[arg(long, value_name = "ARG", conflicts_with_all = ["fields", "strings", "returns", "limit"])]
     hist: Option<String>,
-    /// Count as --count does, and print the greatest numbers every second. With --hist or --latency print the histograms so
-    /// far
+    /// Count as --count does, and print the greatest numbers every second. With --hist or --latency print the
+    /// histograms so far
     #[arg(long, conflicts_with_all = ["fields", "strings", "returns", "limit"])]
     top: bool,
     /// Also draw what --count, --hist, --top or --latency counted, as an SVG file
@@ -330,8 +331,8 @@ impl<'t> Traced<'t> {
         Traced { stays: Some(stays), ..self }
     }
 
-    /// Says which sites went away with their modules, and what keeps the program from running or no longer does; attaches in
-    /// modules that have come.
+    /// Says which sites went away with their modules, and what keeps the program from running or no longer does;
+    /// attaches in modules that have come.
     fn keep_up(&mut self, program: &ProgramMut<'_>) -> Result<(), Failure> {
         let gone = self.link.gone()?;
         for gone in gone.iter().skip(self.gone) {

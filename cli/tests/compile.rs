@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer compile`, on the image that SITESEER_TEST_VMLINUX names: what is in the new object and in its manifest, and what is
-//! refused. Other loaders load and attach it in the test `examples` of the conformance crate.
+//! `siteseer compile`, on the image that SITESEER_TEST_VMLINUX names: what is in the new object and in its manifest,
+//! and what is refused. Other loaders load and attach it in the test `examples` of the conformance crate.
 
 mod made;
 
@@ -125,7 +125,8 @@ fn the_object_is_whole() {
     }
     assert!(led["calls"] >= 6 && led["addresses"] >= 3, "{led:?}");
 
-    // The global function and the callback are there once; what sees the context, once for each way to gather arguments at most.
+    // The global function and the callback are there once; what sees the context, once for each way to gather arguments
+    // at most.
     let named = |name: &str| elf.symbols().filter(|symbol| symbol.name().unwrap().starts_with(name)).count();
     assert_eq!((named("thrice"), named("step")), (1, 1));
     let ways: BTreeSet<&str> =

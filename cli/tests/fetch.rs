@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer hub` and `siteseer fetch`, on the loopback alone: what is fetched is what was put there; a server that lies,
-//! stops, hangs or sends something else leaves what was there before.
+//! `siteseer hub` and `siteseer fetch`, on the loopback alone: what is fetched is what was put there; a server that
+//! lies, stops, hangs or sends something else leaves what was there before.
 #![cfg(feature = "network")]
 
 mod made;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The manual pages and completions that the tool makes of itself: they have every command and option of `--help`, and the
-//! programs that read them take them.
+//! The manual pages and completions that the tool makes of itself: they have every command and option of `--help`, and
+//! the programs that read them take them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The pages of `siteseer explain --html` and `siteseer map --html`: well-formed, nothing from elsewhere, and what is in them is what
-//! `sites`, `explain` and `list` print of the image that SITESEER_TEST_VMLINUX names.
+//! The pages of `siteseer explain --html` and `siteseer map --html`: well-formed, nothing from elsewhere, and what is
+//! in them is what `sites`, `explain` and `list` print of the image that SITESEER_TEST_VMLINUX names.
 
 use roxmltree::{Document, Node};
 use std::path::{Path, PathBuf};

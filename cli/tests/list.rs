@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer list` and what a shell is offered: the numbers are those of `siteseer sites`, function by function, on the image that
-//! SITESEER_TEST_VMLINUX names.
+//! `siteseer list` and what a shell is offered: the numbers are those of `siteseer sites`, function by function, on the
+//! image that SITESEER_TEST_VMLINUX names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -149,7 +149,8 @@ fn a_shell_is_offered_names() {
     assert!(offered.lines().any(|line| line == "kernel::error::Error::from_errno"), "{offered}");
 }
 
-/// Functions of Rust by their paths: what is listed is what the names of their symbols stand for, and all commands know the paths.
+/// Functions of Rust by their paths: what is listed is what the names of their symbols stand for, and all commands know
+/// the paths.
 #[test]
 fn functions_of_rust_go_by_their_paths() {
     let Some(folder) = folder() else { return };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What `.BTF.inline.ranges` costs, how fast it is, and whether its chains are those of other tools: `chains VMLINUX`, or
-//! `ci/where`.
+//! What `.BTF.inline.ranges` costs, how fast it is, and whether its chains are those of other tools: `chains VMLINUX`,
+//! or `ci/where`.
 //!
-//! Random addresses of the image's text are looked up here, by llvm-symbolizer and by addr2line, all from the same debug
-//! information. A chain is equal if all of its functions and all of its lines are. Every difference is put into a class, and
-//! the first ones of each class are printed. The exit status is 1 if fewer than [`LEAST`] of a thousand chains are equal.
+//! Random addresses of the image's text are looked up here, by llvm-symbolizer and by addr2line, all from the same
+//! debug information. A chain is equal if all of its functions and all of its lines are. Every difference is put into a
+//! class, and the first ones of each class are printed. The exit status is 1 if fewer than [`LEAST`] of a thousand
+//! chains are equal.
 
 use siteseer_encoder::{Detail, Encoded, Options, encode_with_ranges};
 use siteseer_sites::file::{self, Chains, SiteFile};
@@ -180,8 +181,8 @@ fn chain(chains: &Chains<'_, '_>, address: u64) -> Result<Vec<Frame>, Box<dyn Er
     Ok(chain.frames.iter().map(frame).collect())
 }
 
-/// Asks a tool, which prints a function and a place in turn. `before` is what the line begins with that it prints before each
-/// chain; if that is nothing, an empty line comes after each.
+/// Asks a tool, which prints a function and a place in turn. `before` is what the line begins with that it prints
+/// before each chain; if that is nothing, an empty line comes after each.
 fn ask(tool: &str, arguments: &[&str], addresses: &[u64], before: &str) -> Result<Vec<Vec<Frame>>, Box<dyn Error>> {
     let mut child = Command::new(tool).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut input = child.stdin.take().ok_or("no standard input")?;

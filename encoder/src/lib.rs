@@ -9,7 +9,8 @@
 //! 3. `debug`: the debug sections: units, entries, lists, lines and frames. Units are worked on in parallel.
 //! 4. `lower`: a DWARF expression becomes a location. `types`: the unit's types in BTF.
 //! 5. `unit`: the sites of a unit: where each copy is entered, and where its arguments are there.
-//! 6. `merge`: one set of all units, and what it holds, in numbers (`census`); `observe`: what its arguments were made from.
+//! 6. `merge`: one set of all units, and what it holds, in numbers (`census`); `observe`: what its arguments were made
+//!    from.
 //!
 //! Nothing here does I/O, and nothing knows of a running kernel. Bad input gives errors, not panics: an image that
 //! cannot be read is an [`EncodeError`], and so is a unit with a broken tree of entries, since it could not be told
@@ -61,8 +62,8 @@ pub struct Options<'o> {
     pub kernel: Option<BaseKernel<'o>>,
     /// Called with each site as it is made, with what the debug information has for its arguments.
     pub observer: Option<Observer<'o>>,
-    /// What [`encode_with_ranges`] finds out about the text of copies. Nothing if only some functions are encoded: then most copies
-    /// are not looked at.
+    /// What [`encode_with_ranges`] finds out about the text of copies. Nothing if only some functions are encoded: then
+    /// most copies are not looked at.
     pub ranges: Detail,
     /// Whether to count how control leaves inlined copies ([`census::ExitCensus`]). Nothing else depends on it.
     pub exits: bool,
@@ -173,7 +174,8 @@ fn kernel_btf<'a>(options: &Options<'a>) -> Result<Btf<'a>, EncodeError> {
     Btf::parse(kernel.btf).map_err(|error| EncodeError::KernelBtf(Some(error)))
 }
 
-/// The image's BTF. That of a module that was built outside of the kernel's tree gets the numbers that the kernel will give it.
+/// The image's BTF. That of a module that was built outside of the kernel's tree gets the numbers that the kernel will
+/// give it.
 fn own_btf<'a>(image: &Image<'a>, options: &Options<'_>) -> Result<Cow<'a, [u8]>, EncodeError> {
     let own = image.btf()?;
     match image.distilled_btf()? {

@@ -16,8 +16,8 @@ pub struct Observed<'s> {
     pub kind: SiteKind,
     /// Address of the probe.
     pub address: u64,
-    /// The step of the source, of those at this address, at which it begins: the view of GCC's debug information. Copies of
-    /// one function that begin at one address are calls in this order.
+    /// The step of the source, of those at this address, at which it begins: the view of GCC's debug information.
+    /// Copies of one function that begin at one address are calls in this order.
     pub step: u32,
     /// For each parameter, how the debug information gives it at the entry: `constant` (`DW_AT_const_value`),
     /// `expression` (one for all addresses), `list` (an entry that covers the address), `view` (one that holds at a

@@ -38,9 +38,10 @@ struct InFile {
 const SYSTEM: &str = "/etc/siteseer/fetch.toml";
 
 impl Config {
-    /// What the environment and the files say: `SITESEER_URLS`, then the user's file, then the system's; `SITESEER_KEYS` and
-    /// the keys of the files; `DEBUGINFOD_URLS`. `SITESEER_CONFIG` names a file that is read in place of both. A process that
-    /// the kernel started with more privileges than its caller had ignores the environment.
+    /// What the environment and the files say: `SITESEER_URLS`, then the user's file, then the system's;
+    /// `SITESEER_KEYS` and the keys of the files; `DEBUGINFOD_URLS`. `SITESEER_CONFIG` names a file that is read in
+    /// place of both. A process that the kernel started with more privileges than its caller had ignores the
+    /// environment.
     ///
     /// # Errors
     /// [`HubError::Config`].
@@ -66,7 +67,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Adds a file. One that is searched for need not be there. Keys decide whom root believes: they are root's to choose.
+    /// Adds a file. One that is searched for need not be there. Keys decide whom root believes: they are root's to
+    /// choose.
     fn add(&mut self, path: &Path, chosen: Chosen, privileged: bool) -> Result<(), HubError> {
         let bad = |why: Cause| HubError::Config { path: path.to_owned(), why };
         let is_absent = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The distribution's own package with debug information, by the host's apt.
 //!
-//! apt knows where the archive is, how the network is reached and whose signatures count. So it is asked for the package of
-//! the release, and checks it. This finds the packages of the suites that the host is set up for, which are those that its
-//! kernels are from.
+//! apt knows where the archive is, how the network is reached and whose signatures count. So it is asked for the
+//! package of the release, and checks it. This finds the packages of the suites that the host is set up for, which are
+//! those that its kernels are from.
 
 use crate::error::{Cause, HubError, io};
 use std::fs;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Fetching the site data of a kernel to where the loader looks.
 //!
-//! Hubs are tried first, then debuginfod's servers and the distribution's archive, which have the debug image: it is encoded
-//! here, and thrown away. Places are tried one after the other until one serves. If a place lies, the next one is
-//! asked, and the lie is reported.
+//! Hubs are tried first, then debuginfod's servers and the distribution's archive, which have the debug image: it is
+//! encoded here, and thrown away. Places are tried one after the other until one serves. If a place lies, the next one
+//! is asked, and the lie is reported.
 
 use crate::config::Config;
 use crate::error::{Cause, HubError};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Making and keeping a hub.
 //!
-//! Images are encoded one after the other: an image takes all processors by itself, and about 0.8 GB. What is there already,
-//! of the same siteseer, is left as it is.
+//! Images are encoded one after the other: an image takes all processors by itself, and about 0.8 GB. What is there
+//! already, of the same siteseer, is left as it is.
 
 use crate::error::{Cause, HubError, io};
 use crate::layout::{self, Census, INDEX, Index, Kernel, MODULES, PAGE, SIGNATURE, SITES, Sizes, VERSION};

@@ -80,8 +80,8 @@ impl Signer {
         Ok(Signer(key))
     }
 
-    /// Makes a key without a password, and its public key beside it (`.pub`). Neither file may be there. Returns the public
-    /// key.
+    /// Makes a key without a password, and its public key beside it (`.pub`). Neither file may be there. Returns the
+    /// public key.
     ///
     /// # Errors
     /// [`HubError::Io`], [`HubError::Key`].

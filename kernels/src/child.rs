@@ -12,8 +12,8 @@ use nix::{
 /// Has the process that `command` starts killed when the starting thread ends.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = getpid();
-    // SAFETY: between fork and exec only prctl(2) and getppid(2) are called, which are async-signal-safe, and nothing is
-    // allocated.
+    // SAFETY: between fork and exec only prctl(2) and getppid(2) are called, which are async-signal-safe, and nothing
+    // is allocated.
     unsafe {
         command.pre_exec(move || {
             set_pdeathsig(Signal::SIGKILL)?;

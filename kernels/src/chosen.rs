@@ -18,8 +18,8 @@ const BUILT: &str = "fulllto-7.3-x86_64";
 /// Begins the names of Debian's kernels.
 pub const DEBIAN: &str = "deb-";
 
-/// The kernels that the variable `SITESEER_KERNELS` names, in the matrix's order. It has rows of the matrix, or `all`, or
-/// `default`: Debian's, and a built one if it is in the cache. Without it, [`REFERENCE`].
+/// The kernels that the variable `SITESEER_KERNELS` names, in the matrix's order. It has rows of the matrix, or `all`,
+/// or `default`: Debian's, and a built one if it is in the cache. Without it, [`REFERENCE`].
 ///
 /// # Errors
 /// If the matrix cannot be read, or does not have a kernel that is named.

@@ -47,8 +47,8 @@ impl<'a> Getter<'a> {
         self
     }
 
-    /// The kernel of this name. An entry that was up to date within the last day is returned without looking further; if
-    /// looking further fails, the cached kernel is used, with a warning, unless the row itself is at fault.
+    /// The kernel of this name. An entry that was up to date within the last day is returned without looking further;
+    /// if looking further fails, the cached kernel is used, with a warning, unless the row itself is at fault.
     ///
     /// # Errors
     /// If there is no such row, or nothing in the cache and it cannot be obtained.

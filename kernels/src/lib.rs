@@ -2,9 +2,10 @@
 
 //! The kernels of the matrix: which there are, where they are kept, where they come from; and what is built for them.
 //!
-//! `kernels/matrix.toml` describes the rows ([`Matrix`]). A row is resolved to the newest packages of its suite (`debian/`). What is
-//! fetched is checked and unpacked into a cache ([`Getter`]): a kernel that Debian built (`debian/kernel.rs`), or one that is built
-//! from sources (`build/`) in a build root ([`buildroot`]). Modules are built for either ([`modules`]).
+//! `kernels/matrix.toml` describes the rows ([`Matrix`]). A row is resolved to the newest packages of its suite
+//! (`debian/`). What is fetched is checked and unpacked into a cache ([`Getter`]): a kernel that Debian built
+//! (`debian/kernel.rs`), or one that is built from sources (`build/`) in a build root ([`buildroot`]). Modules are
+//! built for either ([`modules`]).
 //!
 //! ```text
 //! ${XDG_CACHE_HOME:-$HOME/.cache}/siteseer/kernels/NAME/

@@ -8,8 +8,8 @@ use object::Object;
 
 use crate::{config::is_inline_option, debian::headers, record::KernelPaths};
 
-/// How a kernel in the cache shows that it has site data of its own: CONFIG_DEBUG_INFO_BTF_INLINE in its configuration, which is
-/// known if modules were built for it, or the section `.BTF.inline`. `None` if neither shows it.
+/// How a kernel in the cache shows that it has site data of its own: CONFIG_DEBUG_INFO_BTF_INLINE in its configuration,
+/// which is known if modules were built for it, or the section `.BTF.inline`. `None` if neither shows it.
 pub fn own_site_data(kernel: &KernelPaths) -> Option<String> {
     let config = headers::config(kernel).unwrap_or_default();
     let option = config.lines().find(|line| is_inline_option(line)).map(str::to_owned);

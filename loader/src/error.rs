@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The library's error: that of each phase becomes one of it, by `?`.
 //!
-//! It stands above all phases, and none of them knows it: each has an error of its own, which says what can go wrong there. Those
-//! hold each other as the phases use each other; here they are told apart once, by the kind of failure.
+//! It stands above all phases, and none of them knows it: each has an error of its own, which says what can go wrong
+//! there. Those hold each other as the phases use each other; here they are told apart once, by the kind of failure.
 
 use crate::attach::AttachError;
 use crate::explain::ExplainError;

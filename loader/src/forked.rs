@@ -16,7 +16,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A value of a process, under a lock.
 pub(crate) struct ForkLock<T: 'static> {
-    /// From `Box::leak`, or null before the first use. What it pointed to before is never freed: another thread may use it.
+    /// From `Box::leak`, or null before the first use. What it pointed to before is never freed: another thread may use
+    /// it.
     current: AtomicPtr<Owned<T>>,
     fresh: fn() -> T,
 }
@@ -78,8 +79,8 @@ pub(crate) mod tests {
             is_done.recv().unwrap_or_default();
         });
         is_held.recv().unwrap();
-        // SAFETY: the child ends by _exit(2), or by a signal if it waits for what will not come. What it allocates, the C
-        // library provides for.
+        // SAFETY: the child ends by _exit(2), or by a signal if it waits for what will not come. What it allocates, the
+        // C library provides for.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             // SAFETY: plain calls.

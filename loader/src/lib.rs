@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Runs a BPF program wherever the body of a kernel function starts executing, however the compiler arranged it, and
-//! hands it the function's own arguments, correct, at every one of those places; where it cannot, it says which place and
-//! why.
+//! hands it the function's own arguments, correct, at every one of those places; where it cannot, it says which place
+//! and why.
 //!
 //! # What it is for
 //! A kprobe or fentry program on `foo` runs when the symbol `foo` is entered. The compiler leaves foo's body in other
-//! places as well: inlined into callers, and in clones (`foo.isra.0`, `foo.constprop.2`). Calls that happen there are missed,
-//! silently. Here each such place is a *site*. A program in `SEC("fentry/foo")`, as it is, or in `SEC("kprobe_maybe_inline/foo")`
-//! runs at all of them; one in `SEC("fexit/foo")` runs at the returns of all that have one:
+//! places as well: inlined into callers, and in clones (`foo.isra.0`, `foo.constprop.2`). Calls that happen there are
+//! missed, silently. Here each such place is a *site*. A program in `SEC("fentry/foo")`, as it is, or in
+//! `SEC("kprobe_maybe_inline/foo")` runs at all of them; one in `SEC("fexit/foo")` runs at the returns of all that have
+//! one:
 //!
 //! ```c
 //! SEC("fentry/ns_capable")
@@ -78,9 +79,9 @@
 //!
 //! Dropping the [`Link`] detaches every site. [`Attach::plan`] says what would be attached, and changes nothing.
 //!
-//! An application with libbpf-cargo: <https://docs.rs/libbpf-cargo> makes the skeleton; its build script finds the folder of
-//! `siteseer.bpf.h` in the environment variable `DEP_SITESEER_INCLUDE`, if `siteseer` is a dependency of the package.
-//! `examples/capsnoop` is one.
+//! An application with libbpf-cargo: <https://docs.rs/libbpf-cargo> makes the skeleton; its build script finds the
+//! folder of `siteseer.bpf.h` in the environment variable `DEP_SITESEER_INCLUDE`, if `siteseer` is a dependency of the
+//! package. `examples/capsnoop` is one.
 //!
 //! # Features
 //! | feature | |
@@ -115,13 +116,14 @@
 //! | `attach` | carries plans out: programs loaded, sites armed. The link owns that |
 //! | `register` | siteseer inside of libbpf's own calls |
 //!
-//! What is public is here, and nowhere else; the module `internals`, which is not documented, is for the project's own tools.
+//! What is public is here, and nowhere else; the module `internals`, which is not documented, is for the project's own
+//! tools.
 //!
 //! # What a program can rely on
-//! * Its context is the array of 8-byte slots that the kernel gives a fentry or fexit program. A pointer to a structure keeps its
-//!   type, and can be followed directly (from Linux 6.2).
-//! * An argument that it reads is there, or the site is not attached, and reported. A program that can do with less asks by
-//!   `siteseer_arg()` of `siteseer.bpf.h`. Never a made-up value.
+//! * Its context is the array of 8-byte slots that the kernel gives a fentry or fexit program. A pointer to a structure
+//!   keeps its type, and can be followed directly (from Linux 6.2).
+//! * An argument that it reads is there, or the site is not attached, and reported. A program that can do with less
+//!   asks by `siteseer_arg()` of `siteseer.bpf.h`. Never a made-up value.
 //! * Helpers that take the context work, or the program is refused with the helper's name.
 //!
 //! # Limits

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Plots as SVG: lines over two logarithmic axes, and bars from zero. Nothing is smoothed or left out; every point is drawn.
+//! Plots as SVG: lines over two logarithmic axes, and bars from zero. Nothing is smoothed or left out; every point is
+//! drawn.
 
 use std::fmt::Write as _;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! How large a subset is, and how long it takes to open: `cargo run --release -p siteseer-sites --example subset_size --
-//! KERNELS CHURN FUNCTION,... FILE...`
+//! How large a subset is, and how long it takes to open: `cargo run --release -p siteseer-sites --example subset_size
+//! -- KERNELS CHURN FUNCTION,... FILE...`
 //!
-//! FILEs are site files of real kernels. So many KERNELS are made of them, one after the other as point releases: in each
-//! all symbols lie elsewhere, the build id is another, and of so many sites in a hundred (CHURN) the place in the symbol,
-//! the line and the symbol's size are others, as after a change of their code.
+//! FILEs are site files of real kernels. So many KERNELS are made of them, one after the other as point releases: in
+//! each all symbols lie elsewhere, the build id is another, and of so many sites in a hundred (CHURN) the place in the
+//! symbol, the line and the symbol's size are others, as after a change of their code.
 
 use siteseer_sites::SiteSet;
 use siteseer_sites::file::{self, SiteFile};

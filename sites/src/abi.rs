@@ -23,8 +23,8 @@ pub struct ParamShape {
     pub signed: bool,
     /// A structure or union.
     pub composite: bool,
-    /// A structure or union with a member that the convention treats in a way of its own: one that is aligned to 16 bytes, is not
-    /// aligned as its type wants it, or is a floating-point number.
+    /// A structure or union with a member that the convention treats in a way of its own: one that is aligned to 16
+    /// bytes, is not aligned as its type wants it, or is a floating-point number.
     pub irregular: bool,
 }
 
@@ -48,8 +48,8 @@ pub fn argument_registers(machine: Machine) -> &'static [Register] {
     }
 }
 
-/// The location of each argument at the first instruction of a function that has these parameters and this result, which is `None`
-/// for `void`.
+/// The location of each argument at the first instruction of a function that has these parameters and this result,
+/// which is `None` for `void`.
 ///
 /// # Errors
 /// An argument of a type without size is [`Missing::NoType`]; one that the convention passes in a way that
@@ -78,8 +78,8 @@ pub fn abi_arguments(machine: Machine, parameters: &[ParamShape], result: Option
 /// Where a function leaves its return value: rax, or rax and rdx; x0, or x0 and x1.
 ///
 /// # Errors
-/// A value of a type without size (`void`) is [`Missing::NoType`]; one of more than 16 bytes, which is left in memory that the
-/// caller names, is [`Missing::Unsupported`].
+/// A value of a type without size (`void`) is [`Missing::NoType`]; one of more than 16 bytes, which is left in memory
+/// that the caller names, is [`Missing::Unsupported`].
 pub fn abi_return(machine: Machine, shape: ParamShape) -> Argument {
     // The DWARF numbers are the same: rax and rdx are 0 and 1, as x0 and x1 are.
     let (first, second): (Register, Register) = match machine {

@@ -6,9 +6,9 @@
 //! each is added to the value so far, and all reads but the last are of a pointer.
 //!
 //! The rules are those of C, except that a pointer to a structure that this BTF only declares is followed into the
-//! structure of that name if the BTF, or its base, has one, or several that do not differ in the member. Functions are not
-//! called, and pointers are not cast. A pointer that is tagged as one to per-CPU data is not followed: its value is not an
-//! address. (BTF that was made from gcc's debug information has no such tags.)
+//! structure of that name if the BTF, or its base, has one, or several that do not differ in the member. Functions are
+//! not called, and pointers are not cast. A pointer that is tagged as one to per-CPU data is not followed: its value is
+//! not an address. (BTF that was made from gcc's debug information has no such tags.)
 
 use crate::btf::{Btf, Kind, Type, TypeId, type_name};
 use crate::file::nearest;
@@ -156,8 +156,8 @@ pub enum Form {
 /// How the value of a path is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// Added one after the other: each but the last gives the address of a pointer, which is read. Empty if the value is in
-    /// the base itself, which is a structure.
+    /// Added one after the other: each but the last gives the address of a pointer, which is read. Empty if the value
+    /// is in the base itself, which is a structure.
     pub offsets: Vec<u32>,
     /// Bytes that the last read takes, from 1 to 8.
     pub size: u32,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Two things at once, if a second thread can be created.
 //!
-//! A library has no say in how many threads there may be (cgroup pids.max, RLIMIT_NPROC, seccomp). Without a second one, one
-//! thing is done after the other.
+//! A library has no say in how many threads there may be (cgroup pids.max, RLIMIT_NPROC, seccomp). Without a second
+//! one, one thing is done after the other.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;

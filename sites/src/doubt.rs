@@ -25,10 +25,11 @@ pub enum Doubt {
     /// A constant that this compiler's location lists are known to get wrong: a later assignment's, which covers the
     /// copy from its start, or one of a copy whose signature was changed.
     Constant = 3,
-    /// A register, or a slot of the stack, that nothing has written between the entry of the enclosing function and the site.
+    /// A register, or a slot of the stack, that nothing has written between the entry of the enclosing function and the
+    /// site.
     Unwritten = 4,
-    /// An expression for a value that the compiler has narrowed, or computes in another way by now. Or a register that the
-    /// body does not read in the parameter's whole width: clang need not compute the rest.
+    /// An expression for a value that the compiler has narrowed, or computes in another way by now. Or a register that
+    /// the body does not read in the parameter's whole width: clang need not compute the rest.
     Stale = 5,
     /// The value that a register had at the function's entry, in a copy that may not receive the parameter there.
     EntryValue = 6,
@@ -42,8 +43,8 @@ pub enum Doubt {
     /// The compiler merged this copy's code with that of another copy of the function. Calls of that copy come here
     /// too. The location is that of one of the two.
     Merged = 10,
-    /// A constant at a site that the body may come back to. If that is a recursion which became a loop, the constant is of one of
-    /// the calls.
+    /// A constant at a site that the body may come back to. If that is a recursion which became a loop, the constant is
+    /// of one of the calls.
     OtherCall = 11,
 }
 

@@ -192,7 +192,8 @@ pub enum Missing {
     ImplicitPointer = 6,
     /// A structure with a location for only some of its pieces.
     Partial = 7,
-    /// The location refers to another debug entry's value (`DW_OP_GNU_parameter_ref`, `DW_OP_GNU_variable_value`, `DW_OP_call*`).
+    /// The location refers to another debug entry's value (`DW_OP_GNU_parameter_ref`, `DW_OP_GNU_variable_value`,
+    /// `DW_OP_call*`).
     Reference = 8,
     /// The location uses an operation or a register that cannot be computed at a probe.
     Unsupported = 9,
@@ -215,8 +216,8 @@ pub enum Missing {
     /// The debug information knows only that the structure was cleared. Clang fills variables with zeros
     /// (`-ftrivial-auto-var-init=zero`), and may lose track of what was put into them.
     Cleared = 17,
-    /// An out-of-line copy for which the debug information has one expression for all addresses: where the variable lives once
-    /// the prologue has put it there, which is not where the value is when the copy is entered.
+    /// An out-of-line copy for which the debug information has one expression for all addresses: where the variable
+    /// lives once the prologue has put it there, which is not where the value is when the copy is entered.
     Home = 18,
     /// The probe is before the entry, and an instruction in between computes the argument: see [`Marks::MOVED_BACK`].
     ///

@@ -69,15 +69,15 @@ impl Machine {
         self.register_names().get(usize::from(register)).copied()
     }
 
-    /// What a walk of the stack from a kprobe finds, by the bytes that are at the probe's address without it; `None` if they are
-    /// not known. The kernel's unwinder is the one of ORC on x86, and of frame records on arm64.
+    /// What a walk of the stack from a kprobe finds, by the bytes that are at the probe's address without it; `None` if
+    /// they are not known. The kernel's unwinder is the one of ORC on x86, and of frame records on arm64.
     ///
-    /// On x86 a kprobe's handler gets registers as after its int3: the instruction pointer is one byte further (so it is if the
-    /// probe is optimised). The unwinder looks up the frame's layout there. After an instruction of one byte that moves the
-    /// stack pointer and has not run yet, it is the wrong one.
+    /// On x86 a kprobe's handler gets registers as after its int3: the instruction pointer is one byte further (so it
+    /// is if the probe is optimised). The unwinder looks up the frame's layout there. After an instruction of one byte
+    /// that moves the stack pointer and has not run yet, it is the wrong one.
     ///
-    /// On arm64 a call leaves the return address in a register. If the function has not stored it, or does not store it at all,
-    /// the frame record is that of the caller, and the caller is missed.
+    /// On arm64 a call leaves the return address in a register. If the function has not stored it, or does not store it
+    /// at all, the frame record is that of the caller, and the caller is missed.
     pub fn stack_walk(self, bytes: Option<[u8; 8]>) -> StackWalk {
         const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
         let Some(bytes) = bytes.filter(|_| self == Machine::X86_64) else {

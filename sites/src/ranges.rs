@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Which inlined copy each instruction belongs to, in memory: what the encoder gathers if it is asked to, and what the section
-//! `.BTF.inline.ranges` is written from.
+//! Which inlined copy each instruction belongs to, in memory: what the encoder gathers if it is asked to, and what the
+//! section `.BTF.inline.ranges` is written from.
 //!
 //! A site says where a copy is entered. To turn any address into a chain of functions requires more: how far each copy
 //! reaches, where it was called, and which copy it is in, also for copies that have no site. The debug information
@@ -44,7 +44,8 @@ pub struct Named {
 pub struct Tree {
     /// Index of the function. `None` if the debug information has lines of the text, and no function.
     pub function: Option<u32>,
-    /// Its copies: a part of [`Ranges::copies`]. A copy comes right after the one that it is in, or after others in that.
+    /// Its copies: a part of [`Ranges::copies`]. A copy comes right after the one that it is in, or after others in
+    /// that.
     pub copies: Range<u32>,
 }
 

@@ -23,8 +23,9 @@ pub struct SiteSet {
     pub sections: Vec<Section>,
     /// Functions that have sites.
     pub functions: Vec<Function>,
-    /// Distinct location prototypes: per parameter its location or the reason why there is none. [`crate::Located::signed`] is
-    /// that of the parameter's type: a location in upstream's kinds comes back with it, whatever it has here.
+    /// Distinct location prototypes: per parameter its location or the reason why there is none.
+    /// [`crate::Located::signed`] is that of the parameter's type: a location in upstream's kinds comes back with it,
+    /// whatever it has here.
     pub prototypes: Vec<Box<[Argument]>>,
     /// Out-of-line symbols: those that contain sites, and those that may be bodies without a site.
     pub containers: Vec<Container>,
@@ -36,8 +37,8 @@ pub struct SiteSet {
     pub module: Option<Module>,
 }
 
-/// What only a module has. The kernel places each of its sections by itself, so what is told of places is told of all of
-/// them.
+/// What only a module has. The kernel places each of its sections by itself, so what is told of places is told of all
+/// of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
     /// Name, as the kernel has it: with underscores.

@@ -44,8 +44,8 @@ impl fmt::Display for SiteKind {
 pub struct Marks(pub u8);
 
 impl Marks {
-    /// The entry can be reached again from inside the same body (a loop header), or another copy of the function begins at
-    /// the same address: hits may outnumber calls.
+    /// The entry can be reached again from inside the same body (a loop header), or another copy of the function begins
+    /// at the same address: hits may outnumber calls.
     pub const MAY_REPEAT: Marks = Marks(1 << 0);
     /// The debug information does not say where the body is entered, and the text has more than one candidate.
     pub const ENTRY_UNCERTAIN: Marks = Marks(1 << 1);
@@ -58,11 +58,11 @@ impl Marks {
     /// With [`Marks::SIGNATURE_CHANGED`]: the copy returns the function's value all the same, where the ABI has it.
     /// See [`Marks::returns_value`].
     pub const RETURN_KEPT: Marks = Marks(1 << 4);
-    /// Control may come into the copy by another way than its entry (the compiler duplicated its beginning, or only its end is
-    /// shared with other code): some calls may not be seen there.
+    /// Control may come into the copy by another way than its entry (the compiler duplicated its beginning, or only its
+    /// end is shared with other code): some calls may not be seen there.
     pub const MAY_MISS: Marks = Marks(1 << 5);
-    /// The probe is before the entry, at an instruction of the caller's that runs exactly when the body does: the kernel
-    /// would refuse it at the entry.
+    /// The probe is before the entry, at an instruction of the caller's that runs exactly when the body does: the
+    /// kernel would refuse it at the entry.
     pub const MOVED_BACK: Marks = Marks(1 << 6);
 
     /// How many bytes after the body's start the probe is, by the distance that a site has; negative if it is before.
@@ -70,8 +70,8 @@ impl Marks {
         if self.contains(Marks::MOVED_BACK) { -i16::from(moved) } else { i16::from(moved) }
     }
 
-    /// Whether what the ABI's return register holds when an out-of-line copy returns is the function's return value, if the
-    /// function has one. A changed copy may have lost it, if no caller used it.
+    /// Whether what the ABI's return register holds when an out-of-line copy returns is the function's return value, if
+    /// the function has one. A changed copy may have lost it, if no caller used it.
     pub fn returns_value(self) -> bool {
         !self.contains(Marks::SIGNATURE_CHANGED) || self.contains(Marks::RETURN_KEPT)
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Checksums of what is read, where it is read.
 //!
-//! A site file is 30 MB, and a lookup reads some dozens of kilobytes of it. To check all of it first would cost more than
-//! the lookup; not to check it would let a damaged page answer: a search that a wrong record sends astray finds nothing,
-//! and nothing found is a call missed silently. So the file has a checksum for every [`BLOCK`] bytes, and a block is
-//! checked when anything in it is first read. The checksums themselves, and the header that says where all is, have one of
-//! their own, checked when the file is opened.
+//! A site file is 30 MB, and a lookup reads some dozens of kilobytes of it. To check all of it first would cost more
+//! than the lookup; not to check it would let a damaged page answer: a search that a wrong record sends astray finds
+//! nothing, and nothing found is a call missed silently. So the file has a checksum for every [`BLOCK`] bytes, and a
+//! block is checked when anything in it is first read. The checksums themselves, and the header that says where all is,
+//! have one of their own, checked when the file is opened.
 //!
 //! A read does not fail: what lies in a damaged block is parsed as anything else is, by parsers that trust nothing. But
 //! the damage is remembered, and from then on every answer is the error ([`Sums::whole`]).
@@ -54,7 +54,8 @@ pub(crate) struct Sums<'a> {
 }
 
 impl<'a> Sums<'a> {
-    /// The checksums of the blocks of the parts, one part after the other. `None` if they are not as many as the blocks.
+    /// The checksums of the blocks of the parts, one part after the other. `None` if they are not as many as the
+    /// blocks.
     pub(crate) fn new(parts: &[(&'static str, &'a [u8])], sums: &'a [U32]) -> Option<Sums<'a>> {
         let mut rest = sums;
         let mut list = Vec::with_capacity(parts.len());
@@ -78,8 +79,8 @@ impl<'a> Sums<'a> {
     }
 
     fn touch_range(&self, address: usize, len: usize) {
-        // Where bytes lie tells which part they are of: slices of a part are passed around, not offsets. What is in none
-        // of the parts (a base that is not the file's) is not ours to check.
+        // Where bytes lie tells which part they are of: slices of a part are passed around, not offsets. What is in
+        // none of the parts (a base that is not the file's) is not ours to check.
         for part in &self.parts {
             let at = address.wrapping_sub(part.bytes.as_ptr() as usize);
             if at < part.bytes.len() && len > 0 {

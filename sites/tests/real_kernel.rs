@@ -74,7 +74,8 @@ fn function(btf: &Btf<'_>, func: &btf::Type<'_>) -> Function {
     Function { name: func.name().to_owned(), func: func.id(), parameters, variadic }
 }
 
-/// Every function of the kernel once, through a file: prototypes come out as they went in, without a walk over the types.
+/// Every function of the kernel once, through a file: prototypes come out as they went in, without a walk over the
+/// types.
 #[test]
 fn a_file_over_the_kernels_types() {
     let Some(base_btf) = kernel_btf() else { return };
@@ -115,7 +116,8 @@ fn a_file_over_the_kernels_types() {
     };
     let data = file::write(&set).unwrap();
     let file = SiteFile::parse(&data).unwrap();
-    // The upstream part is a LOCSEC and a LOC_PROTO for each number of elements: no name of the kernel's is stored again.
+    // The upstream part is a LOCSEC and a LOC_PROTO for each number of elements: no name of the kernel's is stored
+    // again.
     let vlens: BTreeSet<u32> = functions.iter().map(Function::vlen).collect();
     let protos: usize = vlens.iter().map(|&vlen| 12 + 4 * vlen as usize).sum();
     assert_eq!(file.sizes().inline, before + protos + 12 + 12 * funcs.len() + "inline.text\0".len());

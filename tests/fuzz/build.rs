@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Compiles the images whose parts the fuzz targets replace: by gcc and, if there is one, by clang, with each version of DWARF.
+//! Compiles the images whose parts the fuzz targets replace: by gcc and, if there is one, by clang, with each version
+//! of DWARF.
 
 #[allow(dead_code, reason = "the encoder's tests use the rest")]
 #[path = "../../encoder/tests/compiled/image.rs"]

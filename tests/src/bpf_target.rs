@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Functions of BPF programs as targets: known packets are run through a program (BPF_PROG_TEST_RUN), and each call of its
-//! functions must be seen, with its arguments and its result; what cannot be seen must be said.
+//! Functions of BPF programs as targets: known packets are run through a program (BPF_PROG_TEST_RUN), and each call of
+//! its functions must be seen, with its arguments and its result; what cannot be seen must be said.
 
 use crate::case::{Case, Failure, case};
 use crate::typed::program_of;

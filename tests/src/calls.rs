@@ -67,8 +67,8 @@ macro_rules! entry {
 pub fn syscall32(number: u32, arguments: [u32; 5]) -> io::Result<i64> {
     let [a, b, c, d, e] = arguments.map(u64::from);
     let result: u64;
-    // SAFETY: int 0x80 clobbers rax, and in older kernels r8 to r11; rbx is the compiler's, so it is swapped in and out.
-    // The callers pass no pointers but zero.
+    // SAFETY: int 0x80 clobbers rax, and in older kernels r8 to r11; rbx is the compiler's, so it is swapped in and
+    // out. The callers pass no pointers but zero.
     unsafe {
         std::arch::asm!(
             "xchg rbx, {a}",

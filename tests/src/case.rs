@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Cases: what a test inside the virtual machine is.
 //!
-//! A case states what must come out on every kernel. What a kernel cannot do, or what its compiler did not do to the function,
-//! it cannot show there: then the case is *not exercised*, with a [`Lack`] that says why, and never passed. The harness
-//! (`tests/vm.rs`) does not take that for granted ([`Lack::holds`]): a release that has the capability may not lack it, and what
-//! the compiler did not do is looked for in the image that was booted.
+//! A case states what must come out on every kernel. What a kernel cannot do, or what its compiler did not do to the
+//! function, it cannot show there: then the case is *not exercised*, with a [`Lack`] that says why, and never passed.
+//! The harness (`tests/vm.rs`) does not take that for granted ([`Lack::holds`]): a release that has the capability may
+//! not lack it, and what the compiler did not do is looked for in the image that was booted.
 
 use crate::shape::Shape;
 use serde::{Deserialize, Serialize};
@@ -63,16 +63,16 @@ pub enum Capability {
     TracingMulti,
     /// Stacks of their own for the functions of a program.
     PrivateStack,
-    /// Programs that may sleep at the kernel's function for tests of fentry (net/bpf/test_run.c), however it is configured.
-    /// That shows in a refusal alone; [`Capability::is_had`] goes by the release.
+    /// Programs that may sleep at the kernel's function for tests of fentry (net/bpf/test_run.c), however it is
+    /// configured. That shows in a refusal alone; [`Capability::is_had`] goes by the release.
     Sleepable,
     /// A kernel that lets a module serve its site data in `/sys/kernel/btf`, because it has none of its own.
     OthersSiteData,
 }
 
 impl Capability {
-    /// The first Linux release that has it on a machine: a kernel as new as that may not lack it. `None` if none has it yet, or a kernel of
-    /// any release may lack it.
+    /// The first Linux release that has it on a machine: a kernel as new as that may not lack it. `None` if none has it
+    /// yet, or a kernel of any release may lack it.
     pub fn since(self, machine: Machine) -> Option<(u32, u32)> {
         let (x86_64, aarch64) = match self {
             Capability::RdonlyCast => ((6, 2), Some((6, 2))),
@@ -143,8 +143,8 @@ pub enum Lack {
 }
 
 impl Lack {
-    /// Whether a kernel lacks it: a capability only if it came with a later release (`release` is `uname -r`), a shape only if the
-    /// image has none of it.
+    /// Whether a kernel lacks it: a capability only if it came with a later release (`release` is `uname -r`), a shape
+    /// only if the image has none of it.
     ///
     /// # Errors
     /// A sentence, if the kernel has it, or must have it.
@@ -266,8 +266,8 @@ pub fn cases() -> Vec<Case> {
     all
 }
 
-/// Cases that run on one kernel alone, the one that the harness names as the reference, and why that is enough: names, or the
-/// groups before the colons. All others run on every kernel.
+/// Cases that run on one kernel alone, the one that the harness names as the reference, and why that is enough: names,
+/// or the groups before the colons. All others run on every kernel.
 pub const ON_THE_REFERENCE: [(&str, &str); 7] = [
     (
         "trace::examples_print_what_the_page_says",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A loader of what `siteseer compile` wrote, by libbpf alone: the object is loaded as any other, and attached by its manifest.
+//! A loader of what `siteseer compile` wrote, by libbpf alone: the object is loaded as any other, and attached by its
+//! manifest.
 
 use crate::case::Failure;
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, Object, ObjectBuilder, RingBufferBuilder};

@@ -79,8 +79,8 @@ fn attach_plain(object: &Object) -> Result<OwnedFd, Failure> {
     }
 }
 
-/// The symbols that hold the frames in the kernel's own text, from the function on: programs and trampolines before it are
-/// each attachment's own.
+/// The symbols that hold the frames in the kernel's own text, from the function on: programs and trampolines before it
+/// are each attachment's own.
 fn kernel_frames<'s>(symbols: &'s Symbols, frames: &[u64], from: &str) -> Vec<(&'s str, u64)> {
     frames
         .iter()
@@ -180,9 +180,9 @@ fn as_under_real_fentry(target: &Target) -> Result<String, Failure> {
         if (copy.calls, copy.cookie, copy.arguments, copy.first) != (2, COOKIE, 1, 0) {
             return Err(format!("at the inlined copy: {copy:x?}").into());
         }
-        // How far the stack goes from here is the kernel's affair: this probe is on a `push`, and where an instruction has one byte
-        // the unwinder takes the state after it (the instruction pointer is one on, arch/x86/kernel/unwind_orc.c). A
-        // stack that reaches the caller is typed::helpers_that_take_the_context.
+        // How far the stack goes from here is the kernel's affair: this probe is on a `push`, and where an instruction
+        // has one byte the unwinder takes the state after it (the instruction pointer is one on,
+        // arch/x86/kernel/unwind_orc.c). A stack that reaches the caller is typed::helpers_that_take_the_context.
         let first = copy.frames.first().copied();
         let holder = first.and_then(|frame| symbols.containing(frame)).map(|found| found.symbol.name);
         if !(first.is_some_and(|first| (copy.function..copy.function + 2).contains(&first))

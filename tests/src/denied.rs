@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Refusals that are the process's or the program's affair: capabilities, open files, a kernel that shows nothing, programs
-//! that siteseer did not load. tests/tests/refusals/table.rs says which refusal is provoked where.
+//! Refusals that are the process's or the program's affair: capabilities, open files, a kernel that shows nothing,
+//! programs that siteseer did not load. tests/tests/refusals/table.rs says which refusal is provoked where.
 
 use crate::calls::{in_child, syscall};
 use crate::case::{Capability, Case, Failure, Shown, need};
@@ -158,8 +158,8 @@ fn few_capabilities_are_enough(target: &Target) -> Result<String, Failure> {
     Ok("attached with CAP_BPF, CAP_PERFMON and CAP_SYSLOG alone".to_owned())
 }
 
-/// Another user with the three capabilities, who has them before anything is read, loaded or attached; at more sites than are
-/// armed one by one. tracefs and debugfs are root's: what cannot be read there is said.
+/// Another user with the three capabilities, who has them before anything is read, loaded or attached; at more sites
+/// than are armed one by one. tracefs and debugfs are root's: what cannot be read there is said.
 fn few_capabilities_from_the_start(target: &Target) -> Result<String, Failure> {
     const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
     const NOBODY: u64 = 65534;

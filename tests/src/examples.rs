@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The guest's half of the examples' test: each program is started as a user would, its calls are made in known ways, and what it
-//! printed must be those calls.
+//! The guest's half of the examples' test: each program is started as a user would, its calls are made in known ways,
+//! and what it printed must be those calls.
 //!
-//! The host's half (`tests/examples.rs`) builds the programs, puts them into [`FOLDER`] and shows each [`Verdict`] as a test. C
-//! programs come twice, linked with the system's libbpf and with the one that siteseer brings along ([`LIBBPFS`]).
-//! The programs of other loaders ([`LOADERS`]) load what the host's half compiled.
+//! The host's half (`tests/examples.rs`) builds the programs, puts them into [`FOLDER`] and shows each [`Verdict`] as a
+//! test. C programs come twice, linked with the system's libbpf and with the one that siteseer brings along
+//! ([`LIBBPFS`]). The programs of other loaders ([`LOADERS`]) load what the host's half compiled.
 
 use crate::calls::syscall;
 use crate::case::Failure;
@@ -22,7 +22,8 @@ pub const LIBBPFS: [&str; 2] = ["system", "vendored"];
 
 /// Programs that load what `siteseer compile` wrote: `OBJECT` and `OBJECT.json` in [`FOLDER`].
 pub const LOADERS: [&str; 2] = ["opensnoop-aya", "opensnoop-cilium"];
-/// The guest itself, as a loader by libbpf alone: of that object, and of one with all that an object can have (`WHOLE`).
+/// The guest itself, as a loader by libbpf alone: of that object, and of one with all that an object can have
+/// (`WHOLE`).
 pub const BY_LIBBPF: [&str; 2] = ["opensnoop-libbpf", "whole-libbpf"];
 /// cli/tests/programs/whole.bpf.c, compiled.
 const WHOLE: &str = "/examples/whole.bpf.o";
@@ -238,8 +239,8 @@ fn opensnoop(program: &str) -> Result<Vec<(String, String)>, Failure> {
     Ok(vec![("opensnoop -l".to_owned(), plain), ("opensnoop".to_owned(), complete)])
 }
 
-/// Synchronises a file: three times all of it, twice its data, and four times through a mapping, which is the one way here to the
-/// function's own symbol.
+/// Synchronises a file: three times all of it, twice its data, and four times through a mapping, which is the one way
+/// here to the function's own symbol.
 fn fsynclat(program: &str) -> Result<Vec<(String, String)>, Failure> {
     let running = Running::start(program, &["-p", &pid()], "Tracing")?;
     let path = CString::new("/tmp/synced")?;
@@ -288,7 +289,8 @@ fn fchmods(program: &str) -> Result<Vec<(String, String)>, Failure> {
     Ok(vec![("fchmods".to_owned(), text)])
 }
 
-/// Asks for one capability through the function's own symbol, and for one through a copy that does not have the namespace.
+/// Asks for one capability through the function's own symbol, and for one through a copy that does not have the
+/// namespace.
 fn capsnoop(program: &str) -> Result<Vec<(String, String)>, Failure> {
     const CAP_SYS_CHROOT: u32 = 18;
     const CAP_SYS_ADMIN: u32 = 21;
@@ -344,8 +346,8 @@ fn by_libbpf() -> Result<(), Failure> {
     same(&called, &printed, "PID")
 }
 
-/// Static functions, a callback, CO-RE and variables work: three calls by chroot(2) are counted, through the body; one by
-/// swapoff(2), through a copy without the namespace, is seen and not counted.
+/// Static functions, a callback, CO-RE and variables work: three calls by chroot(2) are counted, through the body; one
+/// by swapoff(2), through a copy without the namespace, is seen and not counted.
 fn whole() -> Result<(), Failure> {
     let attached = Attached::new(WHOLE, &format!("{WHOLE}.json"), std::process::id())?;
     let (root, nowhere) = (CString::new("/")?, CString::new("/nowhere")?);

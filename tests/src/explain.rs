@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What is explained without loading is what is attached: the plan of a program as its object file has it, against the plan
-//! of the same program as libbpf has loaded it.
+//! What is explained without loading is what is attached: the plan of a program as its object file has it, against the
+//! plan of the same program as libbpf has loaded it.
 
 use crate::case::{Case, Failure, case};
 use libbpf_rs::ObjectBuilder;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Processes that are killed while they attach and detach, and what is left of them: nothing that fires, definitions that the
-//! next process removes, and everybody else's probes as they were.
+//! Processes that are killed while they attach and detach, and what is left of them: nothing that fires, definitions
+//! that the next process removes, and everybody else's probes as they were.
 //!
 //! The moments are random numbers from a fixed seed, spread over the time that one attachment and detachment takes. A
-//! process that is killed here attaches and detaches without end. Meanwhile, and after each, this process makes
-//! calls that hit one of the sites; two probes of "somebody else" stand on that very site, an event of tracefs and a perf
+//! process that is killed here attaches and detaches without end. Meanwhile, and after each, this process makes calls
+//! that hit one of the sites; two probes of "somebody else" stand on that very site, an event of tracefs and a perf
 //! kprobe, and must count every one of these calls, no more and no less.
 
 use crate::calls::syscall;
@@ -36,8 +36,8 @@ pub fn cases() -> Vec<Case> {
 const FUNCTIONS: [&str; 3] = ["ksys_semget", "__bpf_copy_key", "setfl"];
 /// How many processes are killed.
 const KILLS: usize = 200;
-/// A round has up to so many processes at once: most of the time that attaching takes is waiting for the kernel, and they wait
-/// together.
+/// A round has up to so many processes at once: most of the time that attaching takes is waiting for the kernel, and
+/// they wait together.
 const AT_ONCE: usize = 4;
 /// Calls while the processes are there, and calls after they are killed.
 const CALLS: u64 = 3;
@@ -47,7 +47,8 @@ const LISTING: &str = "/sys/kernel/tracing/kprobe_events";
 pub(crate) fn load() -> Result<Object, Failure> {
     let mut builder = ObjectBuilder::default();
     let mut open = builder.open_memory(COST)?;
-    // What others are there for some kernels do not take: arm64's lets no function have the registers whole (Linux 6.12).
+    // What others are there for some kernels do not take: arm64's lets no function have the registers whole (Linux
+    // 6.12).
     for mut program in open.progs_mut() {
         let wanted = program.name() == "read0";
         program.set_autoload(wanted);
@@ -295,7 +296,8 @@ fn a_child_keeps_what_its_parent_attached(target: &Target) -> Result<String, Fai
     Ok(format!("its {defined} probes fired on after its parent had ended; removed after it had ended, too"))
 }
 
-/// A process of a container: it cannot be seen from here whether it lives, and here nobody would be left in the container.
+/// A process of a container: it cannot be seen from here whether it lives, and here nobody would be left in the
+/// container.
 fn in_another_pid_namespace(target: &Target) -> Result<String, Failure> {
     let object = load()?;
     siteseer::clean()?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Cases that are known to fail on a kernel, and what is wrong: those of the suite (`suite::NAME`), and all others that run in virtual
-//! machines. They are not judged more leniently: such a case fails, and is shown as known. When it no longer fails, its line must go.
+//! Cases that are known to fail on a kernel, and what is wrong: those of the suite (`suite::NAME`), and all others that
+//! run in virtual machines. They are not judged more leniently: such a case fails, and is shown as known. When it no
+//! longer fails, its line must go.
 
 /// A kernel of kernels/matrix.toml, a case's name, and what is wrong in a sentence.
 pub type Known = (&'static str, &'static str, &'static str);
@@ -31,8 +32,8 @@ pub fn judge(table: &[Known], kernel: &str, case: &str, failed: bool) -> Judged 
     }
 }
 
-/// What is wrong with a table, line by line: a kernel or a case that does not exist, a case twice, or a line that does not say what
-/// is wrong.
+/// What is wrong with a table, line by line: a kernel or a case that does not exist, a case twice, or a line that does
+/// not say what is wrong.
 pub fn faults(table: &[Known], kernels: &[String], cases: &[String]) -> Vec<String> {
     let mut faults = Vec::new();
     for (nth, (kernel, case, wrong)) in table.iter().enumerate() {

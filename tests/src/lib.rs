@@ -2,8 +2,8 @@
 //! The conformance suite: what siteseer promises, shown on a booted kernel.
 //!
 //! `cargo test` boots each kernel once and runs the program `siteseer-guest` in it, which goes through the
-//! [cases](case::cases) and reports each as a line of JSON; the harness (`tests/vm.rs`) shows each as a test of its own.
-//! The list of cases is in this library, so that both sides have the same.
+//! [cases](case::cases) and reports each as a line of JSON; the harness (`tests/vm.rs`) shows each as a test of its
+//! own. The list of cases is in this library, so that both sides have the same.
 
 pub mod bench;
 pub mod bpf_target;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Lookups that ask the kernel of a few symbols find what lookups in all of its symbols find.
 //!
-//! A target that has read no symbols yet looks a name up by those of the site data, each confirmed by the kernel; one that has read
-//! them all, by its table. Both are asked the same names.
+//! A target that has read no symbols yet looks a name up by those of the site data, each confirmed by the kernel; one
+//! that has read them all, by its table. Both are asked the same names.
 
 use crate::case::{Case, Failure, case};
 use crate::modules::Loaded;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A module that comes and goes (`tests/modules/siteseer_life`): functions of it are traced, while the target is older than
-//! its loading, while it is unloaded, and when it is loaded again.
+//! A module that comes and goes (`tests/modules/siteseer_life`): functions of it are traced, while the target is older
+//! than its loading, while it is unloaded, and when it is loaded again.
 
 use crate::case::{Capability, Case, Failure, Shown, case, need};
 use crate::removal;
@@ -70,7 +70,8 @@ fn unload() -> io::Result<()> {
     }
 }
 
-/// Unloads it as soon as nothing refers to it: the kernel frees a program some time after its last descriptor is closed.
+/// Unloads it as soon as nothing refers to it: the kernel frees a program some time after its last descriptor is
+/// closed.
 fn unload_when_free() -> io::Result<()> {
     const PATIENCE: Duration = Duration::from_secs(60);
     let begin = Instant::now();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Two functions of one name: a program runs for the one that it states, or whose file is named, and never for the other.
+//! Two functions of one name: a program runs for the one that it states, or whose file is named, and never for the
+//! other.
 
 use crate::calls::syscall;
 use crate::case::{Case, Failure, case, choose};
@@ -118,7 +119,8 @@ fn refused(target: &Target, program: &str, words: &[&str]) -> Result<String, Fai
     }
 }
 
-/// Leaves the case unless the kernel has the messages' free_copy(): what copies messages is configured (CONFIG_CHECKPOINT_RESTORE).
+/// Leaves the case unless the kernel has the messages' free_copy(): what copies messages is configured
+/// (CONFIG_CHECKPOINT_RESTORE).
 fn need_copies(target: &Target) -> Result<(), Failure> {
     let copy = site(Place::Inline).called_by("do_msgrcv").attachable_or_not();
     choose(target, &[Shape::new("free_copy", [copy])], Shape::clone).map(drop)

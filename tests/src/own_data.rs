@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The kernel's own site data: `/sys/kernel/btf/vmlinux.inline` and `MODULE.inline`, from the kernel to attached sites.
 //!
-//! No kernel that a distribution ships has these files yet. Two kinds of kernels have them here ([`Provider`]). On most, a
-//! module (`tests/modules/siteseer_inline`) serves them as upstream's kernel will, and checks the data first, by upstream's
-//! rules. A kernel that we patched and built (`inline-7.3-x86_64`) carries the data in its own sections `.BTF.inline`, and
-//! serves it itself; so does a module for it. In both, the data is the section `.BTF.inline` of a site file alone,
-//! without our companion section. The loader prefers a site file, so the cases hide it. What the site file says about the
-//! same sites is what the kernel's data is compared with.
+//! No kernel that a distribution ships has these files yet. Two kinds of kernels have them here ([`Provider`]). On
+//! most, a module (`tests/modules/siteseer_inline`) serves them as upstream's kernel will, and checks the data first,
+//! by upstream's rules. A kernel that we patched and built (`inline-7.3-x86_64`) carries the data in its own sections
+//! `.BTF.inline`, and serves it itself; so does a module for it. In both, the data is the section `.BTF.inline` of a
+//! site file alone, without our companion section. The loader prefers a site file, so the cases hide it. What the site
+//! file says about the same sites is what the kernel's data is compared with.
 
 use crate::case::{Capability, Case, Failure, Shown, case, need};
 use crate::modules::{self, Hidden, Loaded, copies, load_programs, seen};
@@ -306,8 +306,9 @@ impl Drop for Mapping {
     }
 }
 
-/// Upstream's rules for mapping these files (selftests/bpf, `prog_tests/btf_sysfs.c`), and that each parses over its base. And upstream's
-/// case of a module (`prog_tests/btf_inline.c`): a function that was inlined is in the module's file, in the text section.
+/// Upstream's rules for mapping these files (selftests/bpf, `prog_tests/btf_sysfs.c`), and that each parses over its
+/// base. And upstream's case of a module (`prog_tests/btf_inline.c`): a function that was inlined is in the module's
+/// file, in the text section.
 fn files_are_read_and_mapped_as_upstreams(full: &Target) -> Result<String, Failure> {
     let provider = Provider::get()?;
     provider.image()?;

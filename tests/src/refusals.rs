@@ -71,8 +71,8 @@ fn kprobes_that_are_switched_off(target: &Target) -> Result<String, Failure> {
     }
 }
 
-/// The same for ftrace, which is told of a link that exists already, too. The kernels after 6.12 that refuse the switch have
-/// nothing to tell.
+/// The same for ftrace, which is told of a link that exists already, too. The kernels after 6.12 that refuse the switch
+/// have nothing to tell.
 fn ftrace_that_is_switched_off(target: &Target) -> Result<String, Failure> {
     const SWITCH: &str = "/proc/sys/kernel/ftrace_enabled";
     // Debian's 6.1 has no fprobe; on x86-64, a kprobe at a clone's entry is ftrace's then.
@@ -167,8 +167,8 @@ fn unknown_function(target: &Target) -> Result<String, Failure> {
     refused(attach.attach(&program_of(&object, "count")?), &["ns_capabel", "ns_capable"])
 }
 
-/// A function that has sites, all of them in code that the kernel lets no kprobe event into for one reason: which one is the
-/// compiler's choice.
+/// A function that has sites, all of them in code that the kernel lets no kprobe event into for one reason: which one
+/// is the compiler's choice.
 fn alone_where(target: &Target, why: Unprobeable) -> Result<String, Failure> {
     let names = target.data().read(&[], |file| -> Result<Vec<String>, Failure> {
         let mut names = Vec::new();

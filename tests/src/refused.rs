@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Probes that the kernel refuses in the middle of many, after the plan held them for possible.
 //!
-//! The harness writes site data in which one site of a function is a byte off, in the middle of an instruction, where the
-//! kernel takes no probe ([`spoil`]). Whatever the policy and the way of attaching, that site alone is refused, with
-//! the kernel's own reason, and the others stay attached or none does.
+//! The harness writes site data in which one site of a function is a byte off, in the middle of an instruction, where
+//! the kernel takes no probe ([`spoil`]). Whatever the policy and the way of attaching, that site alone is refused,
+//! with the kernel's own reason, and the others stay attached or none does.
 
 use crate::case::{Case, Failure, Shown};
 use crate::killed::{call, counters, load};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Waiting until removed kprobes are gone, before their module goes.
 //!
-//! siteseer closes events and removes their definitions in a process of its own after `detach` has returned. The kernel then
-//! keeps an optimised kprobe on a list until its optimiser runs. If the module goes meanwhile, `kill_optimized_kprobe()` takes the
-//! probe off that list and nobody frees it: it stays in the table of probes, and who probes that address next gets EINVAL and a
-//! warning of `reuse_unused_kprobe()` (kernel/kprobes.c).
+//! siteseer closes events and removes their definitions in a process of its own after `detach` has returned. The kernel
+//! then keeps an optimised kprobe on a list until its optimiser runs. If the module goes meanwhile,
+//! `kill_optimized_kprobe()` takes the probe off that list and nobody frees it: it stays in the table of probes, and
+//! who probes that address next gets EINVAL and a warning of `reuse_unused_kprobe()` (kernel/kprobes.c).
 
 use crate::case::Failure;
 use std::fs;

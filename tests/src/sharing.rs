@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Programs that serve many location prototypes see what programs for one each see.
 //!
-//! Functions with dozens of location prototypes have their copies in what every system call does, where nobody knows the calls
-//! beforehand. So the same sites are attached twice, once in each way: the records of both must be the same, hit by hit. That a
-//! program for one location prototype is right, the ground truth shows.
+//! Functions with dozens of location prototypes have their copies in what every system call does, where nobody knows
+//! the calls beforehand. So the same sites are attached twice, once in each way: the records of both must be the same,
+//! hit by hit. That a program for one location prototype is right, the ground truth shows.
 
 use crate::calls::syscall;
 use crate::case::{Case, Failure, Shown, case};

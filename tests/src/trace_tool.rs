@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer trace` on the running kernel: the examples of docs/examples.md, run as they stand there, and counts that are exact.
+//! `siteseer trace` on the running kernel: the examples of docs/examples.md, run as they stand there, and counts that
+//! are exact.
 //!
 //! What varies from run to run (times, processors, numbers of processes, pointers) is masked in the page and in what is
 //! printed; the rest must be the same, letter by letter.
@@ -188,7 +189,8 @@ fn blocks(page: &str) -> Vec<(&str, &str)> {
     blocks.filter_map(|block| block.split_once("```")?.0.split_once('\n')).collect()
 }
 
-/// What of the messages the page shows: not what is attached, which the mechanism decides, nor numbers of what was lost.
+/// What of the messages the page shows: not what is attached, which the mechanism decides, nor numbers of what was
+/// lost.
 fn shown(printed: &Printed) -> String {
     let messages = printed.messages.lines().filter(|line| line.starts_with("siteseer: ") || line.starts_with("note: "));
     let messages: String = messages.map(|line| format!("{line}\n")).collect();
@@ -253,7 +255,8 @@ fn exact(_: &Target) -> Result<String, Failure> {
     Ok(format!("{CALLS} calls on two threads: counted {}", results.join(", ")))
 }
 
-/// Each condition leaves the same calls whether the kernel decides it (they are counted) or the tool does (they are printed).
+/// Each condition leaves the same calls whether the kernel decides it (they are counted) or the tool does (they are
+/// printed).
 fn conditions(_: &Target) -> Result<String, Failure> {
     let table = [
         ("comm = workload and count = 100", 2),
@@ -302,8 +305,8 @@ fn conditions(_: &Target) -> Result<String, Failure> {
     if wrong.is_empty() { Ok(format!("{} conditions", table.len())) } else { Err(wrong.join("\n").into()) }
 }
 
-/// Conditions on what is returned, in each program that runs at returns. Nothing is left to the tool: then it would print a
-/// note, and a flood of calls would not fit into the buffer.
+/// Conditions on what is returned, in each program that runs at returns. Nothing is left to the tool: then it would
+/// print a note, and a flood of calls would not fit into the buffer.
 fn returned(_: &Target) -> Result<String, Failure> {
     let table: [(&str, &[&str], &str, usize); 12] = [
         ("vfs_read", &[], "retval = 100", 2),
@@ -349,8 +352,9 @@ fn returned(_: &Target) -> Result<String, Failure> {
     if wrong.is_empty() { Ok(format!("{} conditions, and a flood", table.len())) } else { Err(wrong.join("\n").into()) }
 }
 
-/// The same, where all of the workload's calls were seen. A program does not run for a call that is made while it runs on that CPU
-/// for another task, which was interrupted: the command counts such calls, and on a loaded machine they may be the workload's.
+/// The same, where all of the workload's calls were seen. A program does not run for a call that is made while it runs
+/// on that CPU for another task, which was interrupted: the command counts such calls, and on a loaded machine they may
+/// be the workload's.
 fn run_seeing_all(arguments: &[String]) -> Result<Printed, Failure> {
     run_seeing(arguments, workload)
 }
@@ -426,8 +430,8 @@ fn timed(_: &Target) -> Result<String, Failure> {
     Ok(format!("a sleep in another call, calls of a function in itself, 3 of 5 calls, {CALLS} calls on two threads"))
 }
 
-/// Stacks of calls in inlined copies, and of calls of a body: from the function outwards, with what is inlined. A stack whose
-/// callers are not certain says so, and has no wrong ones.
+/// Stacks of calls in inlined copies, and of calls of a body: from the function outwards, with what is inlined. A stack
+/// whose callers are not certain says so, and has no wrong ones.
 fn stacks(_: &Target) -> Result<String, Failure> {
     let (mut whole, mut lines) = (0, 0);
     for (function, count) in [("ns_capable", 5), ("file_ppos", 4)] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Generated programs before the kernel's verifier, and run by it: one of each probe at a return and of type TRACING.
 //!
-//! `getpgid()` looks its argument up by `find_task_by_vpid()`, and `kill()` calls `check_kill_permission()`, each once. The
-//! programs are loaded and attached by bare system calls here, so that what fails is the trampoline.
+//! `getpgid()` looks its argument up by `find_task_by_vpid()`, and `kill()` calls `check_kill_permission()`, each once.
+//! The programs are loaded and attached by bare system calls here, so that what fails is the trampoline.
 
 use crate::calls::syscall;
 use crate::case::{Capability, Case, Failure, case, choose, need};

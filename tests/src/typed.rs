@@ -102,7 +102,8 @@ pub(crate) fn need_rdonly_cast(target: &Target, attach: &Attach<'_>, program: &P
     }
 }
 
-/// What chroot() and the reading of a secret file call: ns_capable() itself, and its copy in capable_wrt_inode_uidgid().
+/// What chroot() and the reading of a secret file call: ns_capable() itself, and its copy in
+/// capable_wrt_inode_uidgid().
 fn body_and_copy() -> Shape {
     let copy = site(Place::Inline).within("capable_wrt_inode_uidgid").with(0).with(1);
     let elsewhere = site(Place::Inline).called_by("__do_sys_chroot").attachable_or_not();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A part of ci/clients: a few of Debian's libbpf-tools on each kernel, as the distribution built them and with siteseer, on the same
-//! calls. None sees less with siteseer, and those on functions with copies see what tests/clients/tools.toml says that is called.
+//! A part of ci/clients: a few of Debian's libbpf-tools on each kernel, as the distribution built them and with
+//! siteseer, on the same calls. None sees less with siteseer, and those on functions with copies see what
+//! tests/clients/tools.toml says that is called.
 //!
 //! Each of `SITESEER_KERNELS` that is Debian's and for x86-64, as the tools are, boots once. Each tool is a test.
 

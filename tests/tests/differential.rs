@@ -13,7 +13,8 @@ fn perf_and_we_agree_or_it_is_known_why() {
     let Some(kernel) = siteseer_kernels::cached(KERNEL) else {
         panic!("the kernel {KERNEL} has not been fetched: run ci/kernel {KERNEL}");
     };
-    // Beside those by chance: one that lacks an argument at a site, and one that reads an argument from memory at a site.
+    // Beside those by chance: one that lacks an argument at a site, and one that reads an argument from memory at a
+    // site.
     let functions = ["ns_capable", "__bpf_copy_key"].map(str::to_owned).to_vec();
     let question = Question { vmlinux: kernel.vmlinux, sites: None, count: FUNCTIONS, seed: SEED, functions };
     let report = match run(&question) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Imports between the parts of a crate go one way.
 //!
-//! A crate's parts are the modules that its lib.rs declares, most of them folders. Each crate states their order, bottom up; a part
-//! uses those below it. What is used is read from the sources' tokens: paths that begin with `crate` or `super`, in `use` items
-//! and in code, in tests and in macros.
+//! A crate's parts are the modules that its lib.rs declares, most of them folders. Each crate states their order,
+//! bottom up; a part uses those below it. What is used is read from the sources' tokens: paths that begin with `crate`
+//! or `super`, in `use` items and in code, in tests and in macros.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,7 +151,8 @@ fn is_path(tokens: &[TokenTree]) -> bool {
     tokens.len() > 2 && tokens[..2].iter().all(is_colon)
 }
 
-/// Paths of the crate that are used in a module: `["plan", "report"]` for `crate::plan::report`, as far as it matters, two names.
+/// Paths of the crate that are used in a module: `["plan", "report"]` for `crate::plan::report`, as far as it matters,
+/// two names.
 fn used(tokens: &[TokenTree], module: &[String], found: &mut BTreeSet<Vec<String>>) {
     let mut at = 0;
     while at < tokens.len() {

@@ -13,8 +13,8 @@ use siteseer_sites::{Located, Location, Machine, Missing, SiteSet, file};
 /// Link-time address of the made-up image.
 const BASE: u64 = 0xffff_ffff_8100_0000;
 
-/// An image with `int foo(int a)`: inlined into `caller`, with its argument; into the copy of `middle` that `caller` has, without
-/// it; and a clone that may have lost its value.
+/// An image with `int foo(int a)`: inlined into `caller`, with its argument; into the copy of `middle` that `caller`
+/// has, without it; and a clone that may have lost its value.
 fn image() -> Target {
     let mut types = SplitBtf::standalone();
     let int = types.int("int", 4, 32, IntEncoding::SIGNED);

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Boots each kernel once and shows every case inside as a test of its own.
 //!
-//! The first test of a kernel that runs boots it, with all the cases that were asked for; the others take their verdict from
-//! that run. A machine without QEMU, or a kernel that was not fetched (`ci/kernel NAME`), fails the tests with a sentence that
-//! says what to do.
+//! The first test of a kernel that runs boots it, with all the cases that were asked for; the others take their verdict
+//! from that run. A machine without QEMU, or a kernel that was not fetched (`ci/kernel NAME`), fails the tests with a
+//! sentence that says what to do.
 //!
 //! # Which kernels
-//! `SITESEER_KERNELS`: rows of kernels/matrix.toml with spaces or commas between; `all`; or `default`: the five of Debian, and the
-//! a built one if it is in the cache. Without it, the [`REFERENCE`] alone. All cases run on each, except those for
-//! which the [table](siteseer_conformance::case::ON_THE_REFERENCE) says why one kernel is enough.
+//! `SITESEER_KERNELS`: rows of kernels/matrix.toml with spaces or commas between; `all`; or `default`: the five of
+//! Debian, and the a built one if it is in the cache. Without it, the [`REFERENCE`] alone. All cases run on each,
+//! except those for which the [table](siteseer_conformance::case::ON_THE_REFERENCE) says why one kernel is enough.
 //!
 //! # What may differ
-//! The cases state what must come out on the [`REFERENCE`] kernel, and hold there to the letter. Other compilers inline otherwise
-//! and lose other arguments; there a case follows the kernel's own site data by a stated rule, and prints what it found different.
+//! The cases state what must come out on the [`REFERENCE`] kernel, and hold there to the letter. Other compilers inline
+//! otherwise and lose other arguments; there a case follows the kernel's own site data by a stated rule, and prints
+//! what it found different.
 //!
 //! The conformance suite's cases (tests/cases) run in the same boot, as `KERNEL::suite::NAME`: what they must show on
 //! which kernel is in their own tables.
 //!
 //! What is known to be wrong is in [`KNOWN`]: such a case must fail, and its line must go when it passes.
 //!
-//! A case that is not exercised says what the kernel lacks, and is not believed: it fails where the kernel's release must have
-//! the capability, or the image that was booted has a function of the shape that the case looked for.
+//! A case that is not exercised says what the kernel lacks, and is not believed: it fails where the kernel's release
+//! must have the capability, or the image that was booted has a function of the shape that the case looked for.
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use object::{Object, ObjectSection};
@@ -47,8 +48,8 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Emulated machines are slow, and so are loaded ones; a guest that hangs is stopped then. On two idle cores, a boot with all cases
-/// takes about 500 s.
+/// Emulated machines are slow, and so are loaded ones; a guest that hangs is stopped then. On two idle cores, a boot
+/// with all cases takes about 500 s.
 const TIME_LIMIT: Duration = Duration::from_secs(3000);
 
 /// A kernel that boots when the first of its tests runs.
@@ -93,8 +94,8 @@ fn main() -> ExitCode {
         .collect();
     // What takes longest, by far, is not to be what all others have waited for.
     boots.sort_by_key(|boot| boot.kernel != REFERENCE);
-    // Case by case rather than kernel by kernel: the threads of the test program then boot different kernels, an emulated
-    // machine on each, instead of waiting for the same one.
+    // Case by case rather than kernel by kernel: the threads of the test program then boot different kernels, an
+    // emulated machine on each, instead of waiting for the same one.
     let mut trials = Vec::new();
     for case in cases() {
         for boot in boots.iter().filter(|boot| runs_on(&case.name, boot.kernel == REFERENCE)) {

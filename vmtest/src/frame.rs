@@ -8,11 +8,11 @@
 //! <marker>:<kind>:<sequence>:<length>:<crc32>:<payload in base64>
 //! ```
 //!
-//! The marker is random per run, so that nothing that is printed by chance, or left from another run, is taken for
-//! a frame. It may stand anywhere in a line: what precedes it (a kernel message's time stamp, an unfinished line of a
-//! program) is skipped, and so is what follows the payload. The checksum covers kind, sequence number and payload. A frame
-//! that does not add up is dropped and counted; the sequence number then shows the receiver the gap, or the second copy
-//! fills it. Text rather than raw bytes, because terminals and logs rewrite control characters.
+//! The marker is random per run, so that nothing that is printed by chance, or left from another run, is taken for a
+//! frame. It may stand anywhere in a line: what precedes it (a kernel message's time stamp, an unfinished line of a
+//! program) is skipped, and so is what follows the payload. The checksum covers kind, sequence number and payload. A
+//! frame that does not add up is dropped and counted; the sequence number then shows the receiver the gap, or the
+//! second copy fills it. Text rather than raw bytes, because terminals and logs rewrite control characters.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 

@@ -2,9 +2,9 @@
 
 //! Builds guest programs in Go: static, for either architecture, in the build root `go`.
 //!
-//! Go's compiler is a cross compiler, and without cgo its programs have no C in them, so that one build root does for all. The
-//! libraries are Debian's packages of their sources, which Go finds below `/usr/share/gocode` in its older mode without modules:
-//! nothing is downloaded.
+//! Go's compiler is a cross compiler, and without cgo its programs have no C in them, so that one build root does for
+//! all. The libraries are Debian's packages of their sources, which Go finds below `/usr/share/gocode` in its older
+//! mode without modules: nothing is downloaded.
 
 use std::{
     ffi::OsStr,

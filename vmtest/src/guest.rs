@@ -19,8 +19,8 @@
 //! }
 //! ```
 //!
-//! The child's standard output and error are the console. Its results go to the file that [`results`] opens: a pipe whose
-//! other end init packs into frames as they come. What descendants write there after the child has ended is lost:
+//! The child's standard output and error are the console. Its results go to the file that [`results`] opens: a pipe
+//! whose other end init packs into frames as they come. What descendants write there after the child has ended is lost:
 //! the machine is switched off when the child ends.
 
 mod channel;

@@ -5,13 +5,14 @@
 //! Guest programs of `workspace.metadata.guests` in Cargo.toml are built together, by one run of cargo.
 //!
 //! A guest program is linked statically (`+crt-static`), because the initramfs has no dynamic loader. The flag changes
-//! every crate below it, so these builds live in `<target>/guest`, apart from the ordinary ones: neither invalidates the
-//! other, and a build started from within `cargo test` does not wait for the lock its own parent holds.
+//! every crate below it, so these builds live in `<target>/guest`, apart from the ordinary ones: neither invalidates
+//! the other, and a build started from within `cargo test` does not wait for the lock its own parent holds.
 //!
-//! For another architecture than this machine's, a host rarely has all that it takes: a C compiler and static libelf and zlib
-//! for it, besides Rust's standard library. Such programs are built in a build root ([`buildroot`](siteseer_kernels::buildroot)), from
-//! the same sources and Cargo.lock, in `<target>/guest-ARCH/ROOT`. The root has no network and no registry: cargo finds the
-//! dependencies vendored beside its output, by the host's `cargo vendor`, which knows how to reach the registry.
+//! For another architecture than this machine's, a host rarely has all that it takes: a C compiler and static libelf
+//! and zlib for it, besides Rust's standard library. Such programs are built in a build root
+//! ([`buildroot`](siteseer_kernels::buildroot)), from the same sources and Cargo.lock, in `<target>/guest-ARCH/ROOT`.
+//! The root has no network and no registry: cargo finds the dependencies vendored beside its output, by the host's
+//! `cargo vendor`, which knows how to reach the registry.
 
 use std::{
     collections::BTreeMap,
@@ -32,8 +33,8 @@ use siteseer_kernels::{
 /// What links a static program that is always at the same address.
 const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static";
 
-/// What links a static program that is somewhere else in each process. Its relocations are packed: a thirtieth of it. It has no tables
-/// for unwinding, a fourteenth of it: it ends where it panics.
+/// What links a static program that is somewhere else in each process. Its relocations are packed: a thirtieth of it.
+/// It has no tables for unwinding, a fourteenth of it: it ends where it panics.
 const RELEASED: &str =
     "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -C force-unwind-tables=no";
 
@@ -97,8 +98,8 @@ pub fn build_guest(package: &str, bin: &str, profile: &str) -> Result<PathBuf, B
     build_guest_for(arch, package, bin, profile)
 }
 
-/// [`build_guest`] for a given architecture. For another than this machine's, it is built in the build root `guest-ARCH`, which
-/// is made if it is not in the cache yet.
+/// [`build_guest`] for a given architecture. For another than this machine's, it is built in the build root
+/// `guest-ARCH`, which is made if it is not in the cache yet.
 ///
 /// # Errors
 /// As [`build_guest`], and if there is no build root for the architecture.
@@ -125,8 +126,8 @@ pub fn build_guest_for(arch: Arch, package: &str, bin: &str, profile: &str) -> R
     built(&target, triple, profile, bin)
 }
 
-/// Builds a program for other machines: static, and always in a build root, at the same places in it, so that whoever builds the
-/// same sources gets the same bytes. `target` is a folder of the host.
+/// Builds a program for other machines: static, and always in a build root, at the same places in it, so that whoever
+/// builds the same sources gets the same bytes. `target` is a folder of the host.
 ///
 /// # Errors
 /// As [`build_guest_for`].
@@ -151,8 +152,8 @@ fn built(target: &Path, triple: &str, profile: &str, bin: &str) -> Result<PathBu
     if program.is_file() { Ok(program) } else { Err(BuildError::Missing(program)) }
 }
 
-/// Builds in the architecture's build root, and returns the target directory: one for each root, as cargo cannot know that
-/// C libraries changed.
+/// Builds in the architecture's build root, and returns the target directory: one for each root, as cargo cannot know
+/// that C libraries changed.
 fn build_in_root(
     arch: Arch,
     metadata: &Metadata,
@@ -259,8 +260,8 @@ fn cargo(arguments: &[&str], is_static: bool) -> Result<Vec<u8>, BuildError> {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(&program);
     command.args(arguments).stdin(Stdio::null());
-    // Cargo tells the programs that it runs where their package is. One that is started otherwise works on the workspace
-    // that it was built in, if that is still there.
+    // Cargo tells the programs that it runs where their package is. One that is started otherwise works on the
+    // workspace that it was built in, if that is still there.
     let package = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     if package.is_dir() {
         command.current_dir(package);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 
 //! The initramfs: a cpio archive ("newc", Documentation/driver-api/early-userspace/buffer-format.rst) that the kernel
-//! unpacks into its root file system. It is not compressed: it never leaves the machine, and unpacking costs guest time.
+//! unpacks into its root file system. It is not compressed: it never leaves the machine, and unpacking costs guest
+//! time.
 
 use std::{
     collections::BTreeMap,

@@ -37,8 +37,9 @@ const X86_64: Machine = Machine {
     // KASLR draws on. cmpxchg16b without a lock prefix, which SLUB uses, sometimes leaves an operand in EFLAGS (QEMU
     // 7.2; one boot of 6.12 in nine dies of it), and kernels do without that instruction.
     tcg: &["-accel", "tcg,thread=single", "-cpu", "max,-cx16"],
-    // The kernel counts the timer's interrupts while it spins for a number of cycles, and panics ("IO-APIC + timer doesn't
-    // work") if too few come: on a busy host they do. It leaves the test out by itself on hypervisors that it knows.
+    // The kernel counts the timer's interrupts while it spins for a number of cycles, and panics ("IO-APIC + timer
+    // doesn't work") if too few come: on a busy host they do. It leaves the test out by itself on hypervisors that it
+    // knows.
     tcg_parameters: "no_timer_check",
     kvm: &["-accel", "kvm", "-cpu", "host"],
     ports: &["-serial", "chardev:console", "-serial", "chardev:results"],
@@ -52,8 +53,8 @@ const ARM64: Machine = Machine {
     qemu: "qemu-system-aarch64",
     qemu_package: "qemu-system-arm",
     board: &["-machine", "virt"],
-    // One thread for the same reason, though the kernel takes a late breakpoint more lightly here. The architected pointer
-    // authentication is a cipher that takes half of the emulator's time.
+    // One thread for the same reason, though the kernel takes a late breakpoint more lightly here. The architected
+    // pointer authentication is a cipher that takes half of the emulator's time.
     tcg: &["-accel", "tcg,thread=single", "-cpu", "max,pauth-impdef=on"],
     tcg_parameters: "",
     kvm: &["-accel", "kvm", "-cpu", "host"],

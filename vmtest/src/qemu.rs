@@ -3,9 +3,9 @@
 //! The QEMU process: found, started, watched, and never left behind.
 //!
 //! Three streams come out of it: the console on its standard output, its own words on standard error, and the results
-//! port through a FIFO. One thread reads them all by poll(2), so that a deadline is a deadline whatever the guest does. The
-//! process dies with the thread that watches it, however that ends: `Drop` kills it, and `PR_SET_PDEATHSIG` does when
-//! nobody is left to run `Drop`.
+//! port through a FIFO. One thread reads them all by poll(2), so that a deadline is a deadline whatever the guest does.
+//! The process dies with the thread that watches it, however that ends: `Drop` kills it, and `PR_SET_PDEATHSIG` does
+//! when nobody is left to run `Drop`.
 
 use std::{
     env,
@@ -62,8 +62,8 @@ pub(crate) struct Qemu {
 }
 
 /// The kernel's console driver waits 10 ms for a full line, and then drops the character (`wait_for_lsr()` in
-/// drivers/tty/serial/8250/8250_port.c). A pipe of this size outlasts a reader that a busy host does not run. It is the most that an
-/// unprivileged process gets (/proc/sys/fs/pipe-max-size).
+/// drivers/tty/serial/8250/8250_port.c). A pipe of this size outlasts a reader that a busy host does not run. It is the
+/// most that an unprivileged process gets (/proc/sys/fs/pipe-max-size).
 const PIPE_SIZE: i32 = 1 << 20;
 
 /// How much is read of one stream before the deadline and the other streams have their turn.
@@ -77,8 +77,8 @@ impl Qemu {
     /// this makes, and the console to standard output.
     pub(crate) fn start(program: &Path, arguments: &[OsString], results_path: &Path) -> io::Result<Qemu> {
         mkfifo(results_path, Mode::S_IRUSR | Mode::S_IWUSR)?;
-        // Opened first, so that the writer's opening does not block; for writing too, so that a writer that closes and opens
-        // again finds a reader still: the end is told by the process's other streams.
+        // Opened first, so that the writer's opening does not block; for writing too, so that a writer that closes and
+        // opens again finds a reader still: the end is told by the process's other streams.
         let results =
             File::options().read(true).write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(results_path)?;
         let mut command = Command::new(program);

@@ -7,8 +7,8 @@
 //! say "BUG:" about something. Kernel messages are told by their time stamp (the host asks for `printk.time=1`), which
 //! may follow a program's unfinished line; only the few texts that nobody prints by accident count anywhere.
 //!
-//! A splat is the matching line and those that follow it, up to its end marker or [`MAX_LINES`], so that the report says
-//! what happened. Further matches inside are part of it (a warning, its "Call Trace:").
+//! A splat is the matching line and those that follow it, up to its end marker or [`MAX_LINES`], so that the report
+//! says what happened. Further matches inside are part of it (a warning, its "Call Trace:").
 
 /// The most lines kept of one splat.
 pub const MAX_LINES: usize = 80;

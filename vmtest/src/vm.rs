@@ -42,12 +42,13 @@ const PROGRAM_PATH: &str = "/program";
 /// * `panic=-1` restarts at once, which `-no-reboot` makes QEMU's end.
 /// * `printk.time=1` marks kernel messages, which finding splats rests upon; level 7 shows all but debugging.
 /// * `printk.devkmsg=on` lifts the rate limit from init's frames, should they have to go that way.
-/// * `log_buf_len`: frames in the kernel log wait there while another task prints it. The default buffer, 128 KiB, is overwritten
-///   before a slow console has printed it.
+/// * `log_buf_len`: frames in the kernel log wait there while another task prints it. The default buffer, 128 KiB, is
+///   overwritten before a slow console has printed it.
 /// * `random.trust_cpu=on`: the emulated CPU has a random number instruction; nothing waits for entropy.
-/// * A guest on a busy host stands still for many seconds without being stuck, and a CPU that prints to an emulated serial port
-///   runs nothing else meanwhile. That must not count as a stall: RCU and the watchdog get the kernel's upper bounds, and so
-///   do work queues, which are reported after 30 s otherwise. A guest that hangs is found by its time limit.
+/// * A guest on a busy host stands still for many seconds without being stuck, and a CPU that prints to an emulated
+///   serial port runs nothing else meanwhile. That must not count as a stall: RCU and the watchdog get the kernel's
+///   upper bounds, and so do work queues, which are reported after 30 s otherwise. A guest that hangs is found by its
+///   time limit.
 const COMMAND_LINE: &str = "panic=-1 printk.time=1 loglevel=7 printk.devkmsg=on log_buf_len=4M random.trust_cpu=on \
      rcupdate.rcu_cpu_stall_timeout=300 watchdog_thresh=60 workqueue.watchdog_thresh=300";
 
@@ -184,9 +185,9 @@ impl<'a> Vm<'a> {
         self
     }
 
-    /// Lets the guest's time go by instructions: each takes one nanosecond, and a guest that waits takes none of the host's
-    /// time (QEMU's `-icount shift=0,sleep=off`). What the guest measures with its clocks then does not depend on how busy the
-    /// host is. It takes TCG, whatever [`Vm::accel`] says.
+    /// Lets the guest's time go by instructions: each takes one nanosecond, and a guest that waits takes none of the
+    /// host's time (QEMU's `-icount shift=0,sleep=off`). What the guest measures with its clocks then does not depend
+    /// on how busy the host is. It takes TCG, whatever [`Vm::accel`] says.
     pub fn count_instructions(mut self) -> Self {
         self.counts_instructions = true;
         self
@@ -204,8 +205,8 @@ impl<'a> Vm<'a> {
         self
     }
 
-    /// The guest kernel's name of the results port (`ttyS1`), for one that names its ports in another order. If there is
-    /// no such port, the results go by the kernel log.
+    /// The guest kernel's name of the results port (`ttyS1`), for one that names its ports in another order. If there
+    /// is no such port, the results go by the kernel log.
     pub fn results_device(mut self, name: impl Into<String>) -> Self {
         self.results_device = name.into();
         self

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 
-//! Boots the cached kernel (`SITESEER_TEST_KERNEL`, by default deb-7.3-x86_64) with programs that behave well and badly.
+//! Boots the cached kernel (`SITESEER_TEST_KERNEL`, by default deb-7.3-x86_64) with programs that behave well and
+//! badly.
 
 use std::{
     collections::BTreeSet,

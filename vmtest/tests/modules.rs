@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 
-//! Builds modules for the cached kernel (`SITESEER_TEST_KERNEL`, by default deb-7.3-x86_64), good ones and bad, and loads the good
-//! ones in it.
+//! Builds modules for the cached kernel (`SITESEER_TEST_KERNEL`, by default deb-7.3-x86_64), good ones and bad, and
+//! loads the good ones in it.
 
 use std::{env, path::Path, time::Duration};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The C interface's structures of options, as callers of other versions hand them over: the size is the first byte, at most what
-//! there is, and the pointers are to strings and lists that the input has or to NULL.
+//! The C interface's structures of options, as callers of other versions hand them over: the size is the first byte, at
+//! most what there is, and the pointers are to strings and lists that the input has or to NULL.
 #![no_main]
 // The library's own modules. Some parts of them are not used here.
 #![allow(dead_code)]

@@ -14,7 +14,8 @@ const NOWHERE: u32 = 31;
 pub(crate) struct Calls<'f, 'b> {
     /// Its prototypes, with the types that they are of.
     pub(crate) prototypes: Vec<(&'f Prototype, Option<&'f Btf<'b>>)>,
-    /// Members of structures, in the order in which the program reads them. `None` for those that the function does not have.
+    /// Members of structures, in the order in which the program reads them. `None` for those that the function does not
+    /// have.
     pub(crate) members: Vec<Option<Member<'f>>>,
     /// Whether the program that decides sees what was returned.
     pub(crate) returns: bool,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A treemap: rectangles that fill one, each as large as its weight. The layout is the squarified one (Bruls, Huizing, van Wijk,
-//! 2000): rows are filled along the shorter side as long as that makes the rectangles more like squares.
+//! A treemap: rectangles that fill one, each as large as its weight. The layout is the squarified one (Bruls, Huizing,
+//! van Wijk, 2000): rows are filled along the shorter side as long as that makes the rectangles more like squares.
 
 /// A rectangle.
 #[derive(Debug, Clone, Copy, PartialEq)]

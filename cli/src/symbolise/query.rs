@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Places in text as people, the kernel and tracers write them: `0xffffffff81234567`, `vfs_read+0x1f`, `vfs_read+0x1f/0x80
-//! [module]`, `module:vfs_read+31`.
+//! Places in text as people, the kernel and tracers write them: `0xffffffff81234567`, `vfs_read+0x1f`,
+//! `vfs_read+0x1f/0x80 [module]`, `module:vfs_read+31`.
 
 use std::fmt;
 use std::str::FromStr;

@@ -9,7 +9,8 @@
 //! | bpftrace, `kstack(raw)` | `ffffffff81234567` |
 //! | the kernel's log | `[   12.345678]  ? vfs_read+0x1f/0x80 [nf_tables]`, `RIP: 0010:vfs_read+0x1f/0x80` |
 //!
-//! A line that has anything else in it is not a frame. Frames of user space are not ours: perf says for each in which file it is.
+//! A line that has anything else in it is not a frame. Frames of user space are not ours: perf says for each in which
+//! file it is.
 
 use super::query::{At, Query, address, hexadecimal, module_in_brackets, symbol};
 
@@ -111,8 +112,8 @@ enum InFile {
     Module(String),
 }
 
-/// `[kernel.kallsyms]`, `/usr/lib/debug/boot/vmlinux-6.1`, `[nf_tables]`, `/lib/modules/6.1/kernel/net/nf_tables.ko.xz`. `None` for
-/// all that is not the kernel's.
+/// `[kernel.kallsyms]`, `/usr/lib/debug/boot/vmlinux-6.1`, `[nf_tables]`,
+/// `/lib/modules/6.1/kernel/net/nf_tables.ko.xz`. `None` for all that is not the kernel's.
 fn of_file(file: &str) -> Option<InFile> {
     let name = file.rsplit('/').next().unwrap_or(file);
     if file.starts_with("[kernel.") || name.starts_with("vmlinux") {

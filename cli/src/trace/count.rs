@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `--count`, `--hist` and `--top`: calls are counted in the kernel, by function and by something else of each call.
 //!
-//! Every call that the program sees comes into a number. If there are more keys than the kernel's map has room for, the calls of
-//! the others are counted together, and that is said.
+//! Every call that the program sees comes into a number. If there are more keys than the kernel's map has room for, the
+//! calls of the others are counted together, and that is said.
 
 use super::histogram::{self, Bucket};
 use super::live::{self, Numbers};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `--latency`: how long calls take, from their beginning to their return.
 //!
-//! One program is at the beginning and one at the return. They are kept to the sites that both reach: an inlined copy has no
-//! return. The kernel counts the times by powers of two, so that no call is lost for want of room in a buffer. With
-//! `--returns` the calls are printed ([`super::print`]), each with its time.
+//! One program is at the beginning and one at the return. They are kept to the sites that both reach: an inlined copy
+//! has no return. The kernel counts the times by powers of two, so that no call is lost for want of room in a buffer.
+//! With `--returns` the calls are printed ([`super::print`]), each with its time.
 
 use super::histogram::{self, Bucket};
 use super::live::{self, Numbers};
@@ -144,7 +144,8 @@ fn time<'t>(
     let Tracing { arguments, target, .. } = *tracing;
     let policy = arguments.policy();
     let finish = programs.load(FINISH, Constants::new())?;
-    // First the returns: a call between the two has no beginning, which shows. The reverse would be a beginning that stays.
+    // First the returns: a call between the two has no beginning, which shows. The reverse would be a beginning that
+    // stays.
     let attach = arguments.attach(target, function, policy);
     let returns = Traced::new(attach, &programs.program(finish)?, &[])?.staying(NOT_TIMED);
     let begins = begins(tracing, function, constants, programs, &returns.link, FINISH.program)?;

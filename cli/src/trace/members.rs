@@ -131,7 +131,8 @@ impl Member {
         self.access.as_ref().is_some_and(|access| access.form != Form::Number)
     }
 
-    /// Whether a program reads it as it reads the other one, and it is of the same type; modules number types each in their own way.
+    /// Whether a program reads it as it reads the other one, and it is of the same type; modules number types each in
+    /// their own way.
     fn is_same(&self, other: &Member) -> bool {
         self.field() == other.field() && self.ty == other.ty
     }

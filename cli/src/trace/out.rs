@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Lines to stdout, by a writer that can be stopped: a pipe that nobody reads blocks whoever writes to it, and then neither
-//! ctrl-C nor the end of the time would be seen.
+//! Lines to stdout, by a writer that can be stopped: a pipe that nobody reads blocks whoever writes to it, and then
+//! neither ctrl-C nor the end of the time would be seen.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::File;

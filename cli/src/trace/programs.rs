@@ -26,8 +26,8 @@ pub(super) fn word(name: &'static str, value: u32) -> (&'static str, Vec<u8>) {
     (name, value.to_ne_bytes().to_vec())
 }
 
-/// The constants that hold a filter for a function, and why the program cannot decide all of it. `returns` is whether the
-/// filter is also that of a program at returns: at a beginning, a condition on what is returned is neither true nor
+/// The constants that hold a filter for a function, and why the program cannot decide all of it. `returns` is whether
+/// the filter is also that of a program at returns: at a beginning, a condition on what is returned is neither true nor
 /// false.
 pub(super) fn filter_constants(
     filter: Option<&Filter>,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `--stack` and `--count stack`: the callers of each call, as far as the kernel's stacks have them at the site.
 //!
-//! At a body the kernel's trampoline finds all of them. Elsewhere there is a kprobe, and it depends on the machine and on the
-//! instruction there ([`Machine::stack_walk`]).
+//! At a body the kernel's trampoline finds all of them. Elsewhere there is a kprobe, and it depends on the machine and
+//! on the instruction there ([`Machine::stack_walk`]).
 
 use crate::Failure;
 use crate::output::tell;
@@ -41,8 +41,8 @@ impl<'t> Callers<'t> {
         Ok(())
     }
 
-    /// The functions of a stack that was taken at a site of a function, from this function outwards. `addresses` are all of the
-    /// stack, from the innermost one outwards.
+    /// The functions of a stack that was taken at a site of a function, from this function outwards. `addresses` are
+    /// all of the stack, from the innermost one outwards.
     pub(super) fn frames(
         &self,
         function: &str,

@@ -2,16 +2,17 @@
 //! `--tree`: trees of calls, made of the records of each thread.
 //!
 //! A record has its number in its tree, and the number of calls around it: the kernel's program counts both
-//! (bpf-progs/tree.h). When the outermost call returns, the tree is complete, or it is known how many records are missing.
-//! Only then is it made, so that no call comes under another one before it is known that this one returned.
+//! (bpf-progs/tree.h). When the outermost call returns, the tree is complete, or it is known how many records are
+//! missing. Only then is it made, so that no call comes under another one before it is known that this one returned.
 //!
-//! A call with a return that is not seen, as of every inlined copy, has a caller, but is never the caller of others. What follows it may have been
-//! called by it or after it: nothing tells which.
+//! A call with a return that is not seen, as of every inlined copy, has a caller, but is never the caller of others.
+//! What follows it may have been called by it or after it: nothing tells which.
 //!
-//! If a record is missing, or the kernel skipped a program while the tree was open, it may be that calls are under a wrong
-//! caller. Such a tree is doubtful: its calls are in their order, without callers.
+//! If a record is missing, or the kernel skipped a program while the tree was open, it may be that calls are under a
+//! wrong caller. Such a tree is doubtful: its calls are in their order, without callers.
 //!
-//! Memory is bounded: records of one tree ([`MOST_OF_ONE`]) and of all that are not complete ([`MOST`]). What does not find room is counted.
+//! Memory is bounded: records of one tree ([`MOST_OF_ONE`]) and of all that are not complete ([`MOST`]). What does not
+//! find room is counted.
 
 use siteseer_bpf_progs::trace::{At, Place, Record};
 use std::collections::HashMap;
@@ -302,8 +303,8 @@ fn nest(records: Vec<(At, Record)>) -> (Vec<Call>, bool) {
 }
 
 impl Tree {
-    /// Takes the callers away, and the returns, which may be those of other calls. That of the outermost call is certain to be its
-    /// own only if all others are.
+    /// Takes the callers away, and the returns, which may be those of other calls. That of the outermost call is
+    /// certain to be its own only if all others are.
     fn flatten(&mut self) {
         for call in &mut self.calls {
             (call.parent, call.depth, call.end) = (None, 0, None);

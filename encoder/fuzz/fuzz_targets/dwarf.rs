@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! DWARF by unit: a whole image is encoded in which parts of the debug sections are replaced. The first byte chooses the image.
-//! What is encoded is written, and read again.
+//! DWARF by unit: a whole image is encoded in which parts of the debug sections are replaced. The first byte chooses
+//! the image. What is encoded is written, and read again.
 #![no_main]
 
 use siteseer_encoder::{Detail, Options, encode_with_ranges};

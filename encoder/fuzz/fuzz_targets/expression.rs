@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A location expression for a parameter of a type and an environment that the first bytes choose. What is located has the form that
-//! the site file's rules ask for.
+//! A location expression for a parameter of a type and an environment that the first bytes choose. What is located has
+//! the form that the site file's rules ask for.
 #![no_main]
 
 use gimli::{AttributeValue, Encoding, EndianSlice, Expression, Format, LittleEndian};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Location lists, ranges and addresses: a whole image is encoded in which one of those sections is the input, from its first byte
-//! on. The first byte of the input chooses the image and the section.
+//! Location lists, ranges and addresses: a whole image is encoded in which one of those sections is the input, from its
+//! first byte on. The first byte of the input chooses the image and the section.
 #![no_main]
 
 use siteseer_encoder::{Options, encode};

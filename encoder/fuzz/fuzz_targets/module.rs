@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A module for arm64, which is relocated before it is read: parts of its relocations, symbols, and debug sections are replaced. The
-//! first byte chooses the module.
+//! A module for arm64, which is relocated before it is read: parts of its relocations, symbols, and debug sections are
+//! replaced. The first byte chooses the module.
 #![no_main]
 
 use siteseer_encoder::{BaseKernel, Detail, Options, encode_with_ranges};

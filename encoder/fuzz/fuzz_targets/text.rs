@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Instructions: the input is a function of a kernel for x86-64 or for arm64, as its first byte says, and what of it can be
-//! probed is asked for each address.
+//! Instructions: the input is a function of a kernel for x86-64 or for arm64, as its first byte says, and what of it
+//! can be probed is asked for each address.
 #![no_main]
 
 #[allow(dead_code, reason = "the encoder's own tests use the rest")]

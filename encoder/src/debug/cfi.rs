@@ -44,8 +44,8 @@ impl<'a> Frames<'a> {
     pub fn parse(debug_frame: &'a [u8]) -> Frames<'a> {
         let mut section = DebugFrame::new(debug_frame, LittleEndian);
         section.set_address_size(8);
-        // On arm64 the rows say where the return address is signed (DW_CFA_AARCH64_negate_ra_state). x86-64 has no instruction of
-        // that number.
+        // On arm64 the rows say where the return address is signed (DW_CFA_AARCH64_negate_ra_state). x86-64 has no
+        // instruction of that number.
         section.set_vendor(Vendor::AArch64);
         let bases = gimli::BaseAddresses::default();
         let mut descriptions = Vec::new();
@@ -113,8 +113,8 @@ impl Cursor<'_, '_> {
     /// frame base in a register means (DWARF 5 section 3.3.5). Until the prologue has set the register up it holds
     /// something else, and where the CFA is tells what it will be.
     ///
-    /// The frame is that of the row in which the CFA is farthest from the register. `None` if the CFA is not known there, or never
-    /// given by the register.
+    /// The frame is that of the row in which the CFA is farthest from the register. `None` if the CFA is not known
+    /// there, or never given by the register.
     pub fn frame_at(&mut self, address: u64, register: Register) -> Option<Cfa> {
         let cfa = self.cfa_at(address)?;
         let of_frame = self.rows.iter().filter_map(|&(.., row)| row.filter(|row| row.register == register));
@@ -233,8 +233,8 @@ mod tests {
 
     #[test]
     fn rows_go_on_where_the_return_address_is_signed() {
-        // As gcc writes it for `paciasp; stp x29, x30, [sp, #-32]!`: advance 4; negate_ra_state; advance 4; def_cfa_offset 32;
-        // offset 29, 30.
+        // As gcc writes it for `paciasp; stp x29, x30, [sp, #-32]!`: advance 4; negate_ra_state; advance 4;
+        // def_cfa_offset 32; offset 29, 30.
         let common = [&u32::MAX.to_le_bytes()[..], &[4, 0, 8, 0, 4, 0x78, 30], &[0x0c, 31, 0]].concat();
         let program = [0x41, 0x2d, 0x41, 0x0e, 32, 0x80 | 29, 4, 0x80 | 30, 3];
         let description = [&0u32.to_le_bytes()[..], &0x1000u64.to_le_bytes(), &64u64.to_le_bytes(), &program].concat();

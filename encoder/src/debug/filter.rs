@@ -2,9 +2,10 @@
 //! Encoding only some functions, fast.
 //!
 //! Whoever asks for one function should not wait for all. Reading a name needs its debug entry, but most units do not
-//! even contain the name, and that shows without reading them: a name is in `.debug_str`, and a unit that declares
-//! a function of that name contains the string's offset (`DW_FORM_strp`), or the name itself (`DW_FORM_string`) where it is
-//! too short to be worth an offset. A unit that contains neither, and refers to no entry of another unit, is skipped.
+//! even contain the name, and that shows without reading them: a name is in `.debug_str`, and a unit that declares a
+//! function of that name contains the string's offset (`DW_FORM_strp`), or the name itself (`DW_FORM_string`) where it
+//! is too short to be worth an offset. A unit that contains neither, and refers to no entry of another unit, is
+//! skipped.
 
 use crate::debug::slice::Slice;
 use crate::debug::units::{DebugInfo, DebugUnit};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The rows of a unit's line table, by address and view. Those that begin a statement (`is_stmt`) are kept apart.
 //!
-//! The line table is read once per unit, when the first copy asks for it. The line number program has no opcode for views: a row's
-//! view is the number of rows before it at the same address. Three things are read off it:
+//! The line table is read once per unit, when the first copy asks for it. The line number program has no opcode for
+//! views: a row's view is the number of rows before it at the same address. Three things are read off it:
 //!
 //! * *Where copies are entered.* GCC (from version 8 on) puts a marker before every body that it inlines. Optimisations
 //!   duplicate and move the marker together with the body. Each one becomes a row of its own, at the place in the
@@ -10,8 +10,8 @@
 //!   gcc/tree-inline.cc, `NOTE_INSN_INLINE_ENTRY` in gcc/final.cc). The debug entry names only the first of them
 //!   (`dwarf2out_inline_entry` in gcc/dwarf2out.cc).
 //! * *Where statements of the body begin*: what a probe that moves must not pass.
-//! * *What an instruction is of.* Of the code that an optimisation duplicates GCC keeps only rows that begin no statement. Clang's
-//!   rows of the same line at another column do not begin one, either.
+//! * *What an instruction is of.* Of the code that an optimisation duplicates GCC keeps only rows that begin no
+//!   statement. Clang's rows of the same line at another column do not begin one, either.
 
 use crate::debug::loclist::Point;
 use crate::debug::units::DebugUnit;

@@ -6,8 +6,8 @@ use gimli::{AttributeSpecification, EntriesRaw};
 
 /// Skips the attributes of an entry, as [`EntriesRaw::skip_attributes`] does.
 ///
-/// That adds up the lengths of attributes, and overflows if one says that it is as long as the address space. So each one that
-/// says its length itself is the last of those that are skipped at once.
+/// That adds up the lengths of attributes, and overflows if one says that it is as long as the address space. So each
+/// one that says its length itself is the last of those that are skipped at once.
 pub(crate) fn skip_attributes<'a>(
     entries: &mut EntriesRaw<'_, Slice<'a>>,
     attributes: &[AttributeSpecification],
@@ -24,7 +24,8 @@ mod tests {
 
     #[test]
     fn a_length_of_all_memory_is_an_error() {
-        // An entry with an expression and a byte after it; DW_TAG_compile_unit, no children, DW_AT_location, DW_AT_inline.
+        // An entry with an expression and a byte after it; DW_TAG_compile_unit, no children, DW_AT_location,
+        // DW_AT_inline.
         let abbreviations = [1, 0x11, 0, 0x02, 0x18, 0x20, 0x0b, 0, 0, 0];
         let expression = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
         let body = [&5u16.to_le_bytes()[..], &[1, 8, 0, 0, 0, 0, 1], &expression, &[1]].concat();

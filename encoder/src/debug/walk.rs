@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! One unit's tree of debug entries, walked once, in order.
 //!
-//! What is wanted is small beside what is there: functions that have an address, the inlined copies inside
-//! them (`DW_TAG_inlined_subroutine`, at any depth, under lexical blocks), and the formal parameters of both. Everything
-//! else is stepped over, by `DW_AT_sibling` where the compiler wrote it (GCC does, clang does not). Abstract
-//! functions are not walked either: `origin` reads them where a copy refers to one.
+//! What is wanted is small beside what is there: functions that have an address, the inlined copies inside them
+//! (`DW_TAG_inlined_subroutine`, at any depth, under lexical blocks), and the formal parameters of both. Everything
+//! else is stepped over, by `DW_AT_sibling` where the compiler wrote it (GCC does, clang does not). Abstract functions
+//! are not walked either: `origin` reads them where a copy refers to one.
 //!
 //! Nothing is interpreted here. The walk gathers the raw facts of one function in a [`RawFunction`] and gives it to the
 //! [`Visitor`]. It uses the buffers again for the next function.
@@ -558,8 +558,8 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Calls `found` with the ranges of a list, also the empty ones, which gimli's own iterator leaves out: GCC writes one where
-/// nothing but the marker of a copy's entry is left.
+/// Calls `found` with the ranges of a list, also the empty ones, which gimli's own iterator leaves out: GCC writes one
+/// where nothing but the marker of a copy's entry is left.
 fn for_each_range(
     unit: &DebugUnit<'_, '_>,
     offset: gimli::RangeListsOffset,
@@ -599,7 +599,8 @@ fn with_length(begin: u64, length: u64) -> Range<u64> {
     begin..begin.wrapping_add(length)
 }
 
-/// Whether an address stands for text that the linker discarded: the highest, or the one before it in the lists of DWARF 4.
+/// Whether an address stands for text that the linker discarded: the highest, or the one before it in the lists of
+/// DWARF 4.
 fn is_discarded(address: u64) -> bool {
     address >= u64::MAX - 1
 }

@@ -176,8 +176,8 @@ pub struct Image<'a> {
     tables: Tables,
 }
 
-/// How many times as large as the whole image its compressed sections may be. DWARF is compressed to a third or a fifth; deflate
-/// can make a thousand times as much of an image that is made for it.
+/// How many times as large as the whole image its compressed sections may be. DWARF is compressed to a third or a
+/// fifth; deflate can make a thousand times as much of an image that is made for it.
 const MAX_RATIO: u64 = 16;
 /// Compressed sections may be so large in any image.
 const SMALL: u64 = 64 << 20;
@@ -264,8 +264,8 @@ impl<'a> Image<'a> {
         if data.is_empty() { Err(ImageError::NoBtf) } else { Ok(data) }
     }
 
-    /// The `.BTF.base` section of a module that was built outside of the kernel's tree: the kernel's types that its `.BTF` refers
-    /// to.
+    /// The `.BTF.base` section of a module that was built outside of the kernel's tree: the kernel's types that its
+    /// `.BTF` refers to.
     ///
     /// # Errors
     /// If the section cannot be read.
@@ -412,8 +412,8 @@ impl<'a> Image<'a> {
         self.alternative_text.contains(&address)
     }
 
-    /// Whether an address is in a module's variables of each CPU, which the kernel places per CPU. (Those of a linked image are
-    /// outside of it.)
+    /// Whether an address is in a module's variables of each CPU, which the kernel places per CPU. (Those of a linked
+    /// image are outside of it.)
     pub(crate) fn is_per_cpu(&self, address: u64) -> bool {
         self.per_cpu.contains(&address)
     }

@@ -278,8 +278,8 @@ impl<'a, E: Environment> Machine<'_, 'a, E> {
     /// The two operands of an operation, and the type that they have in common.
     ///
     /// DWARF wants one type. Where it makes no difference to the result, 64-bit types may differ: clang mixes the
-    /// generic type and 64-bit base types. What was an operation on a narrow integer and a constant in its IR it writes with a
-    /// constant of the generic type: one of the other operand's type is meant.
+    /// generic type and 64-bit base types. What was an operation on a narrow integer and a constant in its IR it writes
+    /// with a constant of the generic type: one of the other operand's type is meant.
     fn operands(&mut self, signedness_matters: bool) -> Result<Result<(Term, Term, Type), Missing>, Missing> {
         let mut right = self.pop()?;
         let mut left = self.pop()?;
@@ -498,7 +498,8 @@ impl<'a, E: Environment> Machine<'_, 'a, E> {
             Operation::And => self.binary(false, |terms, a, b, _| terms.and(a, b))?,
             Operation::Or => self.binary(false, |terms, a, b, _| terms.or(a, b))?,
             Operation::Xor => self.binary(false, |terms, a, b, _| terms.xor(a, b))?,
-            // Division is signed on the generic type, the modulus is not (DWARF 5 section 2.5.1.4, and gdb's reading of it).
+            // Division is signed on the generic type, the modulus is not (DWARF 5 section 2.5.1.4, and gdb's reading of
+            // it).
             Operation::Div => self.binary(true, |terms, a, b, ty| match ty {
                 Type::Integer { signed: false, .. } => terms.div_unsigned(a, b),
                 _ => terms.div_signed(a, b),

@@ -3,12 +3,12 @@
 //!
 //! DWARF describes a value by a program for a stack machine, meant for a debugger that has stopped the process and can
 //! interpret it. A probe has neither the time nor the means: it wants "rdi", or "4 bytes at rsp+16". Most DWARF
-//! programs are such a thing in disguise. So a program is executed here, once, on *symbolic* values: each entry of
-//! its stack is a term (`symbolic`) over the registers at the probe, constants, link-time addresses and reads of memory,
+//! programs are such a thing in disguise. So a program is executed here, once, on *symbolic* values: each entry of its
+//! stack is a term (`symbolic`) over the registers at the probe, constants, link-time addresses and reads of memory,
 //! and terms are simplified as they are built. What comes out (`interpret`) is a list of pieces, each some bits in a
-//! register, in memory, or of a term. They are put together into 8-byte slots (`pieces`), and each slot's term
-//! is simplified once more for the bits that the parameter's type has: a 4-byte argument in `reg & 0xffffffff` is just
-//! the register. If the result has one of upstream's shapes, it becomes that; else a [`Computed`] program.
+//! register, in memory, or of a term. They are put together into 8-byte slots (`pieces`), and each slot's term is
+//! simplified once more for the bits that the parameter's type has: a 4-byte argument in `reg & 0xffffffff` is just the
+//! register. If the result has one of upstream's shapes, it becomes that; else a [`Computed`] program.
 //!
 //! Three things keep it right. All terms are exact modulo 2^64, and DWARF's typed values are kept extended to 64 bits
 //! by their signedness, so an operation on a narrow type is the 64-bit operation followed by an extension. If the

@@ -3,10 +3,10 @@
 //!
 //! Two totals anchor the census: every `DW_TAG_inlined_subroutine` with an address is a site, and every formal
 //! parameter of its abstract function is an argument, also those that the copy does not mention. Each argument is
-//! either located, under exactly one kind, or unavailable, under exactly one reason, and the sums add up. A located one is
-//! either certain, or doubtful under exactly one reason.
-//! Some copies are counted though they are in no set, because the body goes on there instead of starting (see
-//! `split`). Out-of-line sites are counted apart: most functions have one, and it is an entry only if its name does not tell.
+//! either located, under exactly one kind, or unavailable, under exactly one reason, and the sums add up. A located one
+//! is either certain, or doubtful under exactly one reason. Some copies are counted though they are in no set, because
+//! the body goes on there instead of starting (see `split`). Out-of-line sites are counted apart: most functions have
+//! one, and it is an entry only if its name does not tell.
 
 pub use crate::unit::exits::ExitCensus;
 use crate::unit::rescue::Refused;

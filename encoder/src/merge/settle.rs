@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What a unit left open, because it depends on other copies, of the unit or of all units.
 //!
-//! Copies at one address may be branches that were merged, and what copies in any unit show of a parameter makes locations of it
-//! doubtful in all: see `doubt`.
+//! Copies at one address may be branches that were merged, and what copies in any unit show of a parameter makes
+//! locations of it doubtful in all: see `doubt`.
 
 use crate::merge::census::Counts;
 use crate::unit::doubt::Evidence;
@@ -119,8 +119,8 @@ fn doubt_by_evidence(unit: &mut UnitSites<'_>, machine: Machine, evidence: &Hash
     }
 }
 
-/// Marks constants that one entry of a copy by GCC has, and another entry of it lacks. The compiler merges beginnings that it
-/// duplicated for a value of an argument with those for other values, and what is left may say either.
+/// Marks constants that one entry of a copy by GCC has, and another entry of it lacks. The compiler merges beginnings
+/// that it duplicated for a value of an argument with those for other values, and what is left may say either.
 fn doubt_what_others_lack(unit: &mut UnitSites<'_>) {
     let mut doubted: HashMap<Box<[Argument]>, u32> = HashMap::new();
     for copy in &unit.several {

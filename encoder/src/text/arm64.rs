@@ -71,8 +71,8 @@ fn is_branch_or_system(word: u32) -> bool {
     word >> 26 & 0b111 == 0b101
 }
 
-/// Whether an instruction of that group is one of the system instructions (C4.1: hints, barriers, `msr`, `mrs`, `sys`), which
-/// all go on at the next one.
+/// Whether an instruction of that group is one of the system instructions (C4.1: hints, barriers, `msr`, `mrs`, `sys`),
+/// which all go on at the next one.
 fn is_system(word: u32) -> bool {
     word >> 22 == 0b11_0101_0100
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which functions are entered by a direct call or branch, from anywhere in the image.
 //!
-//! A compiler that sees a function and a call of it by name may change the two together: pass nothing where the function looks
-//! at nothing. One that is entered through pointers alone is called as its type says.
+//! A compiler that sees a function and a call of it by name may change the two together: pass nothing where the
+//! function looks at nothing. One that is entered through pointers alone is called as its type says.
 
 use super::{Flow, arm64, x86};
 use crate::elf::image::Image;

@@ -13,7 +13,8 @@ use std::ops::Range;
 /// One way out of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exit {
-    /// Where a probe would be hit each time that control goes this way, and at no other time; `None` if there is no such place.
+    /// Where a probe would be hit each time that control goes this way, and at no other time; `None` if there is no
+    /// such place.
     pub(crate) probe: Option<u64>,
 }
 
@@ -56,8 +57,8 @@ impl FunctionText<'_, '_> {
         (again.is_empty() && !outside_entries).then_some(exits)
     }
 
-    /// Whether the last instruction of a way returns from the function. It does not if nothing comes after it: a trap, or a call
-    /// that never returns. `None` if it jumps to another function, or if that is not known.
+    /// Whether the last instruction of a way returns from the function. It does not if nothing comes after it: a trap,
+    /// or a call that never returns. `None` if it jumps to another function, or if that is not known.
     fn returns(&self, effects: &mut Effects, address: u64) -> Option<bool> {
         match effects.acts(self.image, address) {
             Acts::No => Some(true),

@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn x86_64() {
-        // 0: mov %edi,%ebx; 2: inc %edi; 4: movslq %edi,%rdi; 7: mov 8(%rsp),%edi; 11: mov 8(%rax),%edi; 14: xor %edi,%edi;
-        // 16: and $1,%edi; 19: lea 1(%rax),%edi; 22: call 27; 27: ret
+        // 0: mov %edi,%ebx; 2: inc %edi; 4: movslq %edi,%rdi; 7: mov 8(%rsp),%edi; 11: mov 8(%rax),%edi; 14: xor
+        // %edi,%edi; 16: and $1,%edi; 19: lea 1(%rax),%edi; 22: call 27; 27: ret
         let code = [
             0x89, 0xfb, 0xff, 0xc7, 0x48, 0x63, 0xff, 0x8b, 0x7c, 0x24, 8, 0x8b, 0x78, 8, 0x31, 0xff, 0x83, 0xe7, 1,
             0x8d, 0x78, 1, 0xe8, 0, 0, 0, 0, 0xc3,

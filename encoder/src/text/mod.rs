@@ -8,7 +8,8 @@
 //!   basic block, and only past instructions with known effects.
 //! * Can the entry be reached again from inside the body ([`FunctionText::reentered_from`])? Then hits outnumber calls.
 //! * Where does control enter a body that DWARF gives no entry for ([`FunctionText::entries`])?
-//! * Can control come through the body and pass none of its entries ([`FunctionText::bypasses`])? Then calls are missed.
+//! * Can control come through the body and pass none of its entries ([`FunctionText::bypasses`])? Then calls are
+//!   missed.
 //!
 //! The text is decoded once, linearly, as the kernel itself does before it accepts a kprobe. Control flow is that of
 //! the bytes plus what happens to them at run time: a jump label is a no-op *or* a jump, text under an alternative

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The ways that control takes through a body (the ranges of one inlined copy): how it comes in, whether it comes back, and
-//! whether it can come in past the entry.
+//! The ways that control takes through a body (the ranges of one inlined copy): how it comes in, whether it comes back,
+//! and whether it can come in past the entry.
 //!
-//! DWARF gives a copy one entry. The compiler may have made several: it duplicates the first instructions of a body for two
-//! ways that lead into it (jump threading, block reordering), and a probe at one of them does not see calls that come by
-//! the other. The text shows it: control comes into the body at an instruction that is reached without passing the entry,
-//! and goes on to the function's end without passing it.
+//! DWARF gives a copy one entry. The compiler may have made several: it duplicates the first instructions of a body for
+//! two ways that lead into it (jump threading, block reordering), and a probe at one of them does not see calls that
+//! come by the other. The text shows it: control comes into the body at an instruction that is reached without passing
+//! the entry, and goes on to the function's end without passing it.
 //!
 //! The text shows more than that. An instruction of the body may have been moved up to where it runs whether the call
 //! is made or not: it lies on every way to the entry, and does not count. But the end of a body may be shared with
@@ -46,8 +46,8 @@ impl FunctionText<'_, '_> {
     /// first of its instructions on each path from the function's entry. Empty if nothing is known to lead there.
     pub fn entries(&self, body: &[Range<u64>]) -> Vec<u64> {
         let mut candidates = self.entry_candidates(body);
-        // A jump from outside that may go anywhere may come in where nothing else leads to. A jump of the body's own may be
-        // what leads there, too: then the first hits tell.
+        // A jump from outside that may go anywhere may come in where nothing else leads to. A jump of the body's own
+        // may be what leads there, too: then the first hits tell.
         candidates.extend(self.unknown_targets(body));
         candidates.sort_unstable();
         candidates.dedup();
@@ -63,8 +63,8 @@ impl FunctionText<'_, '_> {
         candidates
     }
 
-    /// Of several places where control enters a body, the one from which the body leads to all others; `None` if there is none, or
-    /// more than one. The others are where other code shares the body's end, or a second way in.
+    /// Of several places where control enters a body, the one from which the body leads to all others; `None` if there
+    /// is none, or more than one. The others are where other code shares the body's end, or a second way in.
     pub fn principal(&self, entries: &[u64], body: &[Range<u64>]) -> Option<u64> {
         let mut found = entries.iter().copied().filter(|&entry| self.leads_to_all(entry, entries, body));
         found.next().filter(|_| found.next().is_none())
@@ -92,10 +92,10 @@ impl FunctionText<'_, '_> {
 
     /// Whether control may come through a body and pass none of some entries, so that probes there miss a call.
     ///
-    /// An instruction that stores or calls shows that the body runs. Where each way into the body is known to be among the
-    /// entries (`all_known`), nothing else counts: what only computes may have been moved to where no call is made. And control
-    /// that comes right from another copy of the function (`is_other_copy`), with which this one shares its end, has passed that
-    /// copy's entry.
+    /// An instruction that stores or calls shows that the body runs. Where each way into the body is known to be among
+    /// the entries (`all_known`), nothing else counts: what only computes may have been moved to where no call is made.
+    /// And control that comes right from another copy of the function (`is_other_copy`), with which this one shares its
+    /// end, has passed that copy's entry.
     pub fn bypasses(
         &self,
         entries: &[u64],
@@ -184,8 +184,8 @@ impl FunctionText<'_, '_> {
         false
     }
 
-    /// Whether control can come to an instruction from the function's entry, and not pass one of `avoided`. Where jumps may go
-    /// anywhere, an instruction that nothing is known to lead to is reached.
+    /// Whether control can come to an instruction from the function's entry, and not pass one of `avoided`. Where jumps
+    /// may go anywhere, an instruction that nothing is known to lead to is reached.
     fn is_reached(&self, to: usize, avoided: &[usize]) -> bool {
         let graph = self.graph();
         let entry = self.index(self.entry).map(|(_, index)| index);
@@ -247,8 +247,8 @@ impl FunctionText<'_, '_> {
         })
     }
 
-    /// Whether a body does something that can be seen, then others do, and then the body again, without a way past its entry: it has
-    /// begun again somewhere else.
+    /// Whether a body does something that can be seen, then others do, and then the body again, without a way past its
+    /// entry: it has begun again somewhere else.
     pub(crate) fn comes_again_after_others(&self, entry: u64, body: &[Range<u64>]) -> bool {
         let own = self.all_acts(body);
         if own.is_empty() {
@@ -340,8 +340,8 @@ impl FunctionText<'_, '_> {
         false
     }
 
-    /// Of some instructions, keeps those that control can come to from the entry, or from one kept before, only after something
-    /// that can be seen; and those of them that are known to be kept.
+    /// Of some instructions, keeps those that control can come to from the entry, or from one kept before, only after
+    /// something that can be seen; and those of them that are known to be kept.
     pub(crate) fn begin_anew(&self, entry: u64, again: &mut Vec<u64>, known: &[u64]) {
         let mut search = self.graph().search(None);
         let mut effects = Effects::new(self.image.machine());
@@ -414,7 +414,8 @@ impl FunctionText<'_, '_> {
         acts
     }
 
-    /// Goes from an address to everything that control comes to before something can be seen; `act` gets what does that.
+    /// Goes from an address to everything that control comes to before something can be seen; `act` gets what does
+    /// that.
     fn go_quietly(&self, from: u64, search: &mut Search, effects: &mut Effects, act: &mut dyn FnMut(u64)) {
         let graph = self.graph();
         search.leave(self.index(from).map(|(_, index)| index as u32).as_slice());
@@ -500,8 +501,9 @@ impl FunctionText<'_, '_> {
         found
     }
 
-    /// The same, if branches are on the way. Each way from the instructions that were moved up passes something of others that can be
-    /// seen before control gets to the rest of the body, which has one way in, and does such a thing itself.
+    /// The same, if branches are on the way. Each way from the instructions that were moved up passes something of
+    /// others that can be seen before control gets to the rest of the body, which has one way in, and does such a thing
+    /// itself.
     pub(crate) fn past_branches(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
         let mut rest = body.to_vec();
         let mut found = None;
@@ -520,7 +522,8 @@ impl FunctionText<'_, '_> {
         found
     }
 
-    /// The first instruction after those of a body that follow each other from an address on, and only compute; it is not the body's.
+    /// The first instruction after those of a body that follow each other from an address on, and only compute; it is
+    /// not the body's.
     fn after_computing(&self, from: u64, body: &[Range<u64>]) -> Option<usize> {
         let graph = self.graph();
         let (_, first) = self.index(from)?;
@@ -558,9 +561,9 @@ impl FunctionText<'_, '_> {
         false
     }
 
-    /// Where a body begins, if control comes to it from an address on one way of a branch alone, and that branch is not the body's: it
-    /// is in a straight line from the address, and nothing of the body is. The other way does not lead to the body, except
-    /// past the address again.
+    /// Where a body begins, if control comes to it from an address on one way of a branch alone, and that branch is not
+    /// the body's: it is in a straight line from the address, and nothing of the body is. The other way does not lead
+    /// to the body, except past the address again.
     pub(crate) fn after_branch(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
         let (piece, mut index) = self.index(entry)?;
         let mut effects = Effects::new(self.image.machine());
@@ -591,8 +594,8 @@ impl FunctionText<'_, '_> {
         (acts(begin) && !acts(other) && !self.leads_to(from, to, start)).then_some(begin)
     }
 
-    /// Where a body begins that was moved up from its entry to before a branch. All that it does that can be seen comes before
-    /// the entry, on every way to it, and control may go from there past the entry.
+    /// Where a body begins that was moved up from its entry to before a branch. All that it does that can be seen comes
+    /// before the entry, on every way to it, and control may go from there past the entry.
     pub(crate) fn moved_before(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
         if holds(body, entry) {
             return None;
@@ -608,8 +611,8 @@ impl FunctionText<'_, '_> {
         Some(if self.is_straight(start, first) { start } else { first })
     }
 
-    /// Where a loop comes back to that is in a body except for its first instructions: in a straight line before the body's
-    /// entry, from a branch of the body.
+    /// Where a loop comes back to that is in a body except for its first instructions: in a straight line before the
+    /// body's entry, from a branch of the body.
     pub(crate) fn loop_before(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
         let (piece, mut index) = self.index(entry)?;
         while self.edges_to(self.address(piece, index)).is_empty() {
@@ -620,7 +623,8 @@ impl FunctionText<'_, '_> {
         (head != entry && !holds(body, head) && self.edges_to(head).iter().any(is_bodys)).then_some(head)
     }
 
-    /// Whether the instructions at two addresses do the same: store as much as far from some register, or call the same function.
+    /// Whether the instructions at two addresses do the same: store as much as far from some register, or call the same
+    /// function.
     pub(crate) fn is_alike(&self, one: u64, other: u64) -> bool {
         match self.image.machine() {
             Machine::X86_64 => x86::is_alike(self.image, one, other),
@@ -693,8 +697,8 @@ impl FunctionText<'_, '_> {
             && tables.ftrace.binary_search(&address).is_err()
     }
 
-    /// Whether an instruction does something that no compiler makes it do where the source does not: it stores to memory other than
-    /// the stack, it calls, or what it does is not known.
+    /// Whether an instruction does something that no compiler makes it do where the source does not: it stores to
+    /// memory other than the stack, it calls, or what it does is not known.
     pub(super) fn acts(&self, effects: &mut Effects, address: u64) -> bool {
         match effects.acts(self.image, address) {
             Acts::No => false,

@@ -77,8 +77,8 @@ pub(super) enum Access {
 }
 
 impl FunctionText<'_, '_> {
-    /// Whether the first instruction after an address, or there, that has to do with a slot fills it. Then nothing can be in it yet
-    /// that somebody wants.
+    /// Whether the first instruction after an address, or there, that has to do with a slot fills it. Then nothing can
+    /// be in it yet that somebody wants.
     pub(crate) fn fills_later(&self, address: u64, slot: &Slot) -> bool {
         let mut effects = Effects::new(self.image.machine());
         for (nth, at) in self.instructions(address, u64::MAX).take(MOST).enumerate() {

@@ -181,7 +181,8 @@ fn entries_of_a_body() {
 // Proves S2.10.
 #[test]
 fn a_body_with_two_ways_in() {
-    // 0: test eax, eax; 2: jz 9; 4: inc ebx (the entry); 6: jmp b; 8: nop; 9: inc ecx (the other way); b: inc edx; d: ret
+    // 0: test eax, eax; 2: jz 9; 4: inc ebx (the entry); 6: jmp b; 8: nop; 9: inc ecx (the other way); b: inc edx; d:
+    // ret
     let code = [0x85, 0xc0, 0x74, 0x05, 0xff, 0xc3, 0xeb, 0x03, 0x90, 0xff, 0xc1, 0xff, 0xc2, 0xc3];
     x86(&code, |text| {
         assert!(passes_by(text, TEXT + 4, &ranges(&[(4, 6), (9, 13)])), "9 is reached past 4, and so is the end");
@@ -950,7 +951,8 @@ fn a_loop_that_begins_before_the_body() {
 
 #[test]
 fn a_body_that_is_entered_again_after_it_returned_early() {
-    // 0: cbz w2, 8; 4: str w1, [x0]; 8: mov w3, #1; 12: cbz w2, 20; 16: str w1, [x0]; 20: ret. The move is the caller's.
+    // 0: cbz w2, 8; 4: str w1, [x0]; 8: mov w3, #1; 12: cbz w2, 20; 16: str w1, [x0]; 20: ret. The move is the
+    // caller's.
     let code = [0x3400_0042, 0xb900_0001, 0x5280_0023, 0x3400_0042, 0xb900_0001, 0xd65f_03c0];
     arm64(&code, |text| {
         let body = ranges(&[(0, 8), (12, 20)]);

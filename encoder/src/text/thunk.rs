@@ -9,10 +9,12 @@ use std::ops::Range;
 /// Longer than any instruction.
 const LONGEST: u64 = 16;
 
-/// How many instructions GCC's wrapper may have before it jumps: it may extend arguments, and make a frame and take it down again.
+/// How many instructions GCC's wrapper may have before it jumps: it may extend arguments, and make a frame and take it
+/// down again.
 const BEFORE_JUMP: usize = 8;
 
-/// Where the function at an address goes on before it has done anything that can be seen, if that is by a direct jump out of it.
+/// Where the function at an address goes on before it has done anything that can be seen, if that is by a direct jump
+/// out of it.
 pub(crate) fn jumps_at_once(image: &Image<'_>, entry: u64) -> Option<u64> {
     let mut at = idle_prefix(image, entry).last().unwrap_or(entry);
     let mut effects = Effects::new(image.machine());
@@ -37,8 +39,8 @@ pub(crate) fn jumps_at_once(image: &Image<'_>, entry: u64) -> Option<u64> {
     target
 }
 
-/// Whether the code of two functions is alike: instructions of the same lengths that pass control on in the same ways. Where they
-/// lead, and so how long jumps are, depends on where they are.
+/// Whether the code of two functions is alike: instructions of the same lengths that pass control on in the same ways.
+/// Where they lead, and so how long jumps are, depends on where they are.
 pub(crate) fn are_alike(image: &Image<'_>, one: Range<u64>, other: Range<u64>) -> bool {
     let shape = |range: Range<u64>| {
         let bytes = image.bytes(range.clone())?;

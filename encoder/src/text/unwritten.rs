@@ -2,13 +2,13 @@
 //! Slots of the stack that nothing has been put into yet.
 //!
 //! Debug information names a variable's slot before the variable is stored there, or although the store was found to be
-//! dead and removed. If no instruction on any way from the function's entry to an address stores to the slot, nothing of the
-//! function's is in it.
+//! dead and removed. If no instruction on any way from the function's entry to an address stores to the slot, nothing
+//! of the function's is in it.
 //!
-//! The search goes backwards, and follows the stack pointer. It ends where the slot is not yet part of the frame. It gives
-//! up, and nothing is said of the slot, as soon as something may have been stored there: by an instruction that names the
-//! slot, by the caller, by an instruction that is not understood. Calls, and stores through other registers, can only reach
-//! the frame if the function takes the address of something in it.
+//! The search goes backwards, and follows the stack pointer. It ends where the slot is not yet part of the frame. It
+//! gives up, and nothing is said of the slot, as soon as something may have been stored there: by an instruction that
+//! names the slot, by the caller, by an instruction that is not understood. Calls, and stores through other registers,
+//! can only reach the frame if the function takes the address of something in it.
 
 use super::{Effects, FunctionText, Slot, arm64, x86};
 use std::ops::Range;

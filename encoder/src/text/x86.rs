@@ -279,8 +279,8 @@ impl Effects {
     }
 }
 
-/// Whether the instructions at two addresses do the same, with whichever registers. One store may be of a register and the other
-/// of a constant.
+/// Whether the instructions at two addresses do the same, with whichever registers. One store may be of a register and
+/// the other of a constant.
 pub(super) fn is_alike(image: &Image<'_>, one: u64, other: u64) -> bool {
     let (Some(one), Some(other)) = (instruction_at(image, one), instruction_at(image, other)) else { return false };
     let is_store = |it: &Instruction| it.mnemonic() == Mnemonic::Mov && it.op0_kind() == OpKind::Memory;

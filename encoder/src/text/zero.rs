@@ -17,8 +17,8 @@ pub struct ZeroBranch {
 }
 
 impl FunctionText<'_, '_> {
-    /// The branch on zero at an address, if it is one that control only comes to from the instruction before, and if where it
-    /// goes on otherwise cannot be reached in any other way.
+    /// The branch on zero at an address, if it is one that control only comes to from the instruction before, and if
+    /// where it goes on otherwise cannot be reached in any other way.
     pub fn zero_branch(&self, address: u64) -> Option<ZeroBranch> {
         let (piece, index) = self.index(address)?;
         let tables = self.image.tables();

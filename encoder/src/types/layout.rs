@@ -143,8 +143,8 @@ pub(super) fn param_type(units: &Units<'_, '_>, offset: usize) -> Result<ParamTy
     }
 }
 
-/// Whether the calling convention passes a type at byte `start` of a structure as so many bytes, whatever is in it: no member is a
-/// floating-point number, is aligned to 16 bytes, or is at a place where its type would not be on its own.
+/// Whether the calling convention passes a type at byte `start` of a structure as so many bytes, whatever is in it: no
+/// member is a floating-point number, is aligned to 16 bytes, or is at a place where its type would not be on its own.
 fn is_regular(units: &Units<'_, '_>, die: &Die<'_>, start: u64, depth: u32) -> bool {
     const WIDEST: u64 = 8;
     if depth > MAX_DEPTH || die.alignment.is_some_and(|alignment| alignment > WIDEST) {

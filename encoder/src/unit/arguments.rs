@@ -125,8 +125,9 @@ impl<'a> Gathered<'a> {
         self.settle_steps(|point| point.address == entry && point.view > 0, after);
     }
 
-    /// Does the same for padding before a copy's entry at the head of a loop: the label of a list may come before the padding, and
-    /// the steps that its views are of after it. `is_step` tells whether the line table has a later step of an address.
+    /// Does the same for padding before a copy's entry at the head of a loop: the label of a list may come before the
+    /// padding, and the steps that its views are of after it. `is_step` tells whether the line table has a later step
+    /// of an address.
     pub(crate) fn settle_padding(&mut self, padding: u64, entry: u64, is_step: impl Fn(Point) -> bool) {
         let is_moved = |point: &Point| {
             point.address == padding
@@ -374,8 +375,8 @@ fn is_zero(location: &Location) -> bool {
     }
 }
 
-/// What the rest of a frame base's expression adds to the register and offset that it begins with: clang counts from below
-/// the CFA where it lets the stack pointer stand for the frame.
+/// What the rest of a frame base's expression adds to the register and offset that it begins with: clang counts from
+/// below the CFA where it lets the stack pointer stand for the frame.
 fn constant_after(mut operations: gimli::OperationIter<Slice<'_>>) -> Option<i64> {
     let mut sum = 0i64;
     while let Some(operation) = operations.next().ok()? {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Where an inlined copy begins: at the entries that the debug information gives, and at those that it leaves out. See `entry`,
-//! `markers` and `repeats`.
+//! Where an inlined copy begins: at the entries that the debug information gives, and at those that it leaves out. See
+//! `entry`, `markers` and `repeats`.
 
 use super::copies::{InlinedCopy, innermost, is_other_copys, nested, place_of, ranges_of};
 use super::{UnitEncoder, start_of};
@@ -74,7 +74,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let again = repeats::find(lines, copy.text, first.address, own, copy.body);
         (found.may_be_more, found.may_be_less) = (again.is_unclear, again.may_be_own);
         found.entries.extend(again.entries.into_iter().map(entry::by_statement));
-        // The first instruction of a loop with which the body begins may have lost its line, and with it its place in the copy.
+        // The first instruction of a loop with which the body begins may have lost its line, and with it its place in
+        // the copy.
         if let [first] = found.entries[..]
             && let Some(head) = copy.text.loop_before(first.address, copy.body)
         {

@@ -73,8 +73,8 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         Some(Named { address, section, own_name, name, role, kind })
     }
 
-    /// Finds the arguments at a function's entry, into [`UnitEncoder::arguments`], and whether they are the source's. `None` if the
-    /// function's name tells all that.
+    /// Finds the arguments at a function's entry, into [`UnitEncoder::arguments`], and whether they are the source's.
+    /// `None` if the function's name tells all that.
     fn signature_of(
         &mut self,
         function: &RawFunction<'a>,

@@ -17,7 +17,8 @@
 //!
 //! *Where a location begins.* What a function does before its first own instruction (the call to ftrace, landing pads,
 //! pushes) comes before all its locations. A register that is not written on the way already has the value at the
-//! entry. If the signature has changed, and some locations begin at the entry, one that begins later is of what the body has assigned.
+//! entry. If the signature has changed, and some locations begin at the entry, one that begins later is of what the
+//! body has assigned.
 //!
 //! *What a location says.* Clang has no views (see `loclist`): for a parameter that the body assigns to before it does
 //! anything, it only gives what was assigned. `never = value` makes the register of `value` that of a parameter that is
@@ -36,7 +37,8 @@ use siteseer_sites::machine::Register;
 
 /// From this version on clang marks functions that lost an argument or their return value.
 pub(crate) const MARKS_DEAD: u32 = 16;
-/// From this version on, clang marks functions in which it replaced a pointer argument with the value that it points to.
+/// From this version on, clang marks functions in which it replaced a pointer argument with the value that it points
+/// to.
 const MARKS_PROMOTED: u32 = 23;
 
 /// Looks after the prologue for arguments that have no location at the entry of an out-of-line function.
@@ -125,7 +127,8 @@ fn is_in_registers(located: &Located) -> bool {
     matches!(located.at, Location::Register(_) | Location::RegisterPair(..))
 }
 
-/// Whether clang (of that major version) may have changed the signature of a function that is called by name without a mark.
+/// Whether clang (of that major version) may have changed the signature of a function that is called by name without a
+/// mark.
 pub(crate) fn may_be_unmarked(version: u32, parameters: &[Passed]) -> bool {
     parameters
         .iter()

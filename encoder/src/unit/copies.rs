@@ -227,7 +227,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         });
     }
 
-    /// Finds the arguments at an entry, into [`UnitEncoder::found`]. Gives the marks that follow from how they were found.
+    /// Finds the arguments at an entry, into [`UnitEncoder::found`]. Gives the marks that follow from how they were
+    /// found.
     fn find_at_entry(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, entry: Entry) -> Marks {
         let site = self.out.sites.len() as u32;
         let surroundings = copy.surroundings(self.shared.image, self.unit, &self.frames, self.is_whole);
@@ -352,7 +353,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         });
     }
 
-    /// Whether the step after an entry begins a statement. If it does not, a statement of the body may have been lost before it.
+    /// Whether the step after an entry begins a statement. If it does not, a statement of the body may have been lost
+    /// before it.
     fn is_ordered_after(&self, entry: Entry) -> bool {
         let next = Point { address: entry.address, view: entry.view.saturating_add(1) };
         self.lines.get().is_some_and(|lines| lines.has(next))
@@ -400,8 +402,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
     }
 
-    /// Marks what is said to be on the stack where the body fills that place later, where nothing has been put there, or
-    /// where the stack does not reach: the kernel has no red zone. GCC loses count of the stack pointer where it is
+    /// Marks what is said to be on the stack where the body fills that place later, where nothing has been put there,
+    /// or where the stack does not reach: the kernel has no red zone. GCC loses count of the stack pointer where it is
     /// restored from a register.
     fn doubt_unfilled(&mut self, text: &FunctionText<'d, 'a>, address: u64) {
         let machine = self.shared.image.machine();
@@ -493,7 +495,8 @@ struct Around {
     entries: usize,
     /// Whether another copy of the function goes on here.
     is_merged: bool,
-    /// Whether it is in a recursion that was inlined into itself: GCC has one parameter stand for those of several calls then.
+    /// Whether it is in a recursion that was inlined into itself: GCC has one parameter stand for those of several
+    /// calls then.
     is_recursive: bool,
     /// Whether another call may go on here: see [`UnitEncoder::is_joined`].
     is_joined: bool,
@@ -583,9 +586,9 @@ fn has_joined(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '
     })
 }
 
-/// Whether nothing is left of another copy of the same function except the padding before this one: it was merged with this one, as
-/// in [`joins`], and does not need a jump. Calls by way of that copy hit this one, too. It may as well be a call that does nothing, and
-/// the call after it, so both are sites.
+/// Whether nothing is left of another copy of the same function except the padding before this one: it was merged with
+/// this one, as in [`joins`], and does not need a jump. Calls by way of that copy hit this one, too. It may as well be
+/// a call that does nothing, and the call after it, so both are sites.
 fn is_fallen_into(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '_>) -> bool {
     let site = &function.sites[copy];
     let padded = site.entry.and_then(|entry| Some(text.padding_before(entry)?..entry));

@@ -21,9 +21,9 @@
 //! in all copies, and as it is in none, the body does the computation. If clang gives a parameter in a register that
 //! the body itself has made, the body assigns to it (see `assigned`). If a parameter is a constant in all copies,
 //! nothing tells whether the body assigns to it. A constant is known to be what was passed only if some copy has the
-//! parameter as it is, and no copy shows an assignment. What differs from copy to copy is mostly passed, too. If one entry of a
-//! copy by GCC has a constant, and another entry of the copy has nothing, the constant is doubtful: the compiler may have merged
-//! a beginning that it duplicated for this constant with another one.
+//! parameter as it is, and no copy shows an assignment. What differs from copy to copy is mostly passed, too. If one
+//! entry of a copy by GCC has a constant, and another entry of the copy has nothing, the constant is doubtful: the
+//! compiler may have merged a beginning that it duplicated for this constant with another one.
 
 use crate::debug::compiler::Compiler;
 use crate::debug::loclist::ListEntry;
@@ -89,7 +89,8 @@ impl Evidence {
         self.constant = self.constant.or(other.constant);
     }
 
-    /// Why a location in an inlined copy is doubtful, given all copies' evidence on its parameter, and why it was without.
+    /// Why a location in an inlined copy is doubtful, given all copies' evidence on its parameter, and why it was
+    /// without.
     pub(crate) fn doubt(self, compiler: Compiler, machine: Machine, located: &Located) -> Option<Doubt> {
         let assigned = self.has(Evidence::ASSIGNED);
         let is_plain = self.has(Evidence::PLAIN);
@@ -155,8 +156,8 @@ fn is_constant(location: &Location) -> bool {
     matches!(location, Location::Constant(_) | Location::Address(_))
 }
 
-/// Whether a value is computed from what is in registers or memory, and not there itself. An address in the frame is one that
-/// nothing else could stand for.
+/// Whether a value is computed from what is in registers or memory, and not there itself. An address in the frame is
+/// one that nothing else could stand for.
 pub(crate) fn is_computed(located: &Located, machine: Machine) -> bool {
     match &located.at {
         Location::Computed(_) => true,
@@ -174,8 +175,8 @@ fn depends_on_width(located: &Located) -> bool {
         matches!(op, Op::Not | Op::Neg | Op::DivU | Op::ModU | Op::Shr | Op::Sar)
             || matches!(op, Op::Eq | Op::Ne | Op::LtS | Op::LeS | Op::LtU | Op::LeU)
     };
-    // Nothing is above what was loaded or extended, and a small constant has nothing there either. What is shifted to the top is
-    // compared without what was above it.
+    // Nothing is above what was loaded or extended, and a small constant has nothing there either. What is shifted to
+    // the top is compared without what was above it.
     let is_exact = |ops: &[Op]| match ops {
         [.., Op::Load(1 | 2 | 4) | Op::ZeroExtend(_), Op::Constant(constant), Op::Eq | Op::Ne] => {
             *constant <= i32::MAX as u64
@@ -184,7 +185,8 @@ fn depends_on_width(located: &Located) -> bool {
         _ => false,
     };
     let is_prone_at = |ops: &[Op], at: usize| is_prone(&ops[at]) && !is_exact(&ops[..=at]);
-    // What is extended afterwards was narrow, whatever it is passed as. More than 32 bits are those of a value of 64 that was shifted.
+    // What is extended afterwards was narrow, whatever it is passed as. More than 32 bits are those of a value of 64
+    // that was shifted.
     let is_narrow = |after: &[Op]| {
         located.size < 8
             || after.iter().any(|op| matches!(op, Op::ZeroExtend(bits) | Op::SignExtend(bits) if *bits <= 32))
@@ -193,7 +195,8 @@ fn depends_on_width(located: &Located) -> bool {
     computed.slots.iter().any(|ops| is_prone_in(ops))
 }
 
-/// Whether a constant of a list is what GCC makes of `!x` where it knows `x`: it inverts all bits of a byte, not one bit.
+/// Whether a constant of a list is what GCC makes of `!x` where it knows `x`: it inverts all bits of a byte, not one
+/// bit.
 fn is_negated_truth(found: &Found, located: &Located) -> bool {
     found.form != Form::Constant && matches!(located.at, Location::Constant(0xfe | 0xff))
 }

@@ -6,28 +6,28 @@
 //! where control comes into the copy's ranges from outside. If there is one answer, it is the entry. If there are
 //! several, the entry is the one from which the copy leads to the others, if there is such a one: the others are mostly
 //! ends that other code shares. Else the copy's low address is taken if it is one of them, and the site is marked as
-//! uncertain. Instructions that only compute may have been moved up from there, before what the caller does: then the entry is where
-//! the copy goes on after that.
+//! uncertain. Instructions that only compute may have been moved up from there, before what the caller does: then the
+//! entry is where the copy goes on after that.
 //!
-//! *A copy without instructions* at its entry (all of it, or its beginning, was folded into what is around it) still has
-//! an address: of an instruction that is not the copy's. A probe there is hit when control comes to that instruction. If it can
-//! come both by a branch and from the instruction before, one of the two may not be by way of the copy: such a site is marked in
-//! the same way.
+//! *A copy without instructions* at its entry (all of it, or its beginning, was folded into what is around it) still
+//! has an address: of an instruction that is not the copy's. A probe there is hit when control comes to that
+//! instruction. If it can come both by a branch and from the instruction before, one of the two may not be by way of
+//! the copy: such a site is marked in the same way.
 //!
 //! *A branch of the caller's* comes after a marker if the compiler tried to do without the branch. What the body does
 //! first, on one way of the branch alone, is where the copy is entered.
 //!
-//! *A body that was moved up* leaves its marker where it was: two branches that begin with the same are made to do this before they
-//! part. If nothing that can be seen is left of the body there, it is entered where it does this.
+//! *A body that was moved up* leaves its marker where it was: two branches that begin with the same are made to do this
+//! before they part. If nothing that can be seen is left of the body there, it is entered where it does this.
 //!
-//! *Padding* that aligns the head of a loop belongs to the copy in clang's debug information, if the loop begins with the copy. A
-//! loop around the copy comes back to the instruction after it, which is the entry then.
+//! *Padding* that aligns the head of a loop belongs to the copy in clang's debug information, if the loop begins with
+//! the copy. A loop around the copy comes back to the instruction after it, which is the entry then.
 //!
-//! *Moving.* Clang, and sometimes GCC, locates an argument only a few instructions into the copy, after those
-//! that compute it. The probe may then move forward, inside the basic block, if no instruction that it passes stores to
-//! memory or may leave the block, and if no statement of the body begins there: the statement may assign to the parameter. What was
-//! located at the entry must still be where it was; and what is gained must be the parameter's first location in the block, since a
-//! later one may be what the body made of it.
+//! *Moving.* Clang, and sometimes GCC, locates an argument only a few instructions into the copy, after those that
+//! compute it. The probe may then move forward, inside the basic block, if no instruction that it passes stores to
+//! memory or may leave the block, and if no statement of the body begins there: the statement may assign to the
+//! parameter. What was located at the entry must still be where it was; and what is gained must be the parameter's
+//! first location in the block, since a later one may be what the body made of it.
 //!
 //! *A probe that would be refused* there is placed elsewhere: see `rescue`.
 //!
@@ -200,8 +200,8 @@ pub(crate) fn move_probe<'a>(
 }
 
 /// Takes away what a list does not say for certain at an entry that was found by the body's first statement: an entry
-/// of the list that began before may be the value of the call before. So may a constant for all calls, if these are not known from
-/// their statements.
+/// of the list that began before may be the value of the call before. So may a constant for all calls, if these are not
+/// known from their statements.
 pub(crate) fn keep_own(found: &mut [Found], gathered: &Gathered<'_>, entry: &Entry) {
     for (found, given) in found.iter_mut().zip(&gathered.given) {
         let is_constant =

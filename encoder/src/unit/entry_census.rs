@@ -5,8 +5,8 @@ use crate::debug::walk::RawSite;
 use crate::unit::entry::Entry;
 use siteseer_sites::Marks;
 
-/// Where inlined copies are entered: what the debug information says, and what was found. The copies are those that have a
-/// site, without the rests of functions that were split.
+/// Where inlined copies are entered: what the debug information says, and what was found. The copies are those that
+/// have a site, without the rests of functions that were split.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EntryCensus {
     /// All of them.

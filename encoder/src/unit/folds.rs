@@ -50,8 +50,8 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         }
     }
 
-    /// The sites of functions that those without anything left may have been folded into: of the same shape, and of the unit's own
-    /// source.
+    /// The sites of functions that those without anything left may have been folded into: of the same shape, and of the
+    /// unit's own source.
     fn twins_of(&mut self, folds: &Folds<'a>) -> HashSet<u32> {
         let shape_of = |origin: &Origin<'a>| {
             let parameters: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();

@@ -165,7 +165,8 @@ impl<'a> UnitEncoder<'a, '_, '_> {
     /// Adds the runs of a copy's range, one for each line.
     fn runs_of_lines(&mut self, range: &Range<u64>, copy: u32, first: u32) {
         let rows = self.rows();
-        // Every run begins with a row or a range. Only functions that overlap, of an image that is malformed, have more.
+        // Every run begins with a row or a range. Only functions that overlap, of an image that is malformed, have
+        // more.
         let is_too_much = self.ranges.out.runs.len() > 2 * (rows.len() + self.ranges.seen) + 1024;
         let mut nth = rows.partition_point(|row| row.address <= range.start);
         let mut here = range.start;
@@ -185,8 +186,8 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         self.ranges.rows.take().unwrap_or_else(|| rows(self.unit))
     }
 
-    /// Adds the lines of text that is in no function, of a unit in assembly language: not every assembler describes functions.
-    /// What a compiler's unit has between functions is padding.
+    /// Adds the lines of text that is in no function, of a unit in assembly language: not every assembler describes
+    /// functions. What a compiler's unit has between functions is padding.
     fn lines_alone(&mut self) {
         let rows = self.rows();
         let mut taken: Vec<Range<u64>> = Vec::with_capacity(self.ranges.out.pieces.len());

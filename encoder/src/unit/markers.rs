@@ -6,13 +6,15 @@
 //! number of markers:
 //!
 //! * One is the rule.
-//! * Several are several calls: bodies of an unrolled loop, beginnings that jump threading duplicated. Each marker is an entry.
-//! * None is left where the call itself is gone: both branches of a condition made one, a call that is made speculatively.
+//! * Several are several calls: bodies of an unrolled loop, beginnings that jump threading duplicated. Each marker is
+//!   an entry.
+//! * None is left where the call itself is gone: both branches of a condition made one, a call that is made
+//!   speculatively.
 //!
 //! A function that was inlined in itself has one row more: that with which the function begins is not a marker.
 //!
-//! All statements of a function that a macro wrote are at the place of the macro's use, its markers among them. Such a function
-//! gives itself away by two rows of one place in a row, and its rows say nothing.
+//! All statements of a function that a macro wrote are at the place of the macro's use, its markers among them. Such a
+//! function gives itself away by two rows of one place in a row, and its rows say nothing.
 
 use crate::debug::lines::{Lines, Place};
 use crate::debug::loclist::Point;
@@ -74,7 +76,8 @@ impl Markers {
         self.entries[first..].iter().take_while(move |entry| entry.0 == copy).map(|entry| entry.1)
     }
 
-    /// Finds the markers of a function's copies; `own` is where the function is declared, and `callee` tells what each is a copy of.
+    /// Finds the markers of a function's copies; `own` is where the function is declared, and `callee` tells what each
+    /// is a copy of.
     pub(crate) fn find(
         &mut self,
         lines: &Lines,
@@ -164,8 +167,9 @@ fn names(site: &RawSite, lines: &Lines, row: usize) -> bool {
     named.is_some() && lines.get(row).map(|row| row.point) == named
 }
 
-/// The copies whose markers the rows of one address are, in order, if there are several and all are claimed by the same copies, each of
-/// them in the one before: a copy begins before those in it, and those around all that begin here have begun before.
+/// The copies whose markers the rows of one address are, in order, if there are several and all are claimed by the same
+/// copies, each of them in the one before: a copy begins before those in it, and those around all that begin here have
+/// begun before.
 fn each_its_own(of_address: &[(usize, usize)], function: &RawFunction<'_>, lines: &Lines) -> Option<Vec<usize>> {
     let rows: Vec<&[(usize, usize)]> = of_address.chunk_by(|a, b| a.0 == b.0).collect();
     let claimants = |of_row: &[(usize, usize)]| of_row.iter().map(|claim| claim.1).collect::<Vec<usize>>();

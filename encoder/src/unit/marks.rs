@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What may go wrong at the sites of an inlined copy: calls that no site sees, hits that are of no call, and arguments of another
-//! call.
+//! What may go wrong at the sites of an inlined copy: calls that no site sees, hits that are of no call, and arguments
+//! of another call.
 
 use super::UnitEncoder;
 use super::beginnings::{Beginnings, Cut};
@@ -95,11 +95,12 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         false
     }
 
-    /// Whether control comes to an entry of GCC's in several ways, and the statement with the call does not begin there. GCC merges
-    /// code that is equal, and with it calls in different statements; what the debug information has is of one of them.
+    /// Whether control comes to an entry of GCC's in several ways, and the statement with the call does not begin
+    /// there. GCC merges code that is equal, and with it calls in different statements; what the debug information has
+    /// is of one of them.
     ///
-    /// One of the ways must be a jump from the caller's own code. If the statement with the call is in the straight line to the
-    /// entry, the jump must be another statement's; if it is not, the jump must be that statement's.
+    /// One of the ways must be a jump from the caller's own code. If the statement with the call is in the straight
+    /// line to the entry, the jump must be another statement's; if it is not, the jump must be that statement's.
     pub(super) fn is_joined(&self, copy: &InlinedCopy<'_, 'a, 'd>, entry: Entry) -> bool {
         let (function, raw, text) = (copy.function, copy.raw(), copy.text);
         let Some(lines) = self.lines.get().filter(|_| self.unit.is_gcc()) else { return false };

@@ -6,12 +6,13 @@
 //! can tell (whether a parameter is assigned to in some copy of its function) is left open: see [`Provisional`].
 //!
 //! Here is what all kinds of sites share; `copies` makes those of inlined copies, `bodies` those of functions
-//! themselves, `folds` those of functions that were folded into others (`folded` finds them), and `gathering` the ranges of copies.
-//! The other modules each answer one question about a copy:
+//! themselves, `folds` those of functions that were folded into others (`folded` finds them), and `gathering` the
+//! ranges of copies. The other modules each answer one question about a copy:
 //!
 //! * What is it a copy of (`origin`), and is it a call at all (`split`)?
 //! * Where is it entered: by its statements (`markers`, `repeats`), and where can a probe go (`entry`)?
-//! * Where are its arguments (`arguments`), which of them does a body assign to (`assigned`), and which are to be doubted (`doubt`)?
+//! * Where are its arguments (`arguments`), which of them does a body assign to (`assigned`), and which are to be
+//!   doubted (`doubt`)?
 //! * For a symbol of its own: which part it plays (`outofline`), which signature it has (`signature`, `clang`), and
 //!   whether it returns what the function does (`returns`).
 
@@ -157,8 +158,8 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) sites: Vec<Site>,
     /// Those of them that are not sites, but the rest of a function that was split. In order.
     pub(crate) rests: Vec<u32>,
-    /// Those of them that are entries by a marker, at an address that control comes to in one way: whatever else begins there
-    /// begins each time. In order.
+    /// Those of them that are entries by a marker, at an address that control comes to in one way: whatever else begins
+    /// there begins each time. In order.
     pub(crate) in_line: Vec<u32>,
     /// The entries of each copy by GCC that has more than one.
     pub(crate) several: Vec<Vec<u32>>,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Which inlined copy each instruction belongs to: the ranges that the debug information gives for functions and copies.
+//! Which inlined copy each instruction belongs to: the ranges that the debug information gives for functions and
+//! copies.
 //!
-//! Copies are nested, and the ranges of a copy lie inside those of the copy around it. The innermost copy is wanted: of all
-//! that have an address in their ranges, the last one in the order of the debug entries, in which what is around comes first.
-//! Where the ranges contradict each other (copies that overlap without being nested, a copy that reaches out of its function),
-//! the last one is taken too, as LLVM's symboliser does. The result is flat: see [`siteseer_sites::ranges`].
+//! Copies are nested, and the ranges of a copy lie inside those of the copy around it. The innermost copy is wanted: of
+//! all that have an address in their ranges, the last one in the order of the debug entries, in which what is around
+//! comes first. Where the ranges contradict each other (copies that overlap without being nested, a copy that reaches
+//! out of its function), the last one is taken too, as LLVM's symboliser does. The result is flat: see
+//! [`siteseer_sites::ranges`].
 //!
 //! Lines, if they are wanted, are the rows of the line table: the last one at or before an address, whether it begins a
 //! statement or not, as debuggers and symbolisers read it.

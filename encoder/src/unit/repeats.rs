@@ -7,9 +7,9 @@
 //! flow tells them apart:
 //!
 //! * A loop of the body's own comes back to its test without leaving the body.
-//! * Between two calls something happens that can be seen: the body of the first is run. Between two parts of one statement
-//!   nothing needs to. If the body returns early, nothing needs to happen between calls, either; but then the body has branched, and
-//!   control comes in again from the caller's instructions.
+//! * Between two calls something happens that can be seen: the body of the first is run. Between two parts of one
+//!   statement nothing needs to. If the body returns early, nothing needs to happen between calls, either; but then the
+//!   body has branched, and control comes in again from the caller's instructions.
 //!
 //! Often a copy does not begin with a row of its first statement: instructions of others come before it, or bodies of
 //! one statement follow each other in one row. The machine code shows these: the first thing that a body does that can
@@ -43,8 +43,8 @@ pub(crate) struct Again {
     pub(crate) may_be_own: bool,
 }
 
-/// Finds where the statement at a copy's entry begins again, as a new call. `own` are the ranges of the innermost copy that the
-/// entry is in; `body` those of the copy.
+/// Finds where the statement at a copy's entry begins again, as a new call. `own` are the ranges of the innermost copy
+/// that the entry is in; `body` those of the copy.
 pub(crate) fn find(
     lines: &Lines,
     text: &FunctionText<'_, '_>,
@@ -210,13 +210,14 @@ impl OwnLines {
     }
 }
 
-/// Whether the first statement of a body by GCC may come again without its entry: in a loop that the body begins with, or in the one
-/// that its calls of itself became, which may be unrolled.
+/// Whether the first statement of a body by GCC may come again without its entry: in a loop that the body begins with,
+/// or in the one that its calls of itself became, which may be unrolled.
 ///
-/// Further rows of a statement follow it where it ends, too, which may be the head of the next statement's loop. So rows of one place
-/// in succession count once, by the first of them. Where the compiler repeated the statement, a later statement of the body before
-/// it tells a turn of a loop from an entry. The statements of a macro are at one place, and copies of other functions may be between
-/// them. If nothing is left of the body at its entry, its statements there last until the next call of the function.
+/// Further rows of a statement follow it where it ends, too, which may be the head of the next statement's loop. So
+/// rows of one place in succession count once, by the first of them. Where the compiler repeated the statement, a later
+/// statement of the body before it tells a turn of a loop from an entry. The statements of a macro are at one place,
+/// and copies of other functions may be between them. If nothing is left of the body at its entry, its statements there
+/// last until the next call of the function.
 pub(crate) fn first_statement_comes_again(
     lines: &Lines,
     text: &FunctionText<'_, '_>,
@@ -255,9 +256,10 @@ pub(crate) fn first_statement_comes_again(
         || begins.any(|same| text.comes_back_avoiding(same[0].point.address, avoided, body))
 }
 
-/// Whether what a body by GCC does first is done again without an entry, by code that has no rows of statements: GCC inlines a
-/// function into itself without a trace in the debug entries. Then the code may be in no copy, either, so it is searched for in
-/// `around`, the ranges of the function that the body is in. `is_others` tells what is in another copy.
+/// Whether what a body by GCC does first is done again without an entry, by code that has no rows of statements: GCC
+/// inlines a function into itself without a trace in the debug entries. Then the code may be in no copy, either, so it
+/// is searched for in `around`, the ranges of the function that the body is in. `is_others` tells what is in another
+/// copy.
 pub(crate) fn first_acts_come_again(
     lines: &Lines,
     text: &FunctionText<'_, '_>,
@@ -337,7 +339,8 @@ mod tests {
 
     #[test]
     fn a_loop_that_begins_after_the_entry_comes_back_to_the_first_statement() {
-        // 0: xor %eax,%eax; 2: mov %eax,(%rdi); 4: dec %esi; 6: jne 2; 8: ret. Nothing is left of the body at its entry.
+        // 0: xor %eax,%eax; 2: mov %eax,(%rdi); 4: dec %esi; 6: jne 2; 8: ret. Nothing is left of the body at its
+        // entry.
         x86(&[0x31, 0xc0, 0x89, 0x07, 0xff, 0xce, 0x75, 0xfa, 0xc3], |text| {
             let lines = lines(&[(TEXT + 2, 0, 10), (TEXT + 4, 0, 11)]);
             let declared = Place { file: 1, line: 9, column: 0 };

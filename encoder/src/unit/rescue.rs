@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Another place for a probe that the kernel would refuse where a copy is entered.
 //!
-//! The kernel patches some instructions itself (jump labels, static calls, alternatives), or decodes them when they trap
-//! (BUG, WARN, kCFI's checks), and refuses probes there. Many bodies begin with such an instruction: each tracepoint is
-//! a jump label. Control that comes to the entry in a straight line also passes the instructions before it, and a
-//! probe at one of them sees the same calls.
+//! The kernel patches some instructions itself (jump labels, static calls, alternatives), or decodes them when they
+//! trap (BUG, WARN, kCFI's checks), and refuses probes there. Many bodies begin with such an instruction: each
+//! tracepoint is a jump label. Control that comes to the entry in a straight line also passes the instructions before
+//! it, and a probe at one of them sees the same calls.
 //!
 //! *Forward*, past the instruction that is refused, only if it computes and control always goes on after it: kCFI's
 //! checks. After a jump label control may be elsewhere, after a trap the kernel's handler has run, and after a static
 //! call the callee, which may have changed everything that the program would read.
 //!
-//! *Back*, past instructions that run exactly when the entry is reached ([`FunctionText::walk_back`]), are not calls, and store
-//! nothing: what a program reads by way of an argument is then what it would read at the entry. An argument that such
-//! an instruction computes is not there yet. It is unavailable, unless the instruction copies a register.
+//! *Back*, past instructions that run exactly when the entry is reached ([`FunctionText::walk_back`]), are not calls,
+//! and store nothing: what a program reads by way of an argument is then what it would read at the entry. An argument
+//! that such an instruction computes is not there yet. It is unavailable, unless the instruction copies a register.
 
 use crate::text::probeable::Prober;
 use crate::text::{FunctionText, RegisterSet, register_copy};

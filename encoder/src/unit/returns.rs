@@ -2,7 +2,8 @@
 //! Whether an out-of-line copy with a changed signature still returns the function's value.
 //!
 //! A compiler that sees all callers may drop a return value that none of them uses. The copy's DWARF has the source's
-//! type all the same, and whoever reads the return register when it returns reads garbage. Two things show that the value is there:
+//! type all the same, and whoever reads the return register when it returns reads garbage. Two things show that the
+//! value is there:
 //!
 //! * How the compiler works. GCC drops return values in IPA-SRA, which names its clones `.isra` (gcc/ipa-sra.cc
 //!   `process_isra_node_results`), and in function splitting, `.part` (gcc/ipa-split.cc `split_function`). Constant

@@ -18,11 +18,11 @@
 //! | by another compiler, a parameter out of place | changed | nothing is known of its marks |
 //! | any other | the source's | |
 //!
-//! *The source's signature.* The convention decides, whatever the debug information says. GCC describes a parameter that its
-//! variable tracking gave up on by one expression for the whole function, without a list: the variable's home, where the
-//! prologue puts the value. At the entry the value is not there yet, and fentry reads it where the caller put it. Clang
-//! describes a parameter that is assigned to at once by the assigned value. The one exception is an argument that clang's
-//! callers may not pass at all ([`Missing::Unread`]).
+//! *The source's signature.* The convention decides, whatever the debug information says. GCC describes a parameter
+//! that its variable tracking gave up on by one expression for the whole function, without a list: the variable's home,
+//! where the prologue puts the value. At the entry the value is not there yet, and fentry reads it where the caller put
+//! it. Clang describes a parameter that is assigned to at once by the assigned value. The one exception is an argument
+//! that clang's callers may not pass at all ([`Missing::Unread`]).
 //!
 //! *A changed signature.* GCC's lists are right at the entry, and so are its constants, unless clones were folded. What
 //! is computed from other parameters is doubtful. An expression without a list is a home here, too, unless the copy

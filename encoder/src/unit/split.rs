@@ -9,13 +9,13 @@
 //!
 //! Such a copy gives itself away by where it is called: the call is the compiler's own and has no place in the source,
 //! and GCC gives the copy the place of the callee's declaration instead (`expand_call_inline` in gcc/tree-inline.cc).
-//! Recursion that is inlined into itself, which else looks the same, is called from a line of the body. Calls
-//! that do come from the callee's line are those between functions that one macro wrote: all their places are that of the
+//! Recursion that is inlined into itself, which else looks the same, is called from a line of the body. Calls that do
+//! come from the callee's line are those between functions that one macro wrote: all their places are that of the
 //! macro's use. Then the function around the copy is declared there as well, and is another one.
 //!
-//! If the head ends in the middle of a call that was inlined into the function, the rest begins with the rest of this call. No
-//! entry of it is given there. If the call's copy in the head is at hand, as it is if the rest was inlined after the head,
-//! it is known that the call began before; otherwise it may have.
+//! If the head ends in the middle of a call that was inlined into the function, the rest begins with the rest of this
+//! call. No entry of it is given there. If the call's copy in the head is at hand, as it is if the rest was inlined
+//! after the head, it is known that the call began before; otherwise it may have.
 //!
 //! Clang merges instructions that two branches have in common, and puts them before or after the branch. If they belong
 //! to two copies of one function, clang makes a third copy, called at line 0, for the merged instructions
@@ -58,8 +58,8 @@ pub(crate) fn is_rest<'a>(
     Arc::ptr_eq(&around, origin) || !by_one_macro
 }
 
-/// Whether a copy with which an inlined rest begins has begun before: beside the rest there is a copy of the same call, in copies of
-/// the same calls.
+/// Whether a copy with which an inlined rest begins has begun before: beside the rest there is a copy of the same call,
+/// in copies of the same calls.
 pub(crate) fn has_begun(function: &RawFunction<'_>, copy: usize, rest: usize) -> bool {
     let parent = |copy: &usize| function.sites[*copy].parent.map(|parent| parent as usize);
     let call = |site: &RawSite| (site.origin, site.call_file, site.call_line, site.call_column);
@@ -73,8 +73,8 @@ pub(crate) fn has_begun(function: &RawFunction<'_>, copy: usize, rest: usize) ->
     true
 }
 
-/// Whether a copy may be what clang merged of several calls, beside which their copies are still there: a probe on it would
-/// see them twice.
+/// Whether a copy may be what clang merged of several calls, beside which their copies are still there: a probe on it
+/// would see them twice.
 pub(crate) fn may_be_merged(unit: &DebugUnit<'_, '_>, function: &RawFunction<'_>, site: &RawSite) -> bool {
     let is_another = |other: &RawSite| other.origin == site.origin && !std::ptr::eq(other, site);
     site.call_line == 0 && unit.clang().is_some() && function.sites.iter().any(is_another)

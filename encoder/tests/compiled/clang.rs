@@ -27,8 +27,8 @@ fn inlined<'s>(set: &'s SiteSet, name: &str) -> Vec<&'s Site> {
     sites
 }
 
-/// Bodies that assign to their first parameter before they do anything else, from a variable and from constants; the second one of
-/// each is left alone.
+/// Bodies that assign to their first parameter before they do anything else, from a variable and from constants; the
+/// second one of each is left alone.
 const AT_ONCE: &str = r#"
 volatile long seq, in;
 extern __attribute__((noinline)) long opaque(long, long);
@@ -174,7 +174,8 @@ fn a_register_that_the_body_does_not_read_whole_is_not_certain() {
     }
 }
 
-/// A number of 32 bits that is passed as one of 64: the body divides the 32 bits, and then takes the register with all 64.
+/// A number of 32 bits that is passed as one of 64: the body divides the 32 bits, and then takes the register with all
+/// 64.
 const WIDENED: &str = r#"
 volatile unsigned counts[64];
 static unsigned long bits[4];

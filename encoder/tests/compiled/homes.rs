@@ -34,12 +34,14 @@ fn the_calling_convention_decides_for_unchanged_signatures() {
         let (set, _) = encoded(&image);
         let expected = vec![Some(Location::Register(5)), Some(Location::Register(4))];
         assert_eq!(places(&set, "twice"), [expected.clone(), expected.clone()], "{optimised}");
-        // pahole leaves a function out of BTF if a parameter seems to be in another register. Else its name says it all.
+        // pahole leaves a function out of BTF if a parameter seems to be in another register. Else its name says it
+        // all.
         assert!(places(&set, "visible").iter().all(|places| *places == expected), "{optimised}");
     }
 }
 
-/// The clone's first parameter is a constant. The second one lives in the frame, the third in a register that the clone writes.
+/// The clone's first parameter is a constant. The second one lives in the frame, the third in a register that the clone
+/// writes.
 const CLONED: &str = r#"
 typedef struct { unsigned long a, b, c; } big;
 extern __attribute__((noinline)) long use(void *, long);

@@ -107,8 +107,8 @@ impl Build {
     }
 }
 
-/// Compiles a source for arm64 by clang, as a module: a relocatable file with BTF over the kernel's. Gives the file and that
-/// BTF.
+/// Compiles a source for arm64 by clang, as a module: a relocatable file with BTF over the kernel's. Gives the file and
+/// that BTF.
 pub(crate) fn arm64_module(clang: &str, flags: &[&str], source: &str) -> (Vec<u8>, Vec<u8>) {
     let dir = tempfile::tempdir().expect("a directory for the image");
     let path = |name: &str| dir.path().join(name);

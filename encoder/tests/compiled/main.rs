@@ -128,8 +128,8 @@ fn inlined_copies_agree_with_clang() {
     }
 }
 
-/// A program of the shape of the one that dwarves' tests/btf_inline.sh has: nested copies, a constant parameter, a copy without
-/// parameters, and several copies in one function.
+/// A program of the shape of the one that dwarves' tests/btf_inline.sh has: nested copies, a constant parameter, a copy
+/// without parameters, and several copies in one function.
 const NESTED: &str = r#"
 static inline int scale(int value, int factor) { return value * factor; }
 static inline int add_bias(int value, int bias) { return scale(value, 2) + bias; }

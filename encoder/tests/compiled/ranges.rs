@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Which copy each instruction belongs to, against what addr2line or llvm-symbolizer make of the same debug information: every
-//! address of small images.
+//! Which copy each instruction belongs to, against what addr2line or llvm-symbolizer make of the same debug
+//! information: every address of small images.
 
 use crate::image::{self, Build};
 use crate::{CLONED, INLINED, NESTED, SPLIT};

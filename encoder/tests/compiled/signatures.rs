@@ -42,8 +42,8 @@ void two(long a, long b)
 }
 "#;
 
-/// Before they do anything, the bodies assign to parameters: what the debug information then has is what was assigned. Calls by
-/// name leave out what is not looked at, if they can: `pointed` has none.
+/// Before they do anything, the bodies assign to parameters: what the debug information then has is what was assigned.
+/// Calls by name leave out what is not looked at, if they can: `pointed` has none.
 const ASSIGNED: &str = r#"
 extern __attribute__((noinline)) long opaque(long, long);
 long opaque(long a, long b) { __asm__ volatile("" ::: "memory"); return a ^ b; }

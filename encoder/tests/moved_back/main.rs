@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Probes before the entry of a copy, in a whole kernel: each of them is hit when the entry is reached, and only then.
 //!
-//! The image is the vmlinux that the environment variable SITESEER_TEST_VMLINUX names. Its instructions are read here without
-//! the encoder's own control flow: every branch of the symbol is looked at, wherever it is.
+//! The image is the vmlinux that the environment variable SITESEER_TEST_VMLINUX names. Its instructions are read here
+//! without the encoder's own control flow: every branch of the symbol is looked at, wherever it is.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, OpAccess};
 use siteseer_encoder::elf::image::Image;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What is encoded, by upstream's measure: the kernel's rules hold, and a reader that knows upstream's kinds alone finds the same
-//! sites and the same values as siteseer's own, for all that these kinds can express. And bodies have their arguments
-//! where the calling convention puts them.
+//! What is encoded, by upstream's measure: the kernel's rules hold, and a reader that knows upstream's kinds alone
+//! finds the same sites and the same values as siteseer's own, for all that these kinds can express. And bodies have
+//! their arguments where the calling convention puts them.
 //!
-//! The images are the vmlinux files that the environment variables SITESEER_TEST_VMLINUX and SITESEER_TEST_VMLINUX_ARM64 name. A module is
-//! compiled here.
+//! The images are the vmlinux files that the environment variables SITESEER_TEST_VMLINUX and
+//! SITESEER_TEST_VMLINUX_ARM64 name. A module is compiled here.
 
 mod module;
 mod reader;
@@ -130,8 +130,8 @@ fn check_signs(set: &SiteSet) {
     }
 }
 
-/// Where the calling convention puts the nth argument, if each takes one register or one word of the stack. Written out once
-/// more: the encoder has its own.
+/// Where the calling convention puts the nth argument, if each takes one register or one word of the stack. Written out
+/// once more: the encoder has its own.
 fn by_convention(machine: Machine, nth: usize) -> Location {
     let registers: &[u16] = match machine {
         Machine::X86_64 => &[5, 4, 1, 2, 8, 9],
@@ -144,8 +144,8 @@ fn by_convention(machine: Machine, nth: usize) -> Location {
 }
 
 /// A body with the source's signature has its arguments where the calling convention puts them, whatever the debug
-/// information says of homes in the frame and of registers that the prologue moved them to. Parameters after one of more
-/// than 8 bytes are not looked at.
+/// information says of homes in the frame and of registers that the prologue moved them to. Parameters after one of
+/// more than 8 bytes are not looked at.
 fn check_bodies(set: &SiteSet) {
     let inline = file::write_raw(set).unwrap();
     let base = Btf::parse(&set.base_btf).unwrap();
@@ -176,8 +176,8 @@ fn check_bodies(set: &SiteSet) {
     assert!(compared > 1000);
 }
 
-/// What `.BTF.inline` may have in bytes for each site: 5% above the 20.5 that the format was measured with. A size is not a time: it is
-/// the same on every machine.
+/// What `.BTF.inline` may have in bytes for each site: 5% above the 20.5 that the format was measured with. A size is
+/// not a time: it is the same on every machine.
 const MOST_A_SITE: f64 = 21.5;
 
 fn whole_kernel(variable: &str) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! A module, which is compiled here: a relocatable file with BTF over the kernel's.
 //!
-//! Its functions are those that upstream tests its encoder with (`tests/btf_inline.sh` of dwarves): parameters in registers, constants, an
-//! address, values that were computed, a function that is inlined once and one that is inlined twice.
+//! Its functions are those that upstream tests its encoder with (`tests/btf_inline.sh` of dwarves): parameters in
+//! registers, constants, an address, values that were computed, a function that is inlined once and one that is inlined
+//! twice.
 
 use crate::compare;
 use crate::reader::Reader;

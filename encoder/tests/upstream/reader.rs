@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! A reader that knows upstream's kinds alone.
 //!
-//! It is written from what include/uapi/linux/btf.h says, and shares nothing with siteseer's own reader: no code, no types, no
-//! companion section. What it makes of a location is what a tool that knows the kernel's format would make of it. It is for
-//! tests: it believes what it reads.
+//! It is written from what include/uapi/linux/btf.h says, and shares nothing with siteseer's own reader: no code, no
+//! types, no companion section. What it makes of a location is what a tool that knows the kernel's format would make of
+//! it. It is for tests: it believes what it reads.
 
 use std::collections::HashMap;
 

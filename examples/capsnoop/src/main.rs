@@ -113,7 +113,8 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         println!("{:<8} {:<16} {:>3} {:>5} SITE", "PID", "COMM", "CAP", "LEVEL");
         while !STOP.load(Ordering::Relaxed) {
             io::stdout().flush()?;
-            // An interrupted poll is a signal, which the loop's condition sees; what the callback failed with is kept by it.
+            // An interrupted poll is a signal, which the loop's condition sees; what the callback failed with is kept
+            // by it.
             if ring.poll(Duration::from_millis(100)).is_err() && !STOP.load(Ordering::Relaxed) {
                 break;
             }

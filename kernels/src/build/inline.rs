@@ -2,9 +2,9 @@
 
 //! The site data that a kernel of ours carries in its section `.BTF.inline` (`kernels/patches/btf-inline.patch`).
 //!
-//! Upstream's build has it made by pahole, of the objects. No pahole that was released can, so our encoder makes it of the linked
-//! vmlinux. The data then moves what the linker places after it, and some locations are addresses: so vmlinux is linked and
-//! its data made again, until the data is that of the very vmlinux that carries it.
+//! Upstream's build has it made by pahole, of the objects. No pahole that was released can, so our encoder makes it of
+//! the linked vmlinux. The data then moves what the linker places after it, and some locations are addresses: so
+//! vmlinux is linked and its data made again, until the data is that of the very vmlinux that carries it.
 
 use std::fs;
 

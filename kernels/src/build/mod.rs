@@ -4,11 +4,12 @@
 //!
 //! The sources are a package of the row's suite, unpacked once for all rows (`source.rs`). The configuration is what
 //! Kconfig makes of nothing but the row's fragments (`allnoconfig`), and it is looked at before anything is compiled
-//! (`config.rs`). kbuild runs in the build root `kernel`, with its output in a folder of its own, so that the sources are
-//! shared and stay as they are. Files that a patch changes are mounted in the place of those of the sources (`patch.rs`). What modules need of that output stays in the cache as `tree`.
+//! (`config.rs`). kbuild runs in the build root `kernel`, with its output in a folder of its own, so that the sources
+//! are shared and stay as they are. Files that a patch changes are mounted in the place of those of the sources
+//! (`patch.rs`). What modules need of that output stays in the cache as `tree`.
 //!
-//! All that went into a kernel is its [`BuildRecipe`]. The folder's name has a checksum of it, `kernel.json` the whole; a kernel
-//! whose recipe is still what the row says is not built again.
+//! All that went into a kernel is its [`BuildRecipe`]. The folder's name has a checksum of it, `kernel.json` the whole;
+//! a kernel whose recipe is still what the row says is not built again.
 
 mod inline;
 mod patch;
@@ -41,8 +42,8 @@ use crate::{
     record::{BuildRecipe, BuildRecord, KernelPaths, KernelRecord, entry},
 };
 
-/// Where the build root has the sources and the output. They stay as they are: both are in the kernel's debug information
-/// and in the makefiles of its tree.
+/// Where the build root has the sources and the output. They stay as they are: both are in the kernel's debug
+/// information and in the makefiles of its tree.
 const SOURCE: &str = "/build/workspace";
 const OUTPUT: &str = "/build/target";
 

@@ -2,9 +2,10 @@
 
 //! Changes of the sources: patches of a row, in unified format.
 //!
-//! The sources are shared by all rows. So the files that the patches change are copied to the kernel's folder and patched
-//! there, and each is mounted in the place of the one in the sources: for the kernel, and later for its modules.
-//! patch(1) applies them without fuzz: a patch whose context is gone is an error. A patch cannot add or remove files.
+//! The sources are shared by all rows. So the files that the patches change are copied to the kernel's folder and
+//! patched there, and each is mounted in the place of the one in the sources: for the kernel, and later for its
+//! modules. patch(1) applies them without fuzz: a patch whose context is gone is an error. A patch cannot add or remove
+//! files.
 
 use std::{
     collections::BTreeSet,
@@ -47,7 +48,8 @@ pub(super) fn apply(recipe: &BuildRecipe, source: &Path, kernel: &Path) -> Resul
     Ok(mounts(recipe, kernel))
 }
 
-/// The files in a kernel's folder that are in the place of those in the sources, and where the build root must have them.
+/// The files in a kernel's folder that are in the place of those in the sources, and where the build root must have
+/// them.
 pub(super) fn mounts(recipe: &BuildRecipe, kernel: &Path) -> Vec<(PathBuf, String)> {
     let files = recipe.patches.iter().flat_map(|(_, text)| changed_files(text).unwrap_or_default());
     let files: BTreeSet<PathBuf> = files.collect();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 
-//! Plugins of compilers (tests/truth/plugins), with which a kernel is compiled that writes down where its parameters are.
+//! Plugins of compilers (tests/truth/plugins), with which a kernel is compiled that writes down where its parameters
+//! are.
 //!
-//! A plugin is compiled in the build root, against the headers of the compiler that loads it. Its sources are part of the
-//! kernel's recipe: another plugin makes another kernel. Such a kernel is read and not booted, so only its vmlinux is made.
+//! A plugin is compiled in the build root, against the headers of the compiler that loads it. Its sources are part of
+//! the kernel's recipe: another plugin makes another kernel. Such a kernel is read and not booted, so only its vmlinux
+//! is made.
 
 use std::{fs, path::Path};
 
@@ -57,8 +59,8 @@ impl Plugin {
         }
     }
 
-    /// Words for make: the compiler loads the plugin from a file, and the linker takes what it wrote. An operand may refer to a
-    /// variable that this configuration lacks, where all code that needs it was removed.
+    /// Words for make: the compiler loads the plugin from a file, and the linker takes what it wrote. An operand may
+    /// refer to a variable that this configuration lacks, where all code that needs it was removed.
     pub(crate) fn words(self, arch: Arch, file: &str) -> [String; 2] {
         let (flag, linker) = match (self, arch) {
             (Plugin::Gcc, Arch::X86_64) => ("-fplugin", "ld"),

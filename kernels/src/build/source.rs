@@ -36,7 +36,8 @@ pub(crate) fn cached(source: &PackageRecord) -> Option<PathBuf> {
     (record == *source).then_some(directory)
 }
 
-/// The folder of these sources, which are in the archive `file` of a package; they are fetched if they are not in the cache.
+/// The folder of these sources, which are in the archive `file` of a package; they are fetched if they are not in the
+/// cache.
 pub(crate) fn get(
     suite: &Suite,
     package: &Package,

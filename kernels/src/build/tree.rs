@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 
-//! What of a kernel's build its modules need: configuration, generated headers, Module.symvers, kbuild's own programs. The
-//! objects, by far the most of it, they do not.
+//! What of a kernel's build its modules need: configuration, generated headers, Module.symvers, kbuild's own programs.
+//! The objects, by far the most of it, they do not.
 
 use std::{fs, io, path::Path};
 

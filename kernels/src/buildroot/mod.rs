@@ -2,9 +2,9 @@
 
 //! Build roots: small Debian systems in which things are built that the host cannot build.
 //!
-//! A host may have no compiler for another architecture, no static libraries for it, or tools that are too old. A build root
-//! has them, the same on every host. `kernels/buildroot.toml` says what is in each; mmdebstrap makes it, from the mirror
-//! that the host's own apt sources name.
+//! A host may have no compiler for another architecture, no static libraries for it, or tools that are too old. A build
+//! root has them, the same on every host. `kernels/buildroot.toml` says what is in each; mmdebstrap makes it, from the
+//! mirror that the host's own apt sources name.
 //!
 //! ```text
 //! ${XDG_CACHE_HOME:-$HOME/.cache}/siteseer/buildroots/NAME/
@@ -13,10 +13,11 @@
 //!     lock             exclusive for who makes or removes, shared for who builds in one
 //! ```
 //!
-//! The key is a checksum of the recipe; a recipe that changed gets a new root, and the old one goes when nobody uses it.
+//! The key is a checksum of the recipe; a recipe that changed gets a new root, and the old one goes when nobody uses
+//! it.
 //!
-//! What is mounted (`/proc`, `/dev`, the folders of a build) is mounted in a namespace of the command that needs it, which the
-//! kernel takes down with the command: nothing stays mounted, however it ends.
+//! What is mounted (`/proc`, `/dev`, the folders of a build) is mounted in a namespace of the command that needs it,
+//! which the kernel takes down with the command: nothing stays mounted, however it ends.
 
 mod rows;
 
@@ -32,8 +33,8 @@ pub use self::rows::{Row, Rows};
 pub use crate::error::BuildRootError;
 use crate::{cache, child::die_with_parent, debian, log::last_lines, workspace::workspace_file};
 
-/// A folder of the host that a command inside a root sees, at a place of its choice below `/build`; or a file in the place of one
-/// that an earlier mount has there.
+/// A folder of the host that a command inside a root sees, at a place of its choice below `/build`; or a file in the
+/// place of one that an earlier mount has there.
 #[derive(Debug, Clone, Copy)]
 pub struct Mount<'a> {
     host: &'a Path,
@@ -76,8 +77,8 @@ pub struct BuildRoot {
 }
 
 impl BuildRoot {
-    /// The build root of a row: from the cache, or made now, which takes a minute or two and the network. With `refresh`, made
-    /// again. `progress` is told what goes on, a line at a time.
+    /// The build root of a row: from the cache, or made now, which takes a minute or two and the network. With
+    /// `refresh`, made again. `progress` is told what goes on, a line at a time.
     ///
     /// # Errors
     /// If it cannot be made.
@@ -133,7 +134,8 @@ impl BuildRoot {
         entry.and_then(OsStr::to_str).unwrap_or_default()
     }
 
-    /// A command that runs `program` inside, with an empty environment but `PATH`, and with folders of the host mounted.
+    /// A command that runs `program` inside, with an empty environment but `PATH`, and with folders of the host
+    /// mounted.
     pub fn command(&self, mounts: &[Mount<'_>], environment: &[(String, String)], program: &[&OsStr]) -> Command {
         const ENTER: &str = r#"
             root=$1

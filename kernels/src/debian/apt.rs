@@ -3,9 +3,9 @@
 //! apt, with state and configuration of its own.
 //!
 //! apt can read the index of any suite and architecture and check its signature, given a directory for its state. Its
-//! configuration is another matter: what lies in `/etc/apt/apt.conf.d` is for the host. Container images have a hook there
-//! (`docker-clean`) that deletes the host's package archives after every `update`, also those that another apt is just
-//! fetching. So the host's files are not read at all (`APT_CONFIG` is read first, and says so); only its `Acquire`
+//! configuration is another matter: what lies in `/etc/apt/apt.conf.d` is for the host. Container images have a hook
+//! there (`docker-clean`) that deletes the host's package archives after every `update`, also those that another apt is
+//! just fetching. So the host's files are not read at all (`APT_CONFIG` is read first, and says so); only its `Acquire`
 //! settings, which are how the network is reached (proxies, certificates, clock checks), are copied from what
 //! `apt-config dump` prints.
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 
-//! The modules of a kernel that Debian built, with debug information: they are in the package that the vmlinux came from.
+//! The modules of a kernel that Debian built, with debug information: they are in the package that the vmlinux came
+//! from.
 //!
 //! All of them are gigabytes. Some are unpacked, at even distances in the order of their paths, and they are not kept.
 
@@ -26,8 +27,8 @@ pub struct DebugModules {
     _folder: TempDir,
 }
 
-/// Fetches the package of debug information again, and unpacks at most so many modules of it. `None` for a kernel that was not
-/// built by Debian.
+/// Fetches the package of debug information again, and unpacks at most so many modules of it. `None` for a kernel that
+/// was not built by Debian.
 ///
 /// # Errors
 /// If the package is no longer in the suite, or cannot be fetched or unpacked.

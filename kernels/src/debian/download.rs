@@ -3,8 +3,8 @@
 //! Fetches a package file, going on where an interrupted run stopped.
 //!
 //! `apt-get download` begins again each time, which hurts with 350 MB. So curl does it where it can, and the SHA-256 of
-//! apt's signed index says whether the result is right; where there is no curl, or the mirror is of a kind that only apt
-//! knows (`mirror+file:`), apt does it.
+//! apt's signed index says whether the result is right; where there is no curl, or the mirror is of a kind that only
+//! apt knows (`mirror+file:`), apt does it.
 
 use std::{
     fs,

@@ -5,8 +5,8 @@
 //! Three packages hold it, of the same suite and source version as the kernel: `linux-headers-RELEASE` (configuration,
 //! generated headers, Module.symvers), `linux-headers-...-common` and `linux-kbuild-...`, the last with programs of the
 //! machine that builds. They lie beside the kernel in the cache, in `headers`, as in a root directory; their links are
-//! relative. `vmlinux` there is a link to the whole one: pahole takes the BTF that the module's builds upon from it, and not
-//! every release of the packages has one.
+//! relative. `vmlinux` there is a link to the whole one: pahole takes the BTF that the module's builds upon from it,
+//! and not every release of the packages has one.
 
 use std::{
     fs, io,

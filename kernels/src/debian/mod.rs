@@ -2,9 +2,9 @@
 
 //! Debian's archive: kernels, headers and sources are packages of it.
 //!
-//! A suite of the host's mirror is read by apt itself, with private state and private configuration, so that any suite and
-//! architecture can be read from any host and nothing of the host is touched (`apt.rs`). What is fetched is checked against the
-//! signed index (`download.rs`) and unpacked (`unpack.rs`).
+//! A suite of the host's mirror is read by apt itself, with private state and private configuration, so that any suite
+//! and architecture can be read from any host and nothing of the host is touched (`apt.rs`). What is fetched is checked
+//! against the signed index (`download.rs`) and unpacked (`unpack.rs`).
 
 mod apt;
 mod debug_modules;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 
-//! Takes one file out of a package, or all of them. The debug packages hold gigabytes of modules' debug information beside the
-//! one file that is wanted, so nothing of them is unpacked to be looked through later.
+//! Takes one file out of a package, or all of them. The debug packages hold gigabytes of modules' debug information
+//! beside the one file that is wanted, so nothing of them is unpacked to be looked through later.
 
 use std::{
     fs::File,

@@ -2,18 +2,18 @@
 
 //! Builds kernel modules for kernels of the matrix.
 //!
-//! A module fits one kernel: its configuration, its compiler, its symbols' versions. For a kernel of Debian's the packages of
-//! headers have all that (they are kept beside the kernel); a kernel that was built here keeps
-//! its own tree. The compiler that made the kernel is in the build root `kernel`, where kbuild runs, with the vmlinux at hand: the
-//! modules come out with DWARF, as the kernel has it, and with BTF that is split over the kernel's.
+//! A module fits one kernel: its configuration, its compiler, its symbols' versions. For a kernel of Debian's the
+//! packages of headers have all that (they are kept beside the kernel); a kernel that was built here keeps its own
+//! tree. The compiler that made the kernel is in the build root `kernel`, where kbuild runs, with the vmlinux at hand:
+//! the modules come out with DWARF, as the kernel has it, and with BTF that is split over the kernel's.
 //!
 //! All modules are built by one run of kbuild (`make -k M=...`), each in a folder of its own. kbuild makes no module at
 //! all if one cannot be compiled, or lacks a symbol: then the ones to blame are built each by itself, so that each gets
 //! its own words, and the rest once more together.
 //!
-//! A module that was built stays in the kernel's folder, in `modules/NAME-KEY`, beside `recipe.json`, which says all that made
-//! it: the sources, the kernel, the headers, the compiler. The key is a checksum of the recipe, and the recipe is compared.
-//! Failures are not kept. Modules that were not asked for in a week are removed.
+//! A module that was built stays in the kernel's folder, in `modules/NAME-KEY`, beside `recipe.json`, which says all
+//! that made it: the sources, the kernel, the headers, the compiler. The key is a checksum of the recipe, and the
+//! recipe is compared. Failures are not kept. Modules that were not asked for in a week are removed.
 
 mod kbuild;
 mod store;
@@ -41,8 +41,8 @@ use crate::{
 pub struct ModuleSource {
     /// Its name: a C identifier, as `/proc/modules` shows it.
     pub name: String,
-    /// The folder of its sources. All its `.c` and `.S` files are linked, its `.h` files are at hand; the rest, and folders in
-    /// it, are not looked at.
+    /// The folder of its sources. All its `.c` and `.S` files are linked, its `.h` files are at hand; the rest, and
+    /// folders in it, are not looked at.
     pub folder: PathBuf,
     /// Further words for the C compiler (kbuild's `ccflags-y`).
     pub flags: Vec<String>,
@@ -127,9 +127,9 @@ pub struct ModuleFailure {
     pub log: String,
 }
 
-/// Builds modules for a kernel, or finds them in the cache. The results are in the order of `modules`: where each `.ko` is,
-/// with DWARF and BTF in it, or why that one could not be built. The first call for a kernel fetches what it takes; the
-/// build root is made if it is not there.
+/// Builds modules for a kernel, or finds them in the cache. The results are in the order of `modules`: where each `.ko`
+/// is, with DWARF and BTF in it, or why that one could not be built. The first call for a kernel fetches what it takes;
+/// the build root is made if it is not there.
 ///
 /// # Errors
 /// If nothing can be built: a source that is not there, or something that the build requires is not available.

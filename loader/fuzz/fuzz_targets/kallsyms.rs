@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The kernel's tables: parts of the input, with NULs between, are `/proc/kallsyms`, `/proc/modules`, ftrace's list as addresses and
-//! as names, the blacklist, and the notes with the build id.
+//! The kernel's tables: parts of the input, with NULs between, are `/proc/kallsyms`, `/proc/modules`, ftrace's list as
+//! addresses and as names, the blacklist, and the notes with the build id.
 #![no_main]
 
 use siteseer::internals::kernel::build_id;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Names of sections and patterns for functions: the input's first line is the pattern or section, the others are matched with it.
+//! Names of sections and patterns for functions: the input's first line is the pattern or section, the others are
+//! matched with it.
 #![no_main]
 
 use siteseer::internals::pattern::{Glob, Pattern};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A BPF object file: its programs are taken apart, what they use is found out, and their statements are read from its BTF.
+//! A BPF object file: its programs are taken apart, what they use is found out, and their statements are read from its
+//! BTF.
 #![no_main]
 
 use siteseer::internals::declared::Declared;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! BPF instructions: what a program uses is found out, and trampolines to it are generated for parameters that the input chooses. All
-//! jumps of what is generated land in it.
+//! BPF instructions: what a program uses is found out, and trampolines to it are generated for parameters that the
+//! input chooses. All jumps of what is generated land in it.
 #![no_main]
 
 use siteseer::internals::insn::Insn;

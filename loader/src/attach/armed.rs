@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What arms sites, and how it is undone.
 //!
-//! Everything that arms a site is a file descriptor, so a process that is killed leaves nothing armed. (What it may leave is the
-//! definition of an event in tracefs, which does nothing, and which the next process removes.) Detaching takes the
-//! programs away and waits until none runs; disarming events of tracefs and removing their definitions is then left
-//! to a short-lived process ([`super::background`]). Closing the descriptor of one kprobe, or of one event with many,
-//! waits for RCU grace periods, a few dozen milliseconds; several threads close many of them, so that the waits overlap
-//! in part.
+//! Everything that arms a site is a file descriptor, so a process that is killed leaves nothing armed. (What it may
+//! leave is the definition of an event in tracefs, which does nothing, and which the next process removes.) Detaching
+//! takes the programs away and waits until none runs; disarming events of tracefs and removing their definitions is
+//! then left to a short-lived process ([`super::background`]). Closing the descriptor of one kprobe, or of one event
+//! with many, waits for RCU grace periods, a few dozen milliseconds; several threads close many of them, so that the
+//! waits overlap in part.
 
 use super::profile::missed_at_events;
 use super::tracefs::{Definition, remove_all};

@@ -125,8 +125,8 @@ impl CarryOut<'_> {
         Ok(!again)
     }
 
-    /// Arms all sites. Gives those that the last mechanism does not reach, which needs no new plan; `None` if another may reach one
-    /// that was refused, which is noted.
+    /// Arms all sites. Gives those that the last mechanism does not reach, which needs no new plan; `None` if another
+    /// may reach one that was refused, which is noted.
     fn arm(
         &self,
         plan: &Plan,

@@ -29,7 +29,8 @@ pub(super) fn files(plan: &Plan, many: usize) -> u64 {
 }
 
 impl Arm<'_> {
-    /// Arms the kprobes of all trampolines. Gives the sites that could not be: indices into [`Plan::sites`], and the errors.
+    /// Arms the kprobes of all trampolines. Gives the sites that could not be: indices into [`Plan::sites`], and the
+    /// errors.
     pub(super) fn kprobes(self, plan: &Plan, part: &mut Part) -> Result<Vec<(usize, io::Error)>, AttachError> {
         let Part { programs, armed, notes, .. } = part;
         // Per trampoline: its program, and its sites with their indices.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What stands for an attachment: as long as it lives, the program runs at every site.
 //!
-//! A link has a part for each time that a plan was carried out for it: when it was made, and when it was refreshed because modules
-//! had been loaded. A part owns what arms its sites (`Armed`), which alone has to be undone, and what can be asked about them.
+//! A link has a part for each time that a plan was carried out for it: when it was made, and when it was refreshed
+//! because modules had been loaded. A part owns what arms its sites (`Armed`), which alone has to be undone, and what
+//! can be asked about them.
 
 use super::armed::Armed;
 use super::limits::KeptFiles;
@@ -213,7 +214,8 @@ impl Link {
         self.report.notes.push(note);
     }
 
-    /// Sets what its report says besides the sites' outcomes: what is known of the target, and what only the link knows.
+    /// Sets what its report says besides the sites' outcomes: what is known of the target, and what only the link
+    /// knows.
     pub(super) fn set_notes(&mut self, of_target: Vec<String>) {
         let mut notes = of_target;
         notes.extend(Switches::running().notes(self.reliance()));
@@ -255,8 +257,8 @@ impl Link {
         all
     }
 
-    /// Gives its programs to whoever owns what arms it. A program for a function of a module keeps the module loaded for as long
-    /// as somebody holds the program.
+    /// Gives its programs to whoever owns what arms it. A program for a function of a module keeps the module loaded
+    /// for as long as somebody holds the program.
     ///
     /// # Errors
     /// If the kernel does not give information on a program.
@@ -268,9 +270,9 @@ impl Link {
         Ok(all)
     }
 
-    /// The sites that are gone, because the modules that held them were unloaded. A module with a site that goes by fentry,
-    /// tracing-multi or (Linux 6.2) kprobe.multi cannot be unloaded; kprobes go with their module. All other sites are as they
-    /// were, and the link is detached as any.
+    /// The sites that are gone, because the modules that held them were unloaded. A module with a site that goes by
+    /// fentry, tracing-multi or (Linux 6.2) kprobe.multi cannot be unloaded; kprobes go with their module. All other
+    /// sites are as they were, and the link is detached as any.
     ///
     /// # Errors
     /// If the kernel does not tell which modules are loaded.
@@ -292,8 +294,8 @@ impl Link {
         Ok(all)
     }
 
-    /// The modules that were loaded since the link was made: whether the function has copies in them is not known before
-    /// [`Attach::refresh`](crate::Attach::refresh).
+    /// The modules that were loaded since the link was made: whether the function has copies in them is not known
+    /// before [`Attach::refresh`](crate::Attach::refresh).
     ///
     /// # Errors
     /// If the kernel does not tell which modules are loaded.
@@ -302,9 +304,9 @@ impl Link {
         Ok(now.filter(|(name, instance)| self.known.get(name) != Some(instance)).map(|(name, _)| name).collect())
     }
 
-    /// What keeps the program from running at its sites at this moment, in sentences for people: switches of the kernel's
-    /// (all kprobes, or ftrace, are disarmed), and live patches that have replaced code since the link was made. The
-    /// report says what was so when the link was made or last refreshed.
+    /// What keeps the program from running at its sites at this moment, in sentences for people: switches of the
+    /// kernel's (all kprobes, or ftrace, are disarmed), and live patches that have replaced code since the link was
+    /// made. The report says what was so when the link was made or last refreshed.
     ///
     /// # Errors
     /// If the kernel does not tell which functions live patches have replaced.
@@ -341,10 +343,10 @@ impl Link {
     }
 
     /// How many hits the kernel did not run the program for: where it switches BPF tracing off (inside of `bpf()` map
-    /// operations), or is in a tracing program already (`bpf_prog_active`, kernel/trace/bpf_trace.c; for fentry and fexit, in
-    /// this very program); where a kprobe is hit while another one is being handled; and how many returns, because more calls
-    /// were pending than it keeps track of. Kernels count them since Linux 6.7 (fentry and fexit: 5.12; kprobes that
-    /// tracefs lists: always); on an older kernel the answer is 0 whatever was missed.
+    /// operations), or is in a tracing program already (`bpf_prog_active`, kernel/trace/bpf_trace.c; for fentry and
+    /// fexit, in this very program); where a kprobe is hit while another one is being handled; and how many returns,
+    /// because more calls were pending than it keeps track of. Kernels count them since Linux 6.7 (fentry and fexit:
+    /// 5.12; kprobes that tracefs lists: always); on an older kernel the answer is 0 whatever was missed.
     ///
     /// # Errors
     /// If the kernel does not give a counter.
@@ -352,8 +354,8 @@ impl Link {
         self.parts.iter().map(Part::missed).sum()
     }
 
-    /// From where the functions of BPF programs that it is attached to are entered by tail call, and not seen: what prog arrays
-    /// hold now. The report has what they held when it was attached; programs may be put there at any time.
+    /// From where the functions of BPF programs that it is attached to are entered by tail call, and not seen: what
+    /// prog arrays hold now. The report has what they held when it was attached; programs may be put there at any time.
     ///
     /// # Errors
     /// If the machine's maps cannot be looked through (which requires CAP_SYS_ADMIN).

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Attaching a program: planning, and carrying the plan out (`carry_out`), as often as needed.
 //!
-//! The maps that trampolines refer to are made, the trampolines loaded, the sites armed, the best mechanism first. Every
-//! call may fail. What the kernel refuses at one site by one mechanism is noted, and all is planned again without that: the
-//! next mechanism has the site, or the refusal is its reason. What the kernel refuses altogether (privileges,
+//! The maps that trampolines refer to are made, the trampolines loaded, the sites armed, the best mechanism first.
+//! Every call may fail. What the kernel refuses at one site by one mechanism is noted, and all is planned again without
+//! that: the next mechanism has the site, or the refusal is its reason. What the kernel refuses altogether (privileges,
 //! memory, a program that does not verify) ends the attempt. Whatever has been armed by then belongs to a value that is
 //! being dropped ([`armed::Armed`]), so that an error leaves nothing behind. What is refused by the last mechanism
 //! needs no new plan: when all sites have been tried the policy is applied once more, now with the kernel's refusals.
@@ -83,7 +83,8 @@ impl<'t> Attach<'t> {
         Attach { pair, ..self }
     }
 
-    /// Keeps it to the sites at which a program of that name, at the other end of the same calls, is attached by another link.
+    /// Keeps it to the sites at which a program of that name, at the other end of the same calls, is attached by
+    /// another link.
     #[doc(hidden)]
     #[must_use]
     pub fn kept_to(self, program: &str, link: &Link) -> Attach<'t> {
@@ -139,8 +140,8 @@ impl<'t> Attach<'t> {
         if privileges.bpf && privileges.perfmon { Ok(()) } else { Err(AttachError::Privileges) }
     }
 
-    /// Plans and carries out, as often as the kernel refuses what may be done otherwise. What is attached for a
-    /// former link, `to`, is numbered after its sites, and counts with them. `None` if modules have come or gone meanwhile.
+    /// Plans and carries out, as often as the kernel refuses what may be done otherwise. What is attached for a former
+    /// link, `to`, is numbered after its sites, and counts with them. `None` if modules have come or gone meanwhile.
     fn carry_out(
         &self,
         prepared: &Prepared,

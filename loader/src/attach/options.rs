@@ -41,7 +41,8 @@ impl AttachOptions {
         self
     }
 
-    /// Attaches to this function, `[module:]name`, in place of the one that the section names. May be called again for more.
+    /// Attaches to this function, `[module:]name`, in place of the one that the section names. May be called again for
+    /// more.
     #[must_use]
     pub fn function(mut self, name: impl Into<String>) -> AttachOptions {
         self.functions.push(name.into());
@@ -49,15 +50,17 @@ impl AttachOptions {
     }
 
     /// Attaches to a function of a loaded BPF program, by the kernel's id of it
-    /// ([`id_of`](crate::target::bpf_program::id_of) a descriptor), in place of one of the kernel's. It comes before what
-    /// `bpf_program__set_attach_target()` said. The function is the one that the section names, or [`AttachOptions::function`].
+    /// ([`id_of`](crate::target::bpf_program::id_of) a descriptor), in place of one of the kernel's. It comes before
+    /// what `bpf_program__set_attach_target()` said. The function is the one that the section names, or
+    /// [`AttachOptions::function`].
     #[must_use]
     pub fn bpf_program(mut self, id: u32) -> AttachOptions {
         self.bpf_program = Some(id);
         self
     }
 
-    /// Takes only functions that this source file declares: its path, or the last components of it (`kernel/capability.c`).
+    /// Takes only functions that this source file declares: its path, or the last components of it
+    /// (`kernel/capability.c`).
     #[must_use]
     pub fn file(mut self, path: impl Into<String>) -> AttachOptions {
         self.file = Some(path.into());
@@ -72,9 +75,9 @@ impl AttachOptions {
         self
     }
 
-    /// Whether many kprobes may be armed together, through an event in tracefs (the default), or each on its own. Together is
-    /// many times faster; a process that is killed then leaves the event's definition, unarmed, until the next one
-    /// attaches or [`clean`](crate::clean) is called.
+    /// Whether many kprobes may be armed together, through an event in tracefs (the default), or each on its own.
+    /// Together is many times faster; a process that is killed then leaves the event's definition, unarmed, until the
+    /// next one attaches or [`clean`](crate::clean) is called.
     #[must_use]
     pub fn bulk(mut self, bulk: bool) -> AttachOptions {
         self.many = (!bulk).then_some(usize::MAX);
@@ -88,8 +91,8 @@ impl AttachOptions {
         self
     }
 
-    /// Beyond how many location prototypes at kprobes they share programs: 128, if it is not set. A program for each makes the
-    /// cheapest hits; a shared one takes less memory and is loaded sooner. `usize::MAX` for never.
+    /// Beyond how many location prototypes at kprobes they share programs: 128, if it is not set. A program for each
+    /// makes the cheapest hits; a shared one takes less memory and is loaded sooner. `usize::MAX` for never.
     #[must_use]
     pub fn share_beyond(mut self, prototypes: usize) -> AttachOptions {
         self.share_beyond = Some(prototypes);

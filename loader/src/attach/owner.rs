@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which process owns a definition in tracefs, and whether that process is gone.
 //!
-//! A definition outlives the process that wrote it, so its group's name says who that was: the PID namespace, the PID, and
-//! when the process started, because PIDs are used again. It does not say whether the process still lives: one of another PID
-//! namespace cannot be seen, and one that has ended may have forked after it had attached. Then the child has the descriptors that
-//! arm the event. Taking probes away from an armed event is something that the kernel does silently
-//! (kernel/trace/trace_kprobe.c, `unregister_trace_kprobe()`: only the last probe of an event is refused), and hits
-//! would be missed silently.
+//! A definition outlives the process that wrote it, so its group's name says who that was: the PID namespace, the PID,
+//! and when the process started, because PIDs are used again. It does not say whether the process still lives: one of
+//! another PID namespace cannot be seen, and one that has ended may have forked after it had attached. Then the child
+//! has the descriptors that arm the event. Taking probes away from an armed event is something that the kernel does
+//! silently (kernel/trace/trace_kprobe.c, `unregister_trace_kprobe()`: only the last probe of an event is refused), and
+//! hits would be missed silently.
 //!
-//! So an owner holds a lock on one byte of `kprobe_events` before it defines anything, an open file description's lock (fcntl(2),
-//! F_OFD_SETLK). Children inherit it with the descriptors; exec and the end of the last of them drop it with the descriptors.
-//! There is one tracefs for all containers, and so one file to lock: an owner without its lock is gone, wherever it lived.
+//! So an owner holds a lock on one byte of `kprobe_events` before it defines anything, an open file description's lock
+//! (fcntl(2), F_OFD_SETLK). Children inherit it with the descriptors; exec and the end of the last of them drop it with
+//! the descriptors. There is one tracefs for all containers, and so one file to lock: an owner without its lock is
+//! gone, wherever it lived.
 
 use crate::forked::ForkLock;
 use procfs::process::Process;
@@ -46,7 +47,8 @@ impl Owner {
         Some(Owner { namespace, pid: std::process::id(), started })
     }
 
-    /// This process, its lock taken: what it defines from now on is its own as long as it, or a child that it forks, lives.
+    /// This process, its lock taken: what it defines from now on is its own as long as it, or a child that it forks,
+    /// lives.
     pub(super) fn claim(folder: &Path) -> io::Result<Owner> {
         let here = Owner::here().ok_or(io::ErrorKind::NotFound)?;
         let mut claimed = CLAIMED.lock();
@@ -97,8 +99,8 @@ impl Owner {
         words.next().is_none().then_some(Owner { namespace, pid, started })
     }
 
-    /// Whether the process is gone, and so is every other one that could have what it armed. `events` was opened for this: of the
-    /// description that holds a lock the kernel says that it is free.
+    /// Whether the process is gone, and so is every other one that could have what it armed. `events` was opened for
+    /// this: of the description that holds a lock the kernel says that it is free.
     pub(super) fn is_gone(&self, events: &File) -> bool {
         self.lock(events, libc::F_OFD_GETLK).is_ok_and(|lock| lock.l_type == libc::F_UNLCK as libc::c_short)
     }

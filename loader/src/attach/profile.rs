@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How often probes of tracefs events were hit while another kprobe was being handled, and did nothing.
 //!
-//! `kprobe_profile` has a line for each probe: event, hits, misses. It leaves out the event's group. `kprobe_events` has a line for
-//! each probe, too, in the same order (both go through the list of dynamic events, kernel/trace/trace_kprobe.c), and has the group:
-//! the lines of both belong together if nothing is defined or removed meanwhile.
+//! `kprobe_profile` has a line for each probe: event, hits, misses. It leaves out the event's group. `kprobe_events`
+//! has a line for each probe, too, in the same order (both go through the list of dynamic events,
+//! kernel/trace/trace_kprobe.c), and has the group: the lines of both belong together if nothing is defined or removed
+//! meanwhile.
 
 use super::Definition;
 use crate::kernel::symbols::tracefs;

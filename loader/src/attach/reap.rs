@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Removing the definitions that processes have left in tracefs: those that were killed, or did not take them away in time.
+//! Removing the definitions that processes have left in tracefs: those that were killed, or did not take them away in
+//! time.
 //!
-//! `kprobe_events` lists every probe of everyone, a line each, in the form that defines it. Those whose group names an owner
-//! that is gone ([`Owner::is_gone`]) are removed one by one; all others are left alone, whatever they are called.
+//! `kprobe_events` lists every probe of everyone, a line each, in the form that defines it. Those whose group names an
+//! owner that is gone ([`Owner::is_gone`]) are removed one by one; all others are left alone, whatever they are called.
 
 use super::background;
 use super::owner::{Owner, events_file};
@@ -41,8 +42,8 @@ fn stale(folder: &Path, events: &File) -> io::Result<Vec<Stale>> {
     Ok(stale_in(&listing, |owner| owner.is_gone(events)))
 }
 
-/// Removes what processes that are gone have left in tracefs, and nothing else. Gives the number of events. Attaching does
-/// this too, without waiting for it.
+/// Removes what processes that are gone have left in tracefs, and nothing else. Gives the number of events. Attaching
+/// does this too, without waiting for it.
 ///
 /// # Errors
 /// If tracefs is there and cannot be read or written.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Attaching at what has come since: the sites in modules that were loaded after the link was made.
 //!
-//! A link is of the modules that were loaded when it was made. One that is loaded later may bring copies of the function, and one
-//! that was unloaded and loaded again has lost its kprobes, wherever it lies now. What is added is planned as the whole was, under
-//! the same policy, for these sites alone; if it cannot be attached the link stays as it is. The bound on sites is one for the
-//! whole link: modules may come all day.
+//! A link is of the modules that were loaded when it was made. One that is loaded later may bring copies of the
+//! function, and one that was unloaded and loaded again has lost its kprobes, wherever it lies now. What is added is
+//! planned as the whole was, under the same policy, for these sites alone; if it cannot be attached the link stays as
+//! it is. The bound on sites is one for the whole link: modules may come all day.
 
 use super::{Attach, AttachError, or_locked_down};
 use crate::attach::link::Link;
@@ -12,9 +12,9 @@ use crate::program::object::Program;
 use crate::target::{Target, TargetError};
 
 impl Attach<'_> {
-    /// Attaches the program at the sites in modules that were loaded since the link was made, or last refreshed. The program and
-    /// the settings have to be those that the link was made with. Gives the number of sites that were added to the
-    /// link's report, attached or not.
+    /// Attaches the program at the sites in modules that were loaded since the link was made, or last refreshed. The
+    /// program and the settings have to be those that the link was made with. Gives the number of sites that were added
+    /// to the link's report, attached or not.
     ///
     /// # Errors
     /// As [`Attach::attach`]. Then the link is as before.

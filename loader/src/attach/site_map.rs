@@ -11,8 +11,8 @@ use libbpf_sys as sys;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Makes and fills the map. Two copies of a function may begin at one address, one call
-/// after the other without an instruction between; the program then runs for each, and is told the later one both times.
+/// Makes and fills the map. Two copies of a function may begin at one address, one call after the other without an
+/// instruction between; the program then runs for each, and is told the later one both times.
 pub(super) fn site_map(plan: &Plan, kernel: &Kernel) -> Result<OwnedFd, AttachError> {
     let failed = |error| AttachError::Map { what: "sites", error };
     let mut records: BTreeMap<u64, SiteRecord> = BTreeMap::new();

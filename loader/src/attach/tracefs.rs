@@ -2,34 +2,36 @@
 //! Many kprobes as one: a tracefs event that holds them, one perf event on it, one BPF link.
 //!
 //! `p:GROUP/EVENT SYMBOL+OFFSET`, written to `kprobe_events`, defines an event; the same line with another place adds a
-//! probe to it (kernel/trace/trace_kprobe.c, `append_trace_kprobe()`). Places must be given by symbol (two bare addresses
-//! count as the same probe). Where the name of the symbol that holds a place is not unique, the distance from `_stext`
-//! does. A place that the kernel does not accept here is left to a perf kprobe of its own.
+//! probe to it (kernel/trace/trace_kprobe.c, `append_trace_kprobe()`). Places must be given by symbol (two bare
+//! addresses count as the same probe). Where the name of the symbol that holds a place is not unique, the distance from
+//! `_stext` does. A place that the kernel does not accept here is left to a perf kprobe of its own.
 //!
-//! A place in a module is given without the module's name. With it, the kernel would put the probe back when the module is loaded
-//! again (`trace_kprobe_module_callback()`), at the same distance from the symbol in what may be another build.
+//! A place in a module is given without the module's name. With it, the kernel would put the probe back when the module
+//! is loaded again (`trace_kprobe_module_callback()`), at the same distance from the symbol in what may be another
+//! build.
 //!
 //! # Arming
 //! Defining is what takes long: the kernel decodes the function that holds the place, and goes through its tables of
 //! static branches, static calls and bugs from end to end (`check_kprobe_address_safe()` in kernel/kprobes.c,
-//! `can_optimize()` in arch/x86/kernel/kprobes/opt.c). It is the same for every kind of kprobe. Opening the event then arms
-//! all of its probes in microseconds each. All is defined before anything is armed: a few ticks after the first probe
-//! is armed the kernel's jump optimizer begins, and holds `kprobe_mutex`, which each definition needs, for a grace period
-//! of Tasks RCU in each pass (`kprobe_optimizer()`). One perf kprobe per site runs into that all the time.
+//! `can_optimize()` in arch/x86/kernel/kprobes/opt.c). It is the same for every kind of kprobe. Opening the event then
+//! arms all of its probes in microseconds each. All is defined before anything is armed: a few ticks after the first
+//! probe is armed the kernel's jump optimizer begins, and holds `kprobe_mutex`, which each definition needs, for a
+//! grace period of Tasks RCU in each pass (`kprobe_optimizer()`). One perf kprobe per site runs into that all the time.
 //!
 //! # Disarming
 //! Three things are undone, and only the first is worth waiting for:
-//! 1. The program is taken from the event when the link is closed (`perf_event_detach_bpf_prog()`). From then on it does not
-//!    run. Waits of several links overlap.
-//! 2. The probes are disarmed when the event is closed, too (`perf_trace_destroy()`), all of an event's at once, but one
-//!    event after the other: a grace period passes under the lock that everyone who defines, opens or closes an event wants.
-//!    Until then a hit finds no program to run.
-//! 3. The definition is not undone by closing anything. It stays when the process ends, and has to be removed, which takes a
-//!    grace period per probe (`__unregister_trace_kprobe()`).
+//! 1. The program is taken from the event when the link is closed (`perf_event_detach_bpf_prog()`). From then on it
+//!    does not run. Waits of several links overlap.
+//! 2. The probes are disarmed when the event is closed, too (`perf_trace_destroy()`), all of an event's at once, but
+//!    one event after the other: a grace period passes under the lock that everyone who defines, opens or closes an
+//!    event wants. Until then a hit finds no program to run.
+//! 3. The definition is not undone by closing anything. It stays when the process ends, and has to be removed, which
+//!    takes a grace period per probe (`__unregister_trace_kprobe()`).
 //!
 //! So the event's descriptor is kept beside the link's, and handed to a short-lived process of our own when the link is
-//! gone: that closes it and removes the definition, a probe at a time, so that the lock is free in between. A killed process
-//! leaves no descriptor open, and so nothing armed; the definitions that it leaves are removed by the next one ([`super::reap`]).
+//! gone: that closes it and removes the definition, a probe at a time, so that the lock is free in between. A killed
+//! process leaves no descriptor open, and so nothing armed; the definitions that it leaves are removed by the next one
+//! ([`super::reap`]).
 
 use super::background;
 use super::owner::{Owner, events_file};
@@ -221,8 +223,8 @@ pub(super) fn attach(groups: &[Group<'_>], symbols: &Symbols) -> Outcome {
             }
             definitions.push(definition);
         }
-        // Last: the kernel lets one at a time define or remove, and what others left can wait. Once in each process, and one
-        // that was forked is another.
+        // Last: the kernel lets one at a time define or remove, and what others left can wait. Once in each process,
+        // and one that was forked is another.
         static CLEANED: AtomicU32 = AtomicU32::new(0);
         let here = std::process::id();
         if CLEANED.swap(here, Ordering::Relaxed) != here {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Loading the programs of a plan: the images are the plan's, and get the descriptors of the maps that they refer to.
 //!
-//! A fentry or fexit program is loaded for one function, and the kernel may refuse it for what the function is (not sleepable,
-//! a prototype that its trampolines cannot carry) or for what the program does. The first is the site's affair, the second
-//! the program's. They are told apart by loading an empty program in its place.
+//! A fentry or fexit program is loaded for one function, and the kernel may refuse it for what the function is (not
+//! sleepable, a prototype that its trampolines cannot carry) or for what the program does. The first is the site's
+//! affair, the second the program's. They are told apart by loading an empty program in its place.
 
 use super::AttachError;
 use super::arm::place;
@@ -124,7 +124,8 @@ impl<'a> Loader<'a> {
                 let said = last_line(&target.log);
                 Err(Unloaded::There(Reason::Kernel { errno, mechanism, said }))
             }
-            // Another mechanism asks less of the program: it returns what it likes, its pointers are trusted no further.
+            // Another mechanism asks less of the program: it returns what it likes, its pointers are trusted no
+            // further.
             None if self.can_do_without || planned.func.is_none() || is_about_a_pointer(&refused.log) => {
                 let errno = refused.error.raw_os_error().unwrap_or(libc::EIO);
                 Err(Unloaded::There(Reason::Kernel { errno, mechanism, said: last_line(&refused.log) }))
@@ -143,9 +144,9 @@ fn module_btf<'m>(modules: &'m mut HashMap<Arc<str>, OwnedFd>, module: &Arc<str>
     Ok(known.as_fd())
 }
 
-/// Whether the verifier does not let the program have an argument because of what it points to. Older kernels give tracing
-/// programs no pointer but to structures, integers and `void` (`btf_ctx_access()` in kernel/bpf/btf.c); to a KPROBE program
-/// it is a number like any other.
+/// Whether the verifier does not let the program have an argument because of what it points to. Older kernels give
+/// tracing programs no pointer but to structures, integers and `void` (`btf_ctx_access()` in kernel/bpf/btf.c); to a
+/// KPROBE program it is a number like any other.
 fn is_about_a_pointer(log: &str) -> bool {
     log.lines().any(|line| line.starts_with("func '") && line.trim_end().ends_with("is not a struct"))
 }

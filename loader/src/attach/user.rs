@@ -72,7 +72,8 @@ pub(super) fn bpf_functions(
     wanted.iter().map(function).collect()
 }
 
-/// The kernel's function that `bpf_program__set_attach_target()` named, if it was called for one: it comes before the section's.
+/// The kernel's function that `bpf_program__set_attach_target()` named, if it was called for one: it comes before the
+/// section's.
 pub(super) fn told_function(name: &str, told: Told, kernel: &Kernel) -> Result<Option<Wanted>, AttachError> {
     let (object, btf_id) = match told {
         Told::Nothing | Told::Program { .. } => return Ok(None),

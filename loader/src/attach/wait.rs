@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Waiting until programs that were running at kprobes have ended.
 //!
-//! Closing the link of an event that stays open takes the program away from it; only newer kernels wait there for those that have
-//! begun. They run in a read-side section of RCU, so one grace period is enough. Two system calls wait for one:
+//! Closing the link of an event that stays open takes the program away from it; only newer kernels wait there for those
+//! that have begun. They run in a read-side section of RCU, so one grace period is enough. Two system calls wait for
+//! one:
 //!
-//! * membarrier(2), MEMBARRIER_CMD_GLOBAL (kernel/sched/membarrier.c). It is refused where CPUs run without a tick (nohz_full), and
-//!   by seccomp.
+//! * membarrier(2), MEMBARRIER_CMD_GLOBAL (kernel/sched/membarrier.c). It is refused where CPUs run without a tick
+//!   (nohz_full), and by seccomp.
 //! * an update of a map that holds maps (`maybe_wait_bpf_programs()` in kernel/bpf/syscall.c), where the kernel waits
 //!   so that no program uses the old element any more.
 

@@ -2,8 +2,8 @@
 //! fentry and fexit: a program of type TRACING, loaded for one function, linked to it.
 //!
 //! The kernel keeps no more than one link of such a program to its function, and 38 programs on a function
-//! (`BPF_MAX_TRAMP_LINKS`). libbpf's call goes by `BPF_RAW_TRACEPOINT_OPEN` where the kernel has no such links (before 5.19)
-//! and no cookie is asked for.
+//! (`BPF_MAX_TRAMP_LINKS`). libbpf's call goes by `BPF_RAW_TRACEPOINT_OPEN` where the kernel has no such links (before
+//! 5.19) and no cookie is asked for.
 
 use super::call::opened;
 use libbpf_sys as sys;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What is known about BPF helpers: names, how many arguments they take, and what happens to a call in a trampoline.
 //!
-//! A program of ours is written as if for fentry (program type TRACING), and mostly runs in a kprobe program. Most helpers
-//! do not care. Those that do fall into classes:
+//! A program of ours is written as if for fentry (program type TRACING), and mostly runs in a kprobe program. Most
+//! helpers do not care. Those that do fall into classes:
 //! * helpers that take the context in r1 and exist for kprobe programs: they get the real context;
 //! * helpers that look into fentry's context (`bpf_get_func_arg` and the like): emulated from the array;
 //! * helpers that exist for TRACING programs only: where a kprobe runs the program it is refused by the helper's name,
@@ -78,8 +78,8 @@ pub const SLEEPS: &str = "it may sleep, and a kprobe cannot";
 pub const DEEPER_STACK_TRACE: &str =
     "the trampoline of a tracing-multi program would be a frame more in it than under fentry";
 /// Why a program is not run by a kprobe session if it asks for a stack trace: what `return_to_handler`
-/// (arch/x86/kernel/ftrace_64.S) puts into the registers of a session's return changed from version to version, and only
-/// late was it what an unwinder needs.
+/// (arch/x86/kernel/ftrace_64.S) puts into the registers of a session's return changed from version to version, and
+/// only late was it what an unwinder needs.
 pub const NO_STACK_TRACE: &str =
     "the registers that a kprobe session has at the return do not give a stack trace on every kernel";
 

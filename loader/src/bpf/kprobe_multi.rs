@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! kprobe.multi: one link on the entries or the returns of many functions, by address; and kprobe sessions, one link on both.
+//! kprobe.multi: one link on the entries or the returns of many functions, by address; and kprobe sessions, one link on
+//! both.
 //!
 //! It rests on fprobe, and so on ftrace: the addresses must be of functions that ftrace knows. The kernel accepts all
 //! or none of them; when it refuses, each is tried alone, so that the one that it does not want is found and the others

@@ -11,8 +11,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 /// with libbpf 1.2.)
 ///
 /// # Safety
-/// `T` is the structure of that kind of object, and any bytes are a value of it; pointers in it are to as many bytes as the lengths
-/// beside them say.
+/// `T` is the structure of that kind of object, and any bytes are a value of it; pointers in it are to as many bytes as
+/// the lengths beside them say.
 pub(crate) unsafe fn info_by_fd<T>(fd: RawFd, info: &mut T) -> io::Result<()> {
     let mut len = size_of::<T>() as u32;
     // SAFETY: the structure lives through the call; the rest is the caller's promise.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! tracing-multi (Linux 7.3): one TRACING program on many functions by one link.
 //!
-//! The program is loaded with an attach type of its own and without a function: the verifier takes it for one on a function of
-//! six numbers (`bpf_multi_func()`, kernel/bpf/verifier.c). The link names the functions by the BTF ids of their FUNCs;
-//! the kernel accepts all or none of them. libbpf has no call for it up to 1.7.
+//! The program is loaded with an attach type of its own and without a function: the verifier takes it for one on a
+//! function of six numbers (`bpf_multi_func()`, kernel/bpf/verifier.c). The link names the functions by the BTF ids of
+//! their FUNCs; the kernel accepts all or none of them. libbpf has no call for it up to 1.7.
 
 use libbpf_sys as sys;
 use siteseer_sites::btf::TypeId;

@@ -2,11 +2,11 @@
 //! The functions that a planned program becomes in the new object.
 //!
 //! The loader's images are whole: the trampoline, then all of the user's functions, linked and changed. An object is
-//! linked by who loads it, and all loaders expect what clang writes: a program is a function of its section, and what it
-//! calls is in `.text`, referred to by relocations. So an image is taken apart again. The trampoline becomes the program.
-//! The user's functions that were changed, or that lead to those, become static functions in `.text`; the others are
-//! referred to where they are. An instruction that the object relocates (a map, a variable, a kernel function) is taken from
-//! the object, with its relocation.
+//! linked by who loads it, and all loaders expect what clang writes: a program is a function of its section, and what
+//! it calls is in `.text`, referred to by relocations. So an image is taken apart again. The trampoline becomes the
+//! program. The user's functions that were changed, or that lead to those, become static functions in `.text`; the
+//! others are referred to where they are. An instruction that the object relocates (a map, a variable, a kernel
+//! function) is taken from the object, with its relocation.
 //!
 //! A program for real fentry or fexit has no trampoline: it is the user's function itself.
 
@@ -81,7 +81,8 @@ pub(super) struct Code {
     pub(super) functions: Vec<Added>,
     /// In sections of their own: programs.
     pub(super) programs: Vec<Added>,
-    /// Groups of functions that have been added, and the number of the first: images often differ in their trampolines alone.
+    /// Groups of functions that have been added, and the number of the first: images often differ in their trampolines
+    /// alone.
     known: HashMap<Vec<Body>, usize>,
 }
 
@@ -168,7 +169,8 @@ impl Code {
         Ok(name)
     }
 
-    /// Adds functions to `.text`, which refer to each other by their numbers among them. Returns the number of the first.
+    /// Adds functions to `.text`, which refer to each other by their numbers among them. Returns the number of the
+    /// first.
     fn add_functions(&mut self, input: &mut Input<'_>, bodies: Vec<Body>) -> Result<usize, CompileError> {
         if let Some(&first) = self.known.get(&bodies) {
             return Ok(first);

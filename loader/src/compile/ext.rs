@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `.BTF.ext`: which functions and lines the instructions are of, and their CO-RE relocations.
 //!
-//! Three tables of one shape (Documentation/bpf/btf.rst): records of a fixed size, by section. Each record begins with the
-//! distance of its instruction from the section's start, in bytes. What else a record has is carried along and not looked at,
-//! except the type of a function.
+//! Three tables of one shape (Documentation/bpf/btf.rst): records of a fixed size, by section. Each record begins with
+//! the distance of its instruction from the section's start, in bytes. What else a record has is carried along and not
+//! looked at, except the type of a function.
 
 use super::CompileError;
 

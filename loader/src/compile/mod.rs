@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! A BPF object with trampolines in it, for loaders that do not know siteseer, and what they have to attach where.
 //!
-//! The plan for a program of an object is made for a kernel that does not run, from its site data. The images of the plan
-//! become ordinary programs in a new object: real fentry and fexit programs, and kprobe programs with their trampolines. What
-//! the loader does with any object it does with this one: it relocates (maps, CO-RE, calls), and loads. To attach, it is
-//! told a symbol, a distance and a cookie.
+//! The plan for a program of an object is made for a kernel that does not run, from its site data. The images of the
+//! plan become ordinary programs in a new object: real fentry and fexit programs, and kprobe programs with their
+//! trampolines. What the loader does with any object it does with this one: it relocates (maps, CO-RE, calls), and
+//! loads. To attach, it is told a symbol, a distance and a cookie.
 //!
-//! It is one object, not two that share maps: maps, variables, constants and functions stay those of the user, with their
-//! names, their BTF and their relocations, so that an application fills and reads them as before.
+//! It is one object, not two that share maps: maps, variables, constants and functions stay those of the user, with
+//! their names, their BTF and their relocations, so that an application fills and reads them as before.
 //!
 //! # What cannot be compiled
-//! * What only the running kernel tells: the value of an argument that is an address in the kernel's image (KASLR), and which
-//!   site a program is at (`siteseer_site()` looks up a run-time address). The one is a reason for a site, the other an error.
-//! * Mechanisms that need more than a program, a symbol and a cookie. The best mechanism of the others is used: fentry and fexit for
-//!   bodies, kprobes and kretprobes for all else. If a program at the return reads arguments, only a kprobe session could keep
-//!   them, so that a clone is left out then.
+//! * What only the running kernel tells: the value of an argument that is an address in the kernel's image (KASLR), and
+//!   which site a program is at (`siteseer_site()` looks up a run-time address). The one is a reason for a site, the
+//!   other an error.
+//! * Mechanisms that need more than a program, a symbol and a cookie. The best mechanism of the others is used: fentry
+//!   and fexit for bodies, kprobes and kretprobes for all else. If a program at the return reads arguments, only a
+//!   kprobe session could keep them, so that a clone is left out then.
 //! * Sites in modules: their site data is about one build of each module.
 //!
 //! # For one kernel
-//! The object is for one build of the kernel: places, and BTF ids in the code (of `bpf_rdonly_cast()` and of the types that it
-//! gives). Who attaches compares the build id.
+//! The object is for one build of the kernel: places, and BTF ids in the code (of `bpf_rdonly_cast()` and of the types
+//! that it gives). Who attaches compares the build id.
 
 mod code;
 mod error;
@@ -48,8 +49,8 @@ use siteseer_sites::site::SiteKind;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The section of programs for kprobes. A loader that attaches by sections finds no function of this name, and says so: the
-/// places are in the manifest.
+/// The section of programs for kprobes. A loader that attaches by sections finds no function of this name, and says so:
+/// the places are in the manifest.
 const KPROBE: &str = "kprobe/siteseer";
 const KRETPROBE: &str = "kretprobe/siteseer";
 
@@ -60,8 +61,8 @@ pub struct CompileOptions {
     pub policy: Option<Policy>,
     /// What `bpf_get_attach_cookie()` answers.
     pub cookie: u64,
-    /// Whether the loader can give a kprobe a cookie: if there are very many location prototypes, one program then serves
-    /// several of them.
+    /// Whether the loader can give a kprobe a cookie: if there are very many location prototypes, one program then
+    /// serves several of them.
     pub cookies: bool,
     /// Whether doubtful arguments count as located.
     pub accept_doubt: bool,
@@ -206,8 +207,8 @@ fn prepare(target: &Target, program: FileProgram, options: CompileOptions) -> Re
     Ok(Prepared { program, uses, functions, options })
 }
 
-/// The plans of all programs. Under [`Policy::AtLeastLibbpf`], entry and exit programs on one function are kept to the same
-/// calls, as the loader keeps them.
+/// The plans of all programs. Under [`Policy::AtLeastLibbpf`], entry and exit programs on one function are kept to the
+/// same calls, as the loader keeps them.
 fn plans(prepared: &[Prepared], kernel: &Kernel) -> Result<Vec<Plan>, CompileError> {
     let plan = |one: &Prepared, pair: Option<Arc<Pair>>| {
         let barred = Barred::kept_to(pair);
@@ -287,8 +288,8 @@ fn attachments(plan: &Plan, names: &[String], places: &Places) -> Result<Vec<Att
     let attachment = |(planned, mechanism, trampoline): (&PlannedSite, Mechanism, usize)| {
         let &(program, way) = served.get(trampoline)?;
         let site = &planned.site;
-        // A trampoline has the user's cookie in its code, and the link's says which way to gather. Real fentry and fexit programs
-        // ask for the link's.
+        // A trampoline has the user's cookie in its code, and the link's says which way to gather. Real fentry and
+        // fexit programs ask for the link's.
         let cookie = if mechanism.probe().is_tracing() { plan.cookie } else { way };
         Some(Attachment {
             program: names.get(program)?.clone(),

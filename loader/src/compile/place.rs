@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Where a site is, for who knows no addresses: a symbol that means one place, and the distance from it.
 //!
-//! The kernel resolves the symbol when a probe is attached. If several symbols have a name, it takes the first or refuses,
-//! by version. Then the distance from `_stext` serves, where the image's text begins: the kernel looks at the function
-//! that holds the place, not at the symbol that it was counted from (`_kprobe_addr()`, kernel/kprobes.c).
+//! The kernel resolves the symbol when a probe is attached. If several symbols have a name, it takes the first or
+//! refuses, by version. Then the distance from `_stext` serves, where the image's text begins: the kernel looks at the
+//! function that holds the place, not at the symbol that it was counted from (`_kprobe_addr()`, kernel/kprobes.c).
 
 use crate::site::reason::Reason;
 use crate::site::refusal::Refusal;

@@ -8,8 +8,9 @@
 //!
 //! * a program that reads all that there is ([`Attach`](crate::Attach) would be asked for the most by it), made up here
 //!   for the function's prototype;
-//! * a program of an object file, read from the file ([`crate::program::object_file`]): what libbpf's relocation changes in it
-//!   does not change which arguments it reads. It need not be loaded for that, so that the kernel need not be at hand.
+//! * a program of an object file, read from the file ([`crate::program::object_file`]): what libbpf's relocation
+//!   changes in it does not change which arguments it reads. It need not be loaded for that, so that the kernel need
+//!   not be at hand.
 //!
 //! Functions of one name that take different arguments are explained one by one: no program reads them all.
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! How each site of a function is reached, whatever a program reads there: for those who load and attach programs themselves.
+//! How each site of a function is reached, whatever a program reads there: for those who load and attach programs
+//! themselves.
 //!
-//! A plan is for one program, and leaves a site out for an argument that this program reads. Who makes programs per site wants all
-//! sites, each with its own locations, and decides. Two plans are made for that: one for a program that reads nothing
-//! says how a site is reached, or why no probe can be there; one for a program that reads everything, under
-//! [`Policy::Complete`], says what would be in the way of somebody who must see all calls with all arguments.
+//! A plan is for one program, and leaves a site out for an argument that this program reads. Who makes programs per
+//! site wants all sites, each with its own locations, and decides. Two plans are made for that: one for a program that
+//! reads nothing says how a site is reached, or why no probe can be there; one for a program that reads everything,
+//! under [`Policy::Complete`], says what would be in the way of somebody who must see all calls with all arguments.
 
 use crate::explain::{ExplainError, by_prototype, lookup, reader};
 use crate::plan::mechanism::{Barred, Mechanism};
@@ -36,8 +37,8 @@ pub fn outline(target: &Target, function: &Function, kind: Kind) -> Result<Vec<O
     by_prototype(function).into_iter().map(|function| one(target, function, kind)).collect()
 }
 
-/// The sites of all functions of a name, `[module:]function`, as a report: attached is what a program that reads nothing would be
-/// attached to.
+/// The sites of all functions of a name, `[module:]function`, as a report: attached is what a program that reads
+/// nothing would be attached to.
 ///
 /// # Errors
 /// [`ExplainError`] if it is not a function's name, there is no such function, or no site of it can have a probe.

@@ -136,14 +136,15 @@ pub struct Kernel {
     /// Whether kprobe events may be in functions that ftrace does not know (CONFIG_KPROBE_EVENTS_ON_NOTRACE, which
     /// distributions do not set). Read from the kernel's own configuration; if that cannot be read, it is not set.
     pub notrace_events: bool,
-    /// Whether a kprobe in the last function of a module's text may crash it. For kallsyms that function ends with its page;
-    /// x86 decodes all of it to find out whether the probe can be optimised (`can_optimize()` in
-    /// arch/x86/kernel/kprobes/opt.c). If what fills the page decodes as an instruction that begins on it and ends on the next,
-    /// which is not mapped, that is a page fault. Up to Linux 6.3 a module's data came next (`core_layout` of struct module);
-    /// kernels with a cache for text (CONFIG_ARCH_HAS_EXECMEM_ROX, x86 since Linux 6.16) fill it with one-byte traps.
+    /// Whether a kprobe in the last function of a module's text may crash it. For kallsyms that function ends with its
+    /// page; x86 decodes all of it to find out whether the probe can be optimised (`can_optimize()` in
+    /// arch/x86/kernel/kprobes/opt.c). If what fills the page decodes as an instruction that begins on it and ends on
+    /// the next, which is not mapped, that is a page fault. Up to Linux 6.3 a module's data came next (`core_layout` of
+    /// struct module); kernels with a cache for text (CONFIG_ARCH_HAS_EXECMEM_ROX, x86 since Linux 6.16) fill it with
+    /// one-byte traps.
     pub decodes_past_modules: bool,
-    /// Whether nobody knows where the kernel lies in memory (KASLR), because it does not run: a program for it cannot have the
-    /// kernel's addresses as constants.
+    /// Whether nobody knows where the kernel lies in memory (KASLR), because it does not run: a program for it cannot
+    /// have the kernel's addresses as constants.
     pub unplaced: bool,
     /// What this process may do.
     pub privileges: Privileges,
@@ -153,8 +154,8 @@ impl Kernel {
     /// Probes the running kernel.
     ///
     /// # Errors
-    /// [`KernelError`] if the machine is not supported, or the kernel does not say what it is. A mechanism that is missing
-    /// is not an error here: the plan says what it means for each site.
+    /// [`KernelError`] if the machine is not supported, or the kernel does not say what it is. A mechanism that is
+    /// missing is not an error here: the plan says what it means for each site.
     pub fn running() -> Result<Kernel, KernelError> {
         Ok(Kernel::identity()?.probed())
     }

@@ -17,8 +17,8 @@ pub const SYSFS: &str = "/sys/module";
 pub struct Loaded {
     /// Name.
     pub name: String,
-    /// Which loading of it this is: the folder's inode number, which sysfs gives to no other folder before it has gone through
-    /// all others (`idr_alloc_cyclic()` in fs/kernfs/dir.c).
+    /// Which loading of it this is: the folder's inode number, which sysfs gives to no other folder before it has gone
+    /// through all others (`idr_alloc_cyclic()` in fs/kernfs/dir.c).
     pub instance: u64,
     /// The GNU build id of the file that it was loaded from; empty if that had none.
     pub build_id: BuildId,
@@ -69,7 +69,8 @@ impl Loaded {
 /// If the folder cannot be looked at.
 pub fn instance(root: &Path, name: &str) -> io::Result<Option<u64>> {
     let folder = root.join(name);
-    // What is compiled into the image has a folder too if it has parameters, and no state. A module on its way out still has both.
+    // What is compiled into the image has a folder too if it has parameters, and no state. A module on its way out
+    // still has both.
     match fs::read_to_string(folder.join("initstate")) {
         Ok(state) if state.trim() == "going" => return Ok(None),
         Ok(_) => {}

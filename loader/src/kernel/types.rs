@@ -77,8 +77,8 @@ impl<'a> KernelTypes<'a> {
         all.is_some_and(|ty| ty.enumerators().any(|enumerator| enumerator.name == name))
     }
 
-    /// See [`Kernel::decodes_past_modules`](super::Kernel::decodes_past_modules): what tells is which functions and members the
-    /// kernel has. For a kernel without types, the worse is assumed.
+    /// See [`Kernel::decodes_past_modules`](super::Kernel::decodes_past_modules): what tells is which functions and
+    /// members the kernel has. For a kernel without types, the worse is assumed.
     pub(super) fn decodes_past_modules(&self) -> bool {
         if self.btf.is_none() {
             return true;
@@ -93,9 +93,9 @@ impl<'a> KernelTypes<'a> {
 
     /// The kfuncs of kprobe sessions. They took no argument before Linux 7.0.
     ///
-    /// Up to 6.13 the return of a call is handled even if its entry was missed, and what was kept could be another call's. The
-    /// release that mended it (`kprobe_multi_link_prog_run()` in kernel/trace/bpf_trace.c) also put fprobe on the function graph
-    /// tracer, which shows in the kernel's types.
+    /// Up to 6.13 the return of a call is handled even if its entry was missed, and what was kept could be another
+    /// call's. The release that mended it (`kprobe_multi_link_prog_run()` in kernel/trace/bpf_trace.c) also put fprobe
+    /// on the function graph tracer, which shows in the kernel's types.
     pub(super) fn session(&self) -> Option<Session> {
         self.get(Kind::Struct, "fprobe_hlist_node")?;
         let kfunc = |name: &str| {

@@ -2,15 +2,16 @@
 //! The ways to make the kernel run a program at a site, best first, and which sites each can reach.
 //!
 //! A table: a mechanism that is added is a row here and a file in `attach`. What each row asks is about the site, the
-//! program and the kernel, never about the function's name: an ambiguous name reaches the wrong function. fentry and its kin
-//! are the exception, because the kernel takes a name for them: they are for bodies whose name means one symbol and one FUNC
-//! ([`Candidate::exact`]), and whose arguments are where the calling convention puts them, because there the kernel looks.
+//! program and the kernel, never about the function's name: an ambiguous name reaches the wrong function. fentry and
+//! its kin are the exception, because the kernel takes a name for them: they are for bodies whose name means one symbol
+//! and one FUNC ([`Candidate::exact`]), and whose arguments are where the calling convention puts them, because there
+//! the kernel looks.
 //!
-//! At a return there is the return value and nothing else. What the program reads of the arguments must have been kept since
-//! the entry: fexit does, and a kprobe session lets us.
+//! At a return there is the return value and nothing else. What the program reads of the arguments must have been kept
+//! since the entry: fexit does, and a kprobe session lets us.
 //!
-//! The kernel may refuse what its tables allow (a prototype that its trampolines cannot carry, a live patch). Then the site is
-//! planned once more without that mechanism (`Barred`); the refusal is its reason if there is no other.
+//! The kernel may refuse what its tables allow (a prototype that its trampolines cannot carry, a live patch). Then the
+//! site is planned once more without that mechanism (`Barred`); the refusal is its reason if there is no other.
 
 use crate::kernel::Kernel;
 use crate::program::Uses;
@@ -122,7 +123,8 @@ impl fmt::Display for Mechanism {
 /// `bpf_get_stackid` and `bpf_get_stack`.
 const STACK_HELPERS: [u32; 2] = [27, 67];
 
-/// The program at the other end of the same calls: at the return of the function that this one is at the entry of, or the reverse.
+/// The program at the other end of the same calls: at the return of the function that this one is at the entry of, or
+/// the reverse.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pair {
     /// Its name.
@@ -131,8 +133,8 @@ pub(crate) struct Pair {
     pub(crate) reached: BTreeSet<u64>,
 }
 
-/// What is not to be tried: what the kernel refused in an earlier attempt, by the probe's address and the mechanism, and sites that
-/// the other program of a pair does not reach.
+/// What is not to be tried: what the kernel refused in an earlier attempt, by the probe's address and the mechanism,
+/// and sites that the other program of a pair does not reach.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Barred {
     sites: HashMap<(u64, Mechanism), Reason>,
@@ -276,15 +278,16 @@ impl Choice<'_> {
             && self.is_of_readable_numbers()
     }
 
-    /// Whether the verifier lets a tracing program read what it reads: no number of more than 64 bits (`btf_ctx_access()`,
-    /// kernel/bpf/btf.c, wants `btf_type_is_small_int()`).
+    /// Whether the verifier lets a tracing program read what it reads: no number of more than 64 bits
+    /// (`btf_ctx_access()`, kernel/bpf/btf.c, wants `btf_type_is_small_int()`).
     fn is_of_readable_numbers(&self) -> bool {
         self.parameters().filter(|(_, _, read)| *read).all(|(index, _, _)| {
             self.prototype.parameters.get(index).is_none_or(|parameter| parameter.composite || parameter.size <= 8)
         })
     }
 
-    /// What the program reads of each parameter: its index, its slots, whether they are required, and whether it is read at all.
+    /// What the program reads of each parameter: its index, its slots, whether they are required, and whether it is
+    /// read at all.
     fn parameters(&self) -> impl Iterator<Item = (usize, bool, bool)> + '_ {
         let mut first = 0;
         self.prototype.parameters.iter().zip(0u32..).map(move |(parameter, index)| {
@@ -305,8 +308,8 @@ impl Choice<'_> {
         self.parameters().any(|(_, _, read)| read)
     }
 
-    /// Whether everything that the program reads is where the calling convention puts it: an argument of a function whose
-    /// signature the compiler changed is elsewhere, or nowhere.
+    /// Whether everything that the program reads is where the calling convention puts it: an argument of a function
+    /// whose signature the compiler changed is elsewhere, or nowhere.
     pub(crate) fn passed_by_convention(&self) -> bool {
         let convention = self.prototype.by_convention(self.kernel.machine);
         self.parameters().filter(|(_, _, read)| *read).all(|(index, _, _)| {
@@ -317,8 +320,8 @@ impl Choice<'_> {
         })
     }
 
-    /// Whether a real fentry program sees what its section promises. The kernel stores the whole register of a narrow argument,
-    /// whatever is above it, and its stack traces begin in its own trampoline; every fentry program knows. A
+    /// Whether a real fentry program sees what its section promises. The kernel stores the whole register of a narrow
+    /// argument, whatever is above it, and its stack traces begin in its own trampoline; every fentry program knows. A
     /// `kprobe_maybe_inline` program is promised the extended value, and traces that begin at the site.
     fn is_as_promised(&self) -> bool {
         let wide = |index: usize| self.prototype.parameters.get(index).is_some_and(|p| p.size.is_multiple_of(8));
@@ -326,8 +329,8 @@ impl Choice<'_> {
             || (!self.walks_the_stack() && self.parameters().all(|(index, required, _)| !required || wide(index)))
     }
 
-    /// Whether everything that the program may read is in registers that pass arguments: since 6.14 a kprobe.multi program
-    /// sees no others (`ftrace_regs`, arch/*/include/asm/ftrace.h).
+    /// Whether everything that the program may read is in registers that pass arguments: since 6.14 a kprobe.multi
+    /// program sees no others (`ftrace_regs`, arch/*/include/asm/ftrace.h).
     fn passed_in_registers(&self) -> bool {
         let passing = Arch::of(self.kernel.machine).passing;
         self.parameters().filter(|(_, _, read)| *read).all(|(index, _, _)| {
@@ -339,10 +342,11 @@ impl Choice<'_> {
     }
 }
 
-/// Whether a copy's return value is where the calling convention puts it. GCC's IPA-SRA drops one that nobody uses, and names
-/// the copy `.isra`; what else it does to a clone, and names `.constprop`, takes parameters away and never the return value
-/// (gcc/ipa-sra.cc, gcc/ipa-cp.cc). clang drops it without renaming, and its debug information says no more than that the signature
-/// was changed. The site data tells about copies that are so named or marked and return it all the same.
+/// Whether a copy's return value is where the calling convention puts it. GCC's IPA-SRA drops one that nobody uses, and
+/// names the copy `.isra`; what else it does to a clone, and names `.constprop`, takes parameters away and never the
+/// return value (gcc/ipa-sra.cc, gcc/ipa-cp.cc). clang drops it without renaming, and its debug information says no
+/// more than that the signature was changed. The site data tells about copies that are so named or marked and return it
+/// all the same.
 pub(crate) fn keeps_return(candidate: &Candidate) -> bool {
     let named = |word: &str| {
         candidate.kind == SiteKind::Clone && candidate.symbol.split('.').skip(1).any(|suffix| suffix == word)

@@ -11,9 +11,9 @@
 //! 4. arguments: all that the program reads must have a location that is certain, unless doubt is accepted, and the
 //!    return value must have one too;
 //! 5. a mechanism that reaches the site;
-//! 6. a trampoline: one per distinct set of locations of what the program reads, and per mechanism. It is
-//!    generated here, so that what stands against it is known beforehand. The plan owns the images: attaching creates the
-//!    maps that they refer to, and loads them.
+//! 6. a trampoline: one per distinct set of locations of what the program reads, and per mechanism. It is generated
+//!    here, so that what stands against it is known beforehand. The plan owns the images: attaching creates the maps
+//!    that they refer to, and loads them.
 //!
 //! Bodies that real fentry reaches need a program each, loaded for that function. Where several could do with one, and
 //! the kernel has the tracing-multi link, they are put together once all sites have their mechanisms.
@@ -53,7 +53,8 @@ use std::sync::Arc;
 /// What the caller wants of a plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PlanOptions {
-    /// What to do when not every site can be attached; `None` for what the program's section stands for ([`Policy::of`]).
+    /// What to do when not every site can be attached; `None` for what the program's section stands for
+    /// ([`Policy::of`]).
     pub policy: Option<Policy>,
     /// What kind of program it is.
     pub form: Form,
@@ -192,8 +193,8 @@ pub struct PlannedFunction {
 }
 
 impl Plan {
-    /// For each trampoline the number of its program, and the cookie by which that knows the trampoline's sites (0 if there are no
-    /// others).
+    /// For each trampoline the number of its program, and the cookie by which that knows the trampoline's sites (0 if
+    /// there are no others).
     pub(crate) fn served_by(&self) -> Vec<(usize, u64)> {
         // One that no program has would be refused, not served by another's.
         let mut served = vec![(usize::MAX, 0); self.trampolines.len()];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which trampolines share a program.
 //!
-//! A program of its own for each location prototype makes the cheapest hit. It is also the whole of the user's program again, in
-//! memory and at the verifier. So it is one each as long as there are not too many; beyond that all at kprobes that are
-//! alike except for where things are share programs, as many in each as jumps can reach across.
+//! A program of its own for each location prototype makes the cheapest hit. It is also the whole of the user's program
+//! again, in memory and at the verifier. So it is one each as long as there are not too many; beyond that all at
+//! kprobes that are alike except for where things are share programs, as many in each as jumps can reach across.
 //!
 //! It requires links with cookies (Linux 5.15), by which a program tells its sites apart.
 
@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 /// Beyond so many location prototypes programs are shared, unless the caller says otherwise.
 pub(super) const BEYOND: usize = 128;
-/// The most that one program serves. BPF's jumps reach 32767 instructions, and the verifier looks at each way by itself.
+/// The most that one program serves. BPF's jumps reach 32767 instructions, and the verifier looks at each way by
+/// itself.
 const MOST: usize = 128;
 
 /// A program to load.

@@ -12,8 +12,8 @@
 //! a stack that a callback can see), every slot counts as read: right, and rarely met, because such a program is
 //! mostly refused by the verifier as an fentry program anyway.
 //!
-//! A program at the return is analysed in the same way: its return value is one more slot, and which one is known when the
-//! function is. Which helpers may be called depends on what runs the program, so that a helper that cannot work is
+//! A program at the return is analysed in the same way: its return value is one more slot, and which one is known when
+//! the function is. Which helpers may be called depends on what runs the program, so that a helper that cannot work is
 //! refused here only if it works nowhere; the rest is for the trampoline to refuse.
 //!
 //! Writing to the context is refused: fentry's is read-only, and the verifier would not notice here, where it is an
@@ -50,8 +50,8 @@ pub struct UserProgram {
     pub line_info: Vec<LineInfo>,
     /// The object's BTF, as it was loaded into the kernel.
     pub btf: Option<Vec<u8>>,
-    /// Whether it runs at functions' returns (fexit): its context has one more slot after those of the arguments, with the
-    /// return value.
+    /// Whether it runs at functions' returns (fexit): its context has one more slot after those of the arguments, with
+    /// the return value.
     pub exit: bool,
     /// How many parameters the kernel functions that it calls have, by BTF id (the call's immediate). One that is not
     /// here is taken to read all five argument registers, so that a context left in one counts as passed to it.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! A program that libbpf has loaded, and what it keeps of it.
 //!
-//! [`Program`] is a borrowed handle to libbpf's `struct bpf_program`: of libbpf-rs's `Program` and `ProgramMut` (feature
-//! `libbpf-rs`), or of a raw pointer. What the loader needs is read through it: the relocated instructions, which may be behind
-//! the guard (see [`crate::program::section`]), and the object's BTF. libbpf has no way from a program to its object, so
-//! the BTF comes back from the kernel, by the descriptor that libbpf has while it loads. Function and line information
-//! is what was kept when the program was loaded: libbpf has given it out since its release 1.6 only.
+//! [`Program`] is a borrowed handle to libbpf's `struct bpf_program`: of libbpf-rs's `Program` and `ProgramMut`
+//! (feature `libbpf-rs`), or of a raw pointer. What the loader needs is read through it: the relocated instructions,
+//! which may be behind the guard (see [`crate::program::section`]), and the object's BTF. libbpf has no way from a
+//! program to its object, so the BTF comes back from the kernel, by the descriptor that libbpf has while it loads.
+//! Function and line information is what was kept when the program was loaded: libbpf has given it out since its
+//! release 1.6 only.
 
 use crate::bpf::btf::btf_data;
 use crate::bpf::call::errno;
@@ -145,8 +146,8 @@ impl<'p> Program<'p> {
         Ok(Form { sleepable: form.sleepable || flags & sys::BPF_F_SLEEPABLE != 0, ..form })
     }
 
-    /// The function of a BPF program that `bpf_program__set_attach_target()` named; `None` if it was not called, or named
-    /// one of the kernel's.
+    /// The function of a BPF program that `bpf_program__set_attach_target()` named; `None` if it was not called, or
+    /// named one of the kernel's.
     ///
     /// # Errors
     /// [`ObjectError::NotGuarded`] if the program did not come through [`crate::register()`].
@@ -158,8 +159,8 @@ impl<'p> Program<'p> {
         })
     }
 
-    /// What is kept of the program. A program in a foreign section never passed through a handler, but its address may be that of
-    /// an earlier program that did.
+    /// What is kept of the program. A program in a foreign section never passed through a handler, but its address may
+    /// be that of an earlier program that did.
     fn passed(&self) -> Result<Passed, ObjectError> {
         let is_foreign =
             matches!(self.section(), Err(ObjectError::Section { error: SectionError::Foreign { .. }, .. }));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Programs as they stand in an object file, for `explain`: no kernel, no libbpf, no privileges.
 //!
-//! What is attached comes from libbpf, relocated ([`crate::program::object`]). What is explained need not: libbpf's relocations put
-//! addresses of maps, ids of kernel functions and offsets of members in place. None of these changes which slots of its
-//! context a program loads. Only the parts of a program must be brought together, for it reads in its subprograms too:
-//! clang puts static functions and those of other sections elsewhere, and calls them through relocations (`R_BPF_64_32`
-//! on the call, `R_BPF_64_64` where a function's address is taken). They are appended here in the order in which they
-//! are met, and calls are made relative.
+//! What is attached comes from libbpf, relocated ([`crate::program::object`]). What is explained need not: libbpf's
+//! relocations put addresses of maps, ids of kernel functions and offsets of members in place. None of these changes
+//! which slots of its context a program loads. Only the parts of a program must be brought together, for it reads in
+//! its subprograms too: clang puts static functions and those of other sections elsewhere, and calls them through
+//! relocations (`R_BPF_64_32` on the call, `R_BPF_64_64` where a function's address is taken). They are appended here
+//! in the order in which they are met, and calls are made relative.
 //!
 //! Where that is not the same: code that a CO-RE relocation makes unreachable, or a constant in `.rodata` does, is
 //! there before libbpf and the verifier have seen it. What it reads counts as read, so that the answer errs by asking
@@ -61,8 +61,8 @@ pub enum ObjectFileError {
     },
 }
 
-/// As many instructions may the programs of an object have together. The kernel takes no program of more than a million. What many
-/// programs call is counted for each: an object of a megabyte could be gigabytes otherwise.
+/// As many instructions may the programs of an object have together. The kernel takes no program of more than a
+/// million. What many programs call is counted for each: an object of a megabyte could be gigabytes otherwise.
 const MOST_INSNS: usize = 4_000_000;
 
 /// A function of a program, and where the object file has it.
@@ -126,8 +126,8 @@ pub fn read(data: &[u8]) -> Result<Vec<FileProgram>, ObjectFileError> {
     if programs.is_empty() { Err(ObjectFileError::NoPrograms) } else { Ok(programs) }
 }
 
-/// Reads all programs of an object file that run at functions of the kernel: those in sections of ours, and those in sections of
-/// kprobes and the like. Neither need be there.
+/// Reads all programs of an object file that run at functions of the kernel: those in sections of ours, and those in
+/// sections of kprobes and the like. Neither need be there.
 ///
 /// # Errors
 /// [`ObjectFileError`].

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What is kept of each program that libbpf loads, from its handler's call just before: what libbpf does not give out later.
+//! What is kept of each program that libbpf loads, from its handler's call just before: what libbpf does not give out
+//! later.
 //!
-//! A program is known by its address. libbpf says when a program comes to be, and not when it goes, so an address is a name that is
-//! given again: what an earlier program left there is dropped when libbpf opens the next one ([`born`]).
+//! A program is known by its address. libbpf says when a program comes to be, and not when it goes, so an address is a
+//! name that is given again: what an earlier program left there is dropped when libbpf opens the next one ([`born`]).
 
 use crate::bpf::info::{FuncInfo, LineInfo};
 use crate::forked::ForkLock;
@@ -36,7 +37,8 @@ pub(crate) struct Passed {
     pub(crate) func_info: Arc<[FuncInfo]>,
     /// Likewise.
     pub(crate) line_info: Arc<[LineInfo]>,
-    /// The object's BTF. The kernel gives it by descriptor, which libbpf has while it loads; by id it requires CAP_SYS_ADMIN.
+    /// The object's BTF. The kernel gives it by descriptor, which libbpf has while it loads; by id it requires
+    /// CAP_SYS_ADMIN.
     pub(crate) btf: Option<Arc<[u8]>>,
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Functions of Rust: the kernel's symbols and the site data contain mangled names; people write paths.
 //!
-//! A mangled name (rustc's "v0" scheme, which the kernel is compiled with) is unique, and is a function's name wherever one is
-//! stored or looked up. Its path is how Rust writes it: `<core::slice::iter::Iter<u8> as core::iter::Iterator>::next`. People
-//! leave the rest out: `core::slice::iter::Iter::next`. One such path may stand for many functions, since each instance of a
-//! generic function is one.
+//! A mangled name (rustc's "v0" scheme, which the kernel is compiled with) is unique, and is a function's name wherever
+//! one is stored or looked up. Its path is how Rust writes it: `<core::slice::iter::Iter<u8> as
+//! core::iter::Iterator>::next`. People leave the rest out: `core::slice::iter::Iter::next`. One such path may stand
+//! for many functions, since each instance of a generic function is one.
 
 use rustc_demangle::try_demangle;
 use std::borrow::Cow;

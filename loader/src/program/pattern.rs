@@ -3,9 +3,9 @@
 //!
 //! A pattern is `[MODULE:][FUNCTION][@FILE]`, with at least one of the three parts. MODULE and FUNCTION are globs: `*`
 //! is any text, `?` any character, `[a-z]` one of some and `[!a-z]` one of the others. A module without a function,
-//! `ext4:`, is all of the module's. A function of Rust goes by its path, `core::slice::iter::Iter::next`, with or without
-//! what [`path::short`] leaves out; so does all that is written below a path: `core::slice::iter`. FILE is the end of a source file's path, component by component, each of them a
-//! glob: `@file.c`, `@fs/*.c`.
+//! `ext4:`, is all of the module's. A function of Rust goes by its path, `core::slice::iter::Iter::next`, with or
+//! without what [`path::short`] leaves out; so does all that is written below a path: `core::slice::iter`. FILE is the
+//! end of a source file's path, component by component, each of them a glob: `@file.c`, `@fs/*.c`.
 
 use crate::program::path;
 use crate::program::section::kernel_name;
@@ -106,8 +106,8 @@ impl Glob {
 
     /// Whether all of a text is what the glob says.
     pub fn matches(&self, text: &str) -> bool {
-        // After a star the shortest text is tried first. Only the last star may have to take more: what an earlier one takes does
-        // not matter as long as what is between matches.
+        // After a star the shortest text is tried first. Only the last star may have to take more: what an earlier one
+        // takes does not matter as long as what is between matches.
         let (mut at, mut rest) = (0, text.chars());
         let mut star: Option<(usize, std::str::Chars<'_>)> = None;
         loop {
@@ -272,8 +272,8 @@ impl Pattern {
         wanted.iter().rev().all(|glob| components.next().is_some_and(|component| glob.matches(component)))
     }
 
-    /// Whether it is a function's name, or `module:function`: it stands for one name, whatever else there is. A path stands for all
-    /// instances of what is generic.
+    /// Whether it is a function's name, or `module:function`: it stands for one name, whatever else there is. A path
+    /// stands for all instances of what is generic.
     pub fn is_name(&self) -> bool {
         !self.is_path
             && self.file.is_none()

@@ -30,8 +30,8 @@ impl Policy {
         }
     }
 
-    /// What holds for a section's programs that libbpf's own calls attach, if nothing is said: a tool that worked with plain libbpf
-    /// must go on working, and see no fewer calls.
+    /// What holds for a section's programs that libbpf's own calls attach, if nothing is said: a tool that worked with
+    /// plain libbpf must go on working, and see no fewer calls.
     #[doc(hidden)]
     pub fn by_libbpf(kind: Kind) -> Policy {
         match kind {

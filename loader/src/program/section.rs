@@ -2,10 +2,10 @@
 //! `SEC("fentry/[module:]foo")`, `SEC("fexit/...")`, `SEC("kprobe_maybe_inline/...")`: what the names mean, and the
 //! guard behind which libbpf loads such a program.
 //!
-//! libbpf relocates each program of an object (maps, CO-RE, subprograms, kfuncs), and then, just before the load, hands it to
-//! [`crate::register()`]. A program that takes siteseer cannot be loaded as it stands: its context is an
-//! array of arguments that only the trampoline makes, and it may call accessors that no kernel has. So it is put
-//! behind a *guard*,
+//! libbpf relocates each program of an object (maps, CO-RE, subprograms, kfuncs), and then, just before the load, hands
+//! it to [`crate::register()`]. A program that takes siteseer cannot be loaded as it stands: its context is an array of
+//! arguments that only the trampoline makes, and it may call accessors that no kernel has. So it is put behind a
+//! *guard*,
 //!
 //! ```text
 //! r0 = 1
@@ -14,22 +14,23 @@
 //! ```
 //!
 //! which leaves the rest reachable in the control flow graph and dead for the verifier: it is never explored, so it
-//! loads whatever it does. libbpf goes on believing that it has loaded the program, keeps the relocated instructions, and
-//! gives them back through `bpf_program__insns()` when the program is attached.
+//! loads whatever it does. libbpf goes on believing that it has loaded the program, keeps the relocated instructions,
+//! and gives them back through `bpf_program__insns()` when the program is attached.
 //!
 //! What is loaded has the program type that the section stands for, because the kernel looks at the maps that a program
 //! refers to even where it is dead, and takes fewer of them in a KPROBE program (no spin locks, timers, lists:
 //! `check_map_prog_compatibility()` in kernel/bpf/verifier.c). The guard does not sleep, whatever the program does.
 //!
-//! Nobody but siteseer can attach what is behind a guard: a link to it would work, and the program would never run. A TRACING
-//! program is loaded as an iterator over a map's elements. `BPF_LINK_CREATE` for fentry and `BPF_RAW_TRACEPOINT_OPEN`
-//! refuse that, and a link of the iterator itself needs a map. A KPROBE program is loaded for uprobe.multi, which
-//! kprobes refuse from Linux 6.6 on. The guard of a TRACING program returns 1, which the verifier allows to an iterator
-//! and refuses to fentry and fexit programs: a copy that somebody makes of the instructions is not loaded.
+//! Nobody but siteseer can attach what is behind a guard: a link to it would work, and the program would never run. A
+//! TRACING program is loaded as an iterator over a map's elements. `BPF_LINK_CREATE` for fentry and
+//! `BPF_RAW_TRACEPOINT_OPEN` refuse that, and a link of the iterator itself needs a map. A KPROBE program is loaded for
+//! uprobe.multi, which kprobes refuse from Linux 6.6 on. The guard of a TRACING program returns 1, which the verifier
+//! allows to an iterator and refuses to fentry and fexit programs: a copy that somebody makes of the instructions is
+//! not loaded.
 //!
-//! The kernel holds the object's BTF only if the program that is loaded refers to it. Line information does that, so it is
-//! passed on, moved behind the guard. Function information is not: with it, kernels before 6.8 verify every
-//! global function of the object on its own.
+//! The kernel holds the object's BTF only if the program that is loaded refers to it. Line information does that, so it
+//! is passed on, moved behind the guard. Function information is not: with it, kernels before 6.8 verify every global
+//! function of the object on its own.
 
 use libbpf_sys as sys;
 use std::ffi::CStr;
@@ -176,7 +177,8 @@ impl Section {
     }
 }
 
-/// The sections of programs that libbpf attaches to a function's symbol and nowhere else, and whether they run at the return.
+/// The sections of programs that libbpf attaches to a function's symbol and nowhere else, and whether they run at the
+/// return.
 const PLAIN: [(&str, bool); 7] = [
     ("kprobe", false),
     ("kretprobe", true),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What a program must be to be analysed and rewritten at all. What is not known here is refused by name: an instruction
-//! that leads elsewhere than it seems to would be a read that is missed.
+//! What a program must be to be analysed and rewritten at all. What is not known here is refused by name: an
+//! instruction that leads elsewhere than it seems to would be a read that is missed.
 
 use super::UserProgram;
 use super::liveness::{call_target, jump_target};

@@ -2,8 +2,8 @@
 //! Whether a function can be traced at all: what tools ask before they choose between `fentry` and something else.
 //! Tools that ask the kernel's BTF are told of functions that ftrace does not know.
 //!
-//! Such tools then often call `bpf_program__set_attach_target()`, where libbpf accepts only functions that the kernel's BTF has.
-//! All other functions are refused, and at once: the kernel's tables need not be read for this.
+//! Such tools then often call `bpf_program__set_attach_target()`, where libbpf accepts only functions that the kernel's
+//! BTF has. All other functions are refused, and at once: the kernel's tables need not be read for this.
 
 use super::{RegisterError, func, shared};
 use crate::bpf::load::LoadAs;

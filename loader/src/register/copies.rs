@@ -5,9 +5,9 @@
 //! that the application opens with the other are silently loaded and attached as if siteseer were not there.
 //!
 //! A process may well have two copies, each with users of its own (a library that links libbpf beside a program that
-//! holds one), and that is not a fault. What matters is which copy the application calls. It alone knows: a copy that was
-//! linked statically need not be among a program's dynamic symbols, nor in its symbol table once it is stripped. So the
-//! application says it. `siteseer_register()` of siteseer.h is a macro that passes the address of the application's
+//! holds one), and that is not a fault. What matters is which copy the application calls. It alone knows: a copy that
+//! was linked statically need not be among a program's dynamic symbols, nor in its symbol table once it is stripped. So
+//! the application says it. `siteseer_register()` of siteseer.h is a macro that passes the address of the application's
 //! own `bpf_object__load()`, and here it is compared with ours. A function has one address in a process, whoever asks
 //! (System V ABI, "Function Addresses"), also where calls go through a table of the program's.
 //!
@@ -57,8 +57,8 @@ fn compare(theirs: *const c_void) -> Result<(), RegisterError> {
 /// The file that an address of code was loaded from.
 fn holder(address: *const c_void) -> String {
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the structure lives through the call, which fills it in unless it returns 0. A name that it gives ends, and lives as
-    // long as the object.
+    // SAFETY: the structure lives through the call, which fills it in unless it returns 0. A name that it gives ends,
+    // and lives as long as the object.
     let name = unsafe {
         let is_found = libc::dladdr(address, info.as_mut_ptr()) != 0;
         let name = info.assume_init().dli_fname;

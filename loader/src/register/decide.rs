@@ -106,8 +106,8 @@ pub(super) fn load(program: Program<'_>, loaded: &Loaded<'_>, by_itself: bool) -
     Decided { load, reached }
 }
 
-/// The sites that a `kprobe_maybe_inline` program reaches. Nothing depends on them but its pair: if it cannot be planned,
-/// it is said when it is attached.
+/// The sites that a `kprobe_maybe_inline` program reaches. Nothing depends on them but its pair: if it cannot be
+/// planned, it is said when it is attached.
 pub(super) fn reached(program: Program<'_>, loaded: &Loaded<'_>) -> BTreeSet<u64> {
     let options = super::programs::known(program.raw()).map(|known| known.stated_options()).unwrap_or_default();
     let planned = planned(program, loaded, super::options().complete(options));

@@ -66,7 +66,8 @@ pub(super) fn sweep() {
 static SWEEPS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn sweep_at_exit() {
-    // A child that was forked has nothing to undo. It may have been forked while a thread that it does not have held the lock.
+    // A child that was forked has nothing to undo. It may have been forked while a thread that it does not have held
+    // the lock.
     if SWEEPS.load(Ordering::Relaxed) == std::process::id() {
         let _ = catch_unwind(sweep);
     }
@@ -101,8 +102,8 @@ pub(super) fn hand_out(mut link: Link) -> Result<(NonNull<sys::bpf_link>, Attach
     };
     if !definitions.is_empty() {
         AT_EXIT.call_once(|| {
-            // SAFETY: the function is there as long as this library, which is when the C library calls it. Where there is no
-            // room for it, what it would remove is left to the next process.
+            // SAFETY: the function is there as long as this library, which is when the C library calls it. Where there
+            // is no room for it, what it would remove is left to the next process.
             unsafe { libc::atexit(sweep_at_exit) };
         });
         SWEEPS.store(std::process::id(), Ordering::Relaxed);

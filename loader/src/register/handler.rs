@@ -49,8 +49,8 @@ pub(super) unsafe extern "C" fn setup(program: *mut sys::bpf_program, _: c_long)
 }
 
 thread_local! {
-    /// The moved line information of the program that libbpf is loading in this thread. libbpf hands the pointer to the system
-    /// call right after the callback, and never frees it.
+    /// The moved line information of the program that libbpf is loading in this thread. libbpf hands the pointer to the
+    /// system call right after the callback, and never frees it.
     static LINES: RefCell<Vec<LineInfo>> = const { RefCell::new(Vec::new()) };
     /// The BTF object of a module that the program which libbpf is loading in this thread is for.
     static OBJECT: Cell<Option<OwnedFd>> = const { Cell::new(None) };
@@ -71,7 +71,8 @@ unsafe fn told(opts: *const sys::bpf_prog_load_opts) -> io::Result<Told> {
     let (btf_id, prog_fd, obj_fd) =
         unsafe { ((*opts).attach_btf_id, (*opts).attach_prog_fd, (*opts).attach_btf_obj_fd) };
     if prog_fd != 0 {
-        // SAFETY: libbpf checked nothing of it, but the caller's descriptor is open through the load, or the call says EBADF.
+        // SAFETY: libbpf checked nothing of it, but the caller's descriptor is open through the load, or the call says
+        // EBADF.
         let program = unsafe { BorrowedFd::borrow_raw(prog_fd as RawFd) };
         return Ok(Told::Program { prog_id: program_info(program)?.id, btf_id });
     }

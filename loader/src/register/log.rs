@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Messages about what happens inside of libbpf's calls, where no error of ours can be returned: libbpf gives its caller a
-//! number. Everything else in this library returns its errors and prints nothing.
+//! Messages about what happens inside of libbpf's calls, where no error of ours can be returned: libbpf gives its
+//! caller a number. Everything else in this library returns its errors and prints nothing.
 //!
 //! One function for the process takes them ([`set_log`]). Until one is set, warnings go to stderr, as libbpf's do.
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The sections as libbpf's own: objects are opened, loaded and attached by libbpf's calls, and siteseer does its part inside.
+//! The sections as libbpf's own: objects are opened, loaded and attached by libbpf's calls, and siteseer does its part
+//! inside.
 //!
-//! libbpf lets a library register handlers for section names (`libbpf_register_prog_handler()`). They come before its own,
-//! so the names that it knows (`fentry`, `fexit`) can be taken over too. A handler is called three times
-//! in a program's life (`handler`):
+//! libbpf lets a library register handlers for section names (`libbpf_register_prog_handler()`). They come before its
+//! own, so the names that it knows (`fentry`, `fexit`) can be taken over too. A handler is called three times in a
+//! program's life (`handler`):
 //!
 //! * when the object is opened: what an earlier program at this address left is forgotten (`programs`);
 //! * just before the program is loaded, relocated and ready. Here it is decided how (`decide`): for its own function,
 //!   as plain libbpf would, wherever plain libbpf could; else behind a guard ([`crate::program::section`]), where
 //!   only siteseer attaches it;
-//! * when it is attached, by `bpf_program__attach()` or a skeleton. If siteseer has nothing to add, libbpf attaches it. Otherwise
-//!   [`Attach`](crate::Attach) does, with libbpf's own program at the body, and the result is made a `struct
+//! * when it is attached, by `bpf_program__attach()` or a skeleton. If siteseer has nothing to add, libbpf attaches it.
+//!   Otherwise [`Attach`](crate::Attach) does, with libbpf's own program at the body, and the result is made a `struct
 //!   bpf_link` (`handed`). Programs at both ends of the same calls are kept together (`pairs`). If siteseer cannot,
 //!   libbpf attaches it, and it is said why (`warn`).
 //!
@@ -152,8 +153,8 @@ fn types(form: Form) -> (sys::bpf_prog_type, sys::bpf_attach_type) {
 
 /// Registers the sections with libbpf. Call it before opening objects that use them; called again it changes nothing.
 ///
-/// From then on every object of the process that libbpf opens has its `fentry` and `fexit` programs here: libbpf's calls attach
-/// them to all sites of their functions that can be attached ([`Policy::by_libbpf`]), and so does
+/// From then on every object of the process that libbpf opens has its `fentry` and `fexit` programs here: libbpf's
+/// calls attach them to all sites of their functions that can be attached ([`Policy::by_libbpf`]), and so does
 /// [`Attach`](crate::Attach).
 ///
 /// # Errors
@@ -250,9 +251,9 @@ impl Attached {
     }
 }
 
-/// Removes what processes that are gone have left in tracefs, and nothing else; also what links of this process's own, which
-/// libbpf has destroyed, have left there. Gives the number of events of the former. Attaching does this too, without
-/// waiting for it.
+/// Removes what processes that are gone have left in tracefs, and nothing else; also what links of this process's own,
+/// which libbpf has destroyed, have left there. Gives the number of events of the former. Attaching does this too,
+/// without waiting for it.
 ///
 /// # Errors
 /// If tracefs is there and cannot be read or written.

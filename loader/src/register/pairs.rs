@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Programs at both ends of the same calls: `fentry` (or `kprobe_maybe_inline`) and `fexit` programs of one object on one
-//! function.
+//! Programs at both ends of the same calls: `fentry` (or `kprobe_maybe_inline`) and `fexit` programs of one object on
+//! one function.
 //!
 //! They work together: what the one keeps at the entry the other looks for at the return. An inlined copy has an
 //! entry and no return. A program that is at its entry would keep what nobody takes, so such programs are kept to the
@@ -63,8 +63,8 @@ impl End {
     }
 
     fn is_other_end_of(&self, end: &End) -> bool {
-        // `bpf_program__set_attach_target()` names the function, whatever the sections name: those of one tool that is for
-        // any function are `fentry/dummy_fentry` and `fexit/dummy_fexit`.
+        // `bpf_program__set_attach_target()` names the function, whatever the sections name: those of one tool that is
+        // for any function are `fentry/dummy_fentry` and `fexit/dummy_fexit`.
         let is_same = match (self.told, end.told) {
             (Told::Kernel { .. }, Told::Kernel { .. }) => self.told == end.told,
             _ => (&self.wanted, self.told) == (&end.wanted, end.told),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What is kept of each program that went through the handlers: how it is to be attached, and what was planned or done. What libbpf
-//! told when it loaded the program is kept by [`crate::program::passed`].
+//! What is kept of each program that went through the handlers: how it is to be attached, and what was planned or done.
+//! What libbpf told when it loaded the program is kept by [`crate::program::passed`].
 //!
-//! A program is known by its address, as there. Its records are a few kilobytes, which stay until another program has the address.
+//! A program is known by its address, as there. Its records are a few kilobytes, which stay until another program has
+//! the address.
 
 use super::pairs::End;
 use crate::attach::{AttachOptions, OwnFunction};
@@ -60,8 +61,8 @@ pub(super) fn born(program: NonNull<sys::bpf_program>) {
     let _former = programs().get_or_insert_default().insert(key(program), Known { returns_of, ..Known::default() });
 }
 
-/// Whether a program that was opened runs at the returns of what another one is at the entries of. It may be another object's: which
-/// object a program is of is known when it is loaded.
+/// Whether a program that was opened runs at the returns of what another one is at the entries of. It may be another
+/// object's: which object a program is of is known when it is loaded.
 pub(super) fn has_exit(wanted: &Wanted) -> bool {
     programs().iter().flat_map(HashMap::values).any(|known| known.returns_of.as_ref() == Some(wanted))
 }

@@ -46,8 +46,8 @@ fn send(to: BorrowedFd<'_>, files: &[OwnedFd]) -> io::Result<()> {
     let mut control = vec![0u64; space.div_ceil(size_of::<u64>())];
     let mut byte = 0u8;
     let mut data = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: the message's buffers live through the call. The first header lies at the start of the control buffer, which has
-    // room for it and for the numbers.
+    // SAFETY: the message's buffers live through the call. The first header lies at the start of the control buffer,
+    // which has room for it and for the numbers.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut data;

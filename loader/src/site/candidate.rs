@@ -60,9 +60,9 @@ pub struct Candidate {
     pub traceable: Option<bool>,
     /// Whether the site data describes it; if not, its arguments are the ABI's, or not known.
     pub described: bool,
-    /// The FUNC of the kernel's or the module's BTF for a body that the kernel finds by that FUNC's name, and cannot take for
-    /// another: what fentry goes by (`kallsyms_lookup_name()`, or for a module `find_kallsyms_symbol_value()`, in
-    /// `bpf_check_attach_target()`, kernel/bpf/verifier.c).
+    /// The FUNC of the kernel's or the module's BTF for a body that the kernel finds by that FUNC's name, and cannot
+    /// take for another: what fentry goes by (`kallsyms_lookup_name()`, or for a module `find_kallsyms_symbol_value()`,
+    /// in `bpf_check_attach_target()`, kernel/bpf/verifier.c).
     pub exact: Option<TypeId>,
     /// What it is in a BPF program; `exact` is then a FUNC of that program's BTF. `None` for the kernel's own code.
     pub bpf: Option<BpfSite>,

@@ -70,8 +70,8 @@ pub enum Refusal {
         /// Why it has none.
         reason: Unavailable,
     },
-    /// The program reads a parameter that is an address in the kernel's image, and the program is compiled for a kernel that
-    /// does not run.
+    /// The program reads a parameter that is an address in the kernel's image, and the program is compiled for a kernel
+    /// that does not run.
     #[error(
         "parameter {parameter}, which the program reads, is an address in the kernel here: KASLR moves it, and only a loader \
          that knows the running kernel can fill it in"

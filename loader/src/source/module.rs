@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Site data of modules.
 //!
-//! In order: the files that the caller names, if one has the module's build id; a site file in a cache folder, by that build id;
-//! what the kernel itself provides for it; the module's file with debug information in the usual places: by its build
-//! id, and by the path that `modules.dep` has for its name. Only the functions asked for are encoded from DWARF.
+//! In order: the files that the caller names, if one has the module's build id; a site file in a cache folder, by that
+//! build id; what the kernel itself provides for it; the module's file with debug information in the usual places: by
+//! its build id, and by the path that `modules.dep` has for its name. Only the functions asked for are encoded from
+//! DWARF.
 //!
 //! A module's types continue its kernel's. A site file says which kernel that is, and is of no use with another. The
 //! types must be those that the running kernel knows the module by: they are compared with `/sys/kernel/btf/MODULE`,

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The loaded modules of a kernel, and their site data.
 //!
-//! A module has site data of its own, found by its build id as the kernel's are, over types that continue the kernel's. A
-//! machine has 150 modules, and a name may be inlined in any of them (functions of headers are), so a name without a
-//! module is looked up in all. What is needed for that is found when it is first asked for, and kept: a file is opened, not
-//! read, and a name costs a few pages of it. A module that has no site data is not an error there: it is
-//! noted ([`Modules::without_data`]).
+//! A module has site data of its own, found by its build id as the kernel's are, over types that continue the kernel's.
+//! A machine has 150 modules, and a name may be inlined in any of them (functions of headers are), so a name without a
+//! module is looked up in all. What is needed for that is found when it is first asked for, and kept: a file is opened,
+//! not read, and a name costs a few pages of it. A module that has no site data is not an error there: it is noted
+//! ([`Modules::without_data`]).
 //!
-//! Modules come and go. What is found here is of one loading of a module ([`Loaded::instance`]), and whoever attaches to it has
-//! to ask whether that is still there.
+//! Modules come and go. What is found here is of one loading of a module ([`Loaded::instance`]), and whoever attaches
+//! to it has to ask whether that is still there.
 
 use crate::kernel::symbols::SymbolsError;
 pub use crate::kernel::sysfs::Loaded;
@@ -116,8 +116,8 @@ impl ModuleData {
 }
 
 impl Modules {
-    /// Modules that the kernel says are loaded, by [`sysfs::all`]. Nothing is read yet; what `before` knows of those that are still
-    /// there is kept.
+    /// Modules that the kernel says are loaded, by [`sysfs::all`]. Nothing is read yet; what `before` knows of those
+    /// that are still there is kept.
     pub(crate) fn running(loaded: &BTreeMap<String, u64>, before: &Modules) -> Modules {
         let entry = |(name, &instance): (&String, &u64)| {
             let same = |entry: &&Arc<Entry>| *entry.name == **name && entry.instance == Some(instance);
@@ -164,8 +164,8 @@ impl Modules {
         self.entries.iter().map(|entry| &entry.name)
     }
 
-    /// The site data of a module, found when they are first asked for. `None` if no such module is loaded; the error says why there
-    /// are none.
+    /// The site data of a module, found when they are first asked for. `None` if no such module is loaded; the error
+    /// says why there are none.
     pub(crate) fn get(&self, name: &str, finder: &ModuleFinder<'_>) -> Option<Result<&ModuleData, NoData>> {
         let entry = self.entries.iter().find(|entry| &*entry.name == name)?;
         let found = entry.found.get_or_init(|| match &self.root {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! From the addresses in site data to those in a kernel, and back.
 //!
-//! The image of a kernel is displaced as a whole. A module's sections are placed one by one, and by no order that a file could
-//! know: each is displaced by its own number. The encoder makes up their addresses in site data, with room between
-//! them, so that an address just past the end of a section is still that section's.
+//! The image of a kernel is displaced as a whole. A module's sections are placed one by one, and by no order that a
+//! file could know: each is displaced by its own number. The encoder makes up their addresses in site data, with room
+//! between them, so that an address just past the end of a section is still that section's.
 
 use siteseer_sites::location::{Argument, Location, Missing, Op};
 

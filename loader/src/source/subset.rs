@@ -6,8 +6,8 @@
 //! memory.
 //!
 //! A subset knows the functions that its maker asked for, and no others. To look for another in it finds nothing, and
-//! nothing found is inlined copies missed silently: so whoever asks for a function asks first whether the subset is about it
-//! ([`SiteData::check_asked`]).
+//! nothing found is inlined copies missed silently: so whoever asks for a function asks first whether the subset is
+//! about it ([`SiteData::check_asked`]).
 
 use super::own::SYSFS;
 use super::trust::Contents;

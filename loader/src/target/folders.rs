@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which functions of the image are inlined, by the folder of their source.
 //!
-//! A function counts for the file that declares it. The site data names that file for functions with inlined copies. For
-//! others it says what was inlined into them, and in which file that was called. The folder of a function with neither is
-//! not known.
-//! Functions of one name count as one.
+//! A function counts for the file that declares it. The site data names that file for functions with inlined copies.
+//! For others it says what was inlined into them, and in which file that was called. The folder of a function with
+//! neither is not known. Functions of one name count as one.
 
 use super::Target;
 use super::error::TargetError;

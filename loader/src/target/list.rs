@@ -59,7 +59,8 @@ impl Target {
     /// what it can do, so that it needs no privileges. Nothing can be attached to it.
     ///
     /// # Errors
-    /// [`TargetError::Kernel`], [`TargetError::Source`], or [`TargetError::Symbols`] if the loaded modules cannot be listed.
+    /// [`TargetError::Kernel`], [`TargetError::Source`], or [`TargetError::Symbols`] if the loaded modules cannot be
+    /// listed.
     #[doc(hidden)]
     pub fn described(options: &SourceOptions) -> Result<Target, TargetError> {
         let kernel = Kernel::identity()?;
@@ -110,7 +111,8 @@ impl Target {
 fn list(file: &SiteFile<'_>, pattern: &Pattern, module: Option<&Arc<str>>) -> Result<Vec<Listed>, FileError> {
     let glob = pattern.function();
     let prefix = pattern.prefix();
-    // What the compiler left of a function (`foo.part.0`), and each clone, is a function of its own to those alone who ask for it.
+    // What the compiler left of a function (`foo.part.0`), and each clone, is a function of its own to those alone who
+    // ask for it.
     let dotted = glob.to_string().contains('.');
     let in_file = |path: &str| pattern.in_file(path);
     // All functions of a file are at hand at once; only those names are read that begin as the pattern does.

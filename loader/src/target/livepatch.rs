@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which functions live patches have replaced, and what that leaves of a function's sites.
 //!
-//! A live patch redirects a function from its ftrace entry (`klp_ftrace_handler()` in kernel/livepatch/patch.c): a call comes in at
-//! the old function's first instructions, which ftrace has patched, and goes on in the new one. So
+//! A live patch redirects a function from its ftrace entry (`klp_ftrace_handler()` in kernel/livepatch/patch.c): a call
+//! comes in at the old function's first instructions, which ftrace has patched, and goes on in the new one. So
 //!
 //! * what ftrace runs at the old *entry* still sees every call: fentry, fexit (which calls what the patch put in place,
-//!   `BPF_TRAMP_F_SHARE_IPMODIFY` in kernel/bpf/trampoline.c; since Linux 6.0, before that the kernel refuses one of the
-//!   two), kprobe.multi, and a kprobe on the first byte, which on x86-64 is ftrace's too, and on arm64 comes before;
+//!   `BPF_TRAMP_F_SHARE_IPMODIFY` in kernel/bpf/trampoline.c; since Linux 6.0, before that the kernel refuses one of
+//!   the two), kprobe.multi, and a kprobe on the first byte, which on x86-64 is ftrace's too, and on arm64 comes
+//!   before;
 //! * everything after the entry in the old *body* does not run any more: the copies of other functions that were
 //!   inlined there. (A probe on the function itself that had to be put a few bytes after its entry sees none of its
 //!   calls, and is in the way of `complete`: [`Redirected`](crate::Reason::Redirected).) While a patch is in transition
@@ -44,7 +45,8 @@ pub struct Patched {
     pub object: String,
     /// The function.
     pub function: String,
-    /// Which of the symbols of that name in the object, in the order of `/proc/kallsyms`, from 1. sysfs has 1 for the only one.
+    /// Which of the symbols of that name in the object, in the order of `/proc/kallsyms`, from 1. sysfs has 1 for the
+    /// only one.
     pub position: u32,
 }
 
@@ -68,7 +70,8 @@ impl LivePatches {
         LivePatches::read(Path::new(SYSFS))
     }
 
-    /// [`LivePatches::running`]; where they cannot be read no function is taken for replaced, and [`LivePatches::note`] says so.
+    /// [`LivePatches::running`]; where they cannot be read no function is taken for replaced, and [`LivePatches::note`]
+    /// says so.
     pub(crate) fn running_or_noted() -> LivePatches {
         LivePatches::running().unwrap_or_else(LivePatches::not_known)
     }

@@ -5,8 +5,8 @@
 //! follows from the symbol `_text`. The number is checked twice: against `_stext`, and, site by site, by the symbol
 //! that the site data says is there ([`crate::Reason::SymbolMismatch`]).
 //!
-//! The kernel's table of symbols is long, and the kernel is slow to write it. The table's first lines have `_text`. Site
-//! data has the link-time addresses of the symbols that a lookup needs, and the kernel confirms each of them
+//! The kernel's table of symbols is long, and the kernel is slow to write it. The table's first lines have `_text`.
+//! Site data has the link-time addresses of the symbols that a lookup needs, and the kernel confirms each of them
 //! ([`crate::kernel::symbols`], `part`). The whole table is read for what site data does not tell: modules without site
 //! data, live patches, names that are not known.
 //!
@@ -53,7 +53,8 @@ pub struct Types<'a> {
 }
 
 impl<'a> Types<'a> {
-    /// Those of the image, or of a module that was asked for ([`Prototype::module`](crate::target::function::Prototype::module)).
+    /// Those of the image, or of a module that was asked for
+    /// ([`Prototype::module`](crate::target::function::Prototype::module)).
     pub fn of(&self, module: Option<&str>) -> Option<&Btf<'a>> {
         match module {
             None => Some(&self.image),
@@ -166,8 +167,8 @@ impl Target {
         self
     }
 
-    /// A kernel image that need not run anywhere: addresses are those of link time, and whether a probe can be put is what
-    /// the image tells. Nothing can be attached to it.
+    /// A kernel image that need not run anywhere: addresses are those of link time, and whether a probe can be put is
+    /// what the image tells. Nothing can be attached to it.
     ///
     /// # Errors
     /// [`TargetError::Source`] if the site data cannot be read.
@@ -407,8 +408,9 @@ impl Target {
         self.lookup(file, name, None, &placement, &symbols).map(Some).map_err(damaged)
     }
 
-    /// The symbols that a lookup of a name needs, of the image or a module, each confirmed by the kernel. `None` if all are read
-    /// already, or have to be: the kernel does not confirm one, or does not answer, or site data does not tell all.
+    /// The symbols that a lookup of a name needs, of the image or a module, each confirmed by the kernel. `None` if all
+    /// are read already, or have to be: the kernel does not confirm one, or does not answer, or site data does not tell
+    /// all.
     fn part(
         &self,
         file: &SiteFile<'_>,
@@ -524,8 +526,8 @@ impl Target {
         data.data.read_over(over, names, |file| with(file, data)).map_err(no_data)
     }
 
-    /// Opens the types that prototypes are numbers of: of the image, and of modules. They are those of the functions' names that
-    /// were looked up last, if the site data is read from DWARF.
+    /// Opens the types that prototypes are numbers of: of the image, and of modules. They are those of the functions'
+    /// names that were looked up last, if the site data is read from DWARF.
     ///
     /// # Errors
     /// [`TargetError::Source`] if the site data cannot be read. A module without available data is left out.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The site data of a kernel's image and of its modules, all open at once: for whoever has addresses, and not names of functions.
+//! The site data of a kernel's image and of its modules, all open at once: for whoever has addresses, and not names of
+//! functions.
 
 use super::{Target, TargetError};
 use crate::source::placement::Placement;
@@ -18,8 +19,9 @@ pub struct Opened<'f> {
 }
 
 impl Target {
-    /// Opens the site data of the image and of modules, and calls `with` once. The image comes first; a module whose site data
-    /// cannot be opened is left out ([`Modules::without_data`](crate::source::modules::Modules::without_data)).
+    /// Opens the site data of the image and of modules, and calls `with` once. The image comes first; a module whose
+    /// site data cannot be opened is left out
+    /// ([`Modules::without_data`](crate::source::modules::Modules::without_data)).
     ///
     /// # Errors
     /// If the image's site data cannot be read, or it is not known where the image lies.

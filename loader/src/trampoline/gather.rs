@@ -161,8 +161,8 @@ impl Gather {
         }
     }
 
-    /// Gets a value through the helpers that look into the context of a program of type TRACING: a tracing-multi program
-    /// is verified without a function's prototype, and may not load from its context.
+    /// Gets a value through the helpers that look into the context of a program of type TRACING: a tracing-multi
+    /// program is verified without a function's prototype, and may not load from its context.
     fn ask(&mut self, item: &Item) -> Result<(), Refusal> {
         let located = &item.located;
         for slot in 0..located.slots() as u32 {

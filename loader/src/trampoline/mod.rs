@@ -51,9 +51,9 @@
 //! a program that reads memory through helpers, and one that does not is refused beforehand.
 //!
 //! # Many location prototypes
-//! A program for each is the fastest, and of some functions there are thousands. Beyond a bound (`plan`) one program serves
-//! many ([`generate_shared`]): its trampoline gathers in one of several ways, and the cookie of the site's link says in which.
-//! See `dispatch`.
+//! A program for each is the fastest, and of some functions there are thousands. Beyond a bound (`plan`) one program
+//! serves many ([`generate_shared`]): its trampoline gathers in one of several ways, and the cookie of the site's link
+//! says in which. See `dispatch`.
 //!
 //! # What cannot be gathered
 //! Memory is read by `bpf_probe_read_kernel`. If that fails, the user's program is not run: a zero in place of a
@@ -69,8 +69,8 @@
 //! argument, and there the array would be a kprobe's context.
 //!
 //! # Where the probe is
-//! `ctx[-2]` is the address of the probe, which [`crate::trampoline::arch`] tells how to know. `siteseer_site` looks it up in a
-//! hash map from address to [`SiteRecord`].
+//! `ctx[-2]` is the address of the probe, which [`crate::trampoline::arch`] tells how to know. `siteseer_site` looks it
+//! up in a hash map from address to [`SiteRecord`].
 //!
 //! # Which helpers
 //! A helper that only programs of type TRACING may call is refused where a kprobe runs the program; so is one that may
@@ -130,8 +130,8 @@ pub enum Probe {
     /// The return of a function, by a perf kretprobe or a kprobe.multi link with the return flag: program type KPROBE.
     /// There is the return value, and nothing of the entry.
     Kretprobe,
-    /// A kprobe session: program type KPROBE, expected attach type TRACE_KPROBE_SESSION. It runs at the entry, where the
-    /// trampoline saves what the program will read, and at the return, where the program is run.
+    /// A kprobe session: program type KPROBE, expected attach type TRACE_KPROBE_SESSION. It runs at the entry, where
+    /// the trampoline saves what the program will read, and at the return, where the program is run.
     Session,
 }
 
@@ -156,7 +156,8 @@ pub struct Parameter {
     pub argument: Result<Located, Unavailable>,
     /// For a pointer to a structure or union: that type's id in vmlinux's BTF.
     pub typed: Option<u32>,
-    /// Whether it points to a structure or union that vmlinux's BTF does not have, so that no trampoline can give it its type.
+    /// Whether it points to a structure or union that vmlinux's BTF does not have, so that no trampoline can give it
+    /// its type.
     pub foreign: bool,
 }
 
@@ -185,8 +186,8 @@ pub struct KernelIds {
     pub session_is_return: Option<Kfunc>,
     /// The kfunc `bpf_session_cookie`, likewise.
     pub session_cookie: Option<Kfunc>,
-    /// Whether large frames of kprobe programs have stacks of their own (x86-64 since 6.13, arm64 later), so that the 512
-    /// bytes are per function.
+    /// Whether large frames of kprobe programs have stacks of their own (x86-64 since 6.13, arm64 later), so that the
+    /// 512 bytes are per function.
     pub private_stack: bool,
     /// Whether it is not known where the kernel lies: then an address constant is not a location.
     pub unplaced: bool,
@@ -347,8 +348,8 @@ pub fn generate(program: &UserProgram, uses: &Uses, spec: &Spec<'_>) -> Result<I
     generate_shared(program, uses, std::slice::from_ref(spec))
 }
 
-/// Generates one program that runs the user's at kprobes of several location prototypes. Which one, the cookie of the link
-/// tells that runs it: their numbers, from 1 on. With any other it is not run, and the loss is counted.
+/// Generates one program that runs the user's at kprobes of several location prototypes. Which one, the cookie of the
+/// link tells that runs it: their numbers, from 1 on. With any other it is not run, and the loss is counted.
 ///
 /// # Errors
 /// As [`generate`], and [`Refusal::TooComplex`] if they are too many, or differ in more than where things are.

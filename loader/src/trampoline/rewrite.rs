@@ -71,8 +71,8 @@ pub(super) fn rewrite(program: &UserProgram, uses: &Uses, layout: &Layout) -> Re
     }
 }
 
-/// Where there is room for what an accessor needs in memory under real fentry: below what the calling function uses of its
-/// frame.
+/// Where there is room for what an accessor needs in memory under real fentry: below what the calling function uses of
+/// its frame.
 struct Frames<'p> {
     starts: BTreeSet<usize>,
     uses: &'p Uses,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The section of ranges: the input takes the place of its bytes, from the header's end if the first byte is odd, and the
-//! checksums are made right.
+//! The section of ranges: the input takes the place of its bytes, from the header's end if the first byte is odd, and
+//! the checksums are made right.
 #![no_main]
 
 #[path = "../../tests/common/exercise.rs"]

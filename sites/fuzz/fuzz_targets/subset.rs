@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A subset over small BTF: as it is, and with its checksums made right, so that what they would refuse is parsed too. What comes
-//! out is written as a site file, as the loader does.
+//! A subset over small BTF: as it is, and with its checksums made right, so that what they would refuse is parsed too.
+//! What comes out is written as a site file, as the loader does.
 #![no_main]
 
 #[path = "../../tests/common/subset.rs"]

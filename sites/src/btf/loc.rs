@@ -11,9 +11,10 @@
 //! | REG+DEREF | 1 | 1-16 | [`Location::Memory`], offset 0 |
 //! | REG+DEREF+OFFSET | 2 or 3 | 1-16 | [`Location::Memory`] |
 //!
-//! SIGNED is about the words, not about the parameter's value: it says that a constant or an offset is negative, and the
-//! kernel refuses it with REG alone and with REG+DEREF. Whether a value that is narrower than its slot is extended by sign
-//! follows from the parameter's type in the FUNC_PROTO ([`super::Signature`]), and has to be given to [`from_upstream`].
+//! SIGNED is about the words, not about the parameter's value: it says that a constant or an offset is negative, and
+//! the kernel refuses it with REG alone and with REG+DEREF. Whether a value that is narrower than its slot is extended
+//! by sign follows from the parameter's type in the FUNC_PROTO ([`super::Signature`]), and has to be given to
+//! [`from_upstream`].
 //!
 //! An offset of 64 bits that does not fit 32 has no plain form in the model: it becomes a [`Location::Computed`].
 
@@ -53,9 +54,9 @@ pub fn canonical_constant(value: u64, size: u32, signed: bool) -> u64 {
 /// The greatest size of a LOC_PARAM that the kernel takes.
 pub const MAX_SIZE: u32 = 16;
 
-/// Writes a location in upstream's vocabulary, as the kernel takes it, `base` being the address that address constants are
-/// relative to. `None` if that cannot say it exactly: a computed value, a value wider than what the location holds, memory
-/// of more than [`MAX_SIZE`] bytes.
+/// Writes a location in upstream's vocabulary, as the kernel takes it, `base` being the address that address constants
+/// are relative to. `None` if that cannot say it exactly: a computed value, a value wider than what the location holds,
+/// memory of more than [`MAX_SIZE`] bytes.
 ///
 /// Whether the value is signed is not written: the parameter's type tells.
 pub fn to_upstream(located: &Located, base: u64) -> Option<LocParam> {
@@ -81,7 +82,8 @@ pub fn to_upstream(located: &Located, base: u64) -> Option<LocParam> {
     })
 }
 
-/// A constant: two words if it is wider than 4 bytes, whatever its value. That is the kernel's rule, and readers go by it.
+/// A constant: two words if it is wider than 4 bytes, whatever its value. That is the kernel's rule, and readers go by
+/// it.
 fn constant(size: u32, value: u64, signed: bool) -> LocParam {
     let sign = if signed && (value as i64) < 0 { SIGNED } else { 0 };
     LocParam { size, flags: CONST | sign, words: halves(value), count: if size > 4 { 2 } else { 1 } }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! From a module's own idea of the kernel's types to a kernel's numbers of them.
 //!
-//! A module that is built outside of the kernel's tree may be loaded into kernels whose BTF numbers its types otherwise. So pahole
-//! gives it `.BTF.base` besides `.BTF`: the few types of the kernel that it refers to, by name and size alone
-//! (*distilled*), and its own BTF is split over these. The kernel finds each of them in its BTF when it loads the module, and
-//! rewrites the module's numbers and names in place (`btf_relocate()`, tools/lib/bpf/btf_relocate.c, since Linux 6.11). The
-//! same is done here, by the same rules, so that the result is, byte for byte, what `/sys/kernel/btf/MODULE` will show.
+//! A module that is built outside of the kernel's tree may be loaded into kernels whose BTF numbers its types
+//! otherwise. So pahole gives it `.BTF.base` besides `.BTF`: the few types of the kernel that it refers to, by name and
+//! size alone (*distilled*), and its own BTF is split over these. The kernel finds each of them in its BTF when it
+//! loads the module, and rewrites the module's numbers and names in place (`btf_relocate()`,
+//! tools/lib/bpf/btf_relocate.c, since Linux 6.11). The same is done here, by the same rules, so that the result is,
+//! byte for byte, what `/sys/kernel/btf/MODULE` will show.
 
 use super::kinds::Kind;
 use super::read::{Btf, BtfError, TypeId};

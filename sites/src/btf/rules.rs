@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What the kernel demands of BTF.
 //!
-//! The kernel checks each type of a BTF by its kind (`btf_check_all_metas()` in kernel/bpf/btf.c calls a `check_meta` per kind)
-//! and then what types refer to (`resolve`). One violation, and it refuses the BTF as a whole with `EINVAL`. [`check`] goes by
-//! the same rules, and lists all violations, each with the name of the kernel's function that would refuse it. The rules of the
-//! LOC kinds are those of October 2026.
+//! The kernel checks each type of a BTF by its kind (`btf_check_all_metas()` in kernel/bpf/btf.c calls a `check_meta`
+//! per kind) and then what types refer to (`resolve`). One violation, and it refuses the BTF as a whole with `EINVAL`.
+//! [`check`] goes by the same rules, and lists all violations, each with the name of the kernel's function that would
+//! refuse it. The rules of the LOC kinds are those of October 2026.
 //!
 //! For the LOC kinds both steps are checked, and for FUNC that it refers to a FUNC_PROTO; for the other kinds only the
 //! first step (the kernel does no more for its own BTF and for its modules'), and that each type that is referred to
@@ -245,7 +245,8 @@ pub fn check(data: &[u8], base: Option<&Btf<'_>>) -> Result<Vec<Violation>, BtfE
 
 struct Checker<'b, 'a> {
     btf: &'b Btf<'a>,
-    /// How many elements the FUNC_PROTOs of FUNCs have, as far as they were asked for; `None` for what is not a function.
+    /// How many elements the FUNC_PROTOs of FUNCs have, as far as they were asked for; `None` for what is not a
+    /// function.
     vlens: HashMap<TypeId, Option<u32>>,
     place: Place,
     found: Vec<Violation>,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What a function's prototype says about its parameters' values.
 //!
-//! A LOC_PARAM says where a value is and how many bytes it has. Whether it is extended to its slot by its sign follows from
-//! the parameter's type. All sites of a function have that in common, and a LOC_PROTO that several functions share has not.
+//! A LOC_PARAM says where a value is and how many bytes it has. Whether it is extended to its slot by its sign follows
+//! from the parameter's type. All sites of a function have that in common, and a LOC_PROTO that several functions share
+//! has not.
 
 use super::kinds::Kind;
 use super::read::{Btf, TypeId};
@@ -38,8 +39,8 @@ impl Signature {
         self.parameters as usize
     }
 
-    /// How many elements the FUNC_PROTO has: one more than there are parameters if the function is variadic. A LOC_PROTO for
-    /// the function has as many.
+    /// How many elements the FUNC_PROTO has: one more than there are parameters if the function is variadic. A
+    /// LOC_PROTO for the function has as many.
     pub fn vlen(&self) -> usize {
         self.vlen as usize
     }
@@ -52,8 +53,8 @@ impl Signature {
 }
 
 impl Btf<'_> {
-    /// Whether values of a type have a sign: those of signed integers, and of enumerations with negative values. `None` if there
-    /// is no such type, or a chain of types does not end.
+    /// Whether values of a type have a sign: those of signed integers, and of enumerations with negative values. `None`
+    /// if there is no such type, or a chain of types does not end.
     pub fn is_signed(&self, ty: TypeId) -> Option<bool> {
         let ty = self.resolve(ty)?;
         Some(match ty.kind() {

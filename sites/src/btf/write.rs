@@ -5,8 +5,8 @@
 //! twice is one type, and what comes out depends only on the order of what went in. Strings that the base has are
 //! not written again.
 //!
-//! The kernel takes identifiers alone for names of types and members, and members in the order of their offsets. C has both;
-//! Rust's types (`Option<&str>`) do not, and are written as the kernel takes them.
+//! The kernel takes identifiers alone for names of types and members, and members in the order of their offsets. C has
+//! both; Rust's types (`Option<&str>`) do not, and are written as the kernel takes them.
 
 use super::kinds::{
     IntEncoding, Kind, Linkage, LocsecEntry, MAGIC, MAX_VLEN, RawArray, RawEnumerator, RawEnumerator64, RawHeader,

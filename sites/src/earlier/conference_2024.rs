@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The format of the 2024 conference proposal.
 //!
-//! It is split BTF over the kernel's. A DATASEC with the kind flag holds the copies of a text section, each as {u32 FUNC, u32 offset in
-//! the section, u32 BTF_KIND_LOC}, in the order of FUNCs. A BTF_KIND_LOC has a string for each parameter, which says where it is.
-//! The proposal does not define the text of these strings; this is the text that siteseer prints (`rdi`, `*(rsp+16)`). Any
-//! computation can be written as text, so that every location has a form. An empty string is a missing location.
+//! It is split BTF over the kernel's. A DATASEC with the kind flag holds the copies of a text section, each as {u32
+//! FUNC, u32 offset in the section, u32 BTF_KIND_LOC}, in the order of FUNCs. A BTF_KIND_LOC has a string for each
+//! parameter, which says where it is. The proposal does not define the text of these strings; this is the text that
+//! siteseer prints (`rdi`, `*(rsp+16)`). Any computation can be written as text, so that every location has a form. An
+//! empty string is a missing location.
 //!
-//! A FUNC with type 0 says that the function has no stable prototype. It is written for each out-of-line copy with a signature that
-//! the compiler changed, by the name of its symbol: who knows only the prototype in the source must not attach there.
+//! A FUNC with type 0 says that the function has no stable prototype. It is written for each out-of-line copy with a
+//! signature that the compiler changed, by the name of its symbol: who knows only the prototype in the source must not
+//! attach there.
 
 use crate::btf::{MAGIC, TypeId};
 use crate::location::{Argument, Located};
@@ -24,7 +26,8 @@ const DATASEC_OF_SITES: u32 = 1 << 31 | 15 << 24;
 const FUNC: u32 = 12 << 24;
 const HEADER_LEN: u32 = 24;
 
-/// The inlined copies of a set in that format, and the symbols without a stable prototype. Types that only they use are not in it: all formats need these alike.
+/// The inlined copies of a set in that format, and the symbols without a stable prototype. Types that only they use are
+/// not in it: all formats need these alike.
 pub fn write(set: &SiteSet) -> Vec<u8> {
     let mut types = Vec::new();
     let mut strings = Strings::default();

@@ -7,8 +7,8 @@ use super::site::{ContainerRef, SiteRef};
 use zerocopy::IntoBytes;
 
 impl<'a> SiteFile<'a> {
-    /// The out-of-line symbols that hold a link-time address: several if they begin at one place. None without the companion
-    /// section.
+    /// The out-of-line symbols that hold a link-time address: several if they begin at one place. None without the
+    /// companion section.
     ///
     /// # Errors
     /// If data on the way are damaged.
@@ -36,8 +36,8 @@ impl<'a> SiteFile<'a> {
         Ok(found)
     }
 
-    /// The sites at a link-time address: those of all functions whose bodies start there. All sites of the text section are
-    /// looked at, because they are in the order of their functions.
+    /// The sites at a link-time address: those of all functions whose bodies start there. All sites of the text section
+    /// are looked at, because they are in the order of their functions.
     ///
     /// # Errors
     /// If data on the way are damaged.

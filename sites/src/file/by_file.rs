@@ -58,7 +58,8 @@ impl<'a> SiteFile<'a> {
         Ok(containers)
     }
 
-    /// The functions that a source file declares that is meant, in the order of their names. None without the companion section.
+    /// The functions that a source file declares that is meant, in the order of their names. None without the companion
+    /// section.
     ///
     /// # Errors
     /// If data on the way are damaged.
@@ -71,7 +72,8 @@ impl<'a> SiteFile<'a> {
         let mut found: Vec<u32> = Vec::new();
         for (nth, raw) in (0u32..).zip(ext.declarations) {
             if meant.get(raw.file.get() as usize) == Some(&true) {
-                // The last function whose declarations begin here or before: those that have none share their first with the next.
+                // The last function whose declarations begin here or before: those that have none share their first
+                // with the next.
                 let after = ext.functions.partition_point(|function| function.declarations.get() <= nth);
                 let function = after.checked_sub(1).ok_or(FileError::corrupt("declaration", nth))?;
                 found.push(function as u32);

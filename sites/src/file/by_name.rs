@@ -52,7 +52,8 @@ impl<'a> SiteFile<'a> {
         Ok((first..count).map(|nth| self.function(nth)).take_while(begins))
     }
 
-    /// The out-of-line symbols whose names begin with the given text, by name, then by address. None without the companion section.
+    /// The out-of-line symbols whose names begin with the given text, by name, then by address. None without the
+    /// companion section.
     ///
     /// # Errors
     /// As [`SiteFile::functions_from`].
@@ -109,7 +110,8 @@ impl<'a> SiteFile<'a> {
         Ok(found)
     }
 
-    /// The FUNCs of exactly that name in the image's own BTF, in order. A walk of that BTF without the companion section.
+    /// The FUNCs of exactly that name in the image's own BTF, in order. A walk of that BTF without the companion
+    /// section.
     ///
     /// # Errors
     /// If data on the way are damaged.

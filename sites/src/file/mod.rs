@@ -11,15 +11,15 @@
 //! | `.BTF.inline.ext` | what these kinds cannot carry |
 //! | `.BTF.inline.ranges` | which copy each instruction belongs to, if that was asked for (see `ranges.rs`) |
 //!
-//! A reader that knows upstream's kinds alone reads the first three and loses nothing that these kinds can say; one that
-//! does not know them steps over them by the layout section.
+//! A reader that knows upstream's kinds alone reads the first three and loses nothing that these kinds can say; one
+//! that does not know them steps over them by the layout section.
 //!
 //! # `.BTF.inline.ext`
 //!
 //! A header, then tables of fixed little-endian records, each 4-byte aligned. The header is {u16 magic 0x5353, u8
 //! version 3, u8 flags, u32 header length, u64 base address, u32 number of types in `.BTF`, u32 number of types in
-//! `.BTF.inline`}, then {u32 offset, u32 length} in bytes for each table, offsets counted from the header's end. A later
-//! writer may add tables: the header's length tells.
+//! `.BTF.inline`}, then {u32 offset, u32 length} in bytes for each table, offsets counted from the header's end. A
+//! later writer may add tables: the header's length tells.
 //!
 //! | table | record |
 //! |---|---|
@@ -44,16 +44,16 @@
 //! Names are offsets of strings. They continue those of the split part, as its continue the base's: the file names of
 //! functions and symbols that are in BTF already are not stored again.
 //!
-//! Tables 11 and 12 are why opening costs nothing: a type is found from the nearest stored offset in at most 7 steps, so
-//! that neither BTF has to be walked. A lookup by name touches the pages of its binary searches (functions, symbols, FUNCs),
-//! of its function's sites and of their types, and no others.
+//! Tables 11 and 12 are why opening costs nothing: a type is found from the nearest stored offset in at most 7 steps,
+//! so that neither BTF has to be walked. A lookup by name touches the pages of its binary searches (functions, symbols,
+//! FUNCs), of its function's sites and of their types, and no others.
 //!
 //! A site's *index* is its place in table 4. It is the same for the same file, and stands for the site in reports and
 //! in the program's own data.
 //!
-//! A file may be damaged or hostile. Opening checks the tables' bounds and that they agree in number; everything else is
-//! checked when it is reached, and gives a [`FileError`]. What is read is checked by its checksum when it is read (the
-//! source of `sums.rs` says how), so that damage is an error and never another answer.
+//! A file may be damaged or hostile. Opening checks the tables' bounds and that they agree in number; everything else
+//! is checked when it is reached, and gives a [`FileError`]. What is read is checked by its checksum when it is read
+//! (the source of `sums.rs` says how), so that damage is an error and never another answer.
 
 mod by_address;
 mod by_file;

@@ -13,10 +13,10 @@
 //! | 5 register + offset | ULEB, i32 |
 //! | 6 memory | ULEB, i32 |
 //!
-//! The plain forms serve for plain locations of values that they do not fill, and for doubtful ones: LOC_PARAM cannot say
-//! that a location is doubtful, so the upstream part does not have it. A step is a byte, and for 1 (constant) and
-//! 2 (address, relative) an SLEB, for 3 (register) a ULEB, for 4 (load), 5 (zero-extend) and 6 (sign-extend) a
-//! byte; the others from 7 on are in the order of [`PLAIN`].
+//! The plain forms serve for plain locations of values that they do not fill, and for doubtful ones: LOC_PARAM cannot
+//! say that a location is doubtful, so the upstream part does not have it. A step is a byte, and for 1 (constant) and 2
+//! (address, relative) an SLEB, for 3 (register) a ULEB, for 4 (load), 5 (zero-extend) and 6 (sign-extend) a byte; the
+//! others from 7 on are in the order of [`PLAIN`].
 
 use super::leb::{Input, sleb, uleb};
 use crate::doubt::Doubt;

@@ -83,11 +83,11 @@ pub struct Image {
     pub machine: Machine,
     /// The GNU build id.
     pub build_id: Vec<u8>,
-    /// What address constants are relative to: the address of `_text`. `None` if that is not known: then an address constant
-    /// is not a location.
+    /// What address constants are relative to: the address of `_text`. `None` if that is not known: then an address
+    /// constant is not a location.
     pub base_address: Option<u64>,
-    /// Text sections with their addresses: at link time or at run time, as [`Image::base_address`] is. Sites in any other
-    /// section are [`Unprobeable::Unplaced`].
+    /// Text sections with their addresses: at link time or at run time, as [`Image::base_address`] is. Sites in any
+    /// other section are [`Unprobeable::Unplaced`].
     pub sections: Vec<Section>,
 }
 
@@ -164,8 +164,8 @@ struct BuiltFunction<'a> {
 
 /// Site data, open for reading. Nothing is copied; what is asked for is read where it lies.
 ///
-/// What is read of a site file is checked by its checksums. A method that returns a `Result` fails once anything damaged was
-/// read; whoever uses another asks [`SiteFile::whole`] afterwards.
+/// What is read of a site file is checked by its checksums. A method that returns a `Result` fails once anything
+/// damaged was read; whoever uses another asks [`SiteFile::whole`] afterwards.
 #[derive(Debug, Clone)]
 pub struct SiteFile<'a> {
     machine: Machine,
@@ -201,7 +201,8 @@ fn text_section_name(locsec: &str) -> &str {
     }
 }
 
-/// Why nothing in a section can be probed, as far as its name tells. A module's `.exit.text` stays until it is unloaded.
+/// Why nothing in a section can be probed, as far as its name tells. A module's `.exit.text` stays until it is
+/// unloaded.
 fn of_section(name: &str, is_module: bool) -> Option<Unprobeable> {
     match name {
         ".init.text" => Some(Unprobeable::Init),
@@ -231,8 +232,8 @@ pub fn section_names<'a>(inline: &'a [u8], base: &Btf<'a>) -> Result<Vec<&'a str
     Ok(names)
 }
 
-/// The build id of the kernel that a module's site file is for, found without that kernel's types. `None` if the file is a kernel
-/// image's.
+/// The build id of the kernel that a module's site file is for, found without that kernel's types. `None` if the file
+/// is a kernel image's.
 ///
 /// # Errors
 /// If a section is not there or malformed.
@@ -380,8 +381,8 @@ impl<'a> SiteFile<'a> {
         Self::of_kinds(btf, base, inline.len(), image)
     }
 
-    /// Opens BTF that has sites among its other types, not split off: what pahole writes before `resolve_btfids` splits it.
-    /// What is true of [`SiteFile::from_inline`] is true of it.
+    /// Opens BTF that has sites among its other types, not split off: what pahole writes before `resolve_btfids` splits
+    /// it. What is true of [`SiteFile::from_inline`] is true of it.
     ///
     /// # Errors
     /// As [`SiteFile::from_inline`].

@@ -22,8 +22,8 @@ pub struct Source<'a> {
 }
 
 /// Stands for a location prototype: equal for two sites of one function exactly if all their arguments are at the same
-/// locations, or missing for the same reasons. Sites of functions that have such locations in common, and parameters of other
-/// types, may have it in common too.
+/// locations, or missing for the same reasons. Sites of functions that have such locations in common, and parameters of
+/// other types, may have it in common too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PrototypeKey(pub u64);
 
@@ -328,8 +328,8 @@ impl<'f, 'a> SiteRef<'f, 'a> {
     }
 }
 
-/// A location that others wrote, for a parameter whose type has so many bytes. What is wider has the value in its low bytes;
-/// what is narrower does not have all of it.
+/// A location that others wrote, for a parameter whose type has so many bytes. What is wider has the value in its low
+/// bytes; what is narrower does not have all of it.
 fn of_size(located: Located, size: Option<u64>) -> Argument {
     let size = size.and_then(|size| u32::try_from(size).ok()).filter(|&size| size > 0).ok_or(Missing::NoType)?;
     if located.size < size {

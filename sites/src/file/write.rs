@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Writing a site file.
 //!
-//! First the upstream part: the set's location prototypes become LOC_PROTOs, its sites the sorted entries of LOCSECs. Their
-//! order is the order of everything after. What a prototype loses on the way (reasons, computed and doubtful locations) becomes a
-//! prototype of the companion section, and so does what upstream does not say about a site.
+//! First the upstream part: the set's location prototypes become LOC_PROTOs, its sites the sorted entries of LOCSECs.
+//! Their order is the order of everything after. What a prototype loses on the way (reasons, computed and doubtful
+//! locations) becomes a prototype of the companion section, and so does what upstream does not say about a site.
 //!
 //! The output depends on the set alone, not on addresses in memory or the order of a hash table.
 
@@ -181,8 +181,8 @@ pub fn write_raw(set: &SiteSet) -> Result<Vec<u8>, WriteError> {
 /// The upstream part, and how the rest lines up with it.
 pub(super) struct Upstream {
     pub(super) types: SplitBtf,
-    /// Per prototype of the set: the words of its counterpart in the companion section, `None` if no site has it. The mark of a
-    /// variadic function has none.
+    /// Per prototype of the set: the words of its counterpart in the companion section, `None` if no site has it. The
+    /// mark of a variadic function has none.
     pub(super) details: Vec<Option<Box<[u32]>>>,
     /// Bytes of the locations that these words refer to.
     pub(super) programs: Vec<u8>,
@@ -211,7 +211,8 @@ impl Upstream {
             }
             let mut proto = |wanted: bool, ids: &[TypeId]| if wanted { types.loc_proto(ids) } else { 0 };
             protos[index].plain = proto(used[index].plain, &ids);
-            // A variadic function's mark is an element of its FUNC_PROTO, and the kernel wants as many in the LOC_PROTO.
+            // A variadic function's mark is an element of its FUNC_PROTO, and the kernel wants as many in the
+            // LOC_PROTO.
             ids.push(0);
             protos[index].variadic = proto(used[index].variadic, &ids);
             details[index] = Some(words.into());
@@ -237,7 +238,8 @@ impl Upstream {
     }
 }
 
-/// The set's types, with all strings that the upstream part will have: LOCSECs have names, the other new types have none.
+/// The set's types, with all strings that the upstream part will have: LOCSECs have names, the other new types have
+/// none.
 fn named_types(set: &SiteSet) -> SplitBtf {
     let mut types = set.types.clone();
     let mut used = vec![false; set.sections.len()];
@@ -416,7 +418,8 @@ fn lower(argument: &Argument, set: &SiteSet, types: &mut SplitBtf, programs: &mu
         Ok(located) => located,
         Err(missing) => return Some((0, *missing as u32)),
     };
-    // The kernel allocates the parts of a module one by one: nothing in the file says how far an address will be from the base.
+    // The kernel allocates the parts of a module one by one: nothing in the file says how far an address will be from
+    // the base.
     let is_loose = set.module.is_some() && matches!(located.at, Location::Address(_));
     // A reader of upstream's kinds alone would take a doubtful location for a certain one.
     if let Some(param) = loc::to_upstream(located, set.base).filter(|_| located.is_certain() && !is_loose) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The sites of a few functions on many kernels, in one file that an application embeds.
 //!
-//! An application attaches to ten functions, and wants to run on a thousand kernels. The site files of these kernels are 30 GB.
-//! A *subset* has what they say about the ten functions. It does not have what the machine has: the kernel's BTF, to
-//! which it refers by numbers of types. [`Image::site_set`] joins both, and [`crate::file::write`] makes of them a site
-//! file of the kernel, which is read as any other.
+//! An application attaches to ten functions, and wants to run on a thousand kernels. The site files of these kernels
+//! are 30 GB. A *subset* has what they say about the ten functions. It does not have what the machine has: the kernel's
+//! BTF, to which it refers by numbers of types. [`Image::site_set`] joins both, and [`crate::file::write`] makes of
+//! them a site file of the kernel, which is read as any other.
 //!
 //! Most of what is said about a function is the same on many kernels: the next point release has the same copies, in
 //! the same places of the same callers, with their arguments in the same registers. What differs nearly always is where
@@ -13,8 +13,8 @@
 //! prototypes, which are stored once too. A kernel's record names the shape of each function, followed by the addresses
 //! and numbers that fill it.
 //!
-//! Which functions the makers asked for is in the file as well: of any other function the file knows nothing, and whoever
-//! reads it must not take that for a function without sites.
+//! Which functions the makers asked for is in the file as well: of any other function the file knows nothing, and
+//! whoever reads it must not take that for a function without sites.
 //!
 //! docs/format.md describes the bytes, in section 8. The reader trusts none of them.
 
@@ -51,8 +51,8 @@ mod table {
     pub(super) const CHECKSUMS: usize = 10;
 }
 
-/// How a type that another refers to is written: void, a type of the kernel's, which the record names, or one of the shape's
-/// own.
+/// How a type that another refers to is written: void, a type of the kernel's, which the record names, or one of the
+/// shape's own.
 mod reference {
     pub(super) const VOID: u64 = 0;
     pub(super) const KERNELS: u64 = 1;

@@ -327,7 +327,8 @@ impl SubsetWriter {
         self.prototypes.number(&bytes)
     }
 
-    /// How a shape refers to a type. One that the kernel's BTF does not have is taken along, after those that it refers to.
+    /// How a shape refers to a type. One that the kernel's BTF does not have is taken along, after those that it refers
+    /// to.
     fn reference(
         &mut self,
         btf: &Btf<'_>,

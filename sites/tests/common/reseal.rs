@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Makes the checksums of a site file right again, as docs/format.md says they are: what was altered then has to be met by
-//! the parsers, as in a file that was made to deceive. Shared by the property tests and the fuzz targets.
+//! Makes the checksums of a site file right again, as docs/format.md says they are: what was altered then has to be met
+//! by the parsers, as in a file that was made to deceive. Shared by the property tests and the fuzz targets.
 
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object, ObjectSection};

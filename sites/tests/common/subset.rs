@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Asks for everything that a subset offers, over some BTF. Errors are fine. Shared by the property tests and the fuzz target.
+//! Asks for everything that a subset offers, over some BTF. Errors are fine. Shared by the property tests and the fuzz
+//! target.
 
 use siteseer_sites::SiteSet;
 use siteseer_sites::subset::{Subset, SubsetError};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How much memory an input may take: 64 MB and 8 times its size.
 //!
-//! libFuzzer looks at the memory of the whole process, which holds the corpus too, once in a while. Here each allocation is
-//! counted, and the one that goes beyond the bound ends the process with the stack that asked for it. The most that an input
-//! took, of memory and of time, is printed at the end, as libFuzzer prints its statistics.
+//! libFuzzer looks at the memory of the whole process, which holds the corpus too, once in a while. Here each
+//! allocation is counted, and the one that goes beyond the bound ends the process with the stack that asked for it. The
+//! most that an input took, of memory and of time, is printed at the end, as libFuzzer prints its statistics.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;

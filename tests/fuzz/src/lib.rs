@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What all fuzz targets share: the bound on memory ([`bound`]), the images whose sections they replace ([`images`]), and
-//! reading an input as a list of replacements ([`patch`]).
+//! What all fuzz targets share: the bound on memory ([`bound`]), the images whose sections they replace ([`images`]),
+//! and reading an input as a list of replacements ([`patch`]).
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::LazyLock;

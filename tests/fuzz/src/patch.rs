@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! An input as a list of replacements in a valid object, so that headers and checksums do not stand in the way of the fuzzer.
+//! An input as a list of replacements in a valid object, so that headers and checksums do not stand in the way of the
+//! fuzzer.
 //!
-//! Each is a byte that chooses a section, a byte with the number of bytes that follow, two bytes with an offset, little-endian,
-//! and the bytes. All numbers are taken modulo what there is.
+//! Each is a byte that chooses a section, a byte with the number of bytes that follow, two bytes with an offset,
+//! little-endian, and the bytes. All numbers are taken modulo what there is.
 
 use std::ops::Range;
 

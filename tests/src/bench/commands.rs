@@ -121,8 +121,8 @@ pub struct Comparison {
     pub times_faster: f64,
 }
 
-/// Measures a pair: once without counting, then `runs` times. The inner error is what the other says if it cannot do the job, which
-/// its users would meet as well.
+/// Measures a pair: once without counting, then `runs` times. The inner error is what the other says if it cannot do
+/// the job, which its users would meet as well.
 ///
 /// # Errors
 /// If one of the commands cannot be started, ours fails, or the other fails that has done it before.

@@ -61,7 +61,8 @@ impl Guest<'_> {
         Ok(parse(self.run(2, &["cost", "programs", "attach"])?.iter().map(String::as_str))?)
     }
 
-    /// Seconds of each step from a tool's start to its first event, median of some rounds after one that does not count.
+    /// Seconds of each step from a tool's start to its first event, median of some rounds after one that does not
+    /// count.
     ///
     /// # Errors
     /// As [`Guest::hits`].

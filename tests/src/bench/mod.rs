@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What `ci/bench` measures and prints: commands beside each other on this machine, attaching and hits in a virtual machine,
-//! and docs/performance.md with its plots. Nothing is asserted here.
+//! What `ci/bench` measures and prints: commands beside each other on this machine, attaching and hits in a virtual
+//! machine, and docs/performance.md with its plots. Nothing is asserted here.
 
 pub mod commands;
 pub mod guest;

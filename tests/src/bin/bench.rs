@@ -240,8 +240,8 @@ fn measure_in_guest(
     Ok(())
 }
 
-/// The names of a function's parameters, which perf must be told: of those that have a location at each site, as perf takes no
-/// others.
+/// The names of a function's parameters, which perf must be told: of those that have a location at each site, as perf
+/// takes no others.
 fn parameters(siteseer: &Path, sites: &Path, function: &str) -> Result<Vec<String>, Box<dyn Error>> {
     let output = Command::new(siteseer).arg("sites").arg(function).arg("--sites").arg(sites).arg("--json").output()?;
     if !output.status.success() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The host's half of `ci/clients`: boots a kernel with Debian's libbpf-tools, and prints what each does with siteseer and without.
+//! The host's half of `ci/clients`: boots a kernel with Debian's libbpf-tools, and prints what each does with siteseer
+//! and without.
 
 use clap::Parser;
 use siteseer_conformance::clients::judge::{Verdict, judge};

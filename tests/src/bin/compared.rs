@@ -64,7 +64,8 @@ impl Machine {
         }
     }
 
-    /// The probes that perf makes of a definition. If it makes none, the guest has none, and the page says what perf printed there.
+    /// The probes that perf makes of a definition. If it makes none, the guest has none, and the page says what perf
+    /// printed there.
     fn probes(&self, definition: &str) -> Vec<String> {
         match self.ask(&["perf", "probe", "-k", &format!("{INSIDE}/vmlinux"), "-D", definition]) {
             Ok(lines) => lines.lines().map(str::to_owned).collect(),
@@ -124,7 +125,8 @@ impl Machine {
     }
 }
 
-/// Runs all rounds, and those that missed something once more: the kernel skips a program that it has interrupted, now and then.
+/// Runs all rounds, and those that missed something once more: the kernel skips a program that it has interrupted, now
+/// and then.
 fn best(machine: &Machine, rounds: &[Round]) -> Result<Vec<Printed>, Box<dyn Error>> {
     let seen = |printed: &Printed| {
         let of = WISHES.get(printed.wish).zip(printed.tool);

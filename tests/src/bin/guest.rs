@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest suite`, `siteseer-guest cost [WHAT...]`,
-//! `siteseer-guest demo`, `siteseer-guest examples [NAME...]`, `siteseer-guest clients`, `siteseer-guest compared`, `siteseer-guest reach`,
-//! `siteseer-guest startup ROUNDS`, or `siteseer-guest starts ROUNDS`; `siteseer-guest plain`, `siteseer-guest libbpf` and
-//! `siteseer-guest start` are what the others start of their own.
+//! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest suite`, `siteseer-guest cost
+//! [WHAT...]`, `siteseer-guest demo`, `siteseer-guest examples [NAME...]`, `siteseer-guest clients`, `siteseer-guest
+//! compared`, `siteseer-guest reach`, `siteseer-guest startup ROUNDS`, or `siteseer-guest starts ROUNDS`;
+//! `siteseer-guest plain`, `siteseer-guest libbpf` and `siteseer-guest start` are what the others start of their own.
 
 use siteseer_conformance::{
     case, clients, compared, cost, demo, examples, libbpf, reach, starts, startup, suite, tools,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The host's half of `ci/matrix`: the conformance suite on kernels of the matrix, and the page that says what came out.
+//! The host's half of `ci/matrix`: the conformance suite on kernels of the matrix, and the page that says what came
+//! out.
 
 use clap::Parser;
 use siteseer_conformance::suite::case_file::{self, CaseFile};

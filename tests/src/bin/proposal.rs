@@ -9,8 +9,8 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Prints what functions and arguments are concerned, form by form, and what each proposed format makes of them. A kernel that is not
-/// in the cache is named, and left out.
+/// Prints what functions and arguments are concerned, form by form, and what each proposed format makes of them. A
+/// kernel that is not in the cache is named, and left out.
 #[derive(Parser)]
 struct Arguments {
     /// Kernels, by name

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The host's half of `ci/reach`: encodes a kernel, boots it, and prints which functions plain fentry cannot reach there and
-//! siteseer can.
+//! The host's half of `ci/reach`: encodes a kernel, boots it, and prints which functions plain fentry cannot reach
+//! there and siteseer can.
 
 use clap::Parser;
 use siteseer_sites::file;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Boots a kernel and prints what passes there from start to first event, step by step: medians, and the range; or how
-//! long tools take to start with plain libbpf and with siteseer. The guest's time goes by instructions, as with `ci/bench`: the load
-//! of this machine does not matter.
+//! long tools take to start with plain libbpf and with siteseer. The guest's time goes by instructions, as with
+//! `ci/bench`: the load of this machine does not matter.
 
 use clap::Parser;
 use siteseer_conformance::starts::{self, Start};

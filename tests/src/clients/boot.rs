@@ -8,7 +8,8 @@ use siteseer_kernels::KernelPaths;
 use siteseer_vmtest::Vm;
 use std::path::Path;
 
-/// The machine for a kernel and its site data, with all files of the jobs. Several may use the disk, since none writes to its image.
+/// The machine for a kernel and its site data, with all files of the jobs. Several may use the disk, since none writes
+/// to its image.
 pub fn machine<'v>(paths: &KernelPaths, guest: &Path, sites: &Path, prepared: &Prepared) -> Vm<'v> {
     let mut vm = Vm::new(paths.record.arch, &paths.vmlinuz)
         .init(guest)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! A tool with siteseer against the same tool without it.
 //!
-//! Each of the tool's own programs is compared with itself: what siteseer's programs see at other sites does not make up for a call
-//! that the tool's program missed. The calls are made several times, so that the noise is measured: a program that ran equally often
-//! each time without siteseer must run as often each time with it. If it did not, the guest's own work is among what it sees, and
-//! the difference between the most and the least is what this work can change.
+//! Each of the tool's own programs is compared with itself: what siteseer's programs see at other sites does not make
+//! up for a call that the tool's program missed. The calls are made several times, so that the noise is measured: a
+//! program that ran equally often each time without siteseer must run as often each time with it. If it did not, the
+//! guest's own work is among what it sees, and the difference between the most and the least is what this work can
+//! change.
 
 use super::programs::{Program, To, Whose};
 use super::table::Known;
@@ -73,8 +74,8 @@ pub fn on_functions(run: &Run) -> impl Iterator<Item = &Program> {
     run.programs.iter().filter(|program| program.to == To::Function)
 }
 
-/// Compares all runs. If there are several of a tool, noise is what all of those without siteseer show, and the last one with
-/// siteseer counts.
+/// Compares all runs. If there are several of a tool, noise is what all of those without siteseer show, and the last
+/// one with siteseer counts.
 pub fn judge(runs: &[Run], linking: Linking, known: &BTreeMap<String, Known>) -> Vec<Verdict> {
     let tools: BTreeSet<&str> = runs.iter().map(|run| &run.tool[..]).collect();
     let both = tools.into_iter().filter_map(|tool| {
@@ -172,7 +173,8 @@ fn compare(runs: [Run; 2], known: &Known) -> Verdict {
     verdict
 }
 
-/// Whether a program ran less often. One that is not on a function depends on the machine's load, and siteseer does not touch it.
+/// Whether a program ran less often. One that is not on a function depends on the machine's load, and siteseer does not
+/// touch it.
 fn is_less(before: &Program, after: &Program) -> bool {
     let least = before.runs.iter().min().copied().unwrap_or(0);
     let most = before.runs.iter().max().copied().unwrap_or(0);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Where a stripped program has the functions of a static libbpf, by comparison with the library that it was linked with.
+//! Where a stripped program has the functions of a static libbpf, by comparison with the library that it was linked
+//! with.
 //!
-//! A linker copies each code section of a library's object as a whole, and changes only the bytes that relocations name. So each
-//! section is searched for in the program without these bytes, and the section's symbols then give the addresses. A program
-//! has only the objects that it needs. The function of libbpf-tools that asks whether a function can be attached to is
-//! not in the library. Its calls identify it.
+//! A linker copies each code section of a library's object as a whole, and changes only the bytes that relocations
+//! name. So each section is searched for in the program without these bytes, and the section's symbols then give the
+//! addresses. A program has only the objects that it needs. The function of libbpf-tools that asks whether a function
+//! can be attached to is not in the library. Its calls identify it.
 
 use crate::case::Failure;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, NativeEndian, UnwindSection};

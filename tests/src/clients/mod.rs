@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Real clients of libbpf, with siteseer and without it: Debian's libbpf-tools, as the distribution built them.
 //!
-//! The tools are stripped programs that were linked with a static libbpf. They are not built again: a library that the dynamic
-//! linker loads first (tests/clients/plug.c) calls `siteseer_register()` before `main()`. It must know where the program
-//! has libbpf's functions ([`linked`]). There are two such libraries. In one, siteseer calls the libbpf that is in the program.
-//! This is what linking with static libraries would give. In the other, each of
-//! libbpf's functions in the program jumps to the same function of libbpf.so, which siteseer uses too. That is what linking
-//! with shared libraries would give.
+//! The tools are stripped programs that were linked with a static libbpf. They are not built again: a library that the
+//! dynamic linker loads first (tests/clients/plug.c) calls `siteseer_register()` before `main()`. It must know where
+//! the program has libbpf's functions ([`linked`]). There are two such libraries. In one, siteseer calls the libbpf
+//! that is in the program. This is what linking with static libraries would give. In the other, each of libbpf's
+//! functions in the program jumps to the same function of libbpf.so, which siteseer uses too. That is what linking with
+//! shared libraries would give.
 //!
-//! Both also replace `fentry_can_attach()` by `siteseer_can_attach()`, as siteseer.h recommends for these tools: its first
-//! instructions become a jump.
+//! Both also replace `fentry_can_attach()` by `siteseer_can_attach()`, as siteseer.h recommends for these tools: its
+//! first instructions become a jump.
 //!
 //! | step | where | file |
 //! |---|---|---|

@@ -38,7 +38,8 @@ pub struct Prepared {
     pub version: String,
 }
 
-/// Makes everything in a folder. `installed` is where siteseer's library is; `wanted` are the names of tools, or none for all.
+/// Makes everything in a folder. `installed` is where siteseer's library is; `wanted` are the names of tools, or none
+/// for all.
 ///
 /// # Errors
 /// If a tool, a library or a program of the host is missing.

@@ -184,8 +184,8 @@ fn functions(fd: &OwnedFd, info: &sys::bpf_prog_info) -> Result<Vec<String>, Fai
     Ok(records.iter().filter_map(|record| Some(types.ty(record.type_id)?.name().to_owned())).collect())
 }
 
-/// What the kernel says about an object of BPF. `info` is the structure of that kind of object, and its pointers are to as many bytes
-/// as the lengths in it say.
+/// What the kernel says about an object of BPF. `info` is the structure of that kind of object, and its pointers are to
+/// as many bytes as the lengths in it say.
 fn tell<T>(fd: &OwnedFd, info: &mut T) -> io::Result<()> {
     let mut size = size_of::<T>() as u32;
     // SAFETY: the structure is as long as the call is told.

@@ -18,7 +18,8 @@ const KPROBES: &str = "/sys/kernel/tracing/kprobe_events";
 const SITES: &str = "/var/cache/siteseer";
 const HIDDEN: &str = "/var/cache/siteseer-hidden";
 
-/// How long a command may take until it is attached, and to end after that. bpftrace compiles with LLVM, on an emulated machine.
+/// How long a command may take until it is attached, and to end after that. bpftrace compiles with LLVM, on an emulated
+/// machine.
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// Runs all commands that the host has ordered. Results are a line of JSON each.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! siteseer beside bpftrace, perf and retsnoop, on the same calls: `ci/compared`.
 //!
-//! The host asks `perf probe` for definitions of probes, since that needs the image with DWARF, and boots a kernel with the tools. The
-//! guest runs each command while a program makes a known number of calls. The page says how many of them each command reported.
+//! The host asks `perf probe` for definitions of probes, since that needs the image with DWARF, and boots a kernel with
+//! the tools. The guest runs each command while a program makes a known number of calls. The page says how many of them
+//! each command reported.
 
 pub mod cost;
 pub mod guest;

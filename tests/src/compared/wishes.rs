@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What a user of bpftrace wishes for, and the commands for it. The functions are those of Debian's 7.3 amd64 kernel.
 //!
-//! `calls mixed` calls `ns_capable()` five times: three times its body, by chroot(2), and twice the copy in `capable()`, by swapoff(2).
-//! Each of these calls is one of `ns_capable_common()` too, which only has copies. Besides, it opens three files, and two of them do not
-//! exist; each open(2) calls `do_sys_open()` in a copy. Four read(2) of 1, 100, 100 and 5,000 bytes call `vfs_read()`, which only has a
-//! body, and `file_ppos()`, which only has copies. `calls sync` calls `vfs_fsync_range()` nine times: four times its body, and five times the
-//! copy in `do_fsync()`.
+//! `calls mixed` calls `ns_capable()` five times: three times its body, by chroot(2), and twice the copy in
+//! `capable()`, by swapoff(2). Each of these calls is one of `ns_capable_common()` too, which only has copies. Besides,
+//! it opens three files, and two of them do not exist; each open(2) calls `do_sys_open()` in a copy. Four read(2) of 1,
+//! 100, 100 and 5,000 bytes call `vfs_read()`, which only has a body, and `file_ppos()`, which only has copies. `calls
+//! sync` calls `vfs_fsync_range()` nine times: four times its body, and five times the copy in `do_fsync()`.
 
 use super::Seen::{self, Column, First, Histogram, Last, Lines, Names, Second};
 use super::{Round, Tool};

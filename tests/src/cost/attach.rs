@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How long it takes to attach to and detach from many sites.
 //!
-//! Three ways to the same sites of the same function, with a program that does nothing: one perf kprobe and one link per
-//! site, closed one after the other, as a loop around libbpf would do it; siteseer with a perf kprobe per site, closed by
-//! several threads; siteseer as it is. siteseer's time is all of `Attach::attach`: planning, trampolines and their
-//! verification included. The plain loop has its program loaded already. "Attached" is when the call has returned, and so
-//! is "detached": nothing fires any more. What siteseer leaves to be removed after that is waited for between the
-//! measurements, and its time is given. Beside them stands the kernel's part in every one of them: making the same
-//! probes known to it, by writing them to tracefs, with nothing attached; and its part in siteseer's way: writing the same lines as
-//! siteseer, by symbol, and opening the event, without a program.
+//! Three ways to the same sites of the same function, with a program that does nothing: one perf kprobe and one link
+//! per site, closed one after the other, as a loop around libbpf would do it; siteseer with a perf kprobe per site,
+//! closed by several threads; siteseer as it is. siteseer's time is all of `Attach::attach`: planning, trampolines and
+//! their verification included. The plain loop has its program loaded already. "Attached" is when the call has
+//! returned, and so is "detached": nothing fires any more. What siteseer leaves to be removed after that is waited for
+//! between the measurements, and its time is given. Beside them stands the kernel's part in every one of them: making
+//! the same probes known to it, by writing them to tracefs, with nothing attached; and its part in siteseer's way:
+//! writing the same lines as siteseer, by symbol, and opening the event, without a program.
 
 use super::{Bench, Figure, load, perf, settle};
 use crate::case::Failure;
@@ -95,7 +95,8 @@ struct Place {
     written: String,
 }
 
-/// What the kernel takes to know the probes, and, if the way says so, to arm them: one event with all of them, without a program.
+/// What the kernel takes to know the probes, and, if the way says so, to arm them: one event with all of them, without
+/// a program.
 fn by_kernel(function: &str, places: &[Place], way: Way) -> Result<Attaching, Failure> {
     let mut file = OpenOptions::new().append(true).open("/sys/kernel/tracing/kprobe_events")?;
     let begin = Instant::now();
@@ -168,7 +169,8 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
     let program = object.progs().find(|program| program.name() == "nothing").ok_or("no program nothing")?;
     counts.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), name.clone()));
     for aim in AIMS {
-        // The largest function that is not too large, and others until there are enough: sites that can be attached, by kprobes.
+        // The largest function that is not too large, and others until there are enough: sites that can be attached, by
+        // kprobes.
         let (mut names, mut places): (Vec<String>, Vec<Place>) = (Vec::new(), Vec::new());
         for (name, count) in &counts {
             let missing = (aim as usize).saturating_sub(places.len());

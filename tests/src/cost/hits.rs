@@ -5,8 +5,8 @@
 //! programs do the same work: they count the call and add up the arguments. A timer's interrupt now and then is
 //! in the one batch or the other, so the median of the batches is taken.
 //!
-//! The part that is BPF is what is more than with a program at the same probe that returns at once: the breakpoint or jump,
-//! the kernel's way from there to the program, and back, are the same for all.
+//! The part that is BPF is what is more than with a program at the same probe that returns at once: the breakpoint or
+//! jump, the kernel's way from there to the program, and back, are the same for all.
 
 use super::{Bench, Figure, load, perf, settle};
 use crate::calls::syscall;
@@ -133,8 +133,8 @@ fn paths() -> Result<Vec<Path>, Failure> {
 fn load_by_hand(offsets: &[i16]) -> Result<Object, Failure> {
     let open = ObjectBuilder::default().open_memory(COST)?;
     for mut program in open.progs().map(|program| program.as_libbpf_object()) {
-        // SAFETY: the object is open and not shared; libbpf's instructions are an array of the stated length, and this is the only
-        // reference to them.
+        // SAFETY: the object is open and not shared; libbpf's instructions are an array of the stated length, and this
+        // is the only reference to them.
         let insns = unsafe {
             let count = sys::bpf_program__insn_cnt(program.as_ref()) as usize;
             let first = sys::bpf_program__insns(program.as_mut()).cast_mut();
@@ -145,7 +145,8 @@ fn load_by_hand(offsets: &[i16]) -> Result<Object, Failure> {
         if !name.to_bytes().starts_with(b"hand") {
             continue;
         }
-        // BPF_LDX | BPF_MEM, of 4 or 8 bytes: loads of the context's words, as the placeholders are offsets that nothing else has.
+        // BPF_LDX | BPF_MEM, of 4 or 8 bytes: loads of the context's words, as the placeholders are offsets that
+        // nothing else has.
         for insn in insns.iter_mut().filter(|insn| matches!(insn.code, 0x61 | 0x79)) {
             if let Some(nth) = PLACES.iter().position(|place| place * 8 == insn.off as usize)
                 && let Some(offset) = offsets.get(nth)

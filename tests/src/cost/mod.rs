@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What siteseer costs, measured inside a virtual machine with a clock that counts instructions.
 //!
-//! The machine has no hardware counters, and a host that is busy makes every clock lie. Under QEMU's `-icount shift=0` the
-//! guest's clocks advance by one nanosecond per instruction, and jump where the guest waits for a timer, whatever else the host
-//! does. A hit's cost is then a number of instructions, kernel and BPF program together, and the same in every run. An
-//! attachment's time is that of a processor that executes one instruction per nanosecond, with grace periods and timers as
-//! long as on any other. It may differ from run to run by when a grace period happens to begin.
+//! The machine has no hardware counters, and a host that is busy makes every clock lie. Under QEMU's `-icount shift=0`
+//! the guest's clocks advance by one nanosecond per instruction, and jump where the guest waits for a timer, whatever
+//! else the host does. A hit's cost is then a number of instructions, kernel and BPF program together, and the same in
+//! every run. An attachment's time is that of a processor that executes one instruction per nanosecond, with grace
+//! periods and timers as long as on any other. It may differ from run to run by when a grace period happens to begin.
 //!
 //! Every figure stands beside that of what one would do without siteseer, measured in the same run, in turn.
 
@@ -53,7 +53,8 @@ fn load() -> Result<Object, Failure> {
     Ok(ObjectBuilder::default().open_memory(COST)?.load()?)
 }
 
-/// Lets the kernel finish what it does by itself: optimising kprobes, freeing what was detached. It costs the host nothing.
+/// Lets the kernel finish what it does by itself: optimising kprobes, freeing what was detached. It costs the host
+/// nothing.
 pub(crate) fn settle() {
     std::thread::sleep(Duration::from_secs(2));
 }

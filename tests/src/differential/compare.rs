@@ -165,8 +165,8 @@ impl<'c, 'a> Matching<'_, 'c, '_, 'a> {
             || self.instances().iter().any(|instance| instance.entry == address || instance.first == address)
     }
 
-    /// The copy that a line means in a function that DWARF has and the symbols have elsewhere: it is weak, and another one
-    /// was linked in its place.
+    /// The copy that a line means in a function that DWARF has and the symbols have elsewhere: it is weak, and another
+    /// one was linked in its place.
     fn in_overridden(&self, line: &Line) -> Option<&'c Instance<'a>> {
         self.instances().iter().find(|instance| {
             let start = instance.entry.wrapping_sub(instance.offset_in_function());
@@ -443,7 +443,8 @@ impl Judge<'_, '_, '_, '_> {
         self.is_ours_right_at((self.place, self.instance.entry_view), late, entry_values)
     }
 
-    /// Whether ours is what DWARF says at the entry, and no instruction from there to the probe changes what it is made of.
+    /// Whether ours is what DWARF says at the entry, and no instruction from there to the probe changes what it is made
+    /// of.
     fn is_kept(&self) -> bool {
         let Some(registers) = self.ours.as_ref().ok().and_then(registers) else { return false };
         let Candidate { symbol_address, symbol_size, link_address, .. } = *self.candidate;

@@ -250,7 +250,8 @@ impl<'a> Evidence<'a> {
         self.instances.get(function).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the line table has a statement at an address that is at the place of a copy's declaration: GCC's marker of an entry.
+    /// Whether the line table has a statement at an address that is at the place of a copy's declaration: GCC's marker
+    /// of an entry.
     pub fn is_marked(&self, instance: &Instance<'_>, address: u64) -> bool {
         let rows = || -> gimli::Result<bool> {
             let unit = self.dwarf.unit(instance.header)?;

@@ -2,9 +2,9 @@
 //! Asking `perf probe -D`, and reading its answers.
 //!
 //! perf prints a line a probe, in the syntax of the kernel's kprobe events (Documentation/trace/kprobetrace.rst):
-//! `p:probe/foo symbol+off a=%di:x64 b=+8(%sp):s32 c=\5:x64`. All parameters are asked for at once; one location that perf
-//! does not support makes it refuse the whole function, and then it is asked for the places alone, and for a few of
-//! the parameters one by one.
+//! `p:probe/foo symbol+off a=%di:x64 b=+8(%sp):s32 c=\5:x64`. All parameters are asked for at once; one location that
+//! perf does not support makes it refuse the whole function, and then it is asked for the places alone, and for a few
+//! of the parameters one by one.
 
 use siteseer_sites::Machine;
 use siteseer_sites::location::Location;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What perf's rules make of DWARF.
 //!
-//! To say why perf prints what it prints, its rules are followed here: where they lead to what it printed, they explain it.
+//! To say why perf prints what it prints, its rules are followed here: where they lead to what it printed, they explain
+//! it.
 
 use super::evidence::{Evidence, Holding, Instance, Point, Variable};
 use super::perf::PerfLocation;
 use gimli::{Expression, Operation};
 
 impl<'a> Evidence<'a> {
-    /// What perf makes of a variable (`convert_variable_location()` in tools/perf/util/probe-finder.c): the constant, or
-    /// the first operation of the first entry that covers the address.
+    /// What perf makes of a variable (`convert_variable_location()` in tools/perf/util/probe-finder.c): the constant,
+    /// or the first operation of the first entry that covers the address.
     pub fn as_perf_reads(
         &self,
         instance: &Instance<'a>,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Made-up states of a machine, in which locations are compared by their values.
 //!
-//! Two descriptions of a place that look unlike may mean the same: `rax+0` and `rax`, a chain of DWARF operations and the
-//! form that it was lowered to. In a state where registers and memory are filled from a hash, different values
-//! are equal by accident once in 2^64 for each 8 bytes; several states are tried, since one-bit results are equal more often.
+//! Two descriptions of a place that look unlike may mean the same: `rax+0` and `rax`, a chain of DWARF operations and
+//! the form that it was lowered to. In a state where registers and memory are filled from a hash, different values are
+//! equal by accident once in 2^64 for each 8 bytes; several states are tried, since one-bit results are equal more
+//! often.
 
 use super::perf::PerfLocation;
 use siteseer_sites::evaluate::evaluate;

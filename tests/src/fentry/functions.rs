@@ -181,8 +181,8 @@ pub(super) const LOST: [(&str, &str); 2] =
 /// Makes a call of a function, if need be by a program of the object.
 type Call = fn(&Object) -> Result<(), Failure>;
 
-/// Functions where kernels let programs sleep, and calls of them: a system call's own, where they are open to error injection
-/// (CONFIG_FUNCTION_ERROR_INJECTION), and one that exists for tests of fentry (net/bpf/test_run.c).
+/// Functions where kernels let programs sleep, and calls of them: a system call's own, where they are open to error
+/// injection (CONFIG_FUNCTION_ERROR_INJECTION), and one that exists for tests of fentry (net/bpf/test_run.c).
 pub(super) const SLEEPABLE: [(&str, Call); 2] = [
     (crate::entry!("getpgid"), |_| Ok(getpgid(0).map(drop)?)),
     ("bpf_fentry_test1", |object| Ok(program_of(object, "tested")?.test_run(ProgramInput::default()).map(drop)?)),

@@ -47,7 +47,8 @@ fn look_at(elf: &[u8]) -> Seen {
         attached: 0,
         link: None,
     };
-    // SAFETY: the object lives until it is closed at the end; everything is asked of what is live, and pointers are looked at.
+    // SAFETY: the object lives until it is closed at the end; everything is asked of what is live, and pointers are
+    // looked at.
     unsafe {
         let object = sys::bpf_object__open_mem(elf.as_ptr().cast(), elf.len() as sys::size_t, ptr::null());
         if object.is_null() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Every system call of an attachment fails once, and nothing is left behind.
 //!
-//! A thread attaches under a seccomp filter that asks another thread about the calls that matter (seccomp_unotify(2)): it counts
-//! them, and lets the one whose turn it is fail.
+//! A thread attaches under a seccomp filter that asks another thread about the calls that matter (seccomp_unotify(2)):
+//! it counts them, and lets the one whose turn it is fail.
 
 use super::attached::{MAYBE, definitions, files, no_definitions, open, program, same, seen, semget};
 use crate::case::Failure;

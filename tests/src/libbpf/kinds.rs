@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Kinds of programs: each must see with siteseer what it sees with plain libbpf, by every way to a link; and what else is in an
-//! object must work as without siteseer.
+//! Kinds of programs: each must see with siteseer what it sees with plain libbpf, by every way to a link; and what else
+//! is in an object must work as without siteseer.
 
 use super::attached::{behind, program, same};
 use super::ways::{self, ALL, ENTERS, Made, WAYS_PAST, Way, calls_of_the_body, counted, counted_by, seen};
@@ -194,8 +194,8 @@ fn in_module(module: &Loaded) -> Result<[u64; 2], Failure> {
 }
 
 // Proves S23.2, S23.12.
-/// Modules come and go between two objects of one process: each object finds what is loaded then. When links and objects are
-/// gone, nothing keeps the module: siteseer is not called before it is unloaded.
+/// Modules come and go between two objects of one process: each object finds what is loaded then. When links and
+/// objects are gone, nothing keeps the module: siteseer is not called before it is unloaded.
 pub(super) fn modules_come_and_go_between_objects() -> Result<String, Failure> {
     let body = calls_of_the_body()?;
     siteseer::register()?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A light skeleton (`bpftool gen skeleton -L`): a program of type SYSCALL that makes the maps and loads the programs inside the
-//! kernel. No libbpf is asked when it runs (libbpf's skel_internal.h), and so no handler of siteseer's is: it must be as without
-//! siteseer.
+//! A light skeleton (`bpftool gen skeleton -L`): a program of type SYSCALL that makes the maps and loads the programs
+//! inside the kernel. No libbpf is asked when it runs (libbpf's skel_internal.h), and so no handler of siteseer's is:
+//! it must be as without siteseer.
 
 use super::attached::same;
 use super::ways::{self, calls_of_the_body};
@@ -33,8 +33,8 @@ fn generate() -> Result<Light, Failure> {
     }
     let mut opts = sys::gen_loader_opts { sz: size_of::<sys::gen_loader_opts>() as sys::size_t, ..Default::default() };
     let object = open.as_libbpf_object().as_ptr();
-    // SAFETY: the object is open and not loaded; libbpf keeps the options' address until it is closed, which is at the end. What it
-    // puts into them lives as long.
+    // SAFETY: the object is open and not loaded; libbpf keeps the options' address until it is closed, which is at the
+    // end. What it puts into them lives as long.
     unsafe {
         same("bpf_object__gen_loader", sys::bpf_object__gen_loader(object, &mut opts), 0)?;
         same("bpf_object__load", sys::bpf_object__load(object), 0)?;

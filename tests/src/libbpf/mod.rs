@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Programs that libbpf's own calls open, load and attach, in processes that have called [`siteseer::register`].
 //!
-//! The other cases attach by siteseer's own calls, and have its handlers plan nothing; so each case here is a process of its own,
-//! `siteseer-guest libbpf CASE`, which says how it went.
+//! The other cases attach by siteseer's own calls, and have its handlers plan nothing; so each case here is a process
+//! of its own, `siteseer-guest libbpf CASE`, which says how it went.
 
 mod attached;
 mod corpus;

@@ -371,7 +371,8 @@ pub(super) fn what_cannot_be_planned_is_libbpfs() -> Result<String, Failure> {
     Ok(said.join("\n"))
 }
 
-/// The application's own subset of site data: a function that it is about is attached everywhere, any other as by plain libbpf.
+/// The application's own subset of site data: a function that it is about is attached everywhere, any other as by plain
+/// libbpf.
 pub(super) fn an_embedded_subset_serves() -> Result<String, Failure> {
     let body = calls_of_the_body()?;
     let target = Target::running(&SourceOptions::default())?;
@@ -483,8 +484,8 @@ pub(super) fn both_ends_are_at_the_same_calls() -> Result<String, Failure> {
 }
 
 // Proves S0.5.
-/// An entry that asks for inlined copies by its name is at all of them, and says that their returns are not seen; it is kept to
-/// the calls that return if it is told to.
+/// An entry that asks for inlined copies by its name is at all of them, and says that their returns are not seen; it is
+/// kept to the calls that return if it is told to.
 pub(super) fn an_entry_that_may_be_inlined_has_its_return() -> Result<String, Failure> {
     let body = calls_of_the_body()?;
     need_copy()?;

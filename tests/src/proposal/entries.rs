@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Whether the entry points of inlined copies are known: what the debug information says, and what is left open after the text and
-//! the line table were asked.
+//! Whether the entry points of inlined copies are known: what the debug information says, and what is left open after
+//! the text and the line table were asked.
 
 use super::share;
 use siteseer_encoder::Census;
@@ -16,7 +16,8 @@ pub const HEADER: [&str; 7] = [
     "probe moved",
 ];
 
-/// Two rows for a kernel: a probe for each copy where the debug information says, and a probe for each entry that was found.
+/// Two rows for a kernel: a probe for each copy where the debug information says, and a probe for each entry that was
+/// found.
 pub fn rows(kernel: &str, census: &Census) -> [Vec<String>; 2] {
     let (said, sites) = (census.entries, &census.sites);
     let share = |part: u64, whole: u64| share(part as usize, whole as usize);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The formats that were proposed, for one kernel: how many bytes they have, what they can express, and how long writing them and
-//! finding a function in them lasts.
+//! The formats that were proposed, for one kernel: how many bytes they have, what they can express, and how long
+//! writing them and finding a function in them lasts.
 //!
-//! All rows have one basis. The formats are written from the same sites: inlined copies, with the locations that are certain.
-//! Each row has the types that only inlined functions use, which are also a row of their own. What a format expresses is counted
-//! by reading back what was written.
+//! All rows have one basis. The formats are written from the same sites: inlined copies, with the locations that are
+//! certain. Each row has the types that only inlined functions use, which are also a row of their own. What a format
+//! expresses is counted by reading back what was written.
 
 use super::compressed;
 use siteseer_sites::btf::{Btf, TypeId};
@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 pub const HEADER: [&str; 8] =
     ["kernel", "format", "bytes", "gzip -9", "sites", "arguments", "written in", "all copies of one function found in"];
 
-/// What all formats are given: the inlined copies of a set, and of their arguments' locations the certain ones. No format
-/// has a word for doubt, and only upstream's has out-of-line copies.
+/// What all formats are given: the inlined copies of a set, and of their arguments' locations the certain ones. No
+/// format has a word for doubt, and only upstream's has out-of-line copies.
 fn common(set: &SiteSet) -> SiteSet {
     let mut common = set.clone();
     common.sites.retain(|site| site.kind == SiteKind::Inline);
@@ -77,7 +77,8 @@ impl Found {
     }
 }
 
-/// A format: its data, how long writing it lasted, how long finding all copies of one function lasts, and how many it found.
+/// A format: its data, how long writing it lasted, how long finding all copies of one function lasts, and how many it
+/// found.
 struct Format {
     name: &'static str,
     data: Vec<u8>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Which forms of location earn their place: the arguments at inlined copies that each form gives, those that upstream's kinds have
-//! and those that they lack.
+//! Which forms of location earn their place: the arguments at inlined copies that each form gives, those that
+//! upstream's kinds have and those that they lack.
 
 use siteseer_sites::location::{Argument, LocationKind, Op};
 use siteseer_sites::{Location, SiteKind, SiteSet};
@@ -105,7 +105,8 @@ impl Forms {
     }
 }
 
-/// A row for each form, a column for each kernel: the shares of certain and of doubtful arguments. Forms of upstream's come first.
+/// A row for each form, a column for each kernel: the shares of certain and of doubtful arguments. Forms of upstream's
+/// come first.
 pub fn rows(kernels: &[(String, Forms)]) -> (Vec<&str>, Vec<Vec<String>>) {
     let mut header = vec!["form", "flags of LOC_PARAM"];
     header.extend(kernels.iter().map(|(name, _)| name.as_str()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The kernel's rules ([`siteseer_sites::btf::rules`]) on what the encoder writes: of kernels' images, and of their modules. And how
-//! large this is.
+//! The kernel's rules ([`siteseer_sites::btf::rules`]) on what the encoder writes: of kernels' images, and of their
+//! modules. And how large this is.
 
 use object::{Object, ObjectSection};
 use siteseer_encoder::{BaseKernel, Options};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How true locations are, by form: from the tables that `ci/truth` writes into docs/truth.md.
 //!
-//! The page has a row for each form and each reason for doubt. Here a form is one row: how many of all its values are wrong, which is
-//! what a reader gets that believes the debug information, and how many of those that the encoder takes for certain.
+//! The page has a row for each form and each reason for doubt. Here a form is one row: how many of all its values are
+//! wrong, which is what a reader gets that believes the debug information, and how many of those that the encoder takes
+//! for certain.
 
 use super::pages::Table;
 use std::collections::BTreeMap;
@@ -38,8 +39,8 @@ struct Form {
     certain: Count,
 }
 
-/// The columns, and a row for each form of location at inlined copies: the worst first, by the share that is wrong of all compilers'
-/// values.
+/// The columns, and a row for each form of location at inlined copies: the worst first, by the share that is wrong of
+/// all compilers' values.
 ///
 /// # Errors
 /// If the page does not have the table that `ci/truth random` writes.

@@ -5,12 +5,12 @@
 //!
 //! *Has its name no symbol of its own?* The kernel looks an fentry program's function up by exactly that name
 //! (`bpf_check_attach_target()` in kernel/bpf/verifier.c), so such a program does not load. That is tried for each
-//! (`plain`). Then siteseer attaches two programs to each: one that reads no argument, and one that reads all. Many functions
-//! share a link, so that they share grace periods too; the outcome is each function's own, from the report.
+//! (`plain`). Then siteseer attaches two programs to each: one that reads no argument, and one that reads all. Many
+//! functions share a link, so that they share grace periods too; the outcome is each function's own, from the report.
 //!
-//! *Does it have a body that plain fentry reaches, and inlined copies?* There a plain program attaches, and sees a part of the
-//! calls, and nothing says so. What siteseer would do is a plan for the running kernel, for every such function; nothing is
-//! attached.
+//! *Does it have a body that plain fentry reaches, and inlined copies?* There a plain program attaches, and sees a part
+//! of the calls, and nothing says so. What siteseer would do is a plan for the running kernel, for every such function;
+//! nothing is attached.
 //!
 //! Every function ends in one outcome: attached everywhere, attached in part, or not, with a reason. A reason is
 //! [`siteseer::Reason::key`], or the kind of [`PlanError`].
@@ -38,8 +38,8 @@ use std::time::{Duration, Instant};
 
 pub use table::print;
 
-/// What keeps every probe from a function, whatever puts it there: it has no code, its code never runs, or the kernel refuses
-/// probes in it. A function whose name has no symbol is kept from a program that reads nothing by these alone.
+/// What keeps every probe from a function, whatever puts it there: it has no code, its code never runs, or the kernel
+/// refuses probes in it. A function whose name has no symbol is kept from a program that reads nothing by these alone.
 const NOBODYS: [&str; 11] = [
     NO_CODE,
     ANOTHER_NAME,
@@ -61,8 +61,8 @@ const ANOTHER_NAME: &str = "another_name";
 pub enum Extent {
     /// Everything: `ci/reach`.
     All,
-    /// What the suite has time for: programs that read all arguments are planned and not attached, and of the functions with
-    /// inlined copies there is a sample.
+    /// What the suite has time for: programs that read all arguments are planned and not attached, and of the functions
+    /// with inlined copies there is a sample.
     Suite,
 }
 
@@ -270,8 +270,8 @@ impl Clock {
     }
 }
 
-/// Why there is neither symbol nor site. A kfunc with implicit arguments has two FUNCs: one of its own name, as BPF programs call
-/// it, and one with all parameters, named NAME_impl (KF_IMPLICIT_ARGS, tools/bpf/resolve_btfids).
+/// Why there is neither symbol nor site. A kfunc with implicit arguments has two FUNCs: one of its own name, as BPF
+/// programs call it, and one with all parameters, named NAME_impl (KF_IMPLICIT_ARGS, tools/bpf/resolve_btfids).
 fn no_code(name: &str, symbols: &BTreeSet<&str>) -> Why {
     match name.strip_suffix("_impl").filter(|kfunc| symbols.contains(kfunc)) {
         Some(kfunc) => Why {

@@ -17,7 +17,8 @@ pub enum Stage {
     Attached,
 }
 
-/// Loads and attaches a program that does nothing to a function; detaches it again. How far that came, and the error's number.
+/// Loads and attaches a program that does nothing to a function; detaches it again. How far that came, and the error's
+/// number.
 ///
 /// # Errors
 /// If this process may not load programs at all.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A case's folder: its table `case.toml`, its sources, its BPF programs. tests/cases/README.md says what the fields mean.
+//! A case's folder: its table `case.toml`, its sources, its BPF programs. tests/cases/README.md says what the fields
+//! mean.
 
 use super::family::On;
 use super::limits;

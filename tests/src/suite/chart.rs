@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! docs/conformance.svg: cases by kernels, a coloured square each, with a sign in it for those who do not see the colours.
+//! docs/conformance.svg: cases by kernels, a coloured square each, with a sign in it for those who do not see the
+//! colours.
 
 use super::judge::Status;
 use super::results::{Results, Row};

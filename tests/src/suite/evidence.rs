@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What a compiler did to a module's functions, from the symbol table and the DWARF of the `.ko`.
 //!
-//! It answers the conditions of a case and nothing else, and shares no code with the encoder, which would find what it makes
-//! of it: a copy is where a DIE says one begins, a parameter has a location if the DIE has one at the entry.
+//! It answers the conditions of a case and nothing else, and shares no code with the encoder, which would find what it
+//! makes of it: a copy is where a DIE says one begins, a parameter has a location if the DIE has one at the entry.
 //!
-//! A `.ko` is relocatable: each section that is loaded gets addresses of its own here, and what refers to them is relocated
-//! as it is read.
+//! A `.ko` is relocatable: each section that is loaded gets addresses of its own here, and what refers to them is
+//! relocated as it is read.
 
 mod dies;
 
@@ -154,8 +154,8 @@ impl Evidence {
 
 type Reader<'a> = RelocateReader<EndianSlice<'a, LittleEndian>, &'a Relocations>;
 
-/// The tables of instructions that the kernel patches, and the size of an entry, which begins with the instruction's address
-/// (include/linux/jump_label.h, include/linux/static_call_types.h).
+/// The tables of instructions that the kernel patches, and the size of an entry, which begins with the instruction's
+/// address (include/linux/jump_label.h, include/linux/static_call_types.h).
 const PATCHED: [(&str, usize); 2] = [("__jump_table", 16), (".static_call_sites", 8)];
 
 /// What stands at offsets of a section once it is relocated.

@@ -94,7 +94,8 @@ impl Family {
         Ok(Family { compiler, major, lto, arch: kernel.record.arch, linux, notrace_events })
     }
 
-    /// A name for what has the same plans: compiler, link mode, architecture and Linux's version, with which the flags change.
+    /// A name for what has the same plans: compiler, link mode, architecture and Linux's version, with which the flags
+    /// change.
     pub fn name(&self) -> String {
         let lto = match self.lto {
             Lto::None => "",
@@ -129,7 +130,8 @@ impl fmt::Display for Family {
     }
 }
 
-/// Reads `Linux version 7.3.4+deb13-cloud-amd64 (builder) (x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0, GNU ld ...)`.
+/// Reads `Linux version 7.3.4+deb13-cloud-amd64 (builder) (x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0, GNU ld
+/// ...)`.
 fn parse_banner(text: &[u8]) -> Option<(Compiler, u32, (u32, u32))> {
     let text = text.split(|&byte| byte == b'\n' || byte == 0).next()?;
     let text = std::str::from_utf8(text).ok()?.strip_prefix("Linux version ")?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Inside the virtual machine: runs the cases that the host has put there, one module at a time, and writes down what is seen.
+//! Inside the virtual machine: runs the cases that the host has put there, one module at a time, and writes down what
+//! is seen.
 
 use super::job::{
     Attached, Attempt, Attempted, FOLDER, JOB, Job, MODULE, OBJECT, Observation, Refused, Sent, SiteLine,
@@ -23,7 +24,8 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Bytes of the program's name in a record, and how many values there are (`struct suite_record`, tests/cases/suite.bpf.h).
+/// Bytes of the program's name in a record, and how many values there are (`struct suite_record`,
+/// tests/cases/suite.bpf.h).
 const NAME: usize = 32;
 const VALUES: usize = 16;
 const RECORD: usize = NAME + 8 + 8 * VALUES;

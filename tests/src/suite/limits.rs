@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What stands in the way of a program, as a case's table names it, and which part has that limit.
 //!
-//! "Unsupported" is an answer only where it is the kernel's or the debug information's limit. This is the one place that says
-//! so; what is not in the table is ours, and a failure.
+//! "Unsupported" is an answer only where it is the kernel's or the debug information's limit. This is the one place
+//! that says so; what is not in the table is ours, and a failure.
 
 use serde::{Deserialize, Serialize};
 use siteseer::{AttachError, InTheWay, PlanError, Reason, Refusal, TargetError, Unavailable};
@@ -113,8 +113,8 @@ pub fn can_be_a_limit(key: &str) -> bool {
     limit(key).is_some()
 }
 
-/// Whether an argument that is missing so is one that the debug information does not have; else it is one that we cannot
-/// make use of.
+/// Whether an argument that is missing so is one that the debug information does not have; else it is one that we
+/// cannot make use of.
 fn is_gone(why: Missing) -> bool {
     match why {
         Missing::NotMentioned

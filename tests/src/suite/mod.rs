@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The conformance suite: what compilers do to functions, case by case, and what a program must then see.
 //!
-//! A case is a folder (tests/cases/README.md): a kernel module whose driver makes known calls, BPF programs on its functions, and
-//! a table of what shows that the compiler did what the case is about and of what must come out. This module runs them:
+//! A case is a folder (tests/cases/README.md): a kernel module whose driver makes known calls, BPF programs on its
+//! functions, and a table of what shows that the compiler did what the case is about and of what must come out. This
+//! module runs them:
 //!
 //! | step | where | file |
 //! |---|---|---|
@@ -15,9 +16,9 @@
 //! | the plans against those of the last time | host | [`snapshot`], [`plans_file`] |
 //! | all kernels side by side | host | [`run`], [`results`], [`page`], [`chart`] |
 //!
-//! The guest knows nothing of what must come out, so that it cannot make anything fit. What a compiler did is found out by code
-//! that shares nothing with the encoder. A case that was not exercised never passes, and "unsupported" is said only of what
-//! is a limit of the kernel or of the debug information ([`limits`]).
+//! The guest knows nothing of what must come out, so that it cannot make anything fit. What a compiler did is found out
+//! by code that shares nothing with the encoder. A case that was not exercised never passes, and "unsupported" is said
+//! only of what is a limit of the kernel or of the debug information ([`limits`]).
 
 pub mod case_file;
 pub mod chart;

@@ -30,9 +30,9 @@ fn not_allowed(wanted: &Wanted) -> Vec<Wrong> {
     vec![("a limit that is not allowed".to_owned(), Wanted { unsupported: None, ..wanted.clone() })]
 }
 
-/// Every way in which an expectation is made wrong: each value changed by one, or there where it is absent and the other way
-/// round; each event left out; one added; unequal neighbours exchanged; each count changed; what is refused attached, and the
-/// other way round.
+/// Every way in which an expectation is made wrong: each value changed by one, or there where it is absent and the
+/// other way round; each event left out; one added; unequal neighbours exchanged; each count changed; what is refused
+/// attached, and the other way round.
 fn wrong(wanted: &Wanted) -> Vec<Wrong> {
     let mut all: Vec<Wrong> = Vec::new();
     match &wanted.outcome {
@@ -133,7 +133,8 @@ mod tests {
         let held = hold(&right, &attempted, false);
         assert_eq!(held, Held::Holds);
         assert_eq!(accepted(&right, &attempted, false, &held), None);
-        // Values: 5 of 3 others each; calls: 3 of 3 changes; one pair of unequal neighbours; a refusal; two counts; a reason.
+        // Values: 5 of 3 others each; calls: 3 of 3 changes; one pair of unequal neighbours; a refusal; two counts; a
+        // reason.
         assert_eq!(wrong(&right).len(), 5 * 3 + 3 * 3 + 1 + 1 + 2 + 1);
         first(&mut right);
         assert!(matches!(hold(&right, &attempted, false), Held::Fails(_)));

@@ -150,8 +150,8 @@ impl Prepared {
         !self.cases.is_empty()
     }
 
-    /// The verdicts: of what was decided before, and of what the guest tells. `planted` cases get a wrong expectation; with
-    /// `otherwise`, a case that the guest did not report fails with that.
+    /// The verdicts: of what was decided before, and of what the guest tells. `planted` cases get a wrong expectation;
+    /// with `otherwise`, a case that the guest did not report fails with that.
     pub fn judge<'l>(
         &self,
         lines: impl IntoIterator<Item = &'l str>,

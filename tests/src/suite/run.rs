@@ -179,7 +179,8 @@ fn boot(
         .init(guest)
         .file(sites.path(), format!("/var/cache/siteseer/{}.sites", paths.record.build_id))
         .memory(MEMORY)
-        // All CPUs of an emulated machine share a thread of this one. The tests try what crosses CPUs, on the reference kernel.
+        // All CPUs of an emulated machine share a thread of this one. The tests try what crosses CPUs, on the reference
+        // kernel.
         .cpus(1)
         .time_limit(TIME_LIMIT);
     vm = if wanted.truth.is_empty() { vm.arg("suite") } else { vm.arg("test").args(wanted.truth.iter().cloned()) };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Snapshots of a case's plans, for each compiler, link mode, architecture and version of Linux: a change of what is
-//! attached, or of where arguments are found, is seen even where the values come out right. One file has those of all families
-//! ([`PlansFile`]).
+//! attached, or of where arguments are found, is seen even where the values come out right. One file has those of all
+//! families ([`PlansFile`]).
 //!
-//! They hold neither addresses nor offsets, nor the hashes that ThinLTO puts into names. Which mechanism reaches a site is the
-//! kernel's, and of kernels that one compiler made it may differ: they hold whether it is attached. What the kernel's
-//! own image has for a function differs between versions: they hold that there is something.
+//! They hold neither addresses nor offsets, nor the hashes that ThinLTO puts into names. Which mechanism reaches a site
+//! is the kernel's, and of kernels that one compiler made it may differ: they hold whether it is attached. What the
+//! kernel's own image has for a function differs between versions: they hold that there is something.
 
 use super::case_file::{CaseFile, Expect};
 use super::family::Family;
@@ -55,8 +55,8 @@ fn site(text: &mut String, line: &SiteLine) {
     }
 }
 
-/// `counter = 0xffffffffc0123030`, the address of something of the kernel's or of a module's, with the address replaced: it is
-/// another one at each boot.
+/// `counter = 0xffffffffc0123030`, the address of something of the kernel's or of a module's, with the address
+/// replaced: it is another one at each boot.
 fn without_address(argument: &str) -> String {
     const MARK: &str = "0xffff";
     let Some((before, rest)) = argument.split_once(MARK) else { return argument.to_owned() };

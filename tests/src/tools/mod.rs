@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Ordinary tools, with and without siteseer, on the same calls.
 //!
-//! The programs of `tools_*.bpf.c` are fentry and fexit programs of the kinds that public collections have. Each object is
-//! loaded twice: by siteseer, here; and by plain libbpf in [another process](plain), because
-//! [`siteseer::register`] is for a whole process. Then each tool's function is called in known ways. What siteseer's
-//! copy counted must be exactly what was called, by number and by the sum of what the program read; plain libbpf's can
-//! never be more, and is less wherever the compiler left the function in other places than its symbol.
+//! The programs of `tools_*.bpf.c` are fentry and fexit programs of the kinds that public collections have. Each object
+//! is loaded twice: by siteseer, here; and by plain libbpf in [another process](plain), because [`siteseer::register`]
+//! is for a whole process. Then each tool's function is called in known ways. What siteseer's copy counted must be
+//! exactly what was called, by number and by the sum of what the program read; plain libbpf's can never be more, and is
+//! less wherever the compiler left the function in other places than its symbol.
 //!
-//! siteseer attaches under the default policy, `complete`: no site is left out, or the case fails. Where it refuses because
-//! a copy may be passed by (the compiler duplicated it), and for nothing else, the tool is attached by best effort, and calls may
-//! be missed: that was said.
+//! siteseer attaches under the default policy, `complete`: no site is left out, or the case fails. Where it refuses
+//! because a copy may be passed by (the compiler duplicated it), and for nothing else, the tool is attached by best
+//! effort, and calls may be missed: that was said.
 //!
 //! What a call leads to is known from the source of one kernel, the reference; only there they run
 //! ([`ON_THE_REFERENCE`](crate::case::ON_THE_REFERENCE)).

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The same programs, loaded and attached by libbpf alone, in a process that has never called [`siteseer::register`].
 //!
-//! The process is the guest's program once more: `siteseer-guest plain GROUP TGID`. It attaches what can be attached, says
-//! about each program how that went, and then answers every line with what each tool has counted.
+//! The process is the guest's program once more: `siteseer-guest plain GROUP TGID`. It attaches what can be attached,
+//! says about each program how that went, and then answers every line with what each tool has counted.
 
 use super::{GROUPS, Group, counts, open};
 use crate::case::Failure;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Output that cannot be written: a full disk, a pipe that closes, a terminal that goes away. The tool says what it could not
-//! write, prints what it counted so far, ends, and leaves nothing armed.
+//! Output that cannot be written: a full disk, a pipe that closes, a terminal that goes away. The tool says what it
+//! could not write, prints what it counted so far, ends, and leaves nothing armed.
 
 use super::{READY, workload};
 use crate::calls::syscall;
@@ -49,8 +49,8 @@ fn ended(tool: &mut Child) -> Result<ExitStatus, Failure> {
     }
 }
 
-/// Runs the tool with an output that takes nothing, has the workload make its calls, and ends the tool if it is one that writes
-/// at its end only. Gives its status and its messages.
+/// Runs the tool with an output that takes nothing, has the workload make its calls, and ends the tool if it is one
+/// that writes at its end only. Gives its status and its messages.
 fn refused(more: &[&str], output: impl Into<Stdio>, at_the_end: bool) -> Result<(ExitStatus, String), Failure> {
     let mut command = Command::new(TOOL);
     let mut tool = command.args(CALLS).args(more).stdout(output).stderr(Stdio::piped()).spawn()?;

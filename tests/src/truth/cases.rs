@@ -310,8 +310,8 @@ fn ksys_msgget(calls: &mut Calls<'_>) -> io::Result<()> {
 fn kill_something_info(calls: &mut Calls<'_>) -> io::Result<()> {
     let me = u64::from(std::process::id());
     for signal in [0, libc::SIGWINCH as u64, libc::SIGURG as u64] {
-        // Both signals are ignored by default; 0 only asks. SEND_SIG_NOINFO is a null pointer, and the reason for the clone;
-        // kernels before that pass a kernel_siginfo, which begins with the signal's number.
+        // Both signals are ignored by default; 0 only asks. SEND_SIG_NOINFO is a null pointer, and the reason for the
+        // clone; kernels before that pass a kernel_siginfo, which begins with the signal's number.
         let siginfo = Value::Memory(signal.to_le_bytes()[..usize::from(signal != 0)].to_vec());
         let info = if calls.is_always(1, 0) { Is(0) } else { siginfo };
         let arguments = vec![Is(signal), info, Is(me)];
@@ -485,8 +485,8 @@ fn do_execveat_common(calls: &mut Calls<'_>) -> io::Result<()> {
     let none = [0u64; 1];
     let (at, none) = (nowhere.as_ptr() as u64, none.as_ptr() as u64);
     let within = "do_execveat_common.isra.0";
-    // The structure with the name is the kernel's; this much of every kernel address is the same, with five levels of pages
-    // too.
+    // The structure with the name is the kernel's; this much of every kernel address is the same, with five levels of
+    // pages too.
     let kernel = Masked { value: 0xff << 56, mask: 0xff << 56 };
     for flags in [0u64, libc::AT_SYMLINK_NOFOLLOW as u64] {
         let arguments = vec![Is(77), kernel.clone(), missing(any()), missing(any()), Is(flags)];

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Ground truth: functions of the kernel are called in known ways, and every hit must be exactly what was called.
 //!
-//! A [`Truth`] names a function and makes system calls that are known to lead into it. Before each call it states what must be
-//! seen: the kind of site, the symbol that contains it, and each argument. All sites of the function are attached with the
-//! program of `siteseer trace`, which sends whatever a site has. Then the hits must be the expected calls, all of them, in
-//! their order, and nothing else: a missed call, a call counted twice, and a wrong value all fail.
+//! A [`Truth`] names a function and makes system calls that are known to lead into it. Before each call it states what
+//! must be seen: the kind of site, the symbol that contains it, and each argument. All sites of the function are
+//! attached with the program of `siteseer trace`, which sends whatever a site has. Then the hits must be the expected
+//! calls, all of them, in their order, and nothing else: a missed call, a call counted twice, and a wrong value all
+//! fail.
 //!
 //! # Other compilers
-//! Where a function is inlined, and which arguments have a location there, is the compiler's choice; the cases state that
-//! of one kernel, and the function of the source that makes each call. On another kernel, its site data says what holds
-//! instead, and only this ([`compare`]):
-//! * where they have inlined copies in the calling function that were inlined, with it, into the function that a case names as
-//!   the one that the call comes from in the end, the call is at one of those;
+//! Where a function is inlined, and which arguments have a location there, is the compiler's choice; the cases state
+//! that of one kernel, and the function of the source that makes each call. On another kernel, its site data says what
+//! holds instead, and only this ([`compare`]):
+//! * where they have inlined copies in the calling function that were inlined, with it, into the function that a case
+//!   names as the one that the call comes from in the end, the call is at one of those;
 //! * else, where the stated site is out of line, but they have inlined copies in the calling function, at one of those;
-//! * else, where they have sites of the stated kind in the stated symbol, at one of those; a link that is optimised as a whole
-//!   gives namesakes a number after the name;
+//! * else, where they have sites of the stated kind in the stated symbol, at one of those; a link that is optimised as
+//!   a whole gives namesakes a number after the name;
 //! * else, where they have inlined copies that the calling function has in the source, at one of those;
 //! * else the function is called, and the call is at an out-of-line copy.
 //!
-//! An argument that a site lacks must be reported as missing, and one that it has must be exact. A call at a site that the site
-//! data keep the program from is not seen; at one that control may come into by another way than its entry it may be missed, and
-//! then `complete` must refuse that very site. Each difference is reported, and the harness accepts none on the kernel that the
-//! cases are written for. The number of calls, their order and the values never depend on the kernel.
+//! An argument that a site lacks must be reported as missing, and one that it has must be exact. A call at a site that
+//! the site data keep the program from is not seen; at one that control may come into by another way than its entry it
+//! may be missed, and then `complete` must refuse that very site. Each difference is reported, and the harness accepts
+//! none on the kernel that the cases are written for. The number of calls, their order and the values never depend on
+//! the kernel.
 
 mod cases;
 mod compare;
@@ -163,8 +165,8 @@ pub fn cases() -> Vec<Case> {
         .map(|truth| Case {
             name: format!("truth::{}", truth.function),
             run: Box::new(move |target| {
-                // Each kprobe by itself, and all of them together, however few they are; a program for each location prototype,
-                // and as few as there can be.
+                // Each kprobe by itself, and all of them together, however few they are; a program for each location
+                // prototype, and as few as there can be.
                 for (many, beyond) in [(usize::MAX, usize::MAX), (usize::MAX, 1), (1, 1)] {
                     check(truth, target, target, many, beyond).map_err(|why| in_mode(why, many, beyond))?;
                 }
@@ -205,8 +207,8 @@ pub(crate) fn functions() -> impl Iterator<Item = &'static str> {
     cases::TRUTHS.iter().map(|truth| truth.function)
 }
 
-/// All of them by site data that says less. `full` says what the sites are: they have the same numbers there. An argument that
-/// the data cannot express is one that a site lacks.
+/// All of them by site data that says less. `full` says what the sites are: they have the same numbers there. An
+/// argument that the data cannot express is one that a site lacks.
 ///
 /// # Errors
 /// If a call is missed or a value is wrong.
@@ -228,8 +230,8 @@ pub(crate) fn with_less(less: &Target, full: &Target) -> Result<Shown, Failure> 
     Ok(Shown { text: format!("{}\n{}", shown.join("\n"), lost.join("\n")), differences: Vec::new() })
 }
 
-/// `described` has the same sites as `target`, with all that is known of them. `many` is from how many kprobes on they are armed
-/// together, `beyond` beyond how many location prototypes programs are shared.
+/// `described` has the same sites as `target`, with all that is known of them. `many` is from how many kprobes on they
+/// are armed together, `beyond` beyond how many location prototypes programs are shared.
 fn check(truth: &Truth, target: &Target, described: &Target, many: usize, beyond: usize) -> Result<Shown, Failure> {
     if truth.asks {
         need(target, Capability::Fentry)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! How much `unsafe` a crate has: counted in its tokens, so that comments, texts and names of lints do not count. Code that is
-//! compiled for tests alone does not count either.
+//! How much `unsafe` a crate has: counted in its tokens, so that comments, texts and names of lints do not count. Code
+//! that is compiled for tests alone does not count either.
 
 use crate::{SupplyError, entries, read};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};

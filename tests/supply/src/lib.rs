@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What siteseer is built from.
 //!
-//! cargo says which crates there are and which of them are linked into what is shipped (`graph`). Their licences are compared
-//! with what may be linked (`licence`). Whoever gets a package gets the crates' notices (`notices`) and may ask for a bill of
-//! materials (`bill`). How much `unsafe` our own crates have is counted in their tokens (`count`). docs/supply-chain.md is made of
-//! all this (`page`).
+//! cargo says which crates there are and which of them are linked into what is shipped (`graph`). Their licences are
+//! compared with what may be linked (`licence`). Whoever gets a package gets the crates' notices (`notices`) and may
+//! ask for a bill of materials (`bill`). How much `unsafe` our own crates have is counted in their tokens (`count`).
+//! docs/supply-chain.md is made of all this (`page`).
 
 pub mod bill;
 pub mod count;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The table of figures in README.md against docs/performance.md, which `ci/bench --update-docs` writes: each line that has its figures
-//! there is made of them again. With SITESEER_UPDATE_DOCS the test writes these lines.
+//! The table of figures in README.md against docs/performance.md, which `ci/bench --update-docs` writes: each line that
+//! has its figures there is made of them again. With SITESEER_UPDATE_DOCS the test writes these lines.
 
 use super::{read, root};
 

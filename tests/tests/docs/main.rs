@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The pages of docs/, README.md and the manual pages against the sources: what can be printed is explained, what can be called is
-//! listed, what is referred to is there.
+//! The pages of docs/, README.md and the manual pages against the sources: what can be printed is explained, what can
+//! be called is listed, what is referred to is there.
 
 mod crates;
 mod figures;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Which test proves which rule of docs/semantics.md. The tests say it, in a line before them (`// Proves S2.5.`); docs/proofs.md is
-//! made of these lines. A rule that no test names fails, and so does a line that is not before a test or names no rule.
+//! Which test proves which rule of docs/semantics.md. The tests say it, in a line before them (`// Proves S2.5.`);
+//! docs/proofs.md is made of these lines. A rule that no test names fails, and so does a line that is not before a test
+//! or names no rule.
 
 use super::{read, root};
 use siteseer_conformance::case::cases;

@@ -56,8 +56,8 @@ fn clang() -> Result<PathBuf, String> {
     found.ok_or_else(|| "no clang found".to_owned())
 }
 
-/// Where cargo builds for `make`: not where it built the tests, as the C libraries have one file name whichever libbpf they
-/// are for.
+/// Where cargo builds for `make`: not where it built the tests, as the C libraries have one file name whichever libbpf
+/// they are for.
 pub(super) fn target() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("../install")
 }

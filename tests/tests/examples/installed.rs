@@ -48,11 +48,12 @@ fn is_all_there(files: &BTreeSet<PathBuf>, root: &Path, libraries: &str, compres
     }
 }
 
-/// The most that an installed file may have, in MiB. Unoptimised, as these tests build them, they have 22, 9 and 58 without debug
-/// information, and 96, 41 and 118 with it.
+/// The most that an installed file may have, in MiB. Unoptimised, as these tests build them, they have 22, 9 and 58
+/// without debug information, and 96, 41 and 118 with it.
 const MOST: [(&str, u64); 3] = [("siteseer", 48), ("libsiteseer.so.", 20), ("libsiteseer.a", 85)];
 
-/// Sections of debug information in a file, or in the members of an archive. What is loaded with the program is not one.
+/// Sections of debug information in a file, or in the members of an archive. What is loaded with the program is not
+/// one.
 fn debug_sections(path: &Path) -> Result<BTreeSet<String>, String> {
     let printed = run(Command::new("readelf").args(["--wide", "--section-headers"]).arg(path))?;
     let is_loaded = |line: &str| line.split_whitespace().rev().take(4).any(|flags| flags.starts_with('A'));
@@ -60,8 +61,8 @@ fn debug_sections(path: &Path) -> Result<BTreeSet<String>, String> {
     Ok(names.filter(|name| name.starts_with(".debug_") || name.starts_with(".zdebug_")).map(str::to_owned).collect())
 }
 
-/// Whether the tool and the libraries among the files are without debug information, and not larger than they have to be. The
-/// file that was built has it: that a section is found is shown by that.
+/// Whether the tool and the libraries among the files are without debug information, and not larger than they have to
+/// be. The file that was built has it: that a section is found is shown by that.
 fn are_stripped(files: &BTreeSet<PathBuf>, built: &Path) -> Result<(), String> {
     if debug_sections(built)?.is_empty() {
         return Err(format!("{} has no debug information: this shows nothing of what is installed", built.display()));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What `siteseer compile` makes, loaded and attached by other loaders: the examples with aya and with cilium/ebpf, and libbpf
-//! without siteseer, see the same calls, with the same arguments: all that are made.
+//! What `siteseer compile` makes, loaded and attached by other loaders: the examples with aya and with cilium/ebpf, and
+//! libbpf without siteseer, see the same calls, with the same arguments: all that are made.
 //!
-//! The installed tool compiles the object of examples/opensnoop for each kernel. The guest's half makes the calls and compares
-//! (`siteseer_conformance::examples`).
+//! The installed tool compiles the object of examples/opensnoop for each kernel. The guest's half makes the calls and
+//! compares (`siteseer_conformance::examples`).
 
 use super::build::{Built, root, run, words};
 use siteseer_bpf_progs::compile;
@@ -29,7 +29,8 @@ pub(super) const CHECKS: [&str; 6] = [
 
 type Objects = [(&'static str, PathBuf); 2];
 
-/// The objects, by name: that of examples/opensnoop, and cli/tests/programs/whole.bpf.c. They are the same for all kernels.
+/// The objects, by name: that of examples/opensnoop, and cli/tests/programs/whole.bpf.c. They are the same for all
+/// kernels.
 fn objects(folder: &Path) -> Result<Objects, String> {
     static OBJECTS: OnceLock<Result<Objects, String>> = OnceLock::new();
     let make = || {
@@ -56,9 +57,9 @@ fn objects(folder: &Path) -> Result<Objects, String> {
     OBJECTS.get_or_init(make).clone()
 }
 
-/// Compiles the objects for a kernel; they and their manifests, each with its place in the guest. One is compiled by site data, which
-/// knows all symbols, so that places are counted from the symbols that hold them; the other by the image, where they are counted from
-/// _stext.
+/// Compiles the objects for a kernel; they and their manifests, each with its place in the guest. One is compiled by
+/// site data, which knows all symbols, so that places are counted from the symbols that hold them; the other by the
+/// image, where they are counted from _stext.
 fn compile_for(built: &Built, kernel: &str, vmlinux: &Path, sites: &Path) -> Result<Vec<(PathBuf, String)>, String> {
     let folder = built.folder.join("loaders");
     fs::create_dir_all(&folder).map_err(words(folder.display()))?;

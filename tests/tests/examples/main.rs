@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The examples, installed, built and run as a user would.
 //!
-//! The tool and the library are installed into a folder by `make install`, once for the system's libbpf and once with the vendored
-//! one. Against each, the C examples are built by their own Makefiles, and the program of README.md is taken out of
-//! the page and built by the commands that stand beside it ([`build`]). Then each kernel of `SITESEER_KERNELS` that
-//! is Debian's and of this machine's architecture boots once, with all of the programs, and every example is a test
-//! ([`siteseer_conformance::examples`] makes the calls and compares). So is every loader of what `siteseer compile` makes of opensnoop
-//! ([`loaders`]). [`installed`] looks at what was installed, and removes it.
+//! The tool and the library are installed into a folder by `make install`, once for the system's libbpf and once with
+//! the vendored one. Against each, the C examples are built by their own Makefiles, and the program of README.md is
+//! taken out of the page and built by the commands that stand beside it ([`build`]). Then each kernel of
+//! `SITESEER_KERNELS` that is Debian's and of this machine's architecture boots once, with all of the programs, and
+//! every example is a test ([`siteseer_conformance::examples`] makes the calls and compares). So is every loader of
+//! what `siteseer compile` makes of opensnoop ([`loaders`]). [`installed`] looks at what was installed, and removes it.
 //!
 //! On the reference kernel the outputs are those of docs/before-and-after.md, which is written again if
 //! SITESEER_UPDATE_DOCS is set ([`page`]).
@@ -67,9 +67,9 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    // The examples ask for all calls, which the debug information of clang's kernels does not let them have: it lacks arguments
-    // of some copies, and what is printed is a refusal that names these.
-    // C programs for another architecture would take a system's libraries for it.
+    // The examples ask for all calls, which the debug information of clang's kernels does not let them have: it lacks
+    // arguments of some copies, and what is printed is a refusal that names these. C programs for another architecture
+    // would take a system's libraries for it.
     let host = Arch::host().map(|arch| arch.to_string()).unwrap_or_default();
     let is_fit = |name: &str| name.ends_with(&host) && name.starts_with(DEBIAN);
     let fit = chosen.into_iter().filter(|name| is_fit(name));

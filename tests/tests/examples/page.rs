@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! docs/before-and-after.md: the outputs of opensnoop on the same calls, without siteseer and with it.
 //!
-//! The page is made of a run. Process numbers differ from run to run, so they are left out of the comparison; all else must be the
-//! same as long as the kernel is (by the version that the page names).
+//! The page is made of a run. Process numbers differ from run to run, so they are left out of the comparison; all else
+//! must be the same as long as the kernel is (by the version that the page names).
 
 use super::build::Built;
 use siteseer_conformance::examples::Verdict;
@@ -87,7 +87,8 @@ pub(super) fn check(verdicts: &BTreeMap<String, Verdict>, built: &Built) -> Resu
         return fs::write(PAGE, printed).map_err(|error| format!("{PAGE}: {error}"));
     }
     let written = fs::read_to_string(PAGE).map_err(|error| format!("{PAGE}: {error}"))?;
-    // A page of another kernel is right as long as it was made by this test; what must hold on any is checked in the guest.
+    // A page of another kernel is right as long as it was made by this test; what must hold on any is checked in the
+    // guest.
     let is_of_this = written.contains(&format!("kernel {}, ", kernel.record.release));
     if is_of_this && comparable(&written) != comparable(&printed) {
         return Err(format!(

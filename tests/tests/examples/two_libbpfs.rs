@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The installed library beside a libbpf of the application's own, linked in several ways.
 //!
-//! The linker decides whether an application has one libbpf or two. Whatever it decides, `siteseer_register()` succeeds if and only
-//! if the application's libbpf knows the sections then.
+//! The linker decides whether an application has one libbpf or two. Whatever it decides, `siteseer_register()` succeeds
+//! if and only if the application's libbpf knows the sections then.
 
 use super::build::{Built, root, run, words};
 use std::fs;

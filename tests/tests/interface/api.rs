@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The public interface of a crate as text, a line an item, from its sources.
 //!
-//! What is public is what lib.rs re-exports and does not hide, from modules that are private: of each name the definition, with
-//! signatures; structures with their public members, enumerations with their variants, implementations with their
-//! public functions and their traits. What is marked `#[doc(hidden)]` is left out. Types are written as the sources
-//! write them.
+//! What is public is what lib.rs re-exports and does not hide, from modules that are private: of each name the
+//! definition, with signatures; structures with their public members, enumerations with their variants, implementations
+//! with their public functions and their traits. What is marked `#[doc(hidden)]` is left out. Types are written as the
+//! sources write them.
 
 use quote::ToTokens;
 use std::collections::BTreeSet;

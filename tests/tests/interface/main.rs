@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The C interface: the header says what the library has, its exports are those that were accepted, and what fails leaves nothing
-//! allocated.
+//! The C interface: the header says what the library has, its exports are those that were accepted, and what fails
+//! leaves nothing allocated.
 //!
 //! The library is the one that cargo built for the tests: both forms of it lie beside this program.
 
@@ -239,7 +239,8 @@ fn the_rust_interface_has_few_names() {
     assert!(names.contains("Attach") && names.contains("Link") && names.contains("register"), "{names:?}");
 }
 
-/// Whoever has a value can name its type: those of signatures and members are public too, or of a crate that is re-exported.
+/// Whoever has a value can name its type: those of signatures and members are public too, or of a crate that is
+/// re-exported.
 #[test]
 fn the_rust_interface_names_its_types() {
     // Of the standard library and of libbpf-rs; `Self` and parameters; what `sites` and `libbpf_sys` have.
@@ -450,8 +451,8 @@ fn another_libbpf_is_refused() {
     }
 }
 
-/// A tool asks for a name, and gets places and locations. On x86-64 and arm64, the calling convention says where a body's
-/// arguments are; do_sys_open() is inlined into the system calls that open files.
+/// A tool asks for a name, and gets places and locations. On x86-64 and arm64, the calling convention says where a
+/// body's arguments are; do_sys_open() is inlined into the system calls that open files.
 #[test]
 fn a_tool_asks_for_sites() {
     let Some(vmlinux) = std::env::var_os("SITESEER_TEST_VMLINUX") else {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! One test per refusal.
 //!
-//! [`table`] lists every variant of every enumeration that says why something is refused, each with what provokes it: a unit
-//! test, a case in the virtual machine, or, where it cannot be provoked, why. A variant without a line fails here, and so
-//! does a line without a variant, a test that is not there, and one that does not say what it is said to. The variants are
-//! read from the sources: some of the enumerations are `#[non_exhaustive]`, so that no `match` outside of their own crate
-//! could be told to know them all.
+//! [`table`] lists every variant of every enumeration that says why something is refused, each with what provokes it: a
+//! unit test, a case in the virtual machine, or, where it cannot be provoked, why. A variant without a line fails here,
+//! and so does a line without a variant, a test that is not there, and one that does not say what it is said to. The
+//! variants are read from the sources: some of the enumerations are `#[non_exhaustive]`, so that no `match` outside of
+//! their own crate could be told to know them all.
 //!
 //! [`provoked`] has the refusals that no other test provokes and that take no kernel.
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What is accepted, by compiler and kind, each with its reason.
 //!
-//! A budget holds shares, since how much is counted depends on how long an instrument runs. A share that a short run measures
-//! scatters about the true one, so what is allowed is what a true share of that size exceeds once in some ten thousand runs.
+//! A budget holds shares, since how much is counted depends on how long an instrument runs. A share that a short run
+//! measures scatters about the true one, so what is allowed is what a true share of that size exceeds once in some ten
+//! thousand runs.
 
 use crate::report::Report;
 use serde::Deserialize;

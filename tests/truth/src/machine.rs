@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! An emulated processor with flat memory: x86-64 or arm64, as [`siteseer_sites`] names registers.
 //!
-//! Programs run without an operating system. Everything that a program needs is mapped before; an access to anything else
-//! ends the run with an error. Hooks see each execution of an address ([`Emulator::on_execution`]) and each write to a range of
-//! memory ([`Emulator::on_write`]); they read registers and memory through a [`Cpu`].
+//! Programs run without an operating system. Everything that a program needs is mapped before; an access to anything
+//! else ends the run with an error. Hooks see each execution of an address ([`Emulator::on_execution`]) and each write
+//! to a range of memory ([`Emulator::on_write`]); they read registers and memory through a [`Cpu`].
 
 use iced_x86::{Decoder, DecoderOptions};
 use siteseer_sites::Machine;
@@ -185,8 +185,8 @@ impl<'e, D: 'e> Emulator<'e, D> {
         self.map_as(address, size, Prot::ALL)
     }
 
-    /// Maps the pages that hold a range, to be read and written. The emulator takes a write to a page that can be executed
-    /// for one that may change instructions, and may then run the instruction again, hooks included.
+    /// Maps the pages that hold a range, to be read and written. The emulator takes a write to a page that can be
+    /// executed for one that may change instructions, and may then run the instruction again, hooks included.
     pub(crate) fn map_data(&mut self, address: u64, size: u64) -> Result<(), EmulatorError> {
         self.map_as(address, size, Prot::READ | Prot::WRITE)
     }
@@ -213,8 +213,8 @@ impl<'e, D: 'e> Emulator<'e, D> {
         number.and_then(|number| self.unicorn.reg_write(number, value)).map_err(unusable("write a register"))
     }
 
-    /// Calls `hook` each time before the instruction at an address runs; that must be in memory. The emulator begins a repeated
-    /// string instruction again for each element, which a processor without single steps does not.
+    /// Calls `hook` each time before the instruction at an address runs; that must be in memory. The emulator begins a
+    /// repeated string instruction again for each element, which a processor without single steps does not.
     pub(crate) fn on_execution(
         &mut self,
         address: u64,

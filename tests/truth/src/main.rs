@@ -2,9 +2,9 @@
 //! Measures what siteseer's encoder says against the truth, at scale: `ci/truth`.
 //!
 //! Two instruments. `random` writes programs that nobody chose, compiles each in many ways, and runs it in an emulator
-//! with a hook at each site; the truth is what the same program logs when it is not optimised. `kernel` looks at whole kernels,
-//! compiled with a plugin that has each function body write down where its parameters are. Both count in the same tables
-//! ([`report`]), and what is accepted of each kind stands in a budget file ([`budget`]).
+//! with a hook at each site; the truth is what the same program logs when it is not optimised. `kernel` looks at whole
+//! kernels, compiled with a plugin that has each function body write down where its parameters are. Both count in the
+//! same tables ([`report`]), and what is accepted of each kind stands in a budget file ([`budget`]).
 
 mod budget;
 mod kernel;

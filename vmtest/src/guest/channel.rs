@@ -54,7 +54,8 @@ impl Channel {
         match &mut self.carrier {
             Carrier::Uart(file) => file.write_all(lines.concat().as_bytes()),
             Carrier::KernelLog(file) => {
-                // The second copies come after all the first ones: what damages a frame on its way may last for several.
+                // The second copies come after all the first ones: what damages a frame on its way may last for
+                // several.
                 for line in lines.iter().chain(&lines) {
                     // One write is one message. Level 1 passes every console level that lets anything through.
                     file.write_all(format!("<1>{line}").as_bytes())?;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A short-lived process of our own that closes events and writes lines to `kprobe_events`, so that nobody waits for it: also not
-//! a process that ends meanwhile, as it would for a thread.
+//! A short-lived process of our own that closes events and writes lines to `kprobe_events`, so that nobody waits for
+//! it: also not a process that ends meanwhile, as it would for a thread.
 //!
 //! # What it keeps open
-//! It begins with a copy of every descriptor, and must not keep one that arms anything: a program would go on running after its
-//! process was killed. So it closes all but what it is for, before anything else: by close_range(2); where that is refused
-//! (seccomp) or absent (before Linux 5.9), one by one, as `/proc/self/fd` lists them; without that, by number. If none of these
-//! shows that all are closed, it ends at once, which closes them too. Then the definitions are left to the next process
-//! ([`super::reap`]).
+//! It begins with a copy of every descriptor, and must not keep one that arms anything: a program would go on running
+//! after its process was killed. So it closes all but what it is for, before anything else: by close_range(2); where
+//! that is refused (seccomp) or absent (before Linux 5.9), one by one, as `/proc/self/fd` lists them; without that, by
+//! number. If none of these shows that all are closed, it ends at once, which closes them too. Then the definitions are
+//! left to the next process ([`super::reap`]).
 //!
 //! # What it waits for
 //! The kernel keeps a definition (EBUSY) as long as anybody has one of its events open: the process that detaches,
@@ -15,10 +15,10 @@
 //! written again.
 //!
 //! # What the application sees of it
-//! Nothing. It is made by clone(2) itself: no handler of pthread_atfork(3) runs, and its end sends no signal, so that handlers of
-//! SIGCHLD and wait(-1) do not come across it. No handler of the application runs in it. It is an orphan, which init waits for.
-//! Where this process is init, or the one that orphans go to (PR_SET_CHILD_SUBREAPER), it stays a child, and is waited for
-//! when the next one is started.
+//! Nothing. It is made by clone(2) itself: no handler of pthread_atfork(3) runs, and its end sends no signal, so that
+//! handlers of SIGCHLD and wait(-1) do not come across it. No handler of the application runs in it. It is an orphan,
+//! which init waits for. Where this process is init, or the one that orphans go to (PR_SET_CHILD_SUBREAPER), it stays a
+//! child, and is waited for when the next one is started.
 
 use crate::forked::ForkLock;
 use std::fs::File;
@@ -28,8 +28,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// As many numbers of descriptors are tried where nothing says which are open.
 const NUMBERS: u64 = 1 << 20;
-/// How often, for all lines together, a line is written again that the kernel refuses with EBUSY, and how long after: some other
-/// process still has a copy of an event, the one that detaches or one that it is starting.
+/// How often, for all lines together, a line is written again that the kernel refuses with EBUSY, and how long after:
+/// some other process still has a copy of an event, the one that detaches or one that it is starting.
 const TRIES: u32 = 3_000;
 static PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// The number of signals, `_NSIG`.
@@ -61,8 +61,8 @@ fn start(file: &File, lines: &[String], events: &[OwnedFd]) -> io::Result<()> {
     let mut children = CHILDREN.lock();
     children.retain(|&child| !has_ended(child));
     let orphan = !is_reaper();
-    // SAFETY: until they end the children make system calls only, on memory that was set up before; that is allowed after a
-    // fork of a process with threads.
+    // SAFETY: until they end the children make system calls only, on memory that was set up before; that is allowed
+    // after a fork of a process with threads.
     let child = unsafe {
         let before = block_signals();
         let child = clone();
@@ -188,7 +188,8 @@ unsafe fn close_listed(keep: &[RawFd]) -> bool {
     const NAME: usize = 19;
     let mut entries = Entries([0; 2048]);
     let mut listed_itself = false;
-    // SAFETY: the path is terminated, the buffer as long as it is said to be, and the caller has no use for what is closed.
+    // SAFETY: the path is terminated, the buffer as long as it is said to be, and the caller has no use for what is
+    // closed.
     unsafe {
         let folder = libc::open(c"/proc/self/fd".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC);
         if folder < 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The other process, in surroundings where less is allowed. A pipe stands for `kprobe_events`: once it is full the process waits,
-//! and it can be seen what it has open.
+//! The other process, in surroundings where less is allowed. A pipe stands for `kprobe_events`: once it is full the
+//! process waits, and it can be seen what it has open.
 //!
 //! The tests that fork, and look at what a process has inherited, run one after the other.
 

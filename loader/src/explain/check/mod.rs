@@ -8,13 +8,14 @@
 //! a word is a [`Finding`] by a [`Rule`]. Two answers about one function differ by the rules [`Rule::Prototype`] and
 //! [`Rule::Shape`] ([`compare`]).
 //!
-//! Shapes and numbers are those of code that runs: sites in text that is freed after boot are counted apart ([`Answer::dead`]).
+//! Shapes and numbers are those of code that runs: sites in text that is freed after boot are counted apart
+//! ([`Answer::dead`]).
 //!
 //! The program that is asked about is one of three:
 //!
 //! * one of an object file in a section of ours: what it reads is read from its code ([`crate::program::object_file`]);
-//! * one of a kprobe's section or the like, which reads registers, so that its code does not tell which arguments it means: a
-//!   program that reads all stands for it;
+//! * one of a kprobe's section or the like, which reads registers, so that its code does not tell which arguments it
+//!   means: a program that reads all stands for it;
 //! * none: a name alone is answered for programs that read all, at the entry and at the return.
 
 use crate::explain::ExplainError;
@@ -252,7 +253,8 @@ impl Outlook {
         self.refusal.is_none() && self.attached > 0 && self.in_the_way.is_empty()
     }
 
-    /// Why [`Policy::Complete`] refuses the program, in words, if it does: each reason once, with the number of its sites.
+    /// Why [`Policy::Complete`] refuses the program, in words, if it does: each reason once, with the number of its
+    /// sites.
     pub fn refused_by_complete(&self) -> Option<String> {
         if self.is_complete() {
             return None;

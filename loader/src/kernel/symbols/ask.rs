@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Asks the kernel which symbol holds an address, without reading its table.
 //!
-//! A BPF program of the type SYSCALL (Linux 5.14) runs when it is told to, attached to nothing. It prints the address as `%pS`
-//! (`sprint_symbol()` in kernel/kallsyms.c): the symbol, the distance from it, its size, and the module. That is the kernel's own
-//! lookup, by which it names probes and refuses them. It requires what loading a tracing program requires, and no table
-//! in `/proc`.
+//! A BPF program of the type SYSCALL (Linux 5.14) runs when it is told to, attached to nothing. It prints the address
+//! as `%pS` (`sprint_symbol()` in kernel/kallsyms.c): the symbol, the distance from it, its size, and the module. That
+//! is the kernel's own lookup, by which it names probes and refuses them. It requires what loading a tracing program
+//! requires, and no table in `/proc`.
 
 use crate::bpf::insn::{Insn, Width, pseudo};
 use crate::bpf::load::LoadAs;
@@ -33,7 +33,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Parses `name+0x10/0x40`, for a module's symbol with ` [module]` after it. An address that no symbol holds is a bare number.
+    /// Parses `name+0x10/0x40`, for a module's symbol with ` [module]` after it. An address that no symbol holds is a
+    /// bare number.
     fn parse(text: &str) -> Option<Answer> {
         let (place, module) = match text.strip_suffix(']') {
             Some(text) => text.rsplit_once(" [").map(|(place, module)| (place, Some(module.to_owned())))?,

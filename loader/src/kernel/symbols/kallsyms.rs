@@ -2,8 +2,8 @@
 //! `/proc/kallsyms`: lines of `ffffffff81001234 t name`, for a module's symbol with `<tab>[module]` after it.
 //!
 //! The kernel has 200,000 symbols and writes them as 10 MB of text, a page for each read; a third of them is text. The
-//! table is parsed as it comes, a buffer at a time, and of a line only what is text is kept: the address, and the name in
-//! one pool with all others. No symbol has an allocation of its own.
+//! table is parsed as it comes, a buffer at a time, and of a line only what is text is kept: the address, and the name
+//! in one pool with all others. No symbol has an allocation of its own.
 
 use super::lines::{address, each_line, read_lines};
 use std::collections::HashMap;

@@ -17,7 +17,8 @@ pub(super) fn read_lines(input: impl Read, mut with: impl FnMut(&[u8])) -> io::R
     })
 }
 
-/// [`read_lines`], up to the line at which the call breaks. What comes after it is not read, as far as it is not in the buffer.
+/// [`read_lines`], up to the line at which the call breaks. What comes after it is not read, as far as it is not in the
+/// buffer.
 pub(super) fn read_lines_until(mut input: impl Read, mut with: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     // Bytes of a line whose end has not come yet.
@@ -59,8 +60,8 @@ fn each_line_until(mut text: &[u8], mut with: impl FnMut(&[u8]) -> ControlFlow<(
     ControlFlow::Continue(())
 }
 
-/// An address as the kernel writes it: a number of at most 16 hexadecimal digits, up to the first space, and what comes after
-/// that space.
+/// An address as the kernel writes it: a number of at most 16 hexadecimal digits, up to the first space, and what comes
+/// after that space.
 pub(super) fn address(line: &[u8]) -> Option<(u64, &[u8])> {
     // All but oddities have 16 digits: no search for the space.
     let end =

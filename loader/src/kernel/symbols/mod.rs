@@ -6,10 +6,10 @@
 //!
 //! * `/proc/kallsyms`: every symbol with its address. Only text symbols matter here. The kernel itself answers "which
 //!   function is this address in" by the greatest symbol not above it, and says that the function ends where the next
-//!   symbol with another address begins (`kallsyms_lookup_size_offset()` in kernel/kallsyms.c). [`Symbols::containing`] does the
-//!   same, so that its answers are the kernel's.
-//! * `available_filter_functions_addrs` (Linux 6.5) in tracefs: the addresses that ftrace patches. It may lie some bytes
-//!   after the symbol's. Older kernels list names alone.
+//!   symbol with another address begins (`kallsyms_lookup_size_offset()` in kernel/kallsyms.c). [`Symbols::containing`]
+//!   does the same, so that its answers are the kernel's.
+//! * `available_filter_functions_addrs` (Linux 6.5) in tracefs: the addresses that ftrace patches. It may lie some
+//!   bytes after the symbol's. Older kernels list names alone.
 //! * the kprobe blacklist in debugfs: ranges that no probe may touch.
 //!
 //! The tables are plain data ([`Symbols`]), parsed from text without any I/O; [`running`] reads them. None of the
@@ -528,7 +528,8 @@ pub(crate) struct Bases {
 }
 
 impl Bases {
-    /// Reads them from the first lines of `/proc/kallsyms`: the table is in the order of addresses. `None` if there is no `_text`.
+    /// Reads them from the first lines of `/proc/kallsyms`: the table is in the order of addresses. `None` if there is
+    /// no `_text`.
     fn read(kallsyms: impl io::Read) -> io::Result<Option<Bases>> {
         let (mut text, mut stext) = (None, None);
         read_lines_until(kallsyms, |line| {

@@ -241,7 +241,8 @@ fn every_sort_of_site() {
     insta::assert_snapshot!("every_sort_of_site_in_short", plan.report().to_string());
 }
 
-/// Site data with right checksums can still be made to lie. Under the name of a symbol nothing is attached outside of it.
+/// Site data with right checksums can still be made to lie. Under the name of a symbol nothing is attached outside of
+/// it.
 #[test]
 fn sites_lie_in_the_symbols_that_hold_them() {
     let world = world();

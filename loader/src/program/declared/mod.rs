@@ -7,19 +7,19 @@
 //! SITESEER_PROTO(program, int, struct user_namespace *ns, int cap);
 //! ```
 //!
-//! of `siteseer.bpf.h`. It is a variable `__siteseer_proto_PROGRAM`, a pointer to a function of that prototype, in a section of
-//! its own. libbpf makes no map of a section that it does not know, and gives the types to the kernel with the rest of the
-//! object's BTF, from where they come back with the program.
+//! of `siteseer.bpf.h`. It is a variable `__siteseer_proto_PROGRAM`, a pointer to a function of that prototype, in a
+//! section of its own. libbpf makes no map of a section that it does not know, and gives the types to the kernel with
+//! the rest of the object's BTF, from where they come back with the program.
 //!
 //! The object's BTF and the kernel's are strangers: their type numbers have nothing in common. So a prototype of either
-//! becomes a [`Signature`], a tree that stands alone, and signatures are compared. The rules are C's for compatible function
-//! types (C11 6.2.7, 6.7.6.3) as far as BTF lets one tell:
+//! becomes a [`Signature`], a tree that stands alone, and signatures are compared. The rules are C's for compatible
+//! function types (C11 6.2.7, 6.7.6.3) as far as BTF lets one tell:
 //!
 //! * qualifiers of a parameter itself and of what is returned do not count, those of what is pointed to do; type tags
 //!   (`__user`, `__rcu`) never do;
 //! * a parameter that is an array or a function is a pointer;
-//! * a typedef is what it stands for. An anonymous structure, union or enumeration goes by the name of the typedef that it
-//!   is written in;
+//! * a typedef is what it stands for. An anonymous structure, union or enumeration goes by the name of the typedef that
+//!   it is written in;
 //! * structures, unions and enumerations go by their kind and name; what is in them is not looked at, and a forward
 //!   declaration will do. `foo___x` is `foo`, as everywhere in CO-RE;
 //! * integers go by size and signedness (so `long` and `long long` are one type, on both machines), but `char` and
@@ -271,7 +271,8 @@ impl Type {
     }
 }
 
-/// The name without the flavour that tells CO-RE types apart (libbpf's `bpf_core_essential_name_len()`): `foo___x` is `foo`.
+/// The name without the flavour that tells CO-RE types apart (libbpf's `bpf_core_essential_name_len()`): `foo___x` is
+/// `foo`.
 fn essential(name: &str) -> &str {
     let separator = name.as_bytes().windows(5).rposition(|w| w[0] != b'_' && &w[1..4] == b"___" && w[4] != b'_');
     separator.and_then(|at| name.get(..=at)).unwrap_or(name)

@@ -5,9 +5,9 @@
 //! SITESEER_POLICY(program, complete);
 //! ```
 //!
-//! is a variable `__siteseer_policy_PROGRAM`, a pointer to a structure that is declared and never defined:
-//! `struct siteseer_policy_complete`. As with `SITESEER_PROTO`, only its type is read. A value would have to be read from
-//! the object's file, which libbpf does not keep.
+//! is a variable `__siteseer_policy_PROGRAM`, a pointer to a structure that is declared and never defined: `struct
+//! siteseer_policy_complete`. As with `SITESEER_PROTO`, only its type is read. A value would have to be read from the
+//! object's file, which libbpf does not keep.
 
 use super::DeclaredError;
 use crate::program::policy::Policy;

@@ -2,10 +2,10 @@
 //! Functions of loaded BPF programs as targets of fentry and fexit programs.
 //!
 //! A BPF program is not the compiler's to inline once it is loaded: each of its functions (its *main* function and its
-//! subprograms, static ones too) is one piece of machine code, which begins with instructions that the kernel patches for
-//! fentry and fexit. So a target function is a [`Function`] with one candidate, a body, and the mechanism is the
-//! kernel's own: a program loaded with `attach_prog_fd`, for the FUNC in the target's BTF (`bpf_check_attach_target()` in
-//! kernel/bpf/verifier.c).
+//! subprograms, static ones too) is one piece of machine code, which begins with instructions that the kernel patches
+//! for fentry and fexit. So a target function is a [`Function`] with one candidate, a body, and the mechanism is the
+//! kernel's own: a program loaded with `attach_prog_fd`, for the FUNC in the target's BTF (`bpf_check_attach_target()`
+//! in kernel/bpf/verifier.c).
 //!
 //! Three things keep calls from being seen.
 //!

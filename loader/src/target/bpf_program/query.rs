@@ -82,7 +82,8 @@ pub fn tail_slots(programs: &[u32]) -> io::Result<Vec<TailSlot>> {
         }
         for slot in 0..info.max_entries {
             let mut program = 0u32;
-            // SAFETY: keys and values of prog arrays are 4 bytes each (`fd_array_map_alloc_check()`, kernel/bpf/arraymap.c).
+            // SAFETY: keys and values of prog arrays are 4 bytes each (`fd_array_map_alloc_check()`,
+            // kernel/bpf/arraymap.c).
             let looked_up = unsafe { map::lookup(map.as_fd(), slot, std::slice::from_mut(&mut program)) };
             match looked_up {
                 Ok(_) if programs.contains(&program) => {

@@ -3,18 +3,18 @@
 //!
 //! Three sources are joined:
 //!
-//! * the site data: inlined copies, and the out-of-line copies that a name cannot tell (clones, changed signatures, several
-//!   functions of one name), with link-time addresses;
-//! * the kernel's symbols: where all that is now, and out-of-line copies that the site data does not mention. A symbol that
-//!   has exactly the function's name is a body, and its arguments are where the ABI puts them. A symbol
+//! * the site data: inlined copies, and the out-of-line copies that a name cannot tell (clones, changed signatures,
+//!   several functions of one name), with link-time addresses;
+//! * the kernel's symbols: where all that is now, and out-of-line copies that the site data does not mention. A symbol
+//!   that has exactly the function's name is a body, and its arguments are where the ABI puts them. A symbol
 //!   `foo.anything` is a clone about which nothing is known;
 //! * BTF: the prototypes.
 //!
-//! `foo.cold` (a continuation) and `foo.part.N` (what is left of foo after its head was inlined) are not places where foo
-//! starts. Either may be named explicitly; then it is a function of its own.
+//! `foo.cold` (a continuation) and `foo.part.N` (what is left of foo after its head was inlined) are not places where
+//! foo starts. Either may be named explicitly; then it is a function of its own.
 //!
-//! That is done for the kernel's image and for each loaded module by itself: each has site data, BTF and symbols of its own.
-//! [`Function::merged`] takes the functions of a name together.
+//! That is done for the kernel's image and for each loaded module by itself: each has site data, BTF and symbols of its
+//! own. [`Function::merged`] takes the functions of a name together.
 //!
 //! Everything that any of the sources knows becomes a [`Candidate`]. What stands against one, whatever the program, is
 //! found here ([`Candidate::obstacle`]); what a program adds to that is the plan's business. No candidate is left out.
@@ -214,7 +214,8 @@ impl Function {
             }
             function.add_described(site, &mut read, sources);
         }
-        // By name alone a body is told only where the name is one body's and one FUNC's: else the FUNC might be another's.
+        // By name alone a body is told only where the name is one body's and one FUNC's: else the FUNC might be
+        // another's.
         let bodies = sources.symbols.named(name).filter(|symbol| sources.owns(symbol));
         let undescribed: HashSet<u64> =
             bodies.map(|symbol| symbol.address).filter(|address| !described.contains(address)).collect();

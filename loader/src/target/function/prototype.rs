@@ -28,7 +28,8 @@ pub struct Parameter {
     pub irregular: bool,
     /// How many 8-byte slots of the context it takes.
     pub slots: u32,
-    /// The structure or union that it points to, if it is such a pointer and the BTF of the kernel's image has the type.
+    /// The structure or union that it points to, if it is such a pointer and the BTF of the kernel's image has the
+    /// type.
     pub pointee: Option<TypeId>,
     /// Whether it points to a structure or union that the BTF of the kernel's image does not have: a module's own.
     pub foreign: bool,

@@ -208,7 +208,8 @@ proptest! {
         }
     }
 
-    /// A shared program gathers as the link's cookie says; with one that it does not know the call is lost, and counted.
+    /// A shared program gathers as the link's cookie says; with one that it does not know the call is lost, and
+    /// counted.
     #[test]
     fn shared_programs_go_by_the_cookie(case in case(), ways in alike()) {
         let specs: Vec<Spec<'_>> = ways.iter().map(|parameters| spec(parameters)).collect();

@@ -249,7 +249,8 @@ fn refusals() {
         refusal(0..1, &[missing(8)]),
         Refusal::ArgumentMissing { parameter: 0, reason: Missing::OptimisedOut.into() }
     );
-    // Where nobody knows where the kernel lies, an address in it is not a value; a program that can do without it is told.
+    // Where nobody knows where the kernel lies, an address in it is not a value; a program that can do without it is
+    // told.
     let kernel = KernelIds { unplaced: true, ..spec(&[]).kernel };
     for at in [Location::Address(0x1000), computed(&[&[Op::Address(0x1000), Op::Load(8)]])] {
         let parameters = [located(8, false, at)];

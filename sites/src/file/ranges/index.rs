@@ -14,7 +14,8 @@ pub struct ChainIndex {
     base: u64,
     /// Where each run begins, from the base, sorted; also where text without a function begins.
     starts: Vec<u32>,
-    /// For each so many bytes ([`ChainIndex::shift`]), the first run that begins after them: what a search need not look at.
+    /// For each so many bytes ([`ChainIndex::shift`]), the first run that begins after them: what a search need not
+    /// look at.
     buckets: Vec<u32>,
     shift: u32,
     runs: Vec<IndexedRun>,
@@ -26,8 +27,8 @@ pub struct ChainIndex {
     text: String,
 }
 
-/// How many copies may be read for each byte of data. A function's tree is read for each of its pieces; in a file that was made to
-/// deceive, a great many pieces may refer to one great tree.
+/// How many copies may be read for each byte of data. A function's tree is read for each of its pieces; in a file that
+/// was made to deceive, a great many pieces may refer to one great tree.
 const MOST_WORK: usize = 64;
 
 /// As many first steps of a search are kept as fit into a processor's cache.
@@ -212,8 +213,8 @@ impl ChainIndex {
         self.runs.iter().filter(|run| run.node != NOTHING).count()
     }
 
-    /// The functions that a link-time address is in, from the innermost copy outwards. `None` if the debug information has no
-    /// function there.
+    /// The functions that a link-time address is in, from the innermost copy outwards. `None` if the debug information
+    /// has no function there.
     pub fn at(&self, address: u64) -> Option<IndexedFrames<'_>> {
         let offset = u32::try_from(address.checked_sub(self.base)?).ok()?;
         let run = self.run_at(offset)?;

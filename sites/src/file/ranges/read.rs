@@ -73,8 +73,8 @@ pub struct Chain<'a> {
 
 /// The chains of an image or module: section `.BTF.inline.ranges`, open for reading.
 ///
-/// What is read is checked by its checksums. A lookup is a binary search, and then a walk over the data of one function. For
-/// very many addresses, [`Chains::index`] decodes all of it once.
+/// What is read is checked by its checksums. A lookup is a binary search, and then a walk over the data of one
+/// function. For very many addresses, [`Chains::index`] decodes all of it once.
 #[derive(Debug)]
 pub struct Chains<'f, 'a> {
     pub(super) file: &'f SiteFile<'a>,
@@ -113,8 +113,8 @@ pub(super) struct ReadRun {
 }
 
 impl<'a> SiteFile<'a> {
-    /// The chains of functions that addresses are in; `None` if the file does not have them (`siteseer encode --ranges` writes
-    /// them).
+    /// The chains of functions that addresses are in; `None` if the file does not have them (`siteseer encode --ranges`
+    /// writes them).
     ///
     /// # Errors
     /// [`FileError::Ranges`] if the section is malformed or of another version.

@@ -173,7 +173,8 @@ fn write_runs(
     Some(end)
 }
 
-/// The section. `strings` are those that come after the companion section's; `companion` is that section's first checksum.
+/// The section. `strings` are those that come after the companion section's; `companion` is that section's first
+/// checksum.
 pub(in super::super) fn section(
     ranges: &Ranges,
     encoded: &Encoded,

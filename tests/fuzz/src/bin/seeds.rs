@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `seeds FOLDER`: writes the inputs that the fuzzer begins with, a folder for each target. They are made from real data: images
-//! that compilers made, their site files, BPF objects of the tests, and lines as the kernel and other tools print them.
+//! `seeds FOLDER`: writes the inputs that the fuzzer begins with, a folder for each target. They are made from real
+//! data: images that compilers made, their site files, BPF objects of the tests, and lines as the kernel and other
+//! tools print them.
 
 use object::{Object, ObjectSection};
 use siteseer_encoder::{Detail, Encoded, Options, encode_with_ranges};

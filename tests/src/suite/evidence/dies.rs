@@ -250,8 +250,8 @@ impl<'a> Walk<'_, 'a> {
     }
 }
 
-/// Whether an expression says where a value is. One that goes by a value at another moment, or by another function's parameter,
-/// does not: that is what is written of a parameter that is gone.
+/// Whether an expression says where a value is. One that goes by a value at another moment, or by another function's
+/// parameter, does not: that is what is written of a parameter that is gone.
 fn is_value<'a>(expression: &Expression<Reader<'a>>, unit: &Unit<Reader<'a>>) -> Result<bool, gimli::Error> {
     let mut operations = expression.clone().operations(unit.encoding());
     let mut any = false;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The machine code of one function, as a graph of instructions, and the ways through it.
 //!
-//! Instruction boundaries and branches are those of the encoder's reader of text: jump labels and exceptions are among them. What
-//! an instruction does with control is decoded here, since an emulated way goes over calls and takes branches as it is told.
+//! Instruction boundaries and branches are those of the encoder's reader of text: jump labels and exceptions are among
+//! them. What an instruction does with control is decoded here, since an emulated way goes over calls and takes
+//! branches as it is told.
 
 use iced_x86::{Code as X86Code, Decoder, DecoderOptions, FlowControl, Instruction};
 use siteseer_encoder::elf::image::Image;
@@ -115,8 +116,8 @@ impl Code {
         to == from + 1 && self.successors[from].contains(&(to as u32))
     }
 
-    /// A shortest way between two instructions of at most so many, both ends among them, that does not go through an instruction
-    /// that is not wanted.
+    /// A shortest way between two instructions of at most so many, both ends among them, that does not go through an
+    /// instruction that is not wanted.
     pub(super) fn way(
         &self,
         from: usize,

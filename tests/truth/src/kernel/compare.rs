@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Whether a site's locations and a record's operands are the same values.
 //!
-//! Where both stand at one address and are written alike, nothing needs to run. Else the emulator goes over a way that ends at the
-//! later of the two, with random registers and memory, and both are read as it comes by. It begins there, and then earlier
-//! and earlier: a value that was copied before the site is the same in both places only if the copying is on the way. Equal
-//! values with each of several seeds confirm the location. Values that still differ when the way begins at the function's entry
-//! are wrong, unless a branch may have told that they are equal (`if (x == 5) f(x)`): the emulator takes branches as the way
-//! says, whatever the values are.
+//! Where both stand at one address and are written alike, nothing needs to run. Else the emulator goes over a way that
+//! ends at the later of the two, with random registers and memory, and both are read as it comes by. It begins there,
+//! and then earlier and earlier: a value that was copied before the site is the same in both places only if the copying
+//! is on the way. Equal values with each of several seeds confirm the location. Values that still differ when the way
+//! begins at the function's entry are wrong, unless a branch may have told that they are equal (`if (x == 5) f(x)`):
+//! the emulator takes branches as the way says, whatever the values are.
 
 use super::code::{Code, Flow};
 use super::cpu::{Cpu, CpuError};

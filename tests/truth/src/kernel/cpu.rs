@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! An emulated processor for a few instructions of a kernel, with random registers and with random memory wherever the image
-//! has none.
+//! An emulated processor for a few instructions of a kernel, with random registers and with random memory wherever the
+//! image has none.
 //!
-//! Nothing is mapped beforehand. Each page of the address space that is touched is given one of a few physical pages with
-//! random contents, by a hash of its address. So any pointer can be followed, the same address always leads to the same
-//! bytes, and another seed leads to others. Pages of the image hold what the image holds; the stack has pages of its own, since
-//! a store through some pointer must not change it.
+//! Nothing is mapped beforehand. Each page of the address space that is touched is given one of a few physical pages
+//! with random contents, by a hash of its address. So any pointer can be followed, the same address always leads to the
+//! same bytes, and another seed leads to others. Pages of the image hold what the image holds; the stack has pages of
+//! its own, since a store through some pointer must not change it.
 
 use siteseer_encoder::elf::image::Image;
 use siteseer_sites::Machine;
@@ -134,7 +134,8 @@ impl Cpu<'_> {
         Ok(Cpu { machine, unicorn, numbers: Numbers(0), contents: HashMap::new() })
     }
 
-    /// New random registers and memory. The stack pointer is aligned as it is at a function's entry, or as it is in its body.
+    /// New random registers and memory. The stack pointer is aligned as it is at a function's entry, or as it is in its
+    /// body.
     ///
     /// # Errors
     /// If the emulator fails.

@@ -48,7 +48,8 @@ impl<'r> Results<'r> {
         Results { btf, functions: NameIndex::new(btf, &[Kind::Func]) }
     }
 
-    /// The result of the functions of that name, if it has more than 16 bytes: then it is in memory, and its address is passed.
+    /// The result of the functions of that name, if it has more than 16 bytes: then it is in memory, and its address is
+    /// passed.
     fn in_memory(&self, name: &str) -> Option<ParamShape> {
         let result = |function| self.btf.ty(self.btf.ty(function)?.target()?)?.target();
         let sizes = self.functions.get(Kind::Func, name).filter_map(result).filter_map(|ty| self.btf.size_of(ty));
@@ -189,9 +190,9 @@ impl Function<'_> {
         }
     }
 
-    /// Exchanges records, if they or their sites are at one address, where more values are right by that: an address does
-    /// not tell which of several calls that begin there is whose. The same is done with a record at that address that is
-    /// left over. Gives how often.
+    /// Exchanges records, if they or their sites are at one address, where more values are right by that: an address
+    /// does not tell which of several calls that begin there is whose. The same is done with a record at that address
+    /// that is left over. Gives how often.
     fn exchange(&self, Pairs { pairs, records: left, .. }: &mut Pairs, cpu: &mut Cpu<'_>) -> u64 {
         let mut exchanged = 0;
         let mut wrong = |site: usize, record: usize| {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The truth about a whole kernel: `siteseer-truth kernel`.
 //!
-//! The kernel was compiled with a plugin (tests/truth/plugins) that writes a record at the start of each copy of each function's
-//! body: the address, and where the compiler has the parameters there. So two things can be told without running the kernel.
+//! The kernel was compiled with a plugin (tests/truth/plugins) that writes a record at the start of each copy of each
+//! function's body: the address, and where the compiler has the parameters there. So two things can be told without
+//! running the kernel.
 //!
 //! * **Sites**: each record belongs to a site of its function, and each site to a record ([`pair`]). A record that is
 //!   left over is a copy that the encoder says nothing about: calls there would be missed.
 //! * **Values**: what a site's locations give is what the record's operands give ([`compare`]).
 //!
-//! [`record`] reads the records, [`code`] the machine code, [`cpu`] emulates it, [`group`] puts sites and records of a symbol
-//! together, [`tally`] counts.
+//! [`record`] reads the records, [`code`] the machine code, [`cpu`] emulates it, [`group`] puts sites and records of a
+//! symbol together, [`tally`] counts.
 
 mod code;
 mod compare;

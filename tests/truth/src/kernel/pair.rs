@@ -5,10 +5,10 @@
 //! prologue, or after what computes an operand. Now and then it is before the site, where the probe was moved forward.
 //! No other record of the function is in between.
 //!
-//! What is at one address is paired first, then what is near. In a row of calls each record may be where the next call's
-//! site is: then the first site and the last record are left over, and the pairs between them are shifted by one.
-//! Therefore a site that is left over may take the record of another site that has a second one to go to, and so on
-//! (Kuhn's way to a matching of the most pairs). What is left over in the end is a copy that the encoder missed, or
+//! What is at one address is paired first, then what is near. In a row of calls each record may be where the next
+//! call's site is: then the first site and the last record are left over, and the pairs between them are shifted by
+//! one. Therefore a site that is left over may take the record of another site that has a second one to go to, and so
+//! on (Kuhn's way to a matching of the most pairs). What is left over in the end is a copy that the encoder missed, or
 //! something that the encoder wrongly took for a site.
 
 use super::code::Code;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The records of the marker plugins: where the compiler had each parameter at the start of a copy of a function's body.
+//! The records of the marker plugins: where the compiler had each parameter at the start of a copy of a function's
+//! body.
 //!
 //! Their layout is in tests/truth/plugins/README.md. An operand is an instruction that would read it, so it is decoded,
 //! not parsed. What cannot be decoded is an error of that operand; what breaks the layout is one of the whole section,

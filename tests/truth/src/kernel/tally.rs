@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What was found out about a kernel: counts by kind of site and form of location, and each thing that is not as it should be.
+//! What was found out about a kernel: counts by kind of site and form of location, and each thing that is not as it
+//! should be.
 
 use super::compare::Unconfirmed;
 use serde::Serialize;

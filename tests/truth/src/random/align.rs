@@ -5,8 +5,8 @@
 //! as many stores as its call. The compiler may have put the place where a body is said to begin after effects of the
 //! body, so a hit may be late, but not later than the call's end. It may also have put effects of the caller after this
 //! place, so a hit may be early by one. In a straight line a hit may even come after the effects of what follows the
-//! call, or before those of several calls that come before it. The cheapest of all pairings in order is taken. What is not paired is a call without a hit or a hit without a
-//! call.
+//! call, or before those of several calls that come before it. The cheapest of all pairings in order is taken. What is
+//! not paired is a call without a hit or a hit without a call.
 //!
 //! Where recursion was inlined into itself, a hit of the inner call comes before the end of the outer one, and may be
 //! mistaken for a late hit of it: if one call is missed, all values that follow would be wrong. So values decide where
@@ -67,8 +67,8 @@ enum Step {
     HitAlone,
 }
 
-/// For each call, the index of its hit. `differ` tells whether what was read at a hit is not what was passed in a call; `site` is
-/// the site of a hit, and `is_marked` tells whether hits there are said to be perhaps of no call.
+/// For each call, the index of its hit. `differ` tells whether what was read at a hit is not what was passed in a call;
+/// `site` is the site of a hit, and `is_marked` tells whether hits there are said to be perhaps of no call.
 pub(crate) fn align(
     calls: &[Span],
     hits: &[usize],

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Compiles and links a program.
 //!
-//! What comes out looks like a kernel to the encoder: `_text`, `.BTF`, no library. It has a BTF of base types
-//! alone, so that the encoder makes a site for each out-of-line function instead of leaving those to their names for which
-//! the calling convention is right: its rules for all of them are checked. A module is compiled to one relocatable file, which
-//! is encoded, and then linked, which is run: the sections of the one are those of the other, so addresses translate.
+//! What comes out looks like a kernel to the encoder: `_text`, `.BTF`, no library. It has a BTF of base types alone, so
+//! that the encoder makes a site for each out-of-line function instead of leaving those to their names for which the
+//! calling convention is right: its rules for all of them are checked. A module is compiled to one relocatable file,
+//! which is encoded, and then linked, which is run: the sections of the one are those of the other, so addresses
+//! translate.
 
 use crate::random::config::{Compiler, Config, Link};
 use crate::random::program::{Program, UNITS};

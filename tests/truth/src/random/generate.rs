@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Writes random programs.
 //!
-//! A program has defined behaviour (with `-fwrapv`), reads what it works on from volatile memory, so that no compiler can
-//! know it, and ends: functions call those before them only, or themselves with a counter that falls, and each function has an
-//! estimate of the calls that it makes, which bounds those of its callers. Within that it is as varied as possible
-//! in what matters here: how functions are called, what is passed, and what bodies do to their parameters and before their first
-//! effect.
+//! A program has defined behaviour (with `-fwrapv`), reads what it works on from volatile memory, so that no compiler
+//! can know it, and ends: functions call those before them only, or themselves with a counter that falls, and each
+//! function has an estimate of the calls that it makes, which bounds those of its callers. Within that it is as varied
+//! as possible in what matters here: how functions are called, what is passed, and what bodies do to their parameters
+//! and before their first effect.
 
 use crate::random::prng::Prng;
 use crate::random::program::{Function, Parameter, Program, START, Statement, Type, UNITS};

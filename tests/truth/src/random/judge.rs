@@ -53,8 +53,8 @@ struct Sites {
     set: SiteSet,
     /// For each site, the place of its function in the program.
     functions: Vec<Option<usize>>,
-    /// For each site, the step of the source at which it begins, of those at its address; and how the debug information gives each
-    /// argument.
+    /// For each site, the step of the source at which it begins, of those at its address; and how the debug information
+    /// gives each argument.
     given: Vec<Given>,
     /// Where addresses of a module are in the image that is run.
     moved: Vec<(Range<u64>, u64)>,

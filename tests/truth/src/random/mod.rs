@@ -2,8 +2,8 @@
 //! Random programs: `siteseer-truth random`.
 //!
 //! 1. `generate` writes a program ([`program`]) from a seed ([`prng`]).
-//! 2. `build` compiles it without optimisation and with a log, and `observe` runs it in the emulator on several inputs: the
-//!    truth ([`truth`]).
+//! 2. `build` compiles it without optimisation and with a log, and `observe` runs it in the emulator on several inputs:
+//!    the truth ([`truth`]).
 //! 3. `config` draws ways to compile it; each is built, encoded, and run on the same inputs with a hook at each site.
 //! 4. `align` pairs hits with calls, and `judge` compares the values.
 //! 5. `reduce` makes a program that shows a failure small.

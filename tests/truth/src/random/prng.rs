@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Numbers that a seed fixes, on every machine and with every version of every library: xorshift64* over a SplitMix64 seed.
+//! Numbers that a seed fixes, on every machine and with every version of every library: xorshift64* over a SplitMix64
+//! seed.
 
 /// A sequence of pseudo-random numbers.
 #[derive(Debug, Clone)]

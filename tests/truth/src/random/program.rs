@@ -2,8 +2,8 @@
 //! A program as a tree of statements, and its text in C.
 //!
 //! Each function's body begins with `ENTER`, which logs the call and its arguments in the build that tells the truth
-//! and is nothing in all others. Somewhere in the body `SEQ` stores the function's number to a volatile variable, in every build:
-//! the sequence of these stores is the same in all of them, and by it hits are aligned with calls.
+//! and is nothing in all others. Somewhere in the body `SEQ` stores the function's number to a volatile variable, in
+//! every build: the sequence of these stores is the same in all of them, and by it hits are aligned with calls.
 //!
 //! Statements are text. The tree is only as deep as blocks are, so that parts can be left out ([`Program::without`]).
 

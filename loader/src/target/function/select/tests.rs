@@ -28,7 +28,8 @@ fn types() -> (Vec<u8>, [TypeId; 3]) {
     (types.to_bytes(), functions)
 }
 
-/// Inline sites of the functions (by index) declared in the files, and two symbols of the name that they do not describe.
+/// Inline sites of the functions (by index) declared in the files, and two symbols of the name that they do not
+/// describe.
 fn foo(sites: &[(usize, Option<&str>)], undescribed: bool) -> Function {
     let (bytes, functions) = types();
     let btf = Btf::parse(&bytes).unwrap();
