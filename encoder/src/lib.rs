@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! From the DWARF of a kernel image to the sites of its functions.
 //!
-//! [`encode`] reads an ELF image (a `vmlinux` with DWARF and BTF) and makes a [`SiteSet`]: every place where the body of
-//! a function starts executing, and where its arguments are there. The phases, one folder each, in this order:
+//! [`encode`] reads an ELF image (a `vmlinux` with DWARF and BTF) and makes a [`SiteSet`]: every place where the body
+//! of a function starts executing, and where its arguments are there. The phases, one folder each, in this order:
 //!
 //! 1. `elf`: the ELF file, its symbols, and the tables by which the kernel patches its text.
 //! 2. `text`: machine code, and whether the kernel will take a probe at an address.

@@ -10,8 +10,8 @@
 //! ```text
 //! ${XDG_CACHE_HOME:-$HOME/.cache}/siteseer/kernels/NAME/
 //!     current -> VERSION     the entry in use, replaced in one step
-//!     VERSION/               vmlinuz, vmlinux, kernel.json: complete or absent. One that a compiler's plugin had a part in
-//!                            (`build/plugin.rs`) has no vmlinuz
+//!     VERSION/               vmlinuz, vmlinux, kernel.json: complete or absent. One that a compiler's plugin had a
+//!                            part in (`build/plugin.rs`) has no vmlinuz
 //!     VERSION/tree/          of a kernel that was built here, what modules for it are built with
 //!     VERSION/headers/       the same of one that Debian built, when it was first asked for (`debian/headers.rs`)
 //!     VERSION/modules/       modules that were built for it ([`crate::modules`])

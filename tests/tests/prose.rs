@@ -408,6 +408,32 @@ fn the_prose_follows_the_rules() {
     assert!(wrong.is_empty(), "CONTRIBUTING.md, \"Language\":\n{}", wrong.join("\n"));
 }
 
+/// rustfmt leaves comments alone.
+#[test]
+fn comments_are_as_narrow_as_code() {
+    const WIDTH: usize = 120;
+    let root = root();
+    let format = fs::read_to_string(root.join("rustfmt.toml")).expect("the format of sources");
+    assert!(format.contains(&format!("max_width = {WIDTH}\n")), "{format}");
+    let mut paths = Vec::new();
+    files(&root, &mut paths);
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    let mut wide = Vec::new();
+    for path in paths {
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for (number, line) in (1..).zip(text.lines()) {
+            let comment = line.trim_start();
+            // The row of a table is one line.
+            let is_row = comment.trim_start_matches(['/', '!']).trim_start().starts_with('|');
+            if comment.starts_with("//") && !is_row && line.chars().count() > WIDTH {
+                let name = path.strip_prefix(&root).unwrap_or(&path);
+                wide.push(format!("{}:{number}: {} columns", name.display(), line.chars().count()));
+            }
+        }
+    }
+    assert!(wide.is_empty(), "comments are at most {WIDTH} columns wide:\n{}", wide.join("\n"));
+}
+
 #[test]
 fn the_rules_are_those_of_contributing() {
     let text = fs::read_to_string(root().join("CONTRIBUTING.md")).expect("it is there");
