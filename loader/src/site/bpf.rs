@@ -5,6 +5,7 @@ use std::fmt;
 
 /// A slot of a prog array that holds a program: `bpf_tail_call()` enters the program from there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct TailSlot {
     /// Id of the program.
     pub program: u32,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 /// A place in the source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Place {
     /// File, as the debug information names it.
     pub file: String,
