@@ -5,6 +5,7 @@
 //! What varies from run to run (times, processors, numbers of processes, pointers) is masked in the page and in what is
 //! printed; the rest must be the same, letter by letter.
 
+mod busy;
 mod live;
 mod trees;
 mod unwritten;
@@ -41,6 +42,7 @@ pub fn cases() -> Vec<Case> {
         case("trace", "calls_are_in_their_callers", trees::nested),
         case("trace", "trees_of_many_calls_are_right_or_left_out", trees::many),
         case("trace", "numbers_are_printed_meanwhile", live::numbers),
+        case("trace", "it_ends_while_calls_go_on", busy::ends),
         case("trace", "output_that_cannot_be_written", unwritten::refused_output),
         case("trace", "bodies_alone_without_site_data", without_site_data),
         case("trace", "text_of_users_is_read", strings),
