@@ -329,7 +329,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     /// Marks what is doubtful because of the machine code around an address.
     fn doubt_code(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, address: u64, is_merged: bool) {
         if self.is_by_clang {
-            self.doubt_stale(&Body { text: copy.text, ranges: copy.body, nested: &[] }, address);
+            self.doubt_stale(copy.origin, &Body { text: copy.text, ranges: copy.body, nested: &[] }, address);
         }
         self.doubt_unfilled(copy.text, address);
         if is_merged {
@@ -390,12 +390,13 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     }
 
     /// Marks what cannot be what was passed at an address of an inlined copy by clang.
-    fn doubt_stale(&mut self, body: &Body<'_, '_, '_>, address: u64) {
+    fn doubt_stale(&mut self, origin: &Origin<'a>, body: &Body<'_, '_, '_>, address: u64) {
         let encoding = self.unit.unit.encoding();
-        for (index, found) in self.found.iter_mut().enumerate() {
+        for (index, (found, parameter)) in self.found.iter_mut().zip(&origin.parameters).enumerate() {
             let Ok(located) = &mut found.argument else { continue };
             let is_one = matches!(located.at, Location::Register(_) | Location::Constant(_) | Location::Address(_));
-            let bytes = located.size.min(8) as u8;
+            let is_number = resolved_kind(self.shared.base, &parameter.type_ref) != Some(Kind::Ptr);
+            let bytes = if is_number { located.size.min(8) as u8 } else { 0 };
             if is_one && body.is_stale(&self.gathered, index, address, bytes, encoding) {
                 located.doubt = Some(Doubt::Stale);
             }

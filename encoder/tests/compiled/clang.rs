@@ -146,7 +146,7 @@ fn a_register_that_only_the_caller_reads_whole_is_not_certain() {
     }
 }
 
-/// Bodies that read a byte of a number, nothing of it, and all of it.
+/// Bodies that read a byte of a number, nothing of it, and all of it; and one that reads nothing of a pointer.
 const NARROWED: &str = r#"
 volatile long seq;
 long sum;
@@ -154,7 +154,8 @@ long sum;
 INLINE void byte(unsigned long p) { seq = 1; sum += (unsigned char)p; }
 INLINE void nothing(unsigned long p) { seq = 2; }
 INLINE void whole(unsigned long p) { seq = 3; sum += p; seq = p; }
-void caller(volatile unsigned long *in) { byte(in[0]); nothing(in[1]); whole(in[2]); }
+INLINE void points(volatile void *p) { seq = 4; }
+void caller(volatile unsigned long *in) { byte(in[0]); nothing(in[1]); whole(in[2]); points(in); }
 void unused(long a) { TRUTH(a, 0); }
 "#;
 
@@ -170,7 +171,9 @@ fn a_register_that_the_body_does_not_read_whole_is_not_certain() {
             let found = argument(name);
             assert!(found.is_ok() && !is_certain(&found), "{level}, {name}: {found:?}");
         }
-        assert!(is_certain(&argument("whole")), "{level}: {:?}", argument("whole"));
+        for name in ["whole", "points"] {
+            assert!(is_certain(&argument(name)), "{level}, {name}: {:?}", argument(name));
+        }
     }
 }
 
