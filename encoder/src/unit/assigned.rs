@@ -91,8 +91,8 @@ impl Body<'_, '_, '_> {
     /// * A register that an instruction of the body itself has written last, in a straight line before the address.
     /// * A register that an instruction of the caller's writes while the body has begun and is not over. That
     ///   instruction was moved there from before the body.
-    /// * A register from which the body never reads as much as `bytes`, the size of a number. A part of a pointer is not
-    ///   enough for any body, so a register that has a pointer has all of it, and `bytes` is 0.
+    /// * A register from which the body never reads as much as `bytes`, the size of a number. A part of a pointer is
+    ///   not enough for any body, so a register that has a pointer has all of it, and `bytes` is 0.
     pub(crate) fn is_stale(
         &self,
         gathered: &Gathered<'_>,
