@@ -9,7 +9,6 @@ use std::fmt;
 
 /// A parameter that the program reads and a site does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct MissingArgument {
     /// Index of the parameter.
     pub index: usize,
