@@ -338,12 +338,14 @@ fn returned(_: &Target) -> Result<String, Failure> {
             wrong.push(format!("{function} {condition}: {wanted} calls, {count} printed\n{}", printed.messages));
         }
     }
-    let function = entry!("getppid");
+    let function = "vfs_read";
     let flood = || {
         as_workload(|| {
+            let (file, mut byte) = (open(&CString::new("/dev/zero")?)?, 0u8);
             for _ in 0..CALLS / 2 {
-                syscall(libc::SYS_getppid, [0; 6])?;
+                syscall(libc::SYS_read, [file, (&raw mut byte) as u64, 1, 0, 0, 0])?;
             }
+            syscall(libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
             Ok(())
         })
     };
