@@ -505,6 +505,10 @@ impl FunctionText<'_, '_> {
     /// others that can be seen before control gets to the rest of the body, which has one way in, and does such a thing
     /// itself.
     pub(crate) fn past_branches(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
+        // A jump to an unknown place may be a way that nothing can be seen on.
+        if self.has_unknown_targets() {
+            return None;
+        }
         let mut rest = body.to_vec();
         let mut found = None;
         let mut from = entry;

@@ -4,6 +4,8 @@ use super::*;
 use crate::elf::test_image::{TEXT, TestImage, relative};
 use proptest::prelude::*;
 
+mod paths;
+
 /// Builds a kernel of these bytes, with what `add` adds, and decodes all of it as one function.
 fn with<R>(
     machine: Machine,
@@ -787,62 +789,6 @@ fn calls_are_known_by_where_they_return() {
 }
 
 #[test]
-fn what_was_moved_up_before_what_others_do() {
-    // 0: mov w0, #1; 4: str w8, [x19]; 8: mov w1, #2; 12: str w9, [x19]; 16: ret
-    let code = [0x5280_0020, 0xb900_0268, 0x5280_0041, 0xb900_0269, 0xd65f_03c0];
-    let body = |ranges: &[(u64, u64)]| -> Vec<Range<u64>> {
-        ranges.iter().map(|&(start, end)| TEXT + start..TEXT + end).collect()
-    };
-    arm64(&code, |text| {
-        assert_eq!(text.past_others(TEXT, &body(&[(0, 4), (8, 16)])), Some(TEXT + 8));
-        assert_eq!(text.past_others(TEXT, &body(&[(0, 16)])), None, "the store is its own");
-        assert_eq!(text.past_others(TEXT, &body(&[(0, 4)])), None, "it is over");
-        assert_eq!(text.past_others(TEXT + 8, &body(&[(8, 16)])), None);
-    });
-    // 0: mov w0, #1; 4: str w8, [x19]; 8: cbz w1, 12; 12: str w9, [x19]; 16: ret
-    let code = [0x5280_0020, 0xb900_0268, 0x3400_0021, 0xb900_0269, 0xd65f_03c0];
-    arm64(&code, |text| assert_eq!(text.past_others(TEXT, &body(&[(0, 4), (12, 16)])), None, "past a branch"));
-}
-
-#[test]
-fn what_was_moved_up_past_branches() {
-    // 0: mov w0, #1; 4: str w8, [x19]; 8: cbz w1, 16; 12: str w9, [x19]; 16: ret
-    let code = [0x5280_0020, 0xb900_0268, 0x3400_0041, 0xb900_0269, 0xd65f_03c0];
-    arm64(&code, |text| {
-        let past = |entry: u64, body: &[(u64, u64)]| text.past_branches(TEXT + entry, &ranges(body));
-        assert_eq!(past(0, &[(0, 4), (12, 16)]), Some(TEXT + 12));
-        assert_eq!(past(0, &[(0, 4), (16, 20)]), None, "the rest does nothing that can be seen");
-        assert_eq!(past(0, &[(0, 4)]), None, "it is over");
-        assert_eq!(past(4, &[(4, 8), (12, 16)]), None, "it has begun");
-        assert_eq!(past(8, &[(8, 16)]), None, "the branch is its own");
-    });
-    // 0: mov w0, #1; 4: cbz w1, 12; 8: str w8, [x19]; 12: str w9, [x19]; 16: ret
-    let code = [0x5280_0020, 0x3400_0041, 0xb900_0268, 0xb900_0269, 0xd65f_03c0];
-    arm64(&code, |text| {
-        let body = ranges(&[(0, 4), (12, 16)]);
-        assert_eq!(text.past_branches(TEXT, &body), None, "on one way nothing of others can be seen");
-    });
-}
-
-#[test]
-fn what_is_done_first_and_again() {
-    // 0: movl $5,(%rdi); 6: movl $6,(%rsi); 12: movl $5,(%rdx); 18: movl $5,8(%rdx); 25: ret
-    let code =
-        [0xc7, 0x07, 5, 0, 0, 0, 0xc7, 0x06, 6, 0, 0, 0, 0xc7, 0x02, 5, 0, 0, 0, 0xc7, 0x42, 8, 5, 0, 0, 0, 0xc3];
-    x86(&code, |text| {
-        assert_eq!(text.first_acts(TEXT), [TEXT]);
-        assert_eq!(text.first_acts(TEXT + 6), [TEXT + 6]);
-        assert!(text.is_alike(TEXT, TEXT + 12), "whichever register");
-        assert!(!text.is_alike(TEXT, TEXT + 6) && !text.is_alike(TEXT, TEXT + 18));
-        let body = std::slice::from_ref(&(TEXT..TEXT + 26)).to_vec();
-        let mut acts = text.all_acts(&body);
-        assert_eq!(acts, [TEXT, TEXT + 6, TEXT + 12, TEXT + 18]);
-        text.keep_reached(&[TEXT], &[TEXT + 12], &mut acts);
-        assert_eq!(acts, [TEXT + 6]);
-    });
-}
-
-#[test]
 fn registers_that_nothing_has_written() {
     // 0: mov %rdi,%rbx; 3: test %rsi,%rsi; 6: je 11; 8: mov %rsi,%r12; 11: ret
     let code = [0x48, 0x89, 0xfb, 0x48, 0x85, 0xf6, 0x74, 0x03, 0x49, 0x89, 0xf4, 0xc3];
@@ -852,124 +798,6 @@ fn registers_that_nothing_has_written() {
         assert!(
             !makers.has_written(3, TEXT) && !makers.has_written(12, TEXT + 8) && !makers.has_written(13, TEXT + 11)
         );
-    });
-}
-
-#[test]
-fn what_was_moved_out_of_a_loop() {
-    // 0: mov w1, #2; 4: ldr w0, [x7]; 8: str w1, [x7]; 12: str w8, [x19]; 16: cbnz w3, 4; 20: ret
-    let code = [0x5280_0041, 0xb940_00e0, 0xb900_00e1, 0xb900_0268, 0x35ff_ffa3, 0xd65f_03c0];
-    arm64(&code, |text| {
-        let body = ranges(&[(0, 4), (8, 12)]);
-        assert!(text.was_moved_out_of_loop(TEXT, &body));
-        assert!(!text.was_moved_out_of_loop(TEXT + 8, &body), "each turn passes it");
-        assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (8, 20)])), "the loop is the body's");
-        assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (20, 24)])), "the body runs after the loop");
-    });
-    // 0: mov w3, #1; 4: cbz w2, 24; 8: sub w1, w1, #1; 12: str w3, [x0]; 16: cmn w1, #1; 20: b.ne 8; 24: ret
-    let code = [0x5280_0023, 0x3400_00a2, 0x5100_0421, 0xb900_0003, 0x3100_043f, 0x54ff_ffa1, 0xd65f_03c0];
-    arm64(&code, |text| {
-        assert!(text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (12, 16)])), "past a branch, too");
-        assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (8, 24)])), "the loop is the body's");
-    });
-}
-
-#[test]
-fn padding_before_a_loop() {
-    // 0: xor %eax,%eax; 2: nopl (3 bytes); 5: nop; 6: inc %eax; 8: jne 6; 10: nop; 11: ret
-    let code = [0x31, 0xc0, 0x0f, 0x1f, 0x00, 0x90, 0xff, 0xc0, 0x75, 0xfc, 0x90, 0xc3];
-    x86(&code, |text| {
-        assert_eq!(text.padding_before(TEXT + 6), Some(TEXT + 2));
-        assert_eq!(text.padding_before(TEXT + 11), None, "nothing jumps there");
-        assert_eq!(text.padding_before(TEXT + 2), None);
-    });
-}
-
-#[test]
-fn a_body_that_begins_again_after_others() {
-    // 0: mov w1, #2; 4: b 12; 8: sub w3, w3, #1; 12: str w8, [x19]; 16: str w1, [x7]; 20: cbnz w3, 8; 24: ret
-    let code = [0x5280_0041, 0x1400_0002, 0x5100_0463, 0xb900_0268, 0xb900_00e1, 0x35ff_ffa3, 0xd65f_03c0];
-    arm64(&code, |text| {
-        let body = ranges(&[(0, 4), (16, 24)]);
-        assert!(!text.was_moved_out_of_loop(TEXT, &body), "the jump back is the body's");
-        assert!(text.comes_again_after_others(TEXT, &body));
-        assert!(!text.comes_again_after_others(TEXT + 16, &body), "each turn passes it");
-        assert!(!text.comes_again_after_others(TEXT, &ranges(&[(0, 24)])), "the loop is the body's");
-    });
-}
-
-#[test]
-fn a_body_on_one_way_of_a_branch() {
-    // 0: mov w0, #1; 4: cbz w0, 12; 8: str wzr, [x1]; 12: str w8, [x19]; 16: ret
-    let code = [0x5280_0020, 0x3400_0040, 0xb900_003f, 0xb900_0268, 0xd65f_03c0];
-    arm64(&code, |text| {
-        let begins = |entry, body: &[(u64, u64)]| text.after_branch(TEXT + entry, &ranges(body));
-        assert_eq!(begins(0, &[(8, 12)]), Some(TEXT + 8));
-        assert_eq!(begins(4, &[(8, 12), (16, 20)]), Some(TEXT + 8));
-        assert_eq!(begins(0, &[(4, 12)]), None, "the branch is its own");
-        assert_eq!(begins(0, &[(8, 16)]), None, "both ways lead into it");
-        assert_eq!(begins(8, &[(8, 12)]), None, "no branch is between");
-        assert_eq!(begins(0, &[(12, 16)]), None, "it is reached on both ways");
-    });
-    // 8: mov w2, #1: nothing that can be seen
-    let code = [0x5280_0020, 0x3400_0040, 0x5280_0022, 0xb900_0268, 0xd65f_03c0];
-    arm64(&code, |text| assert_eq!(text.after_branch(TEXT, &ranges(&[(8, 12)])), None));
-}
-
-#[test]
-fn a_body_that_was_moved_up_before_a_branch() {
-    // 0: str w1, [x0]; 4: cbz w2, 12; 8: mov w3, #1; 12: ret
-    let code = [0xb900_0001, 0x3400_0042, 0x5280_0023, 0xd65f_03c0];
-    arm64(&code, |text| {
-        let begins = |entry, body: &[(u64, u64)]| text.moved_before(TEXT + entry, &ranges(body));
-        assert_eq!(begins(8, &[(0, 4), (8, 8)]), Some(TEXT));
-        assert_eq!(begins(8, &[(0, 4), (8, 12)]), None, "something of it is left there");
-        assert_eq!(begins(4, &[(0, 4), (4, 4)]), None, "no branch is between");
-        assert_eq!(begins(8, &[(4, 8), (8, 8)]), None, "a branch cannot be seen");
-        assert_eq!(begins(12, &[(8, 12), (12, 12)]), None, "control comes there without it, too");
-    });
-    // 8: str w1, [x7]; 12: ret
-    let code = [0xb900_0001, 0x3400_0042, 0x5280_0023, 0xb900_00e1, 0xd65f_03c0];
-    arm64(&code, |text| {
-        let body = ranges(&[(0, 4), (8, 8), (12, 16)]);
-        assert_eq!(text.moved_before(TEXT + 8, &body), None, "the body goes on after it");
-    });
-}
-
-#[test]
-fn a_loop_that_begins_before_the_body() {
-    // 0: ldr w0, [x7]; 4: sub w3, w3, #1; 8: cbnz w3, 0; 12: ret
-    let code = [0xb940_00e0, 0x5100_0463, 0x35ff_ffc3, 0xd65f_03c0];
-    arm64(&code, |text| {
-        let head = |entry, body: &[(u64, u64)]| text.loop_before(TEXT + entry, &ranges(body));
-        assert_eq!(head(4, &[(4, 12)]), Some(TEXT));
-        assert_eq!(head(8, &[(8, 12)]), Some(TEXT));
-        assert_eq!(head(0, &[(0, 12)]), None, "it begins with the body");
-        assert_eq!(head(4, &[(0, 2), (4, 8)]), None, "the jump back is the caller's");
-    });
-}
-
-#[test]
-fn a_body_that_is_entered_again_after_it_returned_early() {
-    // 0: cbz w2, 8; 4: str w1, [x0]; 8: mov w3, #1; 12: cbz w2, 20; 16: str w1, [x0]; 20: ret. The move is the
-    // caller's.
-    let code = [0x3400_0042, 0xb900_0001, 0x5280_0023, 0x3400_0042, 0xb900_0001, 0xd65f_03c0];
-    arm64(&code, |text| {
-        let body = ranges(&[(0, 8), (12, 20)]);
-        assert!(text.is_past_branch(TEXT, TEXT + 12, &body) && text.is_entered_from_outside(TEXT + 12, &body));
-        assert!(!text.is_past_branch(TEXT + 4, TEXT + 12, &body), "no branch is between");
-        assert!(!text.is_past_branch(TEXT, TEXT + 12, &body[1..]), "the branch is the caller's");
-        assert!(!text.is_entered_from_outside(TEXT + 4, &body));
-        assert!(!text.is_entered_from_outside(TEXT + 8, &body), "a branch of the body leads there, too");
-    });
-}
-
-#[test]
-fn a_straight_line_to_where_a_loop_begins() {
-    x86(COUNTED_LOOP, |text| {
-        assert!(text.falls_through(TEXT, TEXT + 2) && !text.is_straight(TEXT, TEXT + 2));
-        assert!(!text.falls_through(TEXT, TEXT + 4), "the loop comes in between");
-        assert!(text.is_straight(TEXT + 2, TEXT + 4) && !text.falls_through(TEXT + 4, TEXT + 8));
     });
 }
 
