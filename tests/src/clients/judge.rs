@@ -3,9 +3,9 @@
 //!
 //! Each of the tool's own programs is compared with itself: what siteseer's programs see at other sites does not make
 //! up for a call that the tool's program missed. The calls are made several times, so that the noise is measured: a
-//! program that ran equally often each time without siteseer must run as often with it, all times taken together. If it
-//! did not, the guest's own work is among what it sees, and the difference between the most and the least is what this
-//! work can change.
+//! program that ran equally often each time without siteseer must run as often each time with it, or as often in all
+//! times together. If it did not, the guest's own work is among what it sees, and the difference between the most and
+//! the least is what this work can change.
 
 use super::programs::{Program, To, Whose};
 use super::table::Known;
@@ -180,11 +180,12 @@ fn is_less(before: &Program, after: &Program) -> bool {
     let most = before.runs.iter().max().copied().unwrap_or(0);
     let noise = most - least;
     let all: u64 = after.runs.iter().sum();
-    let best = after.runs.iter().max().copied().unwrap_or(0);
+    let (worst, best) = (after.runs.iter().min(), after.runs.iter().max());
+    let (worst, best) = (worst.copied().unwrap_or(0), best.copied().unwrap_or(0));
     match before.to {
-        // Without noise, each run counts. One at the border of two times may be counted in either, so they are taken
-        // together.
-        To::Function if noise == 0 => all < least * after.runs.len().max(1) as u64,
+        // Without noise, each run counts. One at the border of two times may be counted in either: then all of them
+        // together are neither fewer nor more. What is seen more often otherwise does not make up for a loss.
+        To::Function if noise == 0 => worst < least && all != least * after.runs.len().max(1) as u64,
         // With noise, a call that is always missed lowers all runs, the best one too.
         To::Function => best + noise < least,
         To::Other => least > 0 && after.runs.iter().all(|runs| *runs == 0),
@@ -238,6 +239,8 @@ mod tests {
         );
         assert!(wrong(&[5, 5, 5], &[5, 4, 6], &known).is_empty(), "one run was counted later");
         assert_eq!(wrong(&[5, 5, 5], &[4, 4, 6], &known).len(), 1);
+        assert_eq!(wrong(&[5, 5, 5], &[4, 5, 7], &known).len(), 1, "what is more does not make up for what is less");
+        assert_eq!(wrong(&[5, 5, 5], &[], &known).len(), 1);
         assert_eq!(wrong(&[1, 1, 1], &[0, 0, 0], &known).len(), 1);
         assert!(wrong(&[100, 103, 101], &[98, 102, 100], &known).is_empty());
         assert_eq!(wrong(&[100, 103, 101], &[90, 96, 95], &known).len(), 1, "further below than the noise");

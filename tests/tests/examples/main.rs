@@ -68,8 +68,9 @@ fn main() -> ExitCode {
         }
     };
     // The examples ask for all calls, which the debug information of clang's kernels does not let them have: it lacks
-    // arguments of some copies, and what is printed is a refusal that names these. C programs for another architecture
-    // would take a system's libraries for it.
+    // arguments of some copies, and what is printed is a refusal that names these.
+    //
+    // C programs for another architecture would take a system's libraries for it.
     let host = Arch::host().map(|arch| arch.to_string()).unwrap_or_default();
     let is_fit = |name: &str| name.ends_with(&host) && name.starts_with(DEBIAN);
     let fit = chosen.into_iter().filter(|name| is_fit(name));
