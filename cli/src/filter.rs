@@ -188,6 +188,8 @@ pub(crate) struct Fields {
     types: BTreeMap<String, Vec<Type>>,
     /// Whether some call has fields that are not known here.
     open: bool,
+    /// Whether calls are looked at when they return.
+    returns: bool,
 }
 
 impl Fields {
@@ -205,7 +207,7 @@ impl Fields {
         returns: bool,
         btf: impl Fn(Option<&str>) -> Option<&'f Btf<'b>>,
     ) -> Fields {
-        let mut fields = Fields::default();
+        let mut fields = Fields { returns, ..Fields::default() };
         for (name, ty) in FIELDS {
             fields.types.insert(name.to_owned(), vec![ty]);
         }
@@ -288,7 +290,12 @@ impl Comparison {
     fn check(&self, fields: &Fields) -> Result<(), String> {
         let Some(types) = fields.types.get(&self.field) else {
             if self.field == RESULT {
-                return Err(format!("{RESULT} is known only when a call returns: give --returns"));
+                return Err(match fields.returns {
+                    false => format!("{RESULT} is known only when a call returns: give --returns"),
+                    true => {
+                        format!("{RESULT}: the type of what the function returns is not known, or it returns nothing")
+                    }
+                });
             }
             if fields.open {
                 return Ok(());
@@ -498,5 +505,8 @@ mod tests {
         ] {
             assert_eq!(check(&format!("comm = a and not {wrong}")), Err(format!("--where: {why}")));
         }
+        let returns = Fields { returns: true, ..fields.clone() };
+        let why = "--where: retval: the type of what the function returns is not known, or it returns nothing";
+        assert_eq!("retval = 1".parse::<Filter>().unwrap().check(&returns), Err(why.to_owned()));
     }
 }
