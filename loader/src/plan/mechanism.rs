@@ -10,8 +10,9 @@
 //! At a return there is the return value and nothing else. What the program reads of the arguments must have been kept
 //! since the entry: fexit does, and a kprobe session lets us.
 //!
-//! The kernel may refuse what its tables allow (a prototype that its trampolines cannot carry, a live patch). Then the
-//! site is planned once more without that mechanism (`Barred`); the refusal is its reason if there is no other.
+//! The kernel may refuse a mechanism that its tables allow (a prototype that its trampolines cannot carry, a live
+//! patch). The site is then planned again without that mechanism (`Barred`). If no other mechanism is left, the report
+//! gives the refusal as the reason.
 
 use crate::kernel::Kernel;
 use crate::program::Uses;
