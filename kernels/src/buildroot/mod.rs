@@ -57,6 +57,10 @@ impl<'a> Mount<'a> {
 /// The row of `kernels/buildroot.toml` that kernels and modules are built in.
 pub(crate) const BUILD_ROOT: &str = "kernel";
 
+/// Where a root has the source packages of its row: upstream's archive, and its files in a folder of the package's
+/// name.
+const SOURCES: &str = "/usr/src";
+
 /// Where a root has the folders of the host.
 const MOUNTS: &str = "build";
 
@@ -126,6 +130,22 @@ impl BuildRoot {
         let status =
             fs::read_to_string(&path).map_err(BuildRootError::io(format!("cannot read {}", path.display())))?;
         Ok(installed(&status, &self.names))
+    }
+
+    /// The version of upstream's archive of a source package of its row.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn source_version(&self, name: &str) -> Result<String, BuildRootError> {
+        let place = self.directory.join(SOURCES.trim_start_matches('/'));
+        let error = || BuildRootError::io(format!("no archive of {name} in {}", place.display()));
+        let files = fs::read_dir(&place).map_err(error())?.flatten().map(|file| file.file_name());
+        let version = |file: &OsStr| {
+            let rest = file.to_str()?.strip_prefix(name)?.strip_prefix('_')?;
+            Some(rest.split_once(".orig.tar")?.0.to_owned())
+        };
+        let mut versions = files.filter_map(|file| version(&file));
+        versions.next().ok_or_else(|| error()(std::io::ErrorKind::NotFound.into()))
     }
 
     /// What tells this root from those of other recipes.
@@ -245,9 +265,22 @@ fn mmdebstrap(row: &Row, root: &Path) -> Result<Command, BuildRootError> {
             packages.names.join(" ")
         ));
     }
+    let with_sources = || row.recipe.packages.iter().filter(|packages| !packages.sources.is_empty());
+    for packages in with_sources() {
+        command.arg(format!(
+            "--customize-hook=chroot \"$1\" sh -ec 'cd {SOURCES}; for name in {}; do apt-get source --only-source \
+             --tar-only --download-only $name/{}; mkdir $name; \
+             tar -xf ${{name}}_*.orig.tar.* --strip-components=1 -C $name; done'",
+            packages.sources.join(" "),
+            packages.suite
+        ));
+    }
     command.arg(&base.suite).arg(root);
     for packages in &row.recipe.packages {
         command.arg(debian::source_line(&packages.suite)?.trim_end());
+    }
+    for packages in with_sources() {
+        command.arg(debian::source_line(&packages.suite)?.trim_end().replacen("deb ", "deb-src ", 1));
     }
     Ok(command)
 }

@@ -30,6 +30,9 @@ pub(super) struct Recipe {
 pub(super) struct Packages {
     pub(super) suite: String,
     pub(super) names: Vec<String>,
+    /// Source packages. A row without them keeps the key that it had before there were any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) sources: Vec<String>,
 }
 
 /// One row.
@@ -56,7 +59,8 @@ impl Rows {
             if recipe.architectures.is_empty() || recipe.packages.is_empty() {
                 return Err(format!("build root {name}: no architecture or no packages"));
             }
-            let suites = recipe.packages.iter().flat_map(|packages| packages.names.iter().chain([&packages.suite]));
+            let all = recipe.packages.iter();
+            let suites = all.flat_map(|of| of.names.iter().chain(&of.sources).chain([&of.suite]));
             // They become words of command lines, some of a shell's.
             if let Some(wrong) = suites.chain(&recipe.architectures).chain([name]).find(|word| !is_name(word)) {
                 return Err(format!("build root {name}: {wrong:?} is not a name"));
