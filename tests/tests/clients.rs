@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A part of ci/clients: a few of Debian's libbpf-tools on each kernel, as the distribution built them and with
-//! siteseer, on the same calls. None sees less with siteseer, and those on functions with copies see what
-//! tests/clients/tools.toml says that is called.
+//! A part of ci/clients: a few of libbpf-tools on each kernel, without siteseer and with it, on the same calls. None sees
+//! less with siteseer, and those on functions with copies see what tests/clients/tools.toml says that is called.
 //!
 //! Each of `SITESEER_KERNELS` that is Debian's and for x86-64, as the tools are, boots once. Each tool is a test.
 
@@ -99,10 +98,11 @@ fn shared() -> Result<&'static Shared, String> {
         let guest = build_guest("siteseer-conformance", "siteseer-guest", "release");
         let tools = TOOLS.map(str::to_owned);
         let prepared = prepare(&folder, &installed, &tools, &Linking::Static.ways());
-        Ok(Shared {
-            guest: guest.map_err(|error| with_causes(&error))?,
-            prepared: prepared.map_err(|error| with_causes(&*error))?,
-        })
+        let prepared = prepared.map_err(|error| with_causes(&*error))?;
+        if let Some((tool, why)) = prepared.unbuilt.first_key_value() {
+            return Err(format!("{tool} cannot be built: {why}"));
+        }
+        Ok(Shared { guest: guest.map_err(|error| with_causes(&error))?, prepared })
     };
     SHARED.get_or_init(make).as_ref().map_err(Clone::clone)
 }

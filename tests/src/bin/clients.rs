@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The host's half of `ci/clients`: boots a kernel with Debian's libbpf-tools, and prints what each does with siteseer
-//! and without.
+//! The host's half of `ci/clients`: boots a kernel with libbpf-tools, and prints what each does with siteseer and
+//! without.
 
 use clap::Parser;
 use siteseer_conformance::clients::judge::{Verdict, judge};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Runs Debian's libbpf-tools with siteseer and without it, on the same calls.
+/// Runs libbpf-tools with siteseer and without it, on the same calls.
 #[derive(Parser)]
 struct Arguments {
     /// A kernel of kernels/matrix.toml that has been fetched
@@ -56,6 +56,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let ways: Vec<Way> = linkings.iter().flat_map(|linking| linking.ways()).collect();
     let prepare = |tools: &[String]| prepare(folder.path(), &arguments.installed, tools, &ways);
     let mut prepared = prepare(&arguments.tools)?;
+    let unbuilt = std::mem::take(&mut prepared.unbuilt);
     let (set, _) = siteseer_encoder::encode(&fs::read(&paths.vmlinux)?, &siteseer_encoder::Options::default())?;
     let mut runs: Vec<Run> = Vec::new();
     let mut verdicts: BTreeMap<Linking, Vec<Verdict>> = BTreeMap::new();
@@ -85,8 +86,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     }
     let about = format!("libbpf-tools {}, Linux {}", prepared.version, paths.record.release);
     let copies = page::copies(&set);
-    let tables: Vec<_> =
-        verdicts.iter().flat_map(|(linking, verdicts)| page::tables(verdicts, &about, *linking, &copies)).collect();
+    let tables: Vec<_> = verdicts
+        .iter()
+        .flat_map(|(linking, verdicts)| page::tables(verdicts, &about, *linking, &copies, &unbuilt))
+        .collect();
     for (_, table) in &tables {
         println!("{table}");
     }
@@ -94,7 +97,12 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         fs::write(path, fill(&fs::read_to_string(path)?, &tables)?)?;
     }
     let wrong = wrong_tools;
-    if wrong.is_empty() { Ok(()) } else { Err(format!("not as without siteseer: {}", wrong.join(", ")).into()) }
+    if !wrong.is_empty() {
+        return Err(format!("not as without siteseer: {}", wrong.join(", ")).into());
+    }
+    let failed: Vec<String> =
+        unbuilt.into_iter().map(|(tool, why)| format!("{tool}: cannot be built: {why}")).collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
 }
 
 /// The tools with something wrong.

@@ -3,14 +3,14 @@
 
 use super::programs::{self, Watched};
 use super::workload;
-use super::{JOBS, Job, MAP, PLUG_OWN, PLUG_SHARED, REGISTER, Run, Way};
+use super::{JOBS, Job, Run, Way};
 use crate::calls::syscall;
 use crate::case::Failure;
 use siteseer_sites::btf::Btf;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -72,22 +72,14 @@ fn watch(job: &Job, way: Way, types: &Btf<'_>) -> Result<Run, Failure> {
     let others = programs::ids()?;
     let (output, messages) = ("/tmp/output", "/tmp/messages");
     fs::create_dir_all("/tmp")?;
-    let mut command = Command::new(&job.program);
+    let program = way.program(&job.file);
+    let mut command = Command::new(&program);
+    command.arg0(&job.tool);
     // Without a time zone the C library looks for a file each time, which opensnoop prints, with the time.
     command.args(&job.arguments).env("TZ", "UTC0").stdin(Stdio::null());
     command.stdout(File::create(output)?).stderr(File::create(messages)?);
-    if let Some(plug) = match way {
-        Way::Plain => None,
-        Way::Siteseer => Some(PLUG_OWN),
-        Way::SharedPlain | Way::SharedSiteseer => Some(PLUG_SHARED),
-    } {
-        command.env("LD_PRELOAD", plug).env(MAP, &job.map);
-    }
-    if matches!(way, Way::Siteseer | Way::SharedSiteseer) {
-        command.env(REGISTER, "1");
-    }
     let started = Instant::now();
-    let mut child = command.spawn().map_err(|error| format!("{}: {error}", job.program))?;
+    let mut child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
     let attached = wait_until_attached(&mut child, started)?;
     let mut seen = Vec::new();
     if attached.is_some() {

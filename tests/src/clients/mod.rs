@@ -1,27 +1,20 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Real clients of libbpf, with siteseer and without it: Debian's libbpf-tools, as the distribution built them.
+//! Real clients of libbpf, with siteseer and without it: libbpf-tools, from the sources of Debian's package.
 //!
-//! The tools are stripped programs that were linked with a static libbpf. They are not built again: a library that the
-//! dynamic linker loads first (tests/clients/plug.c) calls `siteseer_register()` before `main()`. It must know where
-//! the program has libbpf's functions ([`linked`]). There are two such libraries. In one, siteseer calls the libbpf
-//! that is in the program. This is what linking with static libraries would give. In the other, each of libbpf's
-//! functions in the program jumps to the same function of libbpf.so, which siteseer uses too. That is what linking with
-//! shared libraries would give.
-//!
-//! Both also replace `fentry_can_attach()` by `siteseer_can_attach()`, as siteseer.h recommends for these tools: its
-//! first instructions become a jump.
+//! Each tool is linked in four ways (tests/clients/build.mk): with a static or a shared libbpf, without siteseer or
+//! with it. With siteseer, it also has the object of tests/clients/constructor.c. Everything else is compiled once.
 //!
 //! | step | where | file |
 //! |---|---|---|
-//! | tools, libraries and the two plugs | host | [`prepare`] |
+//! | tools are built, libraries are found | host | [`build`], [`prepare`] |
 //! | each tool starts, known calls are made, it stops | guest | [`guest`], [`workload`], [`programs`] |
 //! | the boot | host | [`boot`] |
 //! | the runs with siteseer against those without | host | [`judge`], [`page`] |
 
 pub mod boot;
+pub mod build;
 pub mod guest;
 pub mod judge;
-pub mod linked;
 pub mod page;
 pub mod prepare;
 pub mod programs;
@@ -33,33 +26,41 @@ use serde::{Deserialize, Serialize};
 
 /// Where the guest has the list of jobs.
 pub const JOBS: &str = "/clients/jobs.json";
-/// The library with which siteseer uses the program's own libbpf.
-pub const PLUG_OWN: &str = "/clients/plug-own.so";
-/// The library with which all use libbpf.so.
-pub const PLUG_SHARED: &str = "/clients/plug-shared.so";
-/// The variable that names the file of addresses for the plug.
-pub const MAP: &str = "SITESEER_PLUG_MAP";
-/// The variable that has the plug register siteseer.
-pub const REGISTER: &str = "SITESEER_PLUG_REGISTER";
-
-/// How a tool is started.
+/// How a tool is linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
-    /// As Debian ships it.
+    /// With libbpf.a.
     Plain,
-    /// With siteseer, which uses the tool's own libbpf.
+    /// With libsiteseer.a and libbpf.a.
     Siteseer,
-    /// With libbpf.so in place of its own.
+    /// With libbpf.so.
     SharedPlain,
-    /// The same, with siteseer.
+    /// With libsiteseer.so and libbpf.so.
     SharedSiteseer,
+}
+
+impl Way {
+    /// The folder of its programs, in the build and in the guest.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Way::Plain => "plain",
+            Way::Siteseer => "siteseer",
+            Way::SharedPlain => "shared_plain",
+            Way::SharedSiteseer => "shared_siteseer",
+        }
+    }
+
+    /// A program in the guest.
+    pub fn program(self, file: &str) -> String {
+        format!("/clients/{}/{file}", self.folder())
+    }
 }
 
 /// Which libbpf is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Linking {
-    /// The one in the tool.
+    /// libbpf.a.
     Static,
     /// libbpf.so.
     Shared,
@@ -86,15 +87,15 @@ impl Linking {
 /// A tool to be run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
-    /// Its name, without Debian's ending; with more words if the tool is also started otherwise.
+    /// Its name; with more words if the tool is also started otherwise.
     pub name: String,
-    /// The file in the guest.
-    pub program: String,
+    /// The name that it is started by.
+    pub tool: String,
+    /// Its file. Some have several names.
+    pub file: String,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// The file of addresses for the plug.
-    pub map: String,
-    /// How it is started, in order.
+    /// How it is linked, in order.
     pub ways: Vec<Way>,
 }
 
@@ -103,7 +104,7 @@ pub struct Job {
 pub struct Run {
     /// Its name.
     pub tool: String,
-    /// How it was started.
+    /// How it was linked.
     pub way: Way,
     /// Seconds until it was attached; nothing if it did not start.
     pub attached: Option<f64>,

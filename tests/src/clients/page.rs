@@ -20,12 +20,13 @@ pub fn copies(set: &SiteSet) -> BTreeMap<String, usize> {
     copies
 }
 
-/// The tables of the page, by their names. Those with the tools' own libbpf are longer.
+/// The tables of the page, by their names. Those with the static libbpf are longer.
 pub fn tables(
     verdicts: &[Verdict],
     about: &str,
     linking: Linking,
     copies: &BTreeMap<String, usize>,
+    unbuilt: &BTreeMap<String, String>,
 ) -> Vec<(&'static str, String)> {
     let starts = verdicts.iter().filter(|verdict| verdict.starts());
     let (on_functions, others): (Vec<&Verdict>, Vec<&Verdict>) = starts.partition(|verdict| verdict.is_on_functions());
@@ -40,13 +41,13 @@ pub fn tables(
             ("same", table(&same)),
             ("quiet", start_only(&quiet)),
             ("others", names(&others)),
-            ("exceptions", exceptions(verdicts)),
+            ("exceptions", exceptions(verdicts, unbuilt)),
         ],
         Linking::Shared => vec![
             ("shared-summary", summary),
             ("shared-gains", gains(&handled, copies)),
             ("shared-same", table(&same)),
-            ("shared-exceptions", exceptions(verdicts)),
+            ("shared-exceptions", exceptions(verdicts, unbuilt)),
         ],
     }
 }
@@ -152,7 +153,7 @@ fn names(verdicts: &[&Verdict]) -> String {
     verdicts.iter().map(|verdict| verdict.tool.as_str()).collect::<Vec<_>>().join(", ") + "\n"
 }
 
-fn exceptions(verdicts: &[Verdict]) -> String {
+fn exceptions(verdicts: &[Verdict], unbuilt: &BTreeMap<String, String>) -> String {
     let mut text = "| tool | what, and why |\n|---|---|\n".to_owned();
     for verdict in verdicts {
         for known in &verdict.known {
@@ -161,6 +162,10 @@ fn exceptions(verdicts: &[Verdict]) -> String {
         for wrong in &verdict.wrong {
             let _ = writeln!(text, "| {} | **{wrong}** |", verdict.tool);
         }
+    }
+    for (tool, why) in unbuilt {
+        let why = why.lines().find(|line| line.contains("error")).or(why.lines().last()).unwrap_or_default();
+        let _ = writeln!(text, "| {tool} | **cannot be built: {why}** |");
     }
     text
 }
