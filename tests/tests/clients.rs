@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A part of ci/clients: a few of libbpf-tools on each kernel, without siteseer and with it, on the same calls. None sees
-//! less with siteseer, and those on functions with copies see what tests/clients/tools.toml says that is called.
+//! A part of ci/clients: a few of libbpf-tools on each kernel, without siteseer and with it, on the same calls. None
+//! sees less with siteseer, and those on functions with copies see what tests/clients/tools.toml says that is called.
 //!
 //! Each of `SITESEER_KERNELS` that is Debian's and for x86-64, as the tools are, boots once. Each tool is a test.
 
