@@ -113,6 +113,8 @@ mod tests {
                 "[buildroot.x]\narchitectures = [\"amd64\"]\n[[buildroot.x.packages]]\nsuite = \"sid\"\nnames = [{name:?}]\n"
             );
             assert!(Rows::parse(&text).unwrap_err().contains("is not a name"), "{name}");
+            let text = text.replace("names", "names = []\nsources");
+            assert!(Rows::parse(&text).unwrap_err().contains("is not a name"), "{name}");
         }
         let text = "[buildroot.x]\narchitectures = []\npackages = []\n";
         assert!(Rows::parse(text).unwrap_err().contains("build root x"));
