@@ -34,9 +34,7 @@ use siteseer_kernels::{
 const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static";
 
 /// What links a static program that is somewhere else in each process. Its relocations are packed: a thirtieth of it.
-/// It has no tables for unwinding, a fourteenth of it: it ends where it panics.
-const RELEASED: &str =
-    "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -C force-unwind-tables=no";
+const RELEASED: &str = "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs";
 
 /// Where a build root has the workspace and the target directory.
 const WORKSPACE: &str = "/build/workspace";
