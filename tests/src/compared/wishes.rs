@@ -96,7 +96,7 @@ pub const WISHES: [Wish; 10] = [
             after: None,
             seen: Names("ns_capable"),
         },
-        retsnoop: ("-e 'ns_capable*' --dry-run -v", Names("ns_capable")),
+        retsnoop: ("-e 'ns_capable*' --dry-run -v", Lines("(dry run) to function #")),
     },
     Wish {
         title: "Return values and errors",
