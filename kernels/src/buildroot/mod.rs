@@ -22,7 +22,7 @@
 mod rows;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
     fs::{self, File},
     path::{Path, PathBuf},
@@ -265,22 +265,22 @@ fn mmdebstrap(row: &Row, root: &Path) -> Result<Command, BuildRootError> {
             packages.names.join(" ")
         ));
     }
-    let with_sources = || row.recipe.packages.iter().filter(|packages| !packages.sources.is_empty());
-    for packages in with_sources() {
+    for packages in row.recipe.packages.iter().filter(|packages| !packages.sources.is_empty()) {
         command.arg(format!(
-            "--customize-hook=chroot \"$1\" sh -ec 'cd {SOURCES}; for name in {}; do apt-get source --only-source \
-             --tar-only --download-only $name/{}; mkdir $name; \
-             tar -xf ${{name}}_*.orig.tar.* --strip-components=1 -C $name; done'",
+            "--customize-hook=chroot \"$1\" sh -ec 'cd {SOURCES}; for name in {}; do for suite in {}; do \
+             apt-get source --only-source --tar-only --download-only $name/$suite && break; done; \
+             mkdir $name; tar -xf ${{name}}_*.orig.tar.* --strip-components=1 -C $name; done'",
             packages.sources.join(" "),
-            packages.suite
+            packages.source_suites.join(" ")
         ));
     }
     command.arg(&base.suite).arg(root);
     for packages in &row.recipe.packages {
         command.arg(debian::source_line(&packages.suite)?.trim_end());
     }
-    for packages in with_sources() {
-        command.arg(debian::source_line(&packages.suite)?.trim_end().replacen("deb ", "deb-src ", 1));
+    let suites: BTreeSet<&String> = row.recipe.packages.iter().flat_map(|packages| &packages.source_suites).collect();
+    for suite in suites {
+        command.arg(debian::source_line(suite)?.trim_end().replacen("deb ", "deb-src ", 1));
     }
     Ok(command)
 }

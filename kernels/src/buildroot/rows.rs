@@ -33,6 +33,9 @@ pub(super) struct Packages {
     /// Source packages. A row without them keeps the key that it had before there were any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) sources: Vec<String>,
+    /// The suites that these are from: the first whose archive can be had.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) source_suites: Vec<String>,
 }
 
 /// One row.
@@ -60,7 +63,8 @@ impl Rows {
                 return Err(format!("build root {name}: no architecture or no packages"));
             }
             let all = recipe.packages.iter();
-            let suites = all.flat_map(|of| of.names.iter().chain(&of.sources).chain([&of.suite]));
+            let suites =
+                all.flat_map(|of| of.names.iter().chain(&of.sources).chain(&of.source_suites).chain([&of.suite]));
             // They become words of command lines, some of a shell's.
             if let Some(wrong) = suites.chain(&recipe.architectures).chain([name]).find(|word| !is_name(word)) {
                 return Err(format!("build root {name}: {wrong:?} is not a name"));
