@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `siteseer explain`: what would be attached to a function and how, what would not, and why.
 
+mod code;
 mod html;
+mod listing;
 
 use crate::Failure;
 use crate::target::{self, About};
 use clap::Args;
-use siteseer::Plan;
+use listing::{Files, Listed};
 use siteseer::internals::explain::{self, Explanation, Verdict};
 use siteseer::internals::object_file::{self, FileProgram};
 use siteseer::internals::pattern::Pattern;
 use siteseer::internals::plan::Decision;
 use siteseer::internals::section::Wanted;
+use siteseer::{Plan, Target};
 use siteseer_sites::with_causes;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -37,6 +40,13 @@ pub(crate) struct Arguments {
     /// Print an HTML page with a graph; it has no scripts and loads nothing
     #[arg(long, conflicts_with = "json")]
     html: bool,
+    /// For --html without --vmlinux: the kernel's image, which must have the same build id. The page then has the
+    /// machine code around each site
+    #[arg(long, value_name = "FILE", requires = "html", conflicts_with = "vmlinux")]
+    image: Option<PathBuf>,
+    /// For --html: a source tree of the kernel. The page then has the text of source lines beside the machine code
+    #[arg(long, value_name = "DIR", requires = "html")]
+    source: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -77,13 +87,31 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     if arguments.html {
-        write!(stdout, "{}", html::text(&explanations, target.machine()))?;
+        let listed = listed(arguments, &target, &explanations)?;
+        write!(stdout, "{}", html::text(&explanations, listed.as_deref(), target.machine()))?;
         return Ok(());
     }
     for (nth, explanation) in explanations.iter().enumerate() {
         write!(stdout, "{}{explanation}", if nth == 0 { "" } else { "\n" })?;
     }
     Ok(())
+}
+
+/// The machine code around the sites of each function; `None` if no file has it.
+fn listed(
+    arguments: &Arguments,
+    target: &Target,
+    explanations: &[Explanation],
+) -> Result<Option<Vec<Vec<Listed>>>, Failure> {
+    let file = arguments.about.file();
+    let image = file.filter(|(_, is_image)| *is_image).map(|(path, _)| path).or(arguments.image.as_deref());
+    // Which file the running kernel loaded a module from is not known here.
+    let modules = if file.is_some() { arguments.about.module_files() } else { &[] };
+    if image.is_none() && modules.is_empty() {
+        return Ok(None);
+    }
+    let files = Files::read(image, modules, &target.data().image()?.1)?;
+    Ok(Some(files.list(explanations, arguments.source.as_deref())))
 }
 
 /// The programs of an object file, or the one that is named.

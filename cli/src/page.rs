@@ -17,6 +17,10 @@ svg { max-width: 100%; height: auto; } svg text { font: 12px ui-monospace, monos
 .body { fill: #cfe8dd; stroke: #00583f; } .clone { fill: #dbe4f7; stroke: #24509a; } .inline { fill: #fbe6cf; stroke: #8a3b00; }
 .center { fill: #1c2733; } svg text.center-text { fill: #fff; } .edge { stroke: #8793a0; fill: none; } .skipped { stroke-dasharray: 5 3; }
 .wholly { fill: #d9733a; } .partly { fill: #f0c27a; } .never { fill: #dbe5ec; } .frame { fill: none; stroke: #fff; stroke-width: 2; }
+.listing { margin-bottom: 1.2rem; } .listing td { border: 0; padding: 0.05rem 0.6rem; } h3 { font-size: 1rem; margin: 0.8rem 0 0.2rem; }
+.here td { background: #fff3c4; font-weight: 600; padding-top: 0.25rem; padding-bottom: 0.25rem; } mark { background: #cfe8dd; color: inherit; }
+.badge { display: inline-block; border: 1px solid #00583f; border-radius: 4px; padding: 0 0.35em; background: #cfe8dd; font-weight: 400; }
+.badge.no { border-color: #8a3b00; background: #fff; }
 .swatch { display: inline-block; width: 0.9em; height: 0.9em; margin: 0 0.3em 0 1em; vertical-align: -0.1em; }
 ";
 

@@ -14,7 +14,7 @@ const INSIDE: &str = "/build/pages";
 
 /// The pages: name, arguments, height of the window, a text that must be there, and the picture under docs/.
 const PAGES: [(&str, &[&str], u32, &str, &str); 2] = [
-    ("explain", &["explain", "ns_capable"], 900, "What can be attached", "explain-page.png"),
+    ("explain", &["explain", "ns_capable"], 1500, "What can be attached", "explain-page.png"),
     ("map", &["map"], 960, "A treemap of the folders", "map-page.png"),
 ];
 
@@ -121,8 +121,12 @@ fn the_pages_open_in_a_browser() {
     fs::write(folder.join("empty.html"), "<!DOCTYPE html><title>empty</title>").unwrap();
 
     siteseer(folder, &["encode", &vmlinux, "-o", "vmlinux.sites"]);
+    let source = std::env::var("SITESEER_TEST_SOURCE").ok();
+    let mut code = vec!["--image", &vmlinux];
+    code.extend(source.iter().flat_map(|source| ["--source", source]));
     for (name, arguments, height, text, picture) in PAGES {
-        let page = siteseer(folder, &[arguments, &["--html", "--sites", "vmlinux.sites"]].concat());
+        let code = if name == "explain" { &code[..] } else { &[] };
+        let page = siteseer(folder, &[arguments, &["--html", "--sites", "vmlinux.sites"], code].concat());
         fs::write(folder.join(format!("{name}.html")), &page).unwrap();
         let opened = browser.document(name);
         assert!(opened.output.contains(text), "{name}: no {text:?} in {}", opened.output);

@@ -104,6 +104,100 @@ fn an_explanation_has_every_site_and_every_argument() {
     }
 }
 
+/// Each listing's marked rows, by the place in its heading: the address, the instruction, its labels and the source line.
+fn marked(page: &Document<'_>) -> Vec<(String, String, Vec<String>, String)> {
+    let listings = page.descendants().filter(|node| node.attribute("class") == Some("listing"));
+    let row = |listing: Node<'_, '_>| {
+        let mut here = listing.descendants().filter(|node| node.attribute("class") == Some("here"));
+        let row = here.next().expect("the site's instruction");
+        assert!(here.next().is_none(), "one instruction is marked");
+        let cells: Vec<Node<'_, '_>> = row.children().filter(|cell| cell.has_tag_name("td")).collect();
+        let is_label = |node: &Node<'_, '_>| kind(*node) == "badge";
+        let labels = cells[2].children().filter(is_label).map(text).collect();
+        let own = cells[2].children().filter(|node| !is_label(node)).map(|node| match node.is_text() {
+            true => node.text().unwrap_or_default().to_owned(),
+            false => text(node),
+        });
+        (text(cells[0]), own.collect::<String>().trim().to_owned(), labels, text(cells[3]))
+    };
+    listings.map(row).collect()
+}
+
+/// The instruction at an address as binutils print it, in Intel's syntax, without blanks.
+fn objdump(image: &str, address: u64) -> String {
+    let mut command = Command::new("objdump");
+    command.args(["-d", "-M", "intel", "--no-show-raw-insn"]);
+    command.args([format!("--start-address={address:#x}"), format!("--stop-address={:#x}", address + 16)]);
+    let output = command.arg(image).output().expect("objdump starts");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = printed.lines().find(|line| line.trim_start().starts_with(&format!("{address:x}:")));
+    plain(line.unwrap_or_else(|| panic!("no instruction at {address:#x}:\n{printed}")).split_once(':').unwrap().1)
+}
+
+/// An instruction without what disassemblers write differently: blanks, sizes of operands, `0x`, the name of a target.
+fn plain(text: &str) -> String {
+    let text = text.split(['<', '#']).next().unwrap_or_default();
+    let text = ["BYTE PTR", "DWORD PTR", "QWORD PTR", "WORD PTR", "0x"]
+        .iter()
+        .fold(text.to_owned(), |text, word| text.replace(&word.to_lowercase(), "").replace(word, ""));
+    text.chars().filter(|c| !c.is_whitespace()).collect()
+}
+
+#[test]
+fn the_machine_code_is_that_of_the_image() {
+    let Some(folder) = folder() else { return };
+    let image = std::env::var("SITESEER_TEST_VMLINUX").expect("UTF-8");
+    let source = folder.join("source");
+    std::fs::create_dir_all(source.join("kernel")).unwrap();
+    let lines: String = (1..=600).map(|line| format!("\tthe text of line {line}\n")).collect();
+    std::fs::write(source.join("kernel/capability.c"), lines).unwrap();
+    for function in ["ns_capable", "kill_something_info"] {
+        let with_code = ["explain", function, "--image", &image, "--source", source.to_str().unwrap()];
+        let page = page(folder, &format!("code-{function}.html"), &with_code);
+        let page = Document::parse(&page).unwrap_or_else(|error| panic!("{function}: {error}"));
+        let marked = marked(&page);
+        let sites = json(folder, &["sites", function]);
+        let sites = sites["sites"].as_array().expect("sites");
+        assert_eq!(marked.len(), sites.len());
+        for ((address, instruction, labels, line), site) in marked.iter().zip(sites) {
+            let at = u64::from_str_radix(site["address"].as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
+            assert_eq!(*address, format!("{at:x}"));
+            assert_eq!(plain(instruction), objdump(&image, at), "{function} at {at:#x}");
+            let arguments = site["arguments"].as_array().expect("arguments");
+            let label = |argument: &serde_json::Value| match argument["location"].as_str() {
+                Some(place) => format!("{} = {place}", argument["name"].as_str().unwrap()),
+                None => format!("{}: ", argument["name"].as_str().unwrap()),
+            };
+            assert_eq!(labels.len(), arguments.len());
+            for (shown, argument) in labels.iter().zip(arguments) {
+                assert!(shown.starts_with(&label(argument)), "{shown} is not {}", label(argument));
+            }
+            let (file, rest) = line.split_once(".c:").unwrap_or_else(|| panic!("{function}: {line}"));
+            let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            let is_given = file == "kernel/capability";
+            assert_eq!(line.contains(&format!("the text of line {number}")), is_given, "{line}");
+        }
+    }
+}
+
+#[test]
+fn another_image_is_refused() {
+    let Some(folder) = folder() else { return };
+    let refused = |file: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_siteseer"));
+        command.current_dir(folder).args(["explain", "ns_capable", "--html", "--sites", "vmlinux.sites", "--image"]);
+        let output = command.arg(file).output().expect("the tool starts");
+        assert!(!output.status.success() && output.stdout.is_empty());
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let own = refused(Path::new(env!("CARGO_BIN_EXE_siteseer")));
+    assert!(own.contains("build id"), "{own}");
+    let missing = refused(&folder.join("missing"));
+    assert!(missing.contains("cannot read"), "{missing}");
+    let page = page(folder, "no-code.html", &["explain", "ns_capable"]);
+    assert!(page.contains("--image VMLINUX"), "{page}");
+}
+
 fn kind<'a>(node: Node<'a, '_>) -> &'a str {
     node.attribute("class").unwrap_or_default().split(' ').next().unwrap_or_default()
 }

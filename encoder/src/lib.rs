@@ -12,6 +12,8 @@
 //! 6. `merge`: one set of all units, and what it holds, in numbers (`census`); `observe`: what its arguments were made
 //!    from.
 //!
+//! [`lines`] is not a phase: it looks up the source lines of a few addresses.
+//!
 //! Nothing here does I/O, and nothing knows of a running kernel. Bad input gives errors, not panics: an image that
 //! cannot be read is an [`EncodeError`], and so is a unit with a broken tree of entries, since it could not be told
 //! what is missing from it. If only one parameter's location is broken, that is the reason why this argument is
@@ -20,6 +22,7 @@
 pub mod debug;
 pub mod elf;
 mod error;
+pub mod lines;
 pub mod lower;
 mod merge;
 mod observe;

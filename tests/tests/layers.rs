@@ -52,6 +52,7 @@ const LAYERS: [Layers; 6] = [
             &["types"],
             &["unit"],
             &["merge"],
+            &["lines"],
         ],
     },
     Layers {

@@ -1,27 +1,32 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `siteseer explain --html`: the same explanation as a page: a graph of the sites in their callers, a table of the
-//! arguments' places, what can be attached and why not.
+//! arguments' places, the machine code around each site, what can be attached and why not.
 
+use super::code::{is_register, registers};
+use super::listing::{Listed, MOST, Row};
 use crate::page::{page, plural};
 use crate::sites::{location, notes};
 use maud::{Markup, html};
 use siteseer::internals::explain::{Explanation, Verdict};
-use siteseer::internals::function::Candidate;
+use siteseer::internals::function::{Candidate, Parameter};
 use siteseer::internals::plan::{Decision, PlannedSite};
 use siteseer_sites::Machine;
+use siteseer_sites::machine::Register;
 use siteseer_sites::site::SiteKind;
 
-/// A page of explanations.
-pub(super) fn text(explanations: &[Explanation], machine: Machine) -> String {
+/// A page of explanations. `listed` is the machine code of each one's sites, if it is at hand.
+pub(super) fn text(explanations: &[Explanation], listed: Option<&[Vec<Listed>]>, machine: Machine) -> String {
     let name = explanations.first().map_or("", |one| one.function.name.as_str());
     let content = html! {
-        @for one in explanations { (explained(one, machine)) }
+        @for (nth, one) in explanations.iter().enumerate() {
+            (explained(one, listed.and_then(|listed| listed.get(nth)).map(Vec::as_slice), machine))
+        }
         p.quiet { "Made by siteseer explain. Addresses are those of the image." }
     };
     page(&format!("{name}: where its body starts"), &content)
 }
 
-fn explained(explanation: &Explanation, machine: Machine) -> Markup {
+fn explained(explanation: &Explanation, listed: Option<&[Listed]>, machine: Machine) -> Markup {
     let function = &explanation.function;
     let prototype = function.prototypes.first();
     let declared = prototype.map_or(&[][..], |prototype| &prototype.declared);
@@ -46,6 +51,8 @@ fn explained(explanation: &Explanation, machine: Machine) -> Markup {
         (graph(explanation))
         h2 { "Where its arguments are" }
         (arguments(explanation, machine))
+        h2 { "Machine code" }
+        (machine_code(explanation, listed, machine))
         h2 { "What can be attached" }
         @for verdict in &explanation.verdicts { (attachable(explanation, verdict)) }
         @if !explanation.notes.is_empty() {
@@ -178,6 +185,115 @@ fn outcome(planned: Option<&PlannedSite>) -> Markup {
         Some(Decision::Attach { mechanism, .. }) => html! { td.yes { "runs, by " (mechanism.word()) } },
         Some(Decision::Skip(reason)) => html! { td.no { (reason.to_string()) } },
         None => html! { td.no { "cannot be attached" } },
+    }
+}
+
+/// An argument's name, its place, whether it has one, and the registers that its value is computed from.
+struct Badge {
+    name: String,
+    place: String,
+    is_there: bool,
+    registers: Vec<Register>,
+}
+
+fn badges(explanation: &Explanation, site: &Candidate, machine: Machine) -> Vec<Badge> {
+    let prototype = explanation.function.prototypes.get(site.prototype);
+    let parameters = prototype.map_or(&[][..], |prototype| &prototype.parameters);
+    let badge = |(nth, parameter): (usize, &Parameter)| {
+        let argument = site.arguments.get(nth);
+        let name = if parameter.name.is_empty() { format!("argument {nth}") } else { parameter.name.clone() };
+        let located = argument.and_then(|argument| argument.as_ref().ok());
+        Badge {
+            name,
+            place: location(argument, machine),
+            is_there: located.is_some(),
+            registers: located.map(|located| registers(&located.at)).unwrap_or_default(),
+        }
+    };
+    parameters.iter().enumerate().map(badge).collect()
+}
+
+/// The instructions around each site, with what holds the arguments, beside the source lines.
+fn machine_code(explanation: &Explanation, listed: Option<&[Listed]>, machine: Machine) -> Markup {
+    let Some(listed) = listed else {
+        return html! { p.quiet {
+            "No machine code was at hand: add " code { "--image VMLINUX" } ", the image with the same build id, or use "
+            code { "--vmlinux" } "."
+        } };
+    };
+    let sites = &explanation.function.candidates;
+    let syntax = match machine {
+        Machine::X86_64 => "in Intel syntax, ",
+        Machine::Aarch64 => "",
+    };
+    html! {
+        p.quiet { "The instructions are " (syntax) "as they are in the image: the kernel patches some of them at run time. \
+                   The marked instruction of each table is the one at the site's address. The labels say where each \
+                   argument is before this instruction runs." }
+        @for (site, rows) in sites.iter().zip(listed) {
+            h3 { code { (site.symbol) "+" (format!("{:#x}", site.offset())) } " " span.quiet { (site.kind.to_string()) } }
+            @match rows {
+                Err(why) => p.quiet { (why) },
+                Ok(rows) => (listing(site, rows, &badges(explanation, site, machine), machine)),
+            }
+        }
+        @if sites.len() > MOST {
+            p { (plural(sites.len() - MOST, "more place is", "more places are")) " left out here." }
+        }
+    }
+}
+
+fn listing(site: &Candidate, rows: &[Row], badges: &[Badge], machine: Machine) -> Markup {
+    let mut last = None;
+    html! {
+        table.listing { tbody {
+            @for row in rows {
+                tr class=[row.is_site.then_some("here")] {
+                    td.code { span.quiet { (format!("{:x}", row.address)) } }
+                    td.code { (site.symbol) "+" (format!("{:#x}", row.offset)) }
+                    td.code {
+                        (emphasised(&row.text, badges, machine))
+                        @if let Some(target) = &row.target { " " span.quiet { "<" (target) ">" } }
+                        @if row.is_site { @for badge in badges {
+                            " " span class=(if badge.is_there { "badge" } else { "badge no" }) {
+                                (badge.name) @if badge.is_there { " = " } @else { ": " } (badge.place)
+                            }
+                        } }
+                    }
+                    td {
+                        @if let Some(line) = &row.line {
+                            code { (line.file) ":" (line.line) }
+                            @if last.replace(line) != Some(line) && let Some(source) = &row.source {
+                                br; code.quiet { (source) }
+                            }
+                        }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+/// An instruction with the registers that arguments are in.
+fn emphasised(text: &str, badges: &[Badge], machine: Machine) -> Markup {
+    let mut words: Vec<&str> = Vec::new();
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|c| is_word(c) != is_word(first)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        words.push(word);
+        rest = after;
+    }
+    let holds = |word: &str| -> Vec<&str> {
+        let of = |badge: &&Badge| badge.registers.iter().any(|register| is_register(machine, word, *register));
+        badges.iter().filter(of).map(|badge| badge.name.as_str()).collect()
+    };
+    html! {
+        @for word in words {
+            @let names = holds(word);
+            @if names.is_empty() { (word) } @else { mark title=(names.join(", ")) { (word) } }
+        }
     }
 }
 
