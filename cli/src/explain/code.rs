@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The instructions around a site, as text.
 //!
-//! Instructions of x86 have different lengths. So decoding begins where the symbol begins, and not some bytes before the
-//! site. The site's address is a boundary, whatever decoding says: what would reach over it is `(bad)`, as are bytes
-//! that are not an instruction.
+//! Instructions of x86 have different lengths. So decoding begins where the symbol begins, and not some bytes before
+//! the site. The site's address is a boundary, whatever decoding says: what would reach over it is `(bad)`, as are
+//! bytes that are not an instruction.
 //!
 //! x86 is in Intel's syntax: iced-x86's formatter of that syntax adds 60 KB to the program, and the one of AT&T's adds
 //! 160 KB. The released program is limited in size.
@@ -58,7 +58,8 @@ pub(super) fn around(machine: Machine, bytes: &[u8], address: u64, site: u64) ->
     spans.into_iter().map(|span| show(machine, &bytes[span.clone()], address.wrapping_add(span.start as u64))).collect()
 }
 
-/// Where instructions are, one after the other, as long as they are wanted. A byte that does not begin one stands alone.
+/// Where instructions are, one after the other, as long as they are wanted. A byte that does not begin one stands
+/// alone.
 fn boundaries(machine: Machine, bytes: &[u8], mut wanted: impl FnMut(Range<usize>) -> bool) {
     let mut start = 0;
     let mut instruction = Instruction::default();

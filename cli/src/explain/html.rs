@@ -263,8 +263,9 @@ fn listing(site: &Candidate, rows: &[Row], badges: &[Badge], machine: Machine) -
                     td {
                         @if let Some(line) = &row.line {
                             code { (line.file) ":" (line.line) }
-                            @if last.replace(line) != Some(line) && let Some(source) = &row.source {
-                                br; code.quiet { (source) }
+                            @let is_new = last.replace(line) != Some(line);
+                            @if (is_new || row.is_site) && let Some(source) = &row.source {
+                                div.code.quiet { (source) }
                             }
                         }
                     }

@@ -33,7 +33,7 @@ pub(super) struct Packages {
     /// Source packages. A row without them keeps the key that it had before there were any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) sources: Vec<String>,
-    /// The suites that these are from: the first whose archive can be had.
+    /// The suites that these are from: the first whose archive the mirror has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) source_suites: Vec<String>,
 }
