@@ -16,6 +16,7 @@
 use crate::debug::loclist::Point;
 use crate::debug::units::DebugUnit;
 use gimli::ColumnType;
+use std::cell::OnceCell;
 use std::ops::Range;
 
 /// A place in the source; the file is an index in the unit's line table.
@@ -39,6 +40,8 @@ pub(crate) struct Lines {
     statements: Vec<Row>,
     /// Those that do not begin a statement.
     others: Vec<Row>,
+    /// Both, in order: made when first needed.
+    all: OnceCell<Vec<Row>>,
     /// Where those begin that have no line.
     unknown: Vec<Point>,
 }
@@ -76,20 +79,21 @@ impl Lines {
         count.checked_sub(1).map(|last| &self.statements[last])
     }
 
-    /// The rows of any kind at a place in the source, each with where the next row begins, in a range.
-    pub(crate) fn runs_at(&self, place: Place, range: &Range<u64>) -> Vec<Range<u64>> {
-        let within = |rows: &[Row]| {
-            let first = rows.partition_point(|row| row.point.address < range.start);
-            first..first + rows[first..].partition_point(|row| row.point.address < range.end)
-        };
-        let mut rows: Vec<&Row> = self.statements[within(&self.statements)].iter().collect();
-        rows.extend(&self.others[within(&self.others)]);
-        rows.extend(self.row_at(range.start).filter(|row| row.point.address < range.start));
-        rows.sort_unstable_by_key(|row| row.point);
-        let begin = |row: &Row| row.point.address.max(range.start);
-        let end = |nth: usize| rows.get(nth + 1).map_or(range.end, |next| begin(next));
-        let at_place = rows.iter().enumerate().filter(|(_, row)| row.place == place);
-        at_place.map(|(nth, row)| begin(row)..end(nth)).filter(|run| !run.is_empty()).collect()
+    /// Where the rows of any kind in a range begin and where the next ones do, each with its place in the source.
+    pub(crate) fn runs(&self, range: &Range<u64>) -> impl Iterator<Item = (Place, Range<u64>)> {
+        let all = self.all.get_or_init(|| {
+            let mut all = [&self.statements[..], &self.others].concat();
+            // Stable: it merges what is in order already.
+            all.sort_by_key(|row| row.point);
+            all
+        });
+        let first = all.partition_point(|row| row.point.address < range.start);
+        let count = all[first..].partition_point(|row| row.point.address < range.end);
+        let rows = &all[first.saturating_sub(1)..first + count];
+        let (start, end) = (range.start, range.end);
+        let ends = rows.iter().skip(1).map(move |next| next.point.address.max(start)).chain([end]);
+        let runs = rows.iter().zip(ends).map(move |(row, end)| (row.place, row.point.address.max(start)..end));
+        runs.filter(|(_, run)| !run.is_empty())
     }
 
     /// Statements as a line table has them.

@@ -53,7 +53,7 @@ pub(crate) use result::{call_target, uses_result};
 use siteseer_sites::machine::Register;
 use siteseer_sites::{Machine, Unprobeable};
 pub(crate) use slots::Slot;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 pub(crate) use thunk::{are_alike, jumps_at_once};
 
@@ -229,6 +229,8 @@ pub struct FunctionText<'i, 'a> {
     graph: OnceCell<Graph>,
     /// Whether it takes the address of something in its frame: found out when first needed.
     takes_address: OnceCell<bool>,
+    /// For each instruction, whether it does something that can be seen: found out when first needed.
+    acting: OnceCell<Box<[Cell<Option<bool>>]>>,
     /// Indirect jumps with unknown targets.
     indirect: Vec<u64>,
 }
@@ -246,6 +248,7 @@ impl<'i, 'a> FunctionText<'i, 'a> {
             edges: Vec::new(),
             graph: OnceCell::new(),
             takes_address: OnceCell::new(),
+            acting: OnceCell::new(),
             indirect: Vec::new(),
         };
         let sorted = sorted(ranges);

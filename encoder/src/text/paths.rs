@@ -16,6 +16,7 @@
 use super::graph::{Graph, Search};
 use super::{Acts, Edge, Effects, FALLS, FunctionText, NOP, arm64, x86};
 use siteseer_sites::Machine;
+use std::cell::Cell;
 use std::ops::Range;
 
 impl FunctionText<'_, '_> {
@@ -426,7 +427,7 @@ impl FunctionText<'_, '_> {
                     break;
                 }
                 let address = self.address_of(index);
-                if self.acts(effects, address) {
+                if self.acts_at(effects, index, address) {
                     act(address);
                     break;
                 }
@@ -704,6 +705,24 @@ impl FunctionText<'_, '_> {
     /// Whether an instruction does something that no compiler makes it do where the source does not: it stores to
     /// memory other than the stack, it calls, or what it does is not known.
     pub(super) fn acts(&self, effects: &mut Effects, address: u64) -> bool {
+        match self.index(address) {
+            Some((_, index)) => self.acts_at(effects, index, address),
+            None => self.does_act(effects, address),
+        }
+    }
+
+    /// The same of the instruction with an index. Many copies of a function ask for the same ones.
+    fn acts_at(&self, effects: &mut Effects, index: usize, address: u64) -> bool {
+        let acting = self.acting.get_or_init(|| vec![Cell::new(None); self.offsets.len()].into());
+        let known = acting[index].get();
+        known.unwrap_or_else(|| {
+            let acts = self.does_act(effects, address);
+            acting[index].set(Some(acts));
+            acts
+        })
+    }
+
+    fn does_act(&self, effects: &mut Effects, address: u64) -> bool {
         match effects.acts(self.image, address) {
             Acts::No => false,
             Acts::Yes => true,

@@ -110,10 +110,15 @@ fn acts_again(
     entries: &[u64],
     body: &[Range<u64>],
 ) -> Vec<u64> {
+    let place = |act: u64| lines.row_at(act).map(|row| row.place).filter(|place| place.line != 0);
+    let own = acts.iter().filter(|&&act| holds(body, act));
+    let placed: Vec<(u64, Place)> = own.filter_map(|&act| Some((act, place(act)?))).collect();
     let mut again = Vec::new();
-    for &act in acts.iter().filter(|&&act| holds(body, act)) {
-        let Some(place) = lines.row_at(act).map(|row| row.place).filter(|place| place.line != 0) else { continue };
-        for run in body.iter().filter(|range| !range.is_empty()).flat_map(|range| lines.runs_at(place, range)) {
+    if placed.is_empty() {
+        return again;
+    }
+    for (place, run) in body.iter().filter(|range| !range.is_empty()).flat_map(|range| lines.runs(range)) {
+        for &(act, _) in placed.iter().filter(|placed| placed.1 == place) {
             let others = text.instructions(run.start, run.end).filter(|other| !acts.contains(other));
             again.extend(others.filter(|&other| text.is_alike(act, other)));
         }
