@@ -198,6 +198,7 @@ mod tests {
             statements: vec![row(at(4, 0)), row(at(8, 1))],
             others: vec![row(at(16, 0))],
             unknown: vec![at(8, 0), at(12, 0)],
+            ..Lines::default()
         };
         let without: Vec<u64> = (0..20).step_by(4).filter(|&address| lines.has_no_line(address)).collect();
         assert_eq!(without, [12]);
