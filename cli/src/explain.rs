@@ -110,8 +110,10 @@ fn listed(
     if image.is_none() && modules.is_empty() {
         return Ok(None);
     }
-    let files = Files::read(image, modules, &target.data().image()?.1)?;
-    Ok(Some(files.list(explanations, arguments.source.as_deref())))
+    // The sites were found in any other image than that of --image.
+    let of_sites = target.data().image()?.1;
+    let files = Files::read(image, modules, arguments.image.is_some().then_some(&of_sites))?;
+    Ok(Some(files.list(explanations, arguments.source.as_deref())?))
 }
 
 /// The programs of an object file, or the one that is named.

@@ -222,6 +222,7 @@ fn machine_code(explanation: &Explanation, listed: Option<&[Listed]>, machine: M
         } };
     };
     let sites = &explanation.function.candidates;
+    let has_lines = listed.iter().flatten().flatten().any(|row| row.line.is_some());
     let syntax = match machine {
         Machine::X86_64 => "in Intel syntax, ",
         Machine::Aarch64 => "",
@@ -229,7 +230,10 @@ fn machine_code(explanation: &Explanation, listed: Option<&[Listed]>, machine: M
     html! {
         p.quiet { "The instructions are " (syntax) "as they are in the image: the kernel patches some of them at run time. \
                    The marked instruction of each table is the one at the site's address. The labels say where each \
-                   argument is before this instruction runs." }
+                   argument is before this instruction runs. The registers of the labels are highlighted in all \
+                   instructions; after an instruction that writes one, it holds something else."
+            @if !has_lines { " The image has no debug information, so source lines are not known." }
+        }
         @for (site, rows) in sites.iter().zip(listed) {
             h3 { code { (site.symbol) "+" (format!("{:#x}", site.offset())) } " " span.quiet { (site.kind.to_string()) } }
             @match rows {

@@ -7,7 +7,8 @@ use siteseer::internals::explain::Explanation;
 use siteseer::internals::function::Candidate;
 use siteseer::internals::kernel::BuildId;
 use siteseer::internals::source::{Chosen, Contents, read};
-use siteseer_encoder::elf::image::Image;
+use siteseer_encoder::EncodeError;
+use siteseer_encoder::elf::image::{Image, ImageError};
 use siteseer_encoder::lines::{self, Line};
 use siteseer_sites::with_causes;
 use std::collections::HashMap;
@@ -44,9 +45,13 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Reads an image, which must have the build id, and modules. A file of modules that is not an ELF image with text
-    /// is passed over: it is site data.
-    pub(super) fn read(image: Option<&Path>, modules: &[PathBuf], build_id: &BuildId) -> Result<Files, Failure> {
+    /// Reads an image, which must have the build id if one is given, and modules. A file of modules that is not an ELF
+    /// image with text is passed over: it is site data.
+    pub(super) fn read(
+        image: Option<&Path>,
+        modules: &[PathBuf],
+        build_id: Option<&BuildId>,
+    ) -> Result<Files, Failure> {
         let open = |path: &Path| -> Result<Contents, Failure> {
             read(path, Chosen::ByCaller).map_err(|error| format!("cannot read {}: {error}", path.display()).into())
         };
@@ -55,25 +60,28 @@ impl Files {
             let parsed =
                 Image::parse(&bytes).map_err(|error| format!("{}: {}", path.display(), with_causes(&error)))?;
             let theirs = BuildId(parsed.build_id().to_vec());
-            if theirs.0.is_empty() {
-                return Err(format!("{} has no build id: it cannot be compared with the kernel", path.display()).into());
-            }
-            if theirs != *build_id {
-                let path = path.display();
-                return Err(format!(
-                    "{path} is of another kernel: its build id is {theirs}, the kernel's is {build_id}"
-                )
-                .into());
-            }
             drop(parsed);
-            Ok::<Contents, Failure>(bytes)
+            let path = path.display();
+            match build_id {
+                Some(_) if theirs.0.is_empty() => {
+                    Err(format!("{path} has no build id: it cannot be compared with the kernel").into())
+                }
+                Some(own) if *own != theirs => {
+                    Err(format!("{path} is of another kernel: its build id is {theirs}, the kernel's is {own}").into())
+                }
+                _ => Ok::<Contents, Failure>(bytes),
+            }
         });
         let modules = modules.iter().map(|path| open(path)).collect::<Result<Vec<_>, _>>()?;
         Ok(Files { image: image.transpose()?, modules })
     }
 
     /// What is around the first sites of each function.
-    pub(super) fn list(&self, explanations: &[Explanation], source: Option<&Path>) -> Vec<Vec<Listed>> {
+    pub(super) fn list(
+        &self,
+        explanations: &[Explanation],
+        source: Option<&Path>,
+    ) -> Result<Vec<Vec<Listed>>, EncodeError> {
         let image = self.image.as_ref().and_then(|bytes| Image::parse(bytes).ok());
         let mut images: Vec<(Option<&str>, Image<'_>)> = image.map(|image| (None, image)).into_iter().collect();
         let modules = self.modules.iter().filter_map(|bytes| Image::parse(bytes).ok());
@@ -97,20 +105,12 @@ impl Files {
             let own = sites.filter(|(site, _)| site.module.as_deref() == *name);
             let mut rows: Vec<&mut Row> = own.flat_map(|(_, listed)| listed.iter_mut().flatten()).collect();
             let addresses: Vec<u64> = rows.iter().map(|row| row.address).collect();
-            // An image without debug information has no lines.
-            let lines = if addresses.is_empty() { None } else { lines::find(image, &addresses).ok() };
-            for (row, line) in rows.iter_mut().zip(lines.into_iter().flatten()) {
+            let lines = match lines::find(image, &addresses) {
+                Err(EncodeError::Image(ImageError::NoDebugInfo)) => continue,
+                found => found?,
+            };
+            for (row, line) in rows.iter_mut().zip(lines) {
                 row.line = line;
-            }
-        }
-        // At least where the site was called, or is declared, is known.
-        let sites = functions.flat_map(|sites| sites.iter().take(MOST)).zip(listed.iter_mut().flatten());
-        for (site, rows) in sites.filter_map(|(site, listed)| Some((site, listed.as_mut().ok()?))) {
-            let place =
-                site.source.as_ref().filter(|place| place.line > 0 && rows.iter().all(|row| row.line.is_none()));
-            let here = rows.iter_mut().find(|row| row.is_site);
-            if let (Some(place), Some(here)) = (place, here) {
-                here.line = Some(Line { file: place.file.clone(), line: place.line });
             }
         }
         if let Some(folder) = source {
@@ -119,7 +119,7 @@ impl Files {
                 row.source = row.line.as_ref().and_then(|line| tree.line(line));
             }
         }
-        listed
+        Ok(listed)
     }
 }
 

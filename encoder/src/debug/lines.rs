@@ -203,4 +203,15 @@ mod tests {
         let without: Vec<u64> = (0..20).step_by(4).filter(|&address| lines.has_no_line(address)).collect();
         assert_eq!(without, [12]);
     }
+
+    #[test]
+    fn runs_go_from_row_to_row_of_any_kind() {
+        let row = |address, line| Row { point: Point { address, view: 0 }, place: Place { file: 1, line, column: 0 } };
+        let lines = Lines::of([row(4, 1), row(12, 3), row(12, 4)]).with_others([row(8, 2)]);
+        let runs = |range: Range<u64>| lines.runs(&range).map(|(place, run)| (place.line, run)).collect::<Vec<_>>();
+        assert_eq!(runs(0..20), [(1, 4..8), (2, 8..12), (4, 12..20)]);
+        assert_eq!(runs(6..10), [(1, 6..8), (2, 8..10)], "the row before the range is of its beginning");
+        assert_eq!(runs(8..10), [(2, 8..10)]);
+        assert_eq!(runs(0..4), []);
+    }
 }

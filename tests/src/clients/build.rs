@@ -59,10 +59,7 @@ impl Build<'_> {
         Ok(names.lines().filter_map(|line| line.split_once(' ')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect())
     }
 
-    /// Builds tools, and returns why some of them cannot be built.
-    ///
-    /// # Errors
-    /// If make cannot be started.
+    /// Builds tools, and returns why some of them cannot be built: what make or the build root says.
     pub fn build(&self, tools: &BTreeSet<&str>, ways: &[Way]) -> BTreeMap<String, String> {
         let goals = |tool: &str| ways.iter().map(|way| format!(" {SITESEER}/tools/{}/{tool}", way.folder())).collect();
         let all: String = tools.iter().map(|tool| goals(tool)).collect::<Vec<String>>().concat();
