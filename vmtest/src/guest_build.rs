@@ -174,11 +174,14 @@ fn build_in_root(
     let gnu = arch.gnu_triple();
     let (lower, upper) = (triple.replace('-', "_"), triple.replace('-', "_").to_uppercase());
     let flags = format!("{} {flags}", env::var("RUSTFLAGS").unwrap_or_default());
+    // An allocator's sources have __DATE__ and __TIME__ in a message.
+    let date = env::var("SOURCE_DATE_EPOCH").unwrap_or_else(|_| "0".into());
     let environment = [
         ("HOME", TARGET.to_owned()),
         ("CARGO_HOME", format!("{TARGET}/cargo")),
         ("CARGO_TARGET_DIR", TARGET.to_owned()),
         ("RUSTFLAGS", flags.trim_start().to_owned()),
+        ("SOURCE_DATE_EPOCH", date),
         (&format!("CARGO_TARGET_{upper}_LINKER"), format!("{gnu}-gcc")),
         (&format!("CC_{lower}"), format!("{gnu}-gcc")),
         (&format!("AR_{lower}"), format!("{gnu}-ar")),
