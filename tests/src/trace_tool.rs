@@ -36,6 +36,7 @@ pub fn cases() -> Vec<Case> {
         case("trace", "counts_are_exact", exact),
         case("trace", "a_condition_is_the_same_in_the_kernel_and_outside", conditions),
         case("trace", "what_is_returned_is_compared_in_the_kernel", returned),
+        case("trace", "the_longest_condition_is_loaded_in_each_program", longest),
         case("trace", "members_have_their_values", members),
         case("trace", "calls_are_timed", timed),
         case("trace", "stacks_have_callers", stacks),
@@ -354,6 +355,49 @@ fn returned(_: &Target) -> Result<String, Failure> {
         wrong.push(format!("{function}: {}", printed.messages));
     }
     if wrong.is_empty() { Ok(format!("{} conditions, and a flood", table.len())) } else { Err(wrong.join("\n").into()) }
+}
+
+/// The longest condition that the kernel's program decides: eight comparisons, with members and texts. The verifier of
+/// each kernel takes it in each program that decides conditions.
+fn longest(_: &Target) -> Result<String, Failure> {
+    let condition = "comm = workload and (count = 0xdead or buf = 1 or pos = 1 or file->f_path.dentry->d_name.len = 99 \
+                     or file->f_path.dentry->d_name.name = another or task->comm = a_text_that_is_not \
+                     or file->f_path.dentry->d_name.name ~ ze*)";
+    // Each with what must be there once for each of the four calls, or what adds up to four.
+    let programs: [(&[&str], Seen); 9] = [
+        (&[], Seen::Lines),
+        (&["--returns"], Seen::Lines),
+        (&["--returns", "--latency"], Seen::Lines),
+        (&["--stack"], Seen::Lines),
+        (&["--tree"], Seen::Lines),
+        (&["--latency"], Seen::Sum("calls")),
+        (&["--count", "comm"], Seen::Sum("count")),
+        (&["--count", "stack"], Seen::Sum("count")),
+        (&["--count", "site"], Seen::Sum("count")),
+    ];
+    let mut wrong = Vec::new();
+    for (more, seen) in &programs {
+        let base = ["trace", "vfs_read", "--json", "--where", condition];
+        let printed = run_seeing_all(&base.iter().chain(*more).map(|&word| word.to_owned()).collect::<Vec<String>>())?;
+        let calls = match seen {
+            Seen::Lines => printed.output.lines().count() as u64,
+            Seen::Sum(name) => {
+                let rows = printed.output.lines().filter_map(|row| serde_json::from_str::<serde_json::Value>(row).ok());
+                rows.filter_map(|row| row[name].as_u64()).sum()
+            }
+        };
+        // The tool would say that it decides itself.
+        if calls != 4 || printed.messages.contains("note: ") {
+            wrong.push(format!("{more:?}: {calls} of 4 calls\n{}{}", printed.output, printed.messages));
+        }
+    }
+    if wrong.is_empty() { Ok(format!("{} programs", programs.len())) } else { Err(wrong.join("\n").into()) }
+}
+
+/// How the calls that a command saw are counted in what it printed.
+enum Seen {
+    Lines,
+    Sum(&'static str),
 }
 
 /// The same, where all of the workload's calls were seen. A program does not run for a call that is made while it runs
