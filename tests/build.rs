@@ -9,10 +9,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("not run by cargo")?);
     let libbpf = env::var_os("DEP_BPF_INCLUDE").ok_or("libbpf-sys does not say where libbpf's headers are")?;
     let header = folder.join("../loader/include");
-    println!("cargo::rerun-if-changed=c/skeleton.c");
+    let programs = ["c/skeleton.c", "c/changes.c"];
+    programs.iter().for_each(|program| println!("cargo::rerun-if-changed={program}"));
     println!("cargo::rerun-if-changed={}", header.join("siteseer.h").display());
     cc::Build::new()
-        .file(folder.join("c/skeleton.c"))
+        .files(programs.map(|program| folder.join(program)))
         .include(libbpf)
         .include(header)
         .warnings_into_errors(true)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What the structures and numbers of `siteseer.h` are here, for the test that compares.
 
-use crate::{argument, link, options, report};
+use crate::{argument, changes, link, options, report};
 
 /// A structure: its name in C, its size, and its members in order with their offsets.
 pub type Layout = (&'static str, usize, &'static [(&'static str, usize)]);
@@ -19,6 +19,8 @@ pub const LAYOUT: &[Layout] = &[
     options::REGISTER_OPTS,
     options::ATTACH_OPTS,
     link::COST,
+    changes::GONE,
+    changes::TAIL_SLOT,
     report::COUNTS,
     report::SITE_INFO,
     argument::ARGUMENT_INFO,

@@ -8,10 +8,12 @@
 //! It is a crate of its own because only C applications need a shared and a static library: otherwise every Rust
 //! application would build them.
 //!
-//! Handles are boxes. A handle keeps what it returns (strings, a link's report), so that it lives as long. Handles are
-//! immutable, except for what is filled once; so they can be shared between threads.
+//! Handles are boxes. A handle keeps what it returns (strings, a link's reports), so that it lives as long. Handles are
+//! immutable, except for what is filled once, and for a link that is refreshed, which has a lock; so they can be shared
+//! between threads.
 
 pub mod argument;
+pub mod changes;
 pub mod error;
 pub mod layout;
 pub mod link;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `struct siteseer_link`: an attachment of one's own, or the attachment that a link of libbpf's
-//! stands for.
+//! stands for. What changes while it is attached is in `changes`.
 
 use crate::error::{Failure, number, plain, pointer};
 use crate::layout::{Layout, layout};
@@ -9,26 +9,57 @@ use crate::report::ReportHandle;
 use siteseer::{Attached, Cost, Link};
 use std::ffi::c_int;
 use std::io;
+use std::ptr;
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-enum What {
-    Own(Box<Link>),
+pub(crate) enum What {
+    /// Locked, because refreshing changes it, and any thread may ask meanwhile.
+    Own(RwLock<Link>),
     Of(Attached),
 }
 
 /// `struct siteseer_link`
 pub struct LinkHandle {
-    what: What,
-    report: ReportHandle,
+    pub(crate) what: What,
+    /// The report, and those before it was refreshed: what was given out stays where it is. Never empty.
+    reports: Mutex<Vec<Box<ReportHandle>>>,
+}
+
+/// Asks a link, of whichever kind.
+macro_rules! ask {
+    ($handle:expr, $method:ident) => {
+        match &$handle.what {
+            $crate::link::What::Own(link) => $crate::link::read(link).$method(),
+            $crate::link::What::Of(attached) => attached.$method(),
+        }
+    };
+}
+pub(crate) use ask;
+
+pub(crate) fn read(link: &RwLock<Link>) -> RwLockReadGuard<'_, Link> {
+    link.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LinkHandle {
     pub(crate) fn own(link: Link) -> LinkHandle {
-        LinkHandle { report: ReportHandle::of(link.report()), what: What::Own(Box::new(link)) }
+        let report = ReportHandle::of(link.report());
+        LinkHandle { reports: Mutex::new(vec![Box::new(report)]), what: What::Own(RwLock::new(link)) }
     }
 
     pub(crate) fn of(attached: Attached) -> LinkHandle {
-        LinkHandle { report: ReportHandle::of(attached.report()), what: What::Of(attached) }
+        let report = ReportHandle::of(attached.report());
+        LinkHandle { reports: Mutex::new(vec![Box::new(report)]), what: What::Of(attached) }
+    }
+
+    /// Sets the report that is given out from now on.
+    pub(crate) fn set_report(&self, report: ReportHandle) {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(report));
+    }
+
+    fn report(&self) -> *const ReportHandle {
+        let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        reports.last().map_or(ptr::null(), |report| &raw const **report)
     }
 }
 
@@ -54,7 +85,7 @@ unsafe impl Versioned for CostInfo {
 
 /// # Safety
 /// It is NULL, or a live handle.
-unsafe fn live<'a>(link: *const LinkHandle) -> Result<&'a LinkHandle, Failure> {
+pub(crate) unsafe fn live<'a>(link: *const LinkHandle) -> Result<&'a LinkHandle, Failure> {
     // SAFETY: the caller's promise.
     unsafe { link.as_ref() }.ok_or_else(|| Failure::invalid("the link is NULL"))
 }
@@ -70,7 +101,7 @@ fn count(count: io::Result<u64>) -> Result<i64, Failure> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_link__report(link: *const LinkHandle) -> *const ReportHandle {
     // SAFETY: the caller's promise.
-    pointer(|| Ok((&raw const unsafe { live(link) }?.report).cast_mut()))
+    pointer(|| Ok(unsafe { live(link) }?.report().cast_mut()))
 }
 
 /// `siteseer_link__is_attached()`
@@ -98,10 +129,7 @@ pub unsafe extern "C" fn siteseer_link__missed(link: *const LinkHandle) -> i64 {
     number(|| {
         // SAFETY: the caller's promise.
         let link = unsafe { live(link) }?;
-        count(match &link.what {
-            What::Own(link) => link.missed(),
-            What::Of(attached) => attached.missed(),
-        })
+        count(ask!(link, missed))
     })
 }
 
@@ -114,10 +142,7 @@ pub unsafe extern "C" fn siteseer_link__faults(link: *const LinkHandle) -> i64 {
     number(|| {
         // SAFETY: the caller's promise.
         let link = unsafe { live(link) }?;
-        count(match &link.what {
-            What::Own(link) => link.faults(),
-            What::Of(attached) => attached.faults(),
-        })
+        count(ask!(link, faults))
     })
 }
 
@@ -131,10 +156,7 @@ pub unsafe extern "C" fn siteseer_link__cost(link: *const LinkHandle, cost: *mut
     number(|| {
         // SAFETY: the caller's promise.
         let link = unsafe { live(link) }?;
-        let Cost { programs, jited, files, loading, arming, .. } = match &link.what {
-            What::Own(link) => link.cost()?,
-            What::Of(attached) => attached.cost()?,
-        };
+        let Cost { programs, jited, files, loading, arming, .. } = ask!(link, cost)?;
         let info = CostInfo {
             sz: size_of::<CostInfo>(),
             programs: programs as u64,

@@ -10,6 +10,7 @@ use crate::layout::{Layout, layout};
 use crate::text::optional;
 use siteseer::{AttachOptions, Dwarf, Policy, RegisterOptions, SourceOptions};
 use std::ffi::{c_char, c_int, c_void};
+use std::path::PathBuf;
 use std::ptr;
 
 /// A structure that begins with its size.
@@ -56,6 +57,8 @@ pub struct SourceOpts {
     found_dwarf: u8,
     embedded: *const c_void,
     embedded_sz: usize,
+    modules: *const *const c_char,
+    module_cnt: usize,
 }
 
 /// `struct siteseer_register_opts`
@@ -89,7 +92,7 @@ pub struct AttachOpts {
 unsafe impl Versioned for SourceOpts {
     const NAME: &'static str = "struct siteseer_source_opts";
     const MEMBERS: &'static [(usize, usize)] =
-        members!(SourceOpts { sz, file, no_dwarf, found_dwarf, embedded, embedded_sz });
+        members!(SourceOpts { sz, file, no_dwarf, found_dwarf, embedded, embedded_sz, modules, module_cnt });
 }
 // SAFETY: as above.
 unsafe impl Versioned for RegisterOpts {
@@ -116,8 +119,10 @@ unsafe impl Versioned for AttachOpts {
     });
 }
 
-pub(crate) const SOURCE_OPTS: Layout =
-    layout!("siteseer_source_opts", SourceOpts { sz, file, no_dwarf, found_dwarf, embedded, embedded_sz });
+pub(crate) const SOURCE_OPTS: Layout = layout!(
+    "siteseer_source_opts",
+    SourceOpts { sz, file, no_dwarf, found_dwarf, embedded, embedded_sz, modules, module_cnt }
+);
 pub(crate) const REGISTER_OPTS: Layout =
     layout!("siteseer_register_opts", RegisterOpts { sz, source, policy, no_plan_at_load, accept_doubt });
 pub(crate) const ATTACH_OPTS: Layout = layout!(
@@ -199,6 +204,27 @@ fn policy(number: c_int) -> Result<Option<Policy>, Failure> {
     }
 }
 
+/// A list of texts, by its two members.
+///
+/// # Safety
+/// It is NULL, or has as many texts as `count` says.
+unsafe fn texts(
+    list: *const *const c_char,
+    count: usize,
+    (list_name, count_name): (&str, &str),
+    what: &str,
+) -> Result<Vec<String>, Failure> {
+    if list.is_null() && count != 0 {
+        return Err(Failure::invalid(format!("{count_name} is set, but {list_name} is NULL")));
+    }
+    let text = |nth| {
+        // SAFETY: the caller's promise.
+        let text = unsafe { optional(*list.add(nth), what) }?;
+        text.ok_or_else(|| Failure::invalid(format!("{what} is NULL")))
+    };
+    (0..count).map(text).collect()
+}
+
 /// # Safety
 /// As siteseer.h says about the structure.
 pub(crate) unsafe fn source(opts: *const SourceOpts) -> Result<SourceOptions, Failure> {
@@ -219,7 +245,9 @@ pub(crate) unsafe fn source(opts: *const SourceOpts) -> Result<SourceOptions, Fa
         // SAFETY: there are as many bytes as the caller says.
         (false, size) => Some(unsafe { std::slice::from_raw_parts(opts.embedded.cast::<u8>(), size) }.to_vec()),
     };
-    let options = SourceOptions::default().dwarf(dwarf);
+    // SAFETY: as above.
+    let modules = unsafe { texts(opts.modules, opts.module_cnt, ("modules", "module_cnt"), "a module's file") }?;
+    let options = SourceOptions::default().dwarf(dwarf).modules(modules.into_iter().map(PathBuf::from));
     let options = match file {
         Some(file) => options.file(file),
         None => options,
@@ -259,13 +287,11 @@ pub(crate) unsafe fn attach(opts: *const AttachOpts) -> Result<AttachOptions, Fa
     if opts.accept_doubt != 0 {
         options = options.accept_doubt(true);
     }
-    if opts.functions.is_null() && opts.function_cnt != 0 {
-        return Err(Failure::invalid("function_cnt is set, but functions is NULL"));
-    }
-    for nth in 0..opts.function_cnt {
-        // SAFETY: the caller's list has that many.
-        let name = unsafe { optional(*opts.functions.add(nth), "a function's name") }?;
-        options = options.function(name.ok_or_else(|| Failure::invalid("a function's name is NULL"))?);
+    // SAFETY: the caller's list has that many.
+    let functions =
+        unsafe { texts(opts.functions, opts.function_cnt, ("functions", "function_cnt"), "a function's name") }?;
+    for name in functions {
+        options = options.function(name);
     }
     // SAFETY: the caller's promise.
     if let Some(file) = unsafe { optional(opts.file, "the source file") }? {
@@ -381,6 +407,21 @@ mod tests {
             opts.sz = std::mem::offset_of!(SourceOpts, embedded);
             assert!(source(&opts).unwrap().embedded_bytes().is_none());
             (opts.sz, opts.embedded) = (size_of::<SourceOpts>(), ptr::null());
+            assert!(source(&opts).is_err());
+        }
+    }
+
+    #[test]
+    fn files_of_modules_are_read() {
+        let names = [c"a.sites".as_ptr(), c"b.sites".as_ptr(), ptr::null()];
+        // SAFETY: zeros are a value of it; the list has as many texts as it says.
+        unsafe {
+            let mut opts = std::mem::zeroed::<SourceOpts>();
+            (opts.sz, opts.modules, opts.module_cnt) = (size_of::<SourceOpts>(), names.as_ptr(), 2);
+            assert_eq!(source(&opts).unwrap().modules, [PathBuf::from("a.sites"), PathBuf::from("b.sites")]);
+            opts.module_cnt = 3;
+            assert!(source(&opts).is_err(), "one is NULL");
+            (opts.modules, opts.module_cnt) = (ptr::null(), 1);
             assert!(source(&opts).is_err());
         }
     }

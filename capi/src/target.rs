@@ -114,11 +114,11 @@ pub unsafe extern "C" fn siteseer_target__sites(
     })
 }
 
-/// What the three calls below are given.
+/// What the calls that plan and attach are given.
 ///
 /// # Safety
 /// As siteseer.h says.
-unsafe fn given<'a>(
+pub(crate) unsafe fn given<'a>(
     prog: *const sys::bpf_program,
     target: *const TargetHandle,
     opts: *const AttachOpts,

@@ -163,9 +163,15 @@ struct siteseer_source_opts {
 	 */
 	const void *embedded;
 	size_t embedded_sz;
+	/*
+	 * Files with the site data of modules, made by `siteseer encode`, or modules with DWARF; `module_cnt` is their
+	 * number. The usual places are searched for the other modules.
+	 */
+	const char *const *modules;
+	size_t module_cnt;
 	size_t :0;
 };
-#define siteseer_source_opts__last_field embedded_sz
+#define siteseer_source_opts__last_field module_cnt
 
 struct siteseer_register_opts {
 	size_t sz;
@@ -376,7 +382,10 @@ LIBSITESEER_API struct bpf_link *siteseer_program__attach_link(const struct bpf_
  */
 LIBSITESEER_API struct siteseer_link *siteseer_link__of(const struct bpf_link *link);
 
-/* The outcome for every site. Valid as long as the link. */
+/*
+ * The outcome for every site, as it was when the link was made or last refreshed. Valid as long as the link, also after
+ * siteseer_link__refresh().
+ */
 LIBSITESEER_API const struct siteseer_report *siteseer_link__report(const struct siteseer_link *link);
 
 /* Whether the sites are still attached. For a handle from siteseer_link__of(): until libbpf's link is destroyed. */
@@ -407,6 +416,63 @@ struct siteseer_cost {
 
 /* Fills `cost`, up to the size that its `sz` gives. */
 LIBSITESEER_API int siteseer_link__cost(const struct siteseer_link *link, struct siteseer_cost *cost);
+
+/*
+ * The functions below tell what has changed since the link was made. Each calls `each`, once for each thing that it
+ * found, with the given `ctx`; what the callback gets is valid during the call. NULL only counts. They return the number
+ * of things, or a negative errno. The callback may not destroy or refresh the link.
+ */
+
+/* Sites that are gone, because their module was unloaded. */
+struct siteseer_gone {
+	size_t sz;
+	const char *module;
+	/* The number of sites. */
+	uint64_t sites;
+	/* A module of that name is loaded again, and the program does not run in it. */
+	bool loaded_again;
+	size_t :0;
+};
+#define siteseer_gone__last_field loaded_again
+
+typedef void (*siteseer_gone_fn_t)(const struct siteseer_gone *gone, void *ctx);
+LIBSITESEER_API int siteseer_link__gone(const struct siteseer_link *link, siteseer_gone_fn_t each, void *ctx);
+
+typedef void (*siteseer_text_fn_t)(const char *text, void *ctx);
+
+/* The names of modules that were loaded later. They may have copies of the function, at which the program does not run. */
+LIBSITESEER_API int siteseer_link__unseen_modules(const struct siteseer_link *link, siteseer_text_fn_t each, void *ctx);
+
+/*
+ * Sentences that say what keeps the program from running at its sites at this moment: kprobes or ftrace are switched
+ * off, or a live patch has replaced the code.
+ */
+LIBSITESEER_API int siteseer_link__in_the_way(const struct siteseer_link *link, siteseer_text_fn_t each, void *ctx);
+
+/* A slot of a prog array that holds a program which the link is attached to. */
+struct siteseer_tail_slot {
+	size_t sz;
+	/* The map's name; empty if it has none. The kernel cuts names to 15 bytes. */
+	const char *map_name;
+	uint32_t program_id;
+	uint32_t map_id;
+	uint32_t slot;
+	size_t :0;
+};
+#define siteseer_tail_slot__last_field slot
+
+/* For a link to functions of BPF programs: from where they are entered by tail call, which the link does not see. */
+typedef void (*siteseer_tail_slot_fn_t)(const struct siteseer_tail_slot *slot, void *ctx);
+LIBSITESEER_API int siteseer_link__tail_slots(const struct siteseer_link *link, siteseer_tail_slot_fn_t each, void *ctx);
+
+/*
+ * Attaches the program at the sites in modules that were loaded since the link was made or last refreshed. The other
+ * arguments must be those that siteseer_program__attach() got. Returns the number of sites that were added to the
+ * report, attached or not. On failure the link is as before. A link from siteseer_link__of() cannot be refreshed
+ * (EOPNOTSUPP).
+ */
+LIBSITESEER_API int siteseer_link__refresh(struct siteseer_link *link, const struct bpf_program *prog,
+					   const struct siteseer_target *target, const struct siteseer_attach_opts *opts);
 
 /*
  * Releases a handle. If siteseer_program__attach() returned it, this detaches every site: after the call, the program

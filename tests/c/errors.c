@@ -66,6 +66,11 @@ static void *fail(void *argument)
 		CHECK(!siteseer_link__is_attached(NULL));
 		CHECK(siteseer_link__missed(NULL) == -EINVAL && siteseer_link__faults(NULL) == -EINVAL);
 		CHECK(siteseer_link__cost(NULL, &cost) == -EINVAL);
+		CHECK(siteseer_link__gone(NULL, NULL, NULL) == -EINVAL);
+		CHECK(siteseer_link__unseen_modules(NULL, NULL, NULL) == -EINVAL);
+		CHECK(siteseer_link__in_the_way(NULL, NULL, NULL) == -EINVAL);
+		CHECK(siteseer_link__tail_slots(NULL, NULL, NULL) == -EINVAL);
+		CHECK(siteseer_link__refresh(NULL, NULL, NULL, NULL) == -EINVAL);
 		CHECK(siteseer_link__destroy(NULL) == 0);
 		CHECK(!siteseer_report__text(NULL, 0) && siteseer_report__site_cnt(NULL) == 0);
 		CHECK(siteseer_report__counts(NULL, &counts) == -EINVAL);

@@ -5,12 +5,12 @@
 use crate::case::{Capability, Case, Failure, Shown, case, need};
 use crate::removal;
 use crate::typed::{expect, program_of, record, site_of};
-use libbpf_rs::{Object, ObjectBuilder};
+use libbpf_rs::{AsRawLibbpf, Object, ObjectBuilder};
 use siteseer::{Attach, AttachError, AttachOptions, Link, Mechanism, Outcome, Policy, Target};
 use siteseer_bpf_progs::LIFE;
 use siteseer_sites::SiteKind::{Body, Inline};
 use siteseer_sites::with_causes;
-use std::ffi::CString;
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -33,6 +33,7 @@ pub fn cases() -> Vec<Case> {
             run: Box::new(its_own_types_at_an_inline_copy),
         },
         case("unloaded_while_attached", unloaded_while_attached),
+        case("unloaded_while_attached_in_c", unloaded_while_attached_in_c),
         case("what_is_added_is_bounded", what_is_added_is_bounded),
         case("a_body_keeps_its_module", a_body_keeps_its_module),
         case("not_loaded_and_without_site_data", not_loaded_and_without_site_data),
@@ -193,6 +194,42 @@ fn unloaded_while_attached(target: &Target) -> Result<String, Failure> {
     drop(link);
     expect("calls after detaching", &record(&object, || module.run(4))?.len(), &0)?;
     Ok(text)
+}
+
+unsafe extern "C" {
+    /// tests/c/changes.c
+    fn siteseer_test_changes(
+        program: *const libbpf_sys::bpf_program,
+        module: *const c_char,
+        set_loaded: extern "C" fn(bool) -> c_int,
+        said: *mut c_char,
+        room: usize,
+    ) -> c_int;
+}
+
+/// Loads or unloads the module, for the C program.
+extern "C" fn set_loaded(loaded: bool) -> c_int {
+    let done = match loaded {
+        true => Loaded::load().map(std::mem::forget),
+        false => unload_when_free().map_err(Failure::from),
+    };
+    c_int::from(done.is_err())
+}
+
+/// The same by the C interface.
+fn unloaded_while_attached_in_c(_: &Target) -> Result<String, Failure> {
+    let module = Loaded::load()?;
+    let object = load_programs()?;
+    let program = program_of(&object, "copied")?;
+    let (name, mut said) = (CString::new(NAME)?, vec![0u8; 1 << 12]);
+    // SAFETY: the program's object lives, and the buffer is as long as is said.
+    let failed = unsafe {
+        let program = program.as_libbpf_object().as_ptr();
+        siteseer_test_changes(program, name.as_ptr(), set_loaded, said.as_mut_ptr().cast(), said.len())
+    };
+    drop(module);
+    let text = CStr::from_bytes_until_nul(&said)?.to_string_lossy().into_owned();
+    if failed == 0 { Ok(text) } else { Err(format!("line {failed}: {text}").into()) }
 }
 
 /// What holds when a link is made holds for what a module brings later: the bound on sites, switches that are off.

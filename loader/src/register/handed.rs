@@ -15,6 +15,7 @@ use crate::attach::{Definition, remove_all};
 use crate::bpf::objects::open_link;
 use crate::forked::ForkLock;
 use crate::plan::report::Report;
+use crate::site::bpf::TailSlot;
 use libbpf_sys as sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -150,6 +151,30 @@ impl Attached {
     /// If the kernel does not tell which modules are loaded.
     pub fn gone(&self) -> io::Result<Vec<crate::attach::link::Gone>> {
         self.0.link.gone()
+    }
+
+    /// As [`Link::unseen_modules`]. Such a link is not refreshed: attach the program again.
+    ///
+    /// # Errors
+    /// If the kernel does not tell which modules are loaded.
+    pub fn unseen_modules(&self) -> io::Result<Vec<String>> {
+        self.0.link.unseen_modules()
+    }
+
+    /// As [`Link::in_the_way`].
+    ///
+    /// # Errors
+    /// If the kernel does not tell which functions live patches have replaced.
+    pub fn in_the_way(&self) -> io::Result<Vec<String>> {
+        self.0.link.in_the_way()
+    }
+
+    /// As [`Link::tail_slots`].
+    ///
+    /// # Errors
+    /// If the machine's maps cannot be looked through (which requires CAP_SYS_ADMIN).
+    pub fn tail_slots(&self) -> io::Result<Vec<TailSlot>> {
+        self.0.link.tail_slots()
     }
 
     /// As [`Link::missed`]. Requires CAP_SYS_ADMIN.
