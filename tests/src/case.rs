@@ -68,6 +68,8 @@ pub enum Capability {
     Sleepable,
     /// A kernel that lets a module serve its site data in `/sys/kernel/btf`, because it has none of its own.
     OthersSiteData,
+    /// kprobe.multi at the addresses of instructions: kernels/patches/kprobe-multi-addresses.patch, which no release has.
+    RawLink,
 }
 
 impl Capability {
@@ -83,7 +85,7 @@ impl Capability {
             Capability::TracingMulti => ((7, 3), None),
             Capability::PrivateStack => ((6, 13), Some((6, 18))),
             Capability::Sleepable => ((6, 3), Some((6, 3))),
-            Capability::OthersSiteData => return None,
+            Capability::OthersSiteData | Capability::RawLink => return None,
         };
         if machine == Machine::X86_64 { Some(x86_64) } else { aarch64 }
     }
@@ -99,6 +101,10 @@ impl Capability {
             Capability::PrivateStack => target.kernel().private_stack,
             Capability::Sleepable => may_lack(self, &target.kernel().release, target.machine()).is_err(),
             Capability::OthersSiteData => !crate::own_data::is_the_kernels(),
+            Capability::RawLink => target.kernel().btf.as_deref().is_some_and(|data| {
+                let is_it = |ty: Type<'_>| ty.enumerators().any(|named| named.name == "BPF_F_KPROBE_MULTI_RAW");
+                Btf::parse(data).is_ok_and(|btf| btf.types().any(is_it))
+            }),
             // The same series made links tell the count: a member `missed` in one of bpf_link_info's structures.
             Capability::MissCounts => target.kernel().btf.as_deref().is_some_and(|data| {
                 Btf::parse(data).is_ok_and(|btf| {
@@ -129,6 +135,7 @@ impl fmt::Display for Capability {
             Capability::PrivateStack => "the functions of a program share a stack of 512 bytes",
             Capability::Sleepable => "the kernel has no function where it lets programs sleep in every configuration",
             Capability::OthersSiteData => "the kernel serves site data of its own, which nothing can replace",
+            Capability::RawLink => "the kernel has no kprobe.multi at the addresses of instructions",
         })
     }
 }
@@ -263,6 +270,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::killed::cases());
     all.extend(crate::modules::cases());
     all.extend(crate::own_data::cases());
+    all.extend(crate::raw_link::cases());
     all
 }
 

@@ -29,6 +29,7 @@ pub mod modules;
 pub mod namesakes;
 pub mod own_data;
 pub mod proposal;
+pub mod raw_link;
 pub mod reach;
 pub mod refusals;
 pub mod refused;

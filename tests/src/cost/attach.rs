@@ -12,9 +12,9 @@
 
 use super::{Bench, Figure, load, perf, settle};
 use crate::case::Failure;
-use libbpf_rs::Object;
+use libbpf_rs::{Object, Program};
 use serde::{Deserialize, Serialize};
-use siteseer::{Attach, AttachOptions, Mechanism, Outcome, Policy};
+use siteseer::{Attach, AttachOptions, Mechanism, Outcome, Policy, SiteReport, Target};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -64,7 +64,7 @@ const MOST: usize = 6;
 /// Runs of each way at up to so many sites; one above.
 const RUNS: [(usize, usize); 2] = [(300, 3), (1500, 2)];
 
-fn open_files() -> usize {
+pub(super) fn open_files() -> usize {
     fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn definitions_gone() -> Result<Duration, Failure> {
     }
 }
 
-fn by_kprobe(outcome: &Outcome) -> bool {
+pub(crate) fn by_kprobe(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Attached { mechanism: Mechanism::Kprobe, .. })
 }
 
@@ -157,58 +157,88 @@ fn by_loop(object: &Object, function: &str, places: &[Place]) -> Result<Attachin
     Ok(Attaching { function: function.to_owned(), way: Way::Loop, sites, attach, detach, left: 0.0, files })
 }
 
-pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
-    let object = load()?;
-    let mut counts: Vec<(String, u32)> = bench.target.data().read(&[], |file| {
+/// Functions, and the places of their sites that kprobes are attached at.
+pub(crate) struct Chosen {
+    /// The functions.
+    pub(crate) names: Vec<String>,
+    places: Vec<Place>,
+}
+
+impl Chosen {
+    /// The run-time addresses, in their order.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> {
+        self.places.iter().map(|place| place.address)
+    }
+}
+
+/// The functions of the site data and their numbers of sites, the largest first.
+pub(crate) fn counts(target: &Target) -> Result<Vec<(String, u32)>, Failure> {
+    let mut counts: Vec<(String, u32)> = target.data().read(&[], |file| {
         let counted = file.all_functions().flatten();
         counted.filter_map(|function| Some((function.name().to_owned(), function.site_count().ok()?))).collect()
     })?;
     // A name that several functions have is not one of them.
     counts.sort();
     counts.dedup_by(|a, b| a.0 == b.0);
-    let program = object.progs().find(|program| program.name() == "nothing").ok_or("no program nothing")?;
     counts.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), name.clone()));
-    for aim in AIMS {
-        // The largest function that is not too large, and others until there are enough: sites that can be attached, by
-        // kprobes.
-        let (mut names, mut places): (Vec<String>, Vec<Place>) = (Vec::new(), Vec::new());
-        for (name, count) in &counts {
-            let missing = (aim as usize).saturating_sub(places.len());
-            if missing * 10 <= aim as usize || names.len() == MOST {
-                break;
-            }
-            if *count as usize > missing + missing / 20 {
-                continue;
-            }
-            let attach = Attach::with(
-                &bench.target,
-                AttachOptions::default()
-                    .max_sites(usize::MAX)
-                    .function(name)
-                    .policy(Policy::BestEffort)
-                    .all_prototypes(true),
-            );
-            let Ok(plan) = attach.plan(&program) else { continue };
-            let report = plan.report();
-            let attached = report.attached().filter(|site| by_kprobe(&site.outcome));
-            let before = places.len();
-            places.extend(
-                attached
-                    .map(|site| Place { address: site.address, written: format!("{}+{}", site.symbol, site.offset) }),
-            );
-            // One that can be attached at few sites is passed over.
-            if (places.len() - before) * 2 > *count as usize {
-                names.push(name.clone());
-            } else {
-                places.truncate(before);
-            }
+    Ok(counts)
+}
+
+/// The largest function that is not too large, and others until there are enough: sites that can be attached, by
+/// kprobes, and that `wanted` accepts.
+pub(crate) fn choose(
+    target: &Target,
+    program: &Program<'_>,
+    counts: &[(String, u32)],
+    aim: u32,
+    wanted: impl Fn(&SiteReport) -> bool,
+) -> Chosen {
+    let (mut names, mut places): (Vec<String>, Vec<Place>) = (Vec::new(), Vec::new());
+    for (name, count) in counts {
+        let missing = (aim as usize).saturating_sub(places.len());
+        if missing * 10 <= aim as usize || names.len() == MOST {
+            break;
         }
+        if *count as usize > missing + missing / 20 {
+            continue;
+        }
+        let attach = Attach::with(
+            target,
+            AttachOptions::default()
+                .max_sites(usize::MAX)
+                .function(name)
+                .policy(Policy::BestEffort)
+                .all_prototypes(true),
+        );
+        let Ok(plan) = attach.plan(program) else { continue };
+        let report = plan.report();
+        let attached = report.attached().filter(|site| by_kprobe(&site.outcome) && wanted(site));
+        let before = places.len();
+        places.extend(
+            attached.map(|site| Place { address: site.address, written: format!("{}+{}", site.symbol, site.offset) }),
+        );
+        // One that can be attached at few sites is passed over.
+        if (places.len() - before) * 2 > *count as usize {
+            names.push(name.clone());
+        } else {
+            places.truncate(before);
+        }
+    }
+    places.sort_by_key(|place| place.address);
+    places.dedup_by_key(|place| place.address);
+    Chosen { names, places }
+}
+
+pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
+    let object = load()?;
+    let counts = counts(&bench.target)?;
+    let program = object.progs().find(|program| program.name() == "nothing").ok_or("no program nothing")?;
+    for aim in AIMS {
+        let Chosen { names, places } = choose(&bench.target, &program, &counts, aim, |_| true);
         if names.is_empty() {
             bench.say(&Figure::Note(format!("no function with about {aim} sites can be attached")))?;
             continue;
         }
-        places.sort_by_key(|place| place.address);
-        places.dedup_by_key(|place| place.address);
         let name = names.join(" ");
         let runs = RUNS.iter().find(|(limit, _)| places.len() <= *limit).map_or(1, |(_, runs)| *runs);
         for _ in 0..runs {

@@ -11,6 +11,7 @@
 
 pub mod attach;
 pub mod hits;
+pub mod links;
 pub mod perf;
 pub mod prototypes;
 
@@ -28,6 +29,10 @@ use std::time::Duration;
 pub enum Figure {
     /// Attaching and detaching.
     Attach(attach::Attaching),
+    /// Attaching and detaching, by one link too.
+    Linked(links::Linked),
+    /// What else is known of that link.
+    Links(links::Links),
     /// The cost of a hit.
     Hit(hits::Hit),
     /// Programs of a function with many location prototypes.
@@ -59,7 +64,8 @@ pub(crate) fn settle() {
     std::thread::sleep(Duration::from_secs(2));
 }
 
-/// Measures what is named (all, if nothing is): `hits`, `attach`, `programs`.
+/// Measures what is named (`hits`, `attach` and `programs`, if nothing is). `links` needs a kernel with a patch of ours, and is
+/// measured only if it is named.
 ///
 /// # Errors
 /// If the kernel cannot be used at all.
@@ -75,6 +81,9 @@ pub fn run(what: &[String], out: &mut dyn Write) -> Result<(), Failure> {
     }
     if wanted("attach") {
         attach::run(&mut bench)?;
+    }
+    if what.iter().any(|word| word == "links") {
+        links::run(&mut bench)?;
     }
     Ok(())
 }

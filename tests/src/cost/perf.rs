@@ -123,13 +123,35 @@ pub fn link(program: BorrowedFd<'_>, event: &OwnedFd, cookie: u64) -> io::Result
 /// # Errors
 /// The kernel's.
 pub fn kprobe_multi(program: BorrowedFd<'_>, address: u64) -> io::Result<OwnedFd> {
+    multi(program, &[address], None, 0)
+}
+
+/// `BPF_F_KPROBE_MULTI_RAW` of kernels/patches/kprobe-multi-addresses.patch.
+const RAW: u32 = 2;
+
+/// Links a program to instructions by one link, with a cookie each: only a kernel with
+/// kernels/patches/kprobe-multi-addresses.patch can.
+///
+/// # Errors
+/// The kernel's.
+pub fn kprobe_multi_raw(program: BorrowedFd<'_>, addresses: &[u64], cookies: &[u64]) -> io::Result<OwnedFd> {
+    if addresses.len() != cookies.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    multi(program, addresses, Some(cookies), RAW)
+}
+
+/// `cookies` are as many as the addresses.
+fn multi(program: BorrowedFd<'_>, addresses: &[u64], cookies: Option<&[u64]>, flags: u32) -> io::Result<OwnedFd> {
     let mut options =
         sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
     options.__bindgen_anon_1.kprobe_multi = sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_2 {
-        cnt: 1,
-        addrs: &raw const address,
+        flags,
+        cnt: u32::try_from(addresses.len()).map_err(io::Error::other)?,
+        addrs: addresses.as_ptr(),
+        cookies: cookies.map_or(std::ptr::null(), <[u64]>::as_ptr),
         ..Default::default()
     };
-    // SAFETY: the array has one address; everything lives through the call.
+    // SAFETY: the arrays have as many numbers as the options say; everything lives through the call.
     opened(unsafe { sys::bpf_link_create(program.as_raw_fd(), 0, sys::BPF_TRACE_KPROBE_MULTI, &options) })
 }
