@@ -86,6 +86,33 @@ impl Guest<'_> {
     }
 }
 
+/// One link for many addresses beside today's ways, on a kernel with `kernels/patches/kprobe-multi-addresses.patch`. It has
+/// site data of its own, and gets none.
+///
+/// # Errors
+/// As [`Guest::hits`].
+pub fn links(arch: Arch, vmlinuz: &Path, time: Time) -> Result<Vec<Figure>, Box<dyn Error>> {
+    let guest = build_guest_for(arch, "siteseer-conformance", "siteseer-guest", "release")?;
+    let vm = Vm::new(arch, vmlinuz).init(&guest).args(["cost", "links"]).memory(2048).cpus(2).time_limit(TIME_LIMIT);
+    let outcome = if time == Time::Instructions { vm.count_instructions() } else { vm }.run()?;
+    let figures = parse(outcome.result_lines().iter().map(String::as_str))?;
+    if !outcome.success() {
+        let last: Vec<&str> = outcome.console.lines().rev().take(40).collect();
+        let last: Vec<&str> = last.into_iter().rev().collect();
+        return Err(format!("the guest ended with {:?}:\n{}", outcome.exit_status, last.join("\n")).into());
+    }
+    Ok(figures)
+}
+
+/// What the guest's clock goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Time {
+    /// Instructions: the same on a busy machine.
+    Instructions,
+    /// The machine's clock, by KVM if it works here.
+    Machine,
+}
+
 /// What the guest sent: a figure a line.
 ///
 /// # Errors

@@ -2,8 +2,9 @@
 //! Prints the tables of docs/proposal.md: `ci/proposal`.
 
 use clap::Parser;
+use siteseer_conformance::bench::guest::{self, Time};
 use siteseer_conformance::census::Row;
-use siteseer_conformance::proposal::{entries, fill, formats, forms, functions, missing, table, tools, truth};
+use siteseer_conformance::proposal::{entries, fill, formats, forms, functions, links, missing, table, tools, truth};
 use siteseer_encoder::Options;
 use std::error::Error;
 use std::fs;
@@ -14,8 +15,16 @@ use std::path::{Path, PathBuf};
 #[derive(Parser)]
 struct Arguments {
     /// Kernels, by name
-    #[arg(required = true)]
+    #[arg(required_unless_present = "attach")]
     kernels: Vec<String>,
+    /// Boot this kernel, which has kernels/patches/kprobe-multi-addresses.patch, and print what attaching costs there,
+    /// and no other table
+    #[arg(long, value_name = "KERNEL", conflicts_with = "kernels")]
+    attach: Option<String>,
+    /// With --attach: measure by the machine's clock, with KVM if it works here. The page has times that go by
+    /// instructions
+    #[arg(long, requires = "attach", conflicts_with = "update")]
+    machine_clock: bool,
     /// The folder of pages. Figures of census.md and truth.md in it are included
     #[arg(long, value_name = "FOLDER", default_value = "docs")]
     pages: PathBuf,
@@ -28,8 +37,31 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// The table of `--attach`.
+fn attaching(arguments: &Arguments, name: &str) -> Result<(), Box<dyn Error>> {
+    let kernel =
+        siteseer_kernels::cached(name).ok_or_else(|| format!("{name} is not in the cache (ci/kernel {name})"))?;
+    let time = if arguments.machine_clock { Time::Machine } else { Time::Instructions };
+    let figures = guest::links(kernel.record.arch, &kernel.vmlinuz, time)?;
+    let text = table(&links::HEADER, &links::rows(&figures)) + &links::remarks(&figures);
+    println!("{text}");
+    if arguments.update {
+        put(arguments, &[("attach", text)])?;
+    }
+    Ok(())
+}
+
+fn put(arguments: &Arguments, tables: &[(&str, String)]) -> Result<(), String> {
+    let path = arguments.pages.join("proposal.md");
+    let page = fill(&read(&path)?, tables)?;
+    fs::write(&path, page).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
+    if let Some(name) = &arguments.attach {
+        return attaching(&arguments, name);
+    }
     let (mut needs, mut policies, mut tool_rows, mut entry_rows) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut counted, mut format_rows, mut kernels, mut lacking) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for name in &arguments.kernels {
@@ -74,9 +106,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{name}\n\n{text}");
     }
     if arguments.update {
-        let path = arguments.pages.join("proposal.md");
-        let page = fill(&read(&path)?, &tables)?;
-        fs::write(&path, page).map_err(|error| format!("{}: {error}", path.display()))?;
+        put(&arguments, &tables)?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@
 //! | how true locations are, by form | [`truth`] |
 //! | which forms of location earn their place | [`forms`] |
 //! | the formats that were proposed, side by side | [`formats`] |
+//! | what one link for many addresses saves, on a kernel that is patched and booted (`ci/proposal --attach`) | [`links`] |
 //! | the kernel's rules on what the encoder writes, and its size (`ci/rules`) | [`rules`] |
 //!
 //! [`missing`] and [`truth`] include what other commands wrote into pages of their own ([`pages`]).
@@ -18,6 +19,7 @@ pub mod entries;
 pub mod formats;
 pub mod forms;
 pub mod functions;
+pub mod links;
 pub mod missing;
 pub mod pages;
 pub mod rules;
