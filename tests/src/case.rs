@@ -68,7 +68,7 @@ pub enum Capability {
     Sleepable,
     /// A kernel that lets a module serve its site data in `/sys/kernel/btf`, because it has none of its own.
     OthersSiteData,
-    /// kprobe.multi at the addresses of instructions: kernels/patches/kprobe-multi-addresses.patch, which no release has.
+    /// kprobe.multi at the addresses of instructions: kernels/patches/kprobe-multi-addresses.patch. No release has it.
     RawLink,
 }
 

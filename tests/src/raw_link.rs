@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! One link for the addresses of many instructions: `kernels/patches/kprobe-multi-addresses.patch`.
 //!
-//! The patch is the prototype of what docs/proposal.md asks for. Here it must be right; `cost/links.rs` measures it. The
-//! same sites are attached by siteseer, which counts the same hits of this process: the counts of each site must be
-//! equal. The calls of two functions are known besides.
+//! The patch is the prototype of what docs/proposal.md asks for. Here it must be right; `cost/links.rs` measures it.
+//! siteseer attaches to the same sites and counts the same hits of this process: the counts of each site must be equal.
+//! The calls of two functions are known besides.
 
 use crate::calls::syscall;
 use crate::case::{Capability, Case, Failure, case, need};
 use crate::cost::attach::{by_kprobe, choose, counts};
 use crate::cost::perf;
+use crate::sharing;
 use crate::typed::{expect, program_of};
 use libbpf_rs::{Map, MapCore, MapFlags, Object, ObjectBuilder};
 use siteseer::{Attach, AttachOptions, Link, Policy, SiteReport, Target};
@@ -92,7 +93,7 @@ fn put(object: &Object, name: &str, index: u32, value: u64) -> Result<(), Failur
     Ok(map(object, name)?.update(&index.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY)?)
 }
 
-/// Calls [`KNOWN`]: each so many times.
+/// Calls [`KNOWN`], each so many times, and what leads through many parts of the kernel.
 fn calls(times: u64) -> io::Result<()> {
     let file = File::open("/")?;
     let mut ends = [0i32; 2];
@@ -100,6 +101,7 @@ fn calls(times: u64) -> io::Result<()> {
     // SAFETY: The kernel has just given us these descriptors.
     let [reader, _writer] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
     for nth in 0..times {
+        sharing::calls()?;
         let flags = if nth % 2 == 0 { libc::O_NONBLOCK as u64 } else { 0 };
         syscall(libc::SYS_fcntl, [file.as_raw_fd() as u64, libc::F_SETFL as u64, flags, 0, 0, 0])?;
         let size = procfs::page_size() << (nth % 2);

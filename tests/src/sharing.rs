@@ -38,7 +38,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// System calls that go through many parts of the kernel.
-fn calls() -> io::Result<()> {
+pub(crate) fn calls() -> io::Result<()> {
     let path = CString::new("/proc/self/status")?;
     let file = syscall(libc::SYS_openat, [libc::AT_FDCWD as u64, path.as_ptr() as u64, 0, 0, 0, 0])? as u64;
     let mut bytes = [0u8; 512];

@@ -171,7 +171,7 @@ fn verdict(kernel: &str, run: &Run, name: &str) -> Result<(), Failed> {
     }
 }
 
-/// The patch of kernels/patches that makes [`Capability::RawLink`]. No release has it, so the reference kernel may lack it.
+/// The patch of kernels/patches for [`Capability::RawLink`]. No release has it, so the reference kernel may lack it.
 const RAW_LINK: &str = "kprobe-multi-addresses";
 
 /// Whether a kernel was built with a patch.

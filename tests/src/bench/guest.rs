@@ -86,8 +86,8 @@ impl Guest<'_> {
     }
 }
 
-/// One link for many addresses beside today's ways, on a kernel with `kernels/patches/kprobe-multi-addresses.patch`. It has
-/// site data of its own, and gets none.
+/// One link for many addresses beside today's ways, on a kernel with `kernels/patches/kprobe-multi-addresses.patch`. It
+/// has site data of its own, and gets none.
 ///
 /// # Errors
 /// As [`Guest::hits`].
