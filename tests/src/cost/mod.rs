@@ -64,8 +64,7 @@ pub(crate) fn settle() {
     std::thread::sleep(Duration::from_secs(2));
 }
 
-/// Measures what is named (`hits`, `attach` and `programs`, if nothing is). `links` needs a kernel with our patch, and is
-/// measured only if it is named.
+/// Measures what is named; `hits`, `attach` and `programs`, if nothing is. `links` needs a kernel with our patch.
 ///
 /// # Errors
 /// If the kernel cannot be used at all.
