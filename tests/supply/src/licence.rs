@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Whether a licence allows a crate to be linked into what is shipped: SPDX expressions.
 
-/// What may be linked: it asks for a notice, or for nothing.
-const LINKED: [&str; 12] = [
+/// What may be linked: it asks for a notice, or for nothing. In deny.toml, too.
+pub const LINKED: [&str; 12] = [
     "0BSD",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",

@@ -25,6 +25,10 @@ This page lists the crates that are linked into the command and the libraries, w
 in our own crates. `SITESEER_UPDATE_DOCS=1 cargo test -p siteseer-supply` writes it. The same test fails if a crate
 comes from elsewhere than crates.io, has no licence, or has a licence that does not allow linking.
 
+`ci/test` runs `cargo-deny` with `deny.toml`, also for the crates that only build and test siteseer: licences, sources,
+and crates that are present in two versions. It does not check advisories: their database is a repository that changes
+every day, and `ci/test` requires no network. `cargo deny check advisories` fetches the database and checks them.
+
 `ci/supply notices` prints the notices that packages contain, and `ci/supply bill` prints a bill of materials (CycloneDX
 1.5, JSON) with the checksum of every crate. Neither contains a time, so the same sources give the same text.
 

@@ -34,6 +34,16 @@ fn all_crates_are_from_the_registry_and_under_a_licence_that_allows_their_use() 
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// `cargo-deny` reads deny.toml, and knows nothing of what is shipped.
+#[test]
+fn deny_toml_allows_the_same_licences() {
+    let text = fs::read_to_string(root().join("deny.toml")).unwrap();
+    let (_, list) = text.split_once("\nallow = [\n").unwrap();
+    let (list, _) = list.split_once("\n]").unwrap();
+    let allowed: Vec<&str> = list.lines().map(|line| line.trim().trim_matches([',', '"'])).collect();
+    assert_eq!(allowed, licence::LINKED);
+}
+
 #[test]
 fn notices_name_every_crate_that_is_linked() {
     let graph = graph();
