@@ -86,6 +86,7 @@ pub struct AttachOpts {
     accept_doubt: u8,
     pairing: c_int,
     max_sites: u32,
+    allow_risky: u8,
 }
 
 // SAFETY: numbers and raw pointers only, the size first.
@@ -115,7 +116,8 @@ unsafe impl Versioned for AttachOpts {
         bpf_program_id,
         accept_doubt,
         pairing,
-        max_sites
+        max_sites,
+        allow_risky
     });
 }
 
@@ -139,7 +141,8 @@ pub(crate) const ATTACH_OPTS: Layout = layout!(
         bpf_program_id,
         accept_doubt,
         pairing,
-        max_sites
+        max_sites,
+        allow_risky
     }
 );
 
@@ -311,7 +314,7 @@ pub(crate) unsafe fn attach(opts: *const AttachOpts) -> Result<AttachOptions, Fa
     {
         options = options.max_sites(sites);
     }
-    Ok(options)
+    Ok(options.allow_risky(opts.allow_risky != 0))
 }
 
 #[cfg(test)]
@@ -447,6 +450,8 @@ mod tests {
             // Also the last members are read.
             (opts.accept_doubt, opts.pairing, opts.max_sites) = (0, 1, 7);
             assert_eq!(attach(&opts).unwrap(), AttachOptions::default().paired(true).max_sites(7));
+            (opts.pairing, opts.max_sites, opts.allow_risky) = (0, 0, 1);
+            assert_eq!(attach(&opts).unwrap(), AttachOptions::default().allow_risky(true));
         }
     }
 
@@ -465,6 +470,7 @@ mod tests {
             accept_doubt: 0,
             pairing: 0,
             max_sites: 0,
+            allow_risky: 0,
         };
         let names = [c"foo".as_ptr(), ptr::null()];
         // SAFETY: the lists have as many names as the structures say.

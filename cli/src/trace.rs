@@ -102,6 +102,9 @@ pub(crate) struct Arguments {
     /// Allow more than 1,024 sites. So many slow the whole machine down, and take minutes to arm
     #[arg(short, long)]
     yes: bool,
+    /// Attach also at places where a program is a risk to the kernel. The report says which these are, and why
+    #[arg(long)]
+    allow_risky: bool,
     /// End after this many calls were printed; with --tree, this many trees
     #[arg(short = 'n', long, value_name = "COUNT")]
     limit: Option<u64>,
@@ -167,7 +170,7 @@ impl Arguments {
     /// How a function is attached to.
     fn attach<'t>(&self, target: &'t Target, function: &Traceable<'_>, policy: Policy) -> Attach<'t> {
         let options = AttachOptions::default().function(function.chosen.name()).policy(policy).cookie(function.cookie);
-        let mut options = options.all_prototypes(true).accept_doubt(!self.certain);
+        let mut options = options.all_prototypes(true).accept_doubt(!self.certain).allow_risky(self.allow_risky);
         if let Some(file) = function.chosen.file(function.function) {
             options = options.file(file);
         }

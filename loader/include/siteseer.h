@@ -306,9 +306,14 @@ struct siteseer_attach_opts {
 	 * fails with E2BIG, because so many sites slow down the whole machine and take minutes to arm and to disarm.
 	 */
 	uint32_t max_sites;
+	/*
+	 * Attach also at places where a program is a risk to the kernel. By default such sites are skipped, and the
+	 * report gives the reason (its key is "risky").
+	 */
+	bool allow_risky;
 	size_t :0;
 };
-#define siteseer_attach_opts__last_field max_sites
+#define siteseer_attach_opts__last_field allow_risky
 
 /*
  * Sets how libbpf's own calls attach a program. Call it after bpf_object__open() and before bpf_object__load().

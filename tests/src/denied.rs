@@ -9,9 +9,11 @@ use libbpf_rs::{Object, ObjectBuilder, ProgramAttachType, ProgramType};
 use siteseer::internals::bpf_target;
 use siteseer::internals::kernel::{Kernel, KernelError};
 use siteseer::internals::object::ObjectError;
+use siteseer::internals::report::{Outcome, SiteReport};
 use siteseer::internals::symbols::{self, SymbolsError};
 use siteseer::{Attach, AttachError, AttachOptions, Error, Policy, SourceOptions, Target};
 use siteseer_bpf_progs::{BAD, CONTEXT, PROPRIETARY, UNNAMED};
+use siteseer_sites::SiteKind;
 use siteseer_sites::with_causes;
 use std::ffi::CString;
 use std::fs;
@@ -34,6 +36,7 @@ pub fn cases() -> Vec<Case> {
         case("few_capabilities_from_the_start", few_capabilities_from_the_start),
         case("too_few_files", too_few_files),
         case("kernel_that_shows_nothing", kernel_that_shows_nothing),
+        case("risky_sites", risky_sites),
     ]
 }
 
@@ -267,4 +270,34 @@ fn kernel_that_shows_nothing(_: &Target) -> Result<String, Failure> {
         }
     })?;
     Ok("no symbols, empty symbols, no notes, no build id, another machine".to_owned())
+}
+
+/// A function that the kernel calls before each BPF program, and that it accepts probes in: refused, unless it is allowed.
+// Proves S8.13.
+fn risky_sites(target: &Target) -> Result<String, Failure> {
+    const RISKY: &str = "migrate_disable";
+    let object = load(std::process::id())?;
+    let program = program_of(&object, "count")?;
+    let options = || AttachOptions::default().function(RISKY).policy(Policy::BestEffort);
+    let body = |site: &SiteReport| site.kind == SiteKind::Body && site.symbol == RISKY;
+    // Without copies elsewhere, nothing is left.
+    let refused = match Attach::with(target, options()).attach(&program) {
+        Ok(link) => {
+            let found = link.report().skipped().find(|(site, _)| body(site)).map(|(_, reason)| reason.to_string());
+            found.ok_or_else(|| format!("not refused:\n{}", link.report().long()))?
+        }
+        Err(error) => with_causes(&error),
+    };
+    if !refused.contains("a program there is a risk: the kernel calls this function before or after every BPF program")
+    {
+        return Err(format!("refused for another reason: {refused}").into());
+    }
+    let link = Attach::with(target, options().allow_risky(true)).attach(&program)?;
+    let how = match link.report().sites().find(|site| body(site)).map(|site| &site.outcome) {
+        Some(Outcome::Attached { mechanism, .. }) => mechanism.word(),
+        other => return Err(format!("allowed, and {other:?}").into()),
+    };
+    link.detach();
+    siteseer::clean()?;
+    Ok(format!("refused; allowed: attached by {how}"))
 }

@@ -21,6 +21,7 @@ pub struct AttachOptions {
     pub(crate) paired: Option<bool>,
     accept_doubt: Option<bool>,
     max_sites: Option<usize>,
+    allow_risky: bool,
 }
 
 /// At as many sites a program is attached unless more are allowed.
@@ -109,6 +110,16 @@ impl AttachOptions {
         self
     }
 
+    /// Whether the program is attached at places where it is a risk to the kernel, such as in functions that the kernel
+    /// calls for each BPF program that it runs. By default such sites are skipped
+    /// ([`Reason::Risky`](crate::Reason::Risky), which says why), and prevent attaching under
+    /// [`Policy::Complete`](crate::Policy::Complete).
+    #[must_use]
+    pub fn allow_risky(mut self, allow: bool) -> AttachOptions {
+        self.allow_risky = allow;
+        self
+    }
+
     /// Whether a `fentry` program that libbpf's own calls attach is kept to the calls that a `fexit` program of the
     /// same object on the same function reaches, and the reverse. So it is under [`Policy::AtLeastLibbpf`], if it is
     /// not set: what pairs entries with returns would have entries without one, at inlined copies.
@@ -172,9 +183,9 @@ impl AttachOptions {
     }
 
     pub(super) fn plan(&self, form: Form) -> PlanOptions {
-        let AttachOptions { policy, cookie, all_prototypes, share_beyond, .. } = *self;
+        let AttachOptions { policy, cookie, all_prototypes, share_beyond, allow_risky, .. } = *self;
         let accept_doubt = self.accepts_doubt();
-        PlanOptions { policy, form, cookie, all_prototypes, accept_doubt, share_beyond, own: false }
+        PlanOptions { policy, form, cookie, all_prototypes, accept_doubt, allow_risky, share_beyond, own: false }
     }
 }
 

@@ -4,7 +4,8 @@
 //! Every candidate of every function ends in exactly one decision. The steps, in this order, so that the reason that is
 //! given is the one that could not be mended by changing the program:
 //!
-//! 1. what stands against a probe there whatever the program (dead text, noinstr, the blacklist, ...);
+//! 1. what stands against a probe there whatever the program (dead text, noinstr, the blacklist, ...), and places where
+//!    programs are a risk to the kernel (`risks`), unless they are allowed;
 //! 2. what the program's section cannot have there: a return of an inlined copy, sleep at a kprobe;
 //! 3. marks: an entry that is not certain is never attached; one that may be reached again from inside is not
 //!    attached under [`Policy::Complete`], because hits would outnumber calls;
@@ -26,6 +27,7 @@
 pub mod mechanism;
 mod planner;
 pub mod report;
+mod risks;
 mod sharing;
 
 use crate::kernel::Kernel;
@@ -64,6 +66,8 @@ pub struct PlanOptions {
     pub all_prototypes: bool,
     /// Whether doubtful arguments count as located.
     pub accept_doubt: bool,
+    /// Whether sites are attached where a program is a risk to the kernel (`risks`).
+    pub allow_risky: bool,
     /// Beyond how many location prototypes at kprobes they share programs; `None` for the default.
     pub share_beyond: Option<usize>,
     /// Whether libbpf has loaded the program for its function, so that it serves the body: bodies do not share a

@@ -120,6 +120,8 @@ impl<'a> Planner<'a> {
         let traced = site.is_entry() && site.traceable == Some(true);
         let libbpfs = self.is_libbpfs(site);
         let obstacle = self.kernel.obstacle(site).filter(|obstacle| !(traced && obstacle.is_about_kprobes()));
+        let risk = super::risks::of(site, self.kernel).filter(|_| !self.options.allow_risky).map(Reason::Risky);
+        let obstacle = obstacle.or(risk.as_ref());
         if let Some(obstacle) = obstacle.filter(|_| !libbpfs) {
             return Err(obstacle.clone());
         }

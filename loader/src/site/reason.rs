@@ -31,6 +31,8 @@ pub enum Reason {
     /// The site is in the last function of a module's text, which this kernel takes to go on after its end when it
     /// looks whether a kprobe can be optimised: it may crash. See `Kernel::decodes_past_modules`.
     EndsModule,
+    /// A program there may stop the kernel, or run for itself: why. Unless it is allowed.
+    Risky(&'static str),
     /// The site lacks arguments that the program reads, or has them in doubtful locations only.
     MissingArguments(Vec<MissingArgument>),
     /// The copy's entry is not known for certain: a probe might hit at other moments than calls.
@@ -135,6 +137,7 @@ impl Reason {
             Reason::Blacklisted => "blacklisted",
             Reason::Notrace => "notrace",
             Reason::EndsModule => "ends_module",
+            Reason::Risky(_) => "risky",
             Reason::MissingArguments(_) => "missing_arguments",
             Reason::EntryUncertain => "entry_uncertain",
             Reason::MayRepeat => "may_repeat",
@@ -172,6 +175,7 @@ impl Reason {
             Reason::MissingArguments(_) => Some(
                 "read it by siteseer_arg() of siteseer.bpf.h, which tells the program when a site does not have it",
             ),
+            Reason::Risky(_) => Some("the option allow_risky attaches it"),
             Reason::MayRepeat => Some("the policy best_effort attaches it, and hits may then outnumber calls"),
             Reason::MayMiss => Some("the policy best_effort attaches it, and some calls may then not be seen"),
             Reason::NoLocationData => {
@@ -212,6 +216,7 @@ impl fmt::Display for Reason {
             Reason::EndsModule => f.write_str(
                 "in the last function of its module's text, where this kernel may crash over a kprobe: it looks past the end",
             ),
+            Reason::Risky(why) => write!(f, "a program there is a risk: {why}"),
             Reason::MissingArguments(arguments) => {
                 for (nth, argument) in arguments.iter().enumerate() {
                     let comma = if nth == 0 { "" } else { "; " };

@@ -88,6 +88,12 @@ pub(crate) const TABLE: &[Enumeration] = &[
                 "the_end_of_a_modules_text_is_left_alone_where_kernels_look_past_it",
                 "ends_module",
             ),
+            unit(
+                "Risky",
+                "loader/src/plan/tests/risks.rs",
+                "risky_sites_are_refused_unless_they_are_allowed",
+                "a program there is a risk",
+            ),
             unit("MissingArguments", PLAN, "every_sort_of_site", "cap: optimised out"),
             unit("EntryUncertain", PLAN, "every_sort_of_site", "does not say where this copy is entered"),
             unit("MayRepeat", PLAN, "complete_lists_what_is_in_the_way", "hits may outnumber calls"),

@@ -6,6 +6,7 @@ mod fentry;
 mod libbpf;
 mod livepatch;
 mod modules;
+mod risks;
 
 use super::*;
 use crate::bpf::helper;
