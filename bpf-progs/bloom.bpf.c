@@ -30,6 +30,26 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 		return bpf_map_push_elem(&filter##size, value, 0);      \
 	}
 
+/*
+ * Pushes a value where a kprobe is being handled, so that a kprobe on jhash() is missed. Only for the process that
+ * asks for it.
+ */
+const volatile __u32 only_tgid = 0;
+__u64 pushed;
+
 FILTER(5, 2)
 FILTER(7, 3)
 FILTER(13, 4)
+
+SEC("kprobe")
+int nested(void *ctx)
+{
+	char value[7];
+
+	if (bpf_get_current_pid_tgid() >> 32 != only_tgid)
+		return 0;
+	__builtin_memset(value, 0x51, sizeof(value));
+	if (!bpf_map_push_elem(&filter7, value, 0))
+		pushed++;
+	return 0;
+}

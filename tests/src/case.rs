@@ -268,6 +268,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::sharing::cases());
     all.extend(crate::libbpf::cases());
     all.extend(crate::killed::cases());
+    all.extend(crate::faults::cases());
     all.extend(crate::modules::cases());
     all.extend(crate::own_data::cases());
     all.extend(crate::raw_link::cases());
@@ -276,7 +277,7 @@ pub fn cases() -> Vec<Case> {
 
 /// Cases that run on one kernel alone, the one that the harness names as the reference, and why that is enough: names,
 /// or the groups before the colons. All others run on every kernel.
-pub const ON_THE_REFERENCE: [(&str, &str); 7] = [
+pub const ON_THE_REFERENCE: [(&str, &str); 11] = [
     (
         "trace::examples_print_what_the_page_says",
         "the page has that kernel's functions, inlined copies and lines; the other cases of the group run everywhere",
@@ -287,6 +288,23 @@ pub const ON_THE_REFERENCE: [(&str, &str); 7] = [
         "killed::at_any_moment",
         "200 processes; what a killed process leaves is the kernel's closing of descriptors, and the definitions that \
          killed::a_child_keeps_what_its_parent_attached removes everywhere",
+    ),
+    (
+        "trace::thousands_of_sites_are_asked_for",
+        "arms and disarms thousands of probes twice, which takes an emulated machine many minutes; the bound and the question are \
+         the tool's own, and what ends a process elsewhere is killed::",
+    ),
+    (
+        "faults::detaching_waits_without_membarrier",
+        "the program has to run on one processor while another one detaches it, and the other guests have one",
+    ),
+    (
+        "faults::counts_are_exact_while_a_processor_is_off",
+        "one of two processors is switched off, and the other guests have one",
+    ),
+    (
+        "faults::attaching_without_the_first_processor",
+        "calls are made on each of two processors, and the other guests have one",
     ),
     (
         "libbpf::nothing_stays_when_a_system_call_fails",

@@ -20,6 +20,7 @@ pub mod denied;
 pub mod differential;
 pub mod examples;
 pub mod explain;
+pub mod faults;
 pub mod fentry;
 pub mod killed;
 pub mod known;

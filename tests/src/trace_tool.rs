@@ -7,6 +7,7 @@
 
 mod busy;
 mod live;
+mod thousands;
 mod trees;
 mod unwritten;
 
@@ -44,6 +45,7 @@ pub fn cases() -> Vec<Case> {
         case("trace", "trees_of_many_calls_are_right_or_left_out", trees::many),
         case("trace", "numbers_are_printed_meanwhile", live::numbers),
         case("trace", "it_ends_while_calls_go_on", busy::ends),
+        case("trace", "thousands_of_sites_are_asked_for", thousands::asked_for_and_left),
         case("trace", "output_that_cannot_be_written", unwritten::refused_output),
         case("trace", "bodies_alone_without_site_data", without_site_data),
         case("trace", "text_of_users_is_read", strings),

@@ -10,6 +10,7 @@ mod errors;
 mod injected;
 mod kinds;
 mod light;
+mod unheard;
 mod ways;
 
 use crate::case::{Case, Failure, Lack};
@@ -20,7 +21,7 @@ use std::process::{Command, Stdio};
 
 type Run = fn() -> Result<String, Failure>;
 
-const CASES: [(&str, Run); 27] = [
+const CASES: [(&str, Run); 28] = [
     // Proves S23.1.
     ("objects_of_every_kind_are_as_without_siteseer", corpus::compare),
     ("a_link_stands_for_all_sites", attached::a_link_stands_for_all_sites),
@@ -48,6 +49,7 @@ const CASES: [(&str, Run); 27] = [
     ("operations_and_extensions_beside", kinds::operations_and_extensions_beside),
     ("modules_come_and_go_between_objects", kinds::modules_come_and_go_between_objects),
     ("a_light_skeleton_is_not_touched", light::a_light_skeleton_is_not_touched),
+    ("warnings_that_cannot_be_written", unheard::warnings_that_cannot_be_written),
     ("nothing_stays_when_a_system_call_fails", injected::nothing_stays_when_a_system_call_fails),
 ];
 

@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A thread that reads from /dev/zero for as long as it lives.
-struct Load {
+pub(super) struct Load {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<io::Result<u64>>,
 }
 
 impl Load {
-    fn begin() -> Load {
+    pub(super) fn begin() -> Load {
         let is_over = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&is_over);
         let thread = thread::spawn(move || {
@@ -41,7 +41,7 @@ impl Load {
     }
 
     /// How many reads there were.
-    fn end(self) -> Result<u64, Failure> {
+    pub(super) fn end(self) -> Result<u64, Failure> {
         self.is_over.store(true, Ordering::Relaxed);
         Ok(self.thread.join().map_err(|_| "the load panicked")??)
     }

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const CALLS: [&str; 4] = ["trace", "ns_capable", "--where", "comm = workload"];
 
 /// All that is armed by kprobes, and all their definitions.
-fn armed() -> io::Result<(Vec<String>, Vec<String>)> {
+pub(super) fn armed() -> io::Result<(Vec<String>, Vec<String>)> {
     let lines = |path: &str| -> io::Result<Vec<String>> {
         let mut lines: Vec<String> = fs::read_to_string(path)?.lines().map(str::to_owned).collect();
         lines.sort_unstable();
@@ -127,7 +127,7 @@ pub(super) fn refused_output(_: &Target) -> Result<String, Failure> {
 }
 
 /// Whether kprobes are as before; the kernel removes them a little later.
-fn nothing_left(before: &(Vec<String>, Vec<String>)) -> Result<(), Failure> {
+pub(super) fn nothing_left(before: &(Vec<String>, Vec<String>)) -> Result<(), Failure> {
     let begin = Instant::now();
     loop {
         let now = armed()?;
