@@ -3,6 +3,7 @@
 //! be called is listed, what is referred to is there.
 
 mod crates;
+mod faults;
 mod figures;
 mod rules;
 

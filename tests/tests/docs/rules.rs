@@ -15,7 +15,6 @@ const WITHOUT: &[(&str, &str)] = &[
     ("S2.14", "a limit: neither the text nor the debug information says that a jump was a call"),
     ("S3.6", "a limit: that an alias is not known cannot be shown by a test"),
     ("S10.7", "no such machine is at hand; the sentence is KernelError's"),
-    ("S12.4", "the kernel's own rule; it counts these hits in no way that a program can provoke at will"),
     ("S13.8", "a limit: what is not looked at is not seen"),
     ("S21.4", "a live patch's module is a module: what S1.7 and S2.11 say of it is tested there"),
     ("S23.11", "a promise of the caller's: what happens without it is undefined"),
