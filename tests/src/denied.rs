@@ -272,7 +272,7 @@ fn kernel_that_shows_nothing(_: &Target) -> Result<String, Failure> {
     Ok("no symbols, empty symbols, no notes, no build id, another machine".to_owned())
 }
 
-/// A function that the kernel calls before each BPF program, and that it accepts probes in: refused, unless it is allowed.
+/// A function that the kernel calls before each BPF program, where it accepts probes: refused, unless it is allowed.
 // Proves S8.13.
 fn risky_sites(target: &Target) -> Result<String, Failure> {
     const RISKY: &str = "migrate_disable";
