@@ -50,12 +50,11 @@ fn as_count(len: usize) -> c_int {
 /// # Safety
 /// As siteseer.h says of the callback.
 unsafe fn pass(texts: &[String], each: Option<OfText>, ctx: *mut c_void) -> c_int {
-    for text in each.is_some().then_some(texts).unwrap_or_default() {
+    for text in texts {
+        let Some(each) = each else { break };
         let text = c_string(text);
-        if let Some(each) = each {
-            // SAFETY: the caller's promise; the text lives through the call.
-            unsafe { each(text.as_ptr(), ctx) };
-        }
+        // SAFETY: the caller's promise; the text lives through the call.
+        unsafe { each(text.as_ptr(), ctx) };
     }
     as_count(texts.len())
 }

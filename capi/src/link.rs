@@ -10,7 +10,7 @@ use siteseer::{Attached, Cost, Link};
 use std::ffi::c_int;
 use std::io;
 use std::ptr;
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 pub(crate) enum What {
@@ -23,7 +23,7 @@ pub(crate) enum What {
 pub struct LinkHandle {
     pub(crate) what: What,
     /// The report, and those before it was refreshed: what was given out stays where it is. Never empty.
-    reports: Mutex<Vec<Box<ReportHandle>>>,
+    reports: Mutex<Vec<Arc<ReportHandle>>>,
 }
 
 /// Asks a link, of whichever kind.
@@ -44,22 +44,22 @@ pub(crate) fn read(link: &RwLock<Link>) -> RwLockReadGuard<'_, Link> {
 impl LinkHandle {
     pub(crate) fn own(link: Link) -> LinkHandle {
         let report = ReportHandle::of(link.report());
-        LinkHandle { reports: Mutex::new(vec![Box::new(report)]), what: What::Own(RwLock::new(link)) }
+        LinkHandle { reports: Mutex::new(vec![Arc::new(report)]), what: What::Own(RwLock::new(link)) }
     }
 
     pub(crate) fn of(attached: Attached) -> LinkHandle {
         let report = ReportHandle::of(attached.report());
-        LinkHandle { reports: Mutex::new(vec![Box::new(report)]), what: What::Of(attached) }
+        LinkHandle { reports: Mutex::new(vec![Arc::new(report)]), what: What::Of(attached) }
     }
 
     /// Sets the report that is given out from now on.
     pub(crate) fn set_report(&self, report: ReportHandle) {
-        self.reports.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(report));
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(report));
     }
 
     fn report(&self) -> *const ReportHandle {
         let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
-        reports.last().map_or(ptr::null(), |report| &raw const **report)
+        reports.last().map_or(ptr::null(), Arc::as_ptr)
     }
 }
 
