@@ -7,6 +7,8 @@
 
 #[path = "../../src/argument.rs"]
 mod argument;
+#[path = "../../src/changes.rs"]
+mod changes;
 #[path = "../../src/error.rs"]
 mod error;
 #[path = "../../src/layout.rs"]
