@@ -431,12 +431,11 @@ mod tests {
 
     #[test]
     fn doubt_is_accepted_by_program_or_for_all() {
-        let register_opts = |accept_doubt| RegisterOpts {
-            sz: size_of::<RegisterOpts>(),
-            source: ptr::null(),
-            policy: 0,
-            no_plan_at_load: 0,
-            accept_doubt,
+        let register_opts = |accept_doubt| {
+            // SAFETY: as in `newer`.
+            let mut opts = unsafe { std::mem::zeroed::<RegisterOpts>() };
+            (opts.sz, opts.accept_doubt) = (size_of::<RegisterOpts>(), accept_doubt);
+            opts
         };
         // SAFETY: the structures have as many bytes as they say.
         unsafe {
@@ -457,20 +456,12 @@ mod tests {
 
     #[test]
     fn bad_members_are_refused() {
-        let opts = |policy, functions, function_cnt| AttachOpts {
-            sz: size_of::<AttachOpts>(),
-            policy,
-            all_prototypes: 0,
-            no_bulk: 0,
-            cookie: 7,
-            functions,
-            function_cnt,
-            file: ptr::null(),
-            bpf_program_id: 0,
-            accept_doubt: 0,
-            pairing: 0,
-            max_sites: 0,
-            allow_risky: 0,
+        let opts = |policy, functions, function_cnt| {
+            // SAFETY: zeros are a value of it. So is its padding, as C callers have to see to.
+            let mut opts = unsafe { std::mem::zeroed::<AttachOpts>() };
+            (opts.sz, opts.policy, opts.cookie) = (size_of::<AttachOpts>(), policy, 7);
+            (opts.functions, opts.function_cnt) = (functions, function_cnt);
+            opts
         };
         let names = [c"foo".as_ptr(), ptr::null()];
         // SAFETY: the lists have as many names as the structures say.
