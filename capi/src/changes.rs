@@ -2,17 +2,11 @@
 //! What changes for a link while it is attached: modules that go and come, switches of the kernel's, prog arrays. Each
 //! call passes what it finds to a callback, and returns how much that was.
 
-use crate::error::{Failure, number};
+use crate::error::number;
 use crate::layout::{Layout, layout};
-use crate::link::{LinkHandle, What, ask, live};
-use crate::options::AttachOpts;
-use crate::report::ReportHandle;
-use crate::target::{TargetHandle, given};
+use crate::link::{LinkHandle, ask, live};
 use crate::text::c_string;
-use libbpf_sys as sys;
-use siteseer::Attach;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::PoisonError;
 
 /// `struct siteseer_gone`
 #[repr(C)]
@@ -151,32 +145,5 @@ pub unsafe extern "C" fn siteseer_link__tail_slots(
             unsafe { each(&raw const info, ctx) };
         }
         Ok(as_count(all.len()))
-    })
-}
-
-/// `siteseer_link__refresh()`
-///
-/// # Safety
-/// As siteseer.h says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn siteseer_link__refresh(
-    link: *mut LinkHandle,
-    prog: *const sys::bpf_program,
-    target: *const TargetHandle,
-    opts: *const AttachOpts,
-) -> c_int {
-    number(|| {
-        // SAFETY: the caller's promise.
-        let (handle, (program, target, options)) = unsafe { (live(link)?, given(prog, target, opts)?) };
-        let What::Own(own) = &handle.what else {
-            let why = "the link is one of libbpf's, which siteseer_link__refresh() cannot add sites to: destroy it, and \
-                       attach the program again";
-            return Err(Failure::new(libc::EOPNOTSUPP, why));
-        };
-        let mut own = own.write().unwrap_or_else(PoisonError::into_inner);
-        let added = Attach::with(target, options).refresh(program, &mut own)?;
-        // Notes may have changed, too.
-        handle.set_report(ReportHandle::of(own.report()));
-        Ok(as_count(added))
     })
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `struct siteseer_target`, and what is done with it: planning and attaching.
+//! `struct siteseer_target`, and what is done with it: planning and attaching, also in modules that came later.
 
-use crate::error::{Failure, handle, null, plain, pointer};
-use crate::link::LinkHandle;
+use crate::error::{Failure, handle, null, number, plain, pointer};
+use crate::link::{LinkHandle, What, live};
 use crate::options::{self, AttachOpts, SourceOpts};
 use crate::register::program;
 use crate::report::ReportHandle;
@@ -12,8 +12,9 @@ use siteseer::internals::outline;
 use siteseer::internals::section::Kind;
 use siteseer::internals::source::SiteData;
 use siteseer::{Attach, AttachOptions, Dwarf, Program, Target};
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_int};
 use std::path::Path;
+use std::sync::PoisonError;
 
 /// `struct siteseer_target`
 pub struct TargetHandle {
@@ -118,7 +119,7 @@ pub unsafe extern "C" fn siteseer_target__sites(
 ///
 /// # Safety
 /// As siteseer.h says.
-pub(crate) unsafe fn given<'a>(
+unsafe fn given<'a>(
     prog: *const sys::bpf_program,
     target: *const TargetHandle,
     opts: *const AttachOpts,
@@ -178,5 +179,32 @@ pub unsafe extern "C" fn siteseer_program__attach_link(
         // SAFETY: the caller's promise.
         let (program, target, options) = unsafe { given(prog, target, opts) }?;
         Ok(Attach::with(target, options).attach(program)?.into_libbpf()?.as_ptr())
+    })
+}
+
+/// `siteseer_link__refresh()`
+///
+/// # Safety
+/// As siteseer.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siteseer_link__refresh(
+    link: *mut LinkHandle,
+    prog: *const sys::bpf_program,
+    target: *const TargetHandle,
+    opts: *const AttachOpts,
+) -> c_int {
+    number(|| {
+        // SAFETY: the caller's promise.
+        let (handle, (program, target, options)) = unsafe { (live(link)?, given(prog, target, opts)?) };
+        let What::Own(own) = &handle.what else {
+            let why = "the link is one of libbpf's, which siteseer_link__refresh() cannot add sites to: destroy it, and \
+                       attach the program again";
+            return Err(Failure::new(libc::EOPNOTSUPP, why));
+        };
+        let mut own = own.write().unwrap_or_else(PoisonError::into_inner);
+        let added = Attach::with(target, options).refresh(program, &mut own)?;
+        // Notes may have changed, too.
+        handle.set_report(ReportHandle::of(own.report()));
+        Ok(c_int::try_from(added).unwrap_or(c_int::MAX))
     })
 }

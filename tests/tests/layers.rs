@@ -120,7 +120,7 @@ const LAYERS: [Layers; 6] = [
         folder: "capi/src",
         order: &[
             &["text", "error"],
-            &["layout", "options", "argument", "report", "link"],
+            &["layout", "options", "argument", "report", "link", "changes"],
             &["register"],
             &["target"],
             &["print"],
