@@ -217,12 +217,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             filter.check(&fields)?;
         }
         let tracing = Tracing { arguments, target: &target, functions: &traceable, types, filter, members: &members };
-        match arguments.key() {
+        let traced = match arguments.key() {
             Some(key) => count::run(&tracing, key),
             None if arguments.only_times() => latency::run(&tracing),
             None => print::run(&tracing),
+        };
+        match traced {
+            Err(error) if tracing.filter.is_some() && is_too_much_to_verify(&*error) => Err(
+                "--where: the kernel's verifier gives up before the end of a program with this condition, which has too \
+                 many branches for it: give a shorter condition, or one with fewer members of structures"
+                    .into(),
+            ),
+            traced => traced,
         }
     })?
+}
+
+/// Whether the verifier gave up a program (E2BIG, the limit on instructions that it looks at; kernel/bpf/verifier.c).
+fn is_too_much_to_verify(error: &(dyn std::error::Error + 'static)) -> bool {
+    let is_limit = |error: &std::io::Error| error.raw_os_error() == Some(nix::errno::Errno::E2BIG as i32);
+    let of_trampoline = matches!(error.downcast_ref(), Some(AttachError::Verifier { error, .. }) if is_limit(error));
+    // Of an object, by libbpf.
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    of_trampoline || causes.any(|cause| cause.downcast_ref().is_some_and(is_limit))
 }
 
 /// The members of structures that a command names, for each function. The one that is counted by and those that are

@@ -360,8 +360,11 @@ fn returned(_: &Target) -> Result<String, Failure> {
 }
 
 /// The longest condition that the kernel's program decides: eight comparisons, with members and texts. The verifier of
-/// each kernel takes it in each program that decides conditions.
-fn longest(_: &Target) -> Result<String, Failure> {
+/// each kernel takes it in each program that decides conditions, except that Linux 6.1 gives up the one with stacks:
+/// then the tool says what to do.
+fn longest(target: &Target) -> Result<String, Failure> {
+    const REFUSAL: &str = "--where: the kernel's verifier gives up";
+    let gives_up = target.kernel().release.starts_with("6.1.");
     let condition = "comm = workload and (count = 0xdead or buf = 1 or pos = 1 or file->f_path.dentry->d_name.len = 99 \
                      or file->f_path.dentry->d_name.name = another or task->comm = a_text_that_is_not \
                      or file->f_path.dentry->d_name.name ~ ze*)";
@@ -388,6 +391,9 @@ fn longest(_: &Target) -> Result<String, Failure> {
                 rows.filter_map(|row| row[name].as_u64()).sum()
             }
         };
+        if gives_up && *more == ["--stack"] && printed.messages.contains(REFUSAL) && printed.output.is_empty() {
+            continue;
+        }
         // The tool would say that it decides itself.
         if calls != 4 || printed.messages.contains("note: ") {
             wrong.push(format!("{more:?}: {calls} of 4 calls\n{}{}", printed.output, printed.messages));
