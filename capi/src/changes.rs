@@ -6,7 +6,9 @@ use crate::error::number;
 use crate::layout::{Layout, layout};
 use crate::link::{LinkHandle, ask, live};
 use crate::text::c_string;
+use siteseer::{Gone, TailSlot};
 use std::ffi::{c_char, c_int, c_void};
+use std::io;
 
 /// `struct siteseer_gone`
 #[repr(C)]
@@ -35,22 +37,32 @@ type OfText = unsafe extern "C" fn(text: *const c_char, ctx: *mut c_void);
 type OfGone = unsafe extern "C" fn(gone: *const GoneInfo, ctx: *mut c_void);
 type OfTailSlot = unsafe extern "C" fn(slot: *const TailSlotInfo, ctx: *mut c_void);
 
-fn as_count(len: usize) -> c_int {
-    c_int::try_from(len).unwrap_or(c_int::MAX)
-}
-
-/// Passes texts to a callback.
+/// What a call of this file does: asks a link, and passes each thing that it finds to `call`, if there is a callback.
 ///
 /// # Safety
-/// As siteseer.h says of the callback.
-unsafe fn pass(texts: &[String], each: Option<OfText>, ctx: *mut c_void) -> c_int {
-    for text in texts {
-        let Some(each) = each else { break };
+/// The link is NULL, or a live handle.
+unsafe fn each_of<T>(
+    link: *const LinkHandle,
+    ask: impl FnOnce(&LinkHandle) -> io::Result<Vec<T>>,
+    call: Option<impl FnMut(&T)>,
+) -> c_int {
+    number(|| {
+        // SAFETY: the caller's promise.
+        let all = ask(unsafe { live(link) }?)?;
+        if let Some(call) = call {
+            all.iter().for_each(call);
+        }
+        Ok(c_int::try_from(all.len()).unwrap_or(c_int::MAX))
+    })
+}
+
+/// A callback for texts.
+fn of_text(each: OfText, ctx: *mut c_void) -> impl FnMut(&String) {
+    move |text| {
         let text = c_string(text);
-        // SAFETY: the caller's promise; the text lives through the call.
+        // SAFETY: as siteseer.h says of the callback; the text lives through the call.
         unsafe { each(text.as_ptr(), ctx) };
     }
-    as_count(texts.len())
 }
 
 /// `siteseer_link__gone()`
@@ -59,12 +71,8 @@ unsafe fn pass(texts: &[String], each: Option<OfText>, ctx: *mut c_void) -> c_in
 /// As siteseer.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siteseer_link__gone(link: *const LinkHandle, each: Option<OfGone>, ctx: *mut c_void) -> c_int {
-    number(|| {
-        // SAFETY: the caller's promise.
-        let link = unsafe { live(link) }?;
-        let all = ask!(link, gone)?;
-        for gone in &all {
-            let Some(each) = each else { break };
+    let call = each.map(|each| {
+        move |gone: &Gone| {
             let module = c_string(&gone.module);
             let info = GoneInfo {
                 sz: size_of::<GoneInfo>(),
@@ -75,8 +83,9 @@ pub unsafe extern "C" fn siteseer_link__gone(link: *const LinkHandle, each: Opti
             // SAFETY: the caller's promise; the structure and its text live through the call.
             unsafe { each(&raw const info, ctx) };
         }
-        Ok(as_count(all.len()))
-    })
+    });
+    // SAFETY: the caller's promise.
+    unsafe { each_of(link, |link| ask!(link, gone), call) }
 }
 
 /// `siteseer_link__unseen_modules()`
@@ -89,13 +98,8 @@ pub unsafe extern "C" fn siteseer_link__unseen_modules(
     each: Option<OfText>,
     ctx: *mut c_void,
 ) -> c_int {
-    number(|| {
-        // SAFETY: the caller's promise.
-        let link = unsafe { live(link) }?;
-        let modules = ask!(link, unseen_modules)?;
-        // SAFETY: as above.
-        Ok(unsafe { pass(&modules, each, ctx) })
-    })
+    // SAFETY: the caller's promise.
+    unsafe { each_of(link, |link| ask!(link, unseen_modules), each.map(|each| of_text(each, ctx))) }
 }
 
 /// `siteseer_link__in_the_way()`
@@ -108,13 +112,8 @@ pub unsafe extern "C" fn siteseer_link__in_the_way(
     each: Option<OfText>,
     ctx: *mut c_void,
 ) -> c_int {
-    number(|| {
-        // SAFETY: the caller's promise.
-        let link = unsafe { live(link) }?;
-        let sentences = ask!(link, in_the_way)?;
-        // SAFETY: as above.
-        Ok(unsafe { pass(&sentences, each, ctx) })
-    })
+    // SAFETY: the caller's promise.
+    unsafe { each_of(link, |link| ask!(link, in_the_way), each.map(|each| of_text(each, ctx))) }
 }
 
 /// `siteseer_link__tail_slots()`
@@ -127,12 +126,8 @@ pub unsafe extern "C" fn siteseer_link__tail_slots(
     each: Option<OfTailSlot>,
     ctx: *mut c_void,
 ) -> c_int {
-    number(|| {
-        // SAFETY: the caller's promise.
-        let link = unsafe { live(link) }?;
-        let all = ask!(link, tail_slots)?;
-        for slot in &all {
-            let Some(each) = each else { break };
+    let call = each.map(|each| {
+        move |slot: &TailSlot| {
             let map_name = c_string(&slot.map_name);
             let info = TailSlotInfo {
                 sz: size_of::<TailSlotInfo>(),
@@ -144,6 +139,7 @@ pub unsafe extern "C" fn siteseer_link__tail_slots(
             // SAFETY: the caller's promise; the structure and its text live through the call.
             unsafe { each(&raw const info, ctx) };
         }
-        Ok(as_count(all.len()))
-    })
+    });
+    // SAFETY: the caller's promise.
+    unsafe { each_of(link, |link| ask!(link, tail_slots), call) }
 }

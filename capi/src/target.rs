@@ -202,9 +202,12 @@ pub unsafe extern "C" fn siteseer_link__refresh(
             return Err(Failure::new(libc::EOPNOTSUPP, why));
         };
         let mut own = own.write().unwrap_or_else(PoisonError::into_inner);
+        let notes = own.report().notes.clone();
         let added = Attach::with(target, options).refresh(program, &mut own)?;
-        // Notes may have changed, too.
-        handle.set_report(ReportHandle::of(own.report()));
+        // Reports are kept until the link is destroyed: one for each change, not for each call.
+        if added > 0 || own.report().notes != notes {
+            handle.set_report(ReportHandle::of(own.report()));
+        }
         Ok(c_int::try_from(added).unwrap_or(c_int::MAX))
     })
 }

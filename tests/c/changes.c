@@ -72,6 +72,8 @@ int siteseer_test_changes(const struct bpf_program *prog, const char *module, in
 	before = siteseer_link__report(link);
 	sites = siteseer_report__site_cnt(before);
 	CHECK(sites > 0);
+	/* Without a change, there is no other report: tools refresh all day. */
+	CHECK(siteseer_link__refresh(link, prog, target, &best_effort) == 0 && siteseer_link__report(link) == before);
 
 	CHECK(!set_loaded(false));
 	CHECK(siteseer_link__gone(link, gone, &found) == 1 && siteseer_link__gone(link, NULL, NULL) == 1);
