@@ -141,7 +141,7 @@ fn compare(object: &Object, link: &Link, addresses: &[u64], times: u64) -> Resul
         of.is_some_and(|function| KNOWN.contains(&function.name.as_str()))
     };
     for (nth, address) in addresses.iter().enumerate() {
-        let Some(site) = by_address.get(address) else { continue };
+        let site = by_address.get(address).ok_or_else(|| format!("siteseer is not attached at {address:#x}"))?;
         let (ours, others) = (get(object, "by_cookie", nth as u32)?, get(object, "by_site", site.id)?);
         if ours != others {
             let place = format!("{}+{:#x}", site.symbol, site.offset);

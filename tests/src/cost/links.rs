@@ -101,7 +101,11 @@ fn memory() -> Result<i64, Failure> {
         let (name, rest) = line.split_once(':')?;
         MEMORY.contains(&name).then(|| rest.trim().trim_end_matches(" kB").parse::<i64>().ok())?
     };
-    Ok(text.lines().filter_map(value).sum())
+    let values: Vec<i64> = text.lines().filter_map(value).collect();
+    match values.len() == MEMORY.len() {
+        true => Ok(values.iter().sum()),
+        false => Err(format!("/proc/meminfo does not have all of {}", MEMORY.join(", ")).into()),
+    }
 }
 
 /// Whether the kernel makes jumps of breakpoints.
