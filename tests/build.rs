@@ -11,6 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let header = folder.join("../loader/include");
     let programs = ["c/skeleton.c", "c/changes.c"];
     programs.iter().for_each(|program| println!("cargo::rerun-if-changed={program}"));
+    println!("cargo::rerun-if-changed=c/check.h");
     println!("cargo::rerun-if-changed={}", header.join("siteseer.h").display());
     cc::Build::new()
         .files(programs.map(|program| folder.join(program)))

@@ -3,6 +3,7 @@
  * A C application whose link outlives a module: what the C interface tells of it, and how the program is attached in
  * the module when that is loaded again.
  */
+#include "check.h"
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <siteseer.h>
@@ -11,15 +12,6 @@
 
 int siteseer_test_changes(const struct bpf_program *prog, const char *module, int (*set_loaded)(bool loaded), char *said,
 			  size_t room);
-
-#define CHECK(condition)                                                                          \
-	do {                                                                                      \
-		if (!(condition)) {                                                               \
-			snprintf(said, room, "%s: errno %d: %s", #condition, errno, siteseer_last_error()); \
-			failed = __LINE__;                                                        \
-			goto out;                                                                 \
-		}                                                                                 \
-	} while (0)
 
 struct found {
 	const char *module;

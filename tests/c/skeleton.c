@@ -3,6 +3,7 @@
  * A C application: registered.bpf.o by a skeleton, as bpftool writes one, and the C interface beside it.
  */
 #define _GNU_SOURCE
+#include "check.h"
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -65,15 +66,6 @@ static uint64_t calls(struct application *app, int which)
 		return ~0ull;
 	return values.calls[which];
 }
-
-#define CHECK(condition)                                                                          \
-	do {                                                                                      \
-		if (!(condition)) {                                                               \
-			snprintf(said, room, "%s: errno %d: %s", #condition, errno, siteseer_last_error()); \
-			failed = __LINE__;                                                        \
-			goto out;                                                                 \
-		}                                                                                 \
-	} while (0)
 
 /* Opens the object and attaches nothing of it that is not asked for. */
 static int open_application(struct application *app, const void *elf, size_t size)

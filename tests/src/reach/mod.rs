@@ -365,6 +365,7 @@ fn hypothetical(everything: bool) -> Result<(UserProgram, Uses), Failure> {
 /// What would happen to each function.
 fn plan_all(target: &Target, functions: &[Function], (program, uses): &(UserProgram, Uses)) -> Result<Fates, Failure> {
     let form = Form { kind: Section::Fentry, sleepable: false };
+    // What siteseer can reach: the few risky places, too, which a user has to allow.
     let options = PlanOptions { policy: Some(Policy::BestEffort), form, allow_risky: true, ..PlanOptions::default() };
     let mut fates = Fates::default();
     for function in functions {
