@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause */
 /*
- * Goes to `out` with `failed` set to the line if a condition does not hold, and writes it to `said`, which has `room` bytes.
+ * If a condition does not hold: writes it to `said`, which has `room` bytes, sets `failed` to the line, and goes to
+ * `out`.
  */
 #include <errno.h>
 #include <siteseer.h>
