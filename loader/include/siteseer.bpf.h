@@ -23,6 +23,14 @@
  * fexit.s) of an object that siteseer handles.
  *
  * `ctx` is the program's context, unchanged: do not add an offset to it.
+ *
+ * Why they are not `extern ... __weak __ksym`: libbpf resolves such functions before siteseer sees the program. libbpf
+ * 1.1 makes the same instruction of every weak one that the kernel lacks (a call of the function with BTF id 0), so
+ * nothing tells siteseer_arg() and siteseer_site() apart. From 1.2 on it writes the number of the symbol in a table that
+ * libbpf does not show.
+ *
+ * Why the statements below are constants in sections, and not declaration tags: gcc's bpf target ignores the attribute
+ * btf_decl_tag (gcc 12 says so with a warning), and a statement that a compiler drops is a promise that is not kept.
  */
 #ifndef SITESEER_BPF_H
 #define SITESEER_BPF_H
