@@ -77,6 +77,11 @@ fn is_system(word: u32) -> bool {
     word >> 22 == 0b11_0101_0100
 }
 
+/// [`flow_at`](super::flow_at).
+pub(super) fn flow_at(image: &Image<'_>, address: u64) -> Option<(Flow, u64)> {
+    Some((flow(word_at(image, address)?, address), address.checked_add(4)?))
+}
+
 fn flow(word: u32, address: u64) -> Flow {
     if !is_branch_or_system(word) {
         // udf: the only other one that never goes on.

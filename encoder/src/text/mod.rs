@@ -123,12 +123,16 @@ pub struct Known<'k> {
 
 /// Where control goes after an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Flow {
+pub enum Flow {
+    /// To the next one. So it does after an indirect call.
     Next,
-    /// A no-op.
+    /// To the next one; a no-op.
     Nop,
+    /// To an address.
     Jump(u64),
+    /// To an address, or to the next one.
     Conditional(u64),
+    /// To an address, and back.
     Call(u64),
     /// A jump to wherever a register or memory says.
     Indirect,
@@ -140,6 +144,15 @@ enum Flow {
     LandingPad,
     /// Not an instruction.
     Invalid,
+}
+
+/// Where control goes after the instruction at an address, and the address of the one after it. `None` outside of the
+/// image's sections.
+pub fn flow_at(image: &Image<'_>, address: u64) -> Option<(Flow, u64)> {
+    match image.machine() {
+        Machine::X86_64 => x86::flow_at(image, address),
+        Machine::Aarch64 => arm64::flow_at(image, address),
+    }
 }
 
 /// What an instruction does, as far as a moving probe is concerned.

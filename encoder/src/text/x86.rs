@@ -31,6 +31,13 @@ pub(super) fn decode(bytes: &[u8], address: u64, visit: &mut dyn FnMut(u32, Flow
     }
 }
 
+/// [`flow_at`](super::flow_at).
+pub(super) fn flow_at(image: &Image<'_>, address: u64) -> Option<(Flow, u64)> {
+    image.section_at(address)?;
+    let known = instruction_at(image, address).map(|instruction| (flow(&instruction), instruction.next_ip()));
+    known.or_else(|| Some((Flow::Invalid, address.checked_add(1)?)))
+}
+
 fn flow(instruction: &Instruction) -> Flow {
     let target = || instruction.near_branch_target();
     match instruction.flow_control() {
