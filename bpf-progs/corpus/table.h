@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause */
 /*
  * Objects of one program that does nothing, of every kind that libbpf has a section name for: the name of the object, the section,
- * what the program returns. They are opened, loaded and attached with and without siteseer's handlers (tests/src/libbpf/).
+ * what the program returns. They are opened, loaded and attached with and without siteseer's handlers (tests/src/guest/libbpf/).
  */
 /* Tracing, by other means than fentry. */
 OBJECT(tracepoint, "tracepoint/sched/sched_switch", 0)

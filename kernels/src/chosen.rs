@@ -13,6 +13,8 @@ use crate::{
 const VARIABLE: &str = "SITESEER_KERNELS";
 /// The kernel that is tested if none is named.
 pub const REFERENCE: &str = "deb-7.3-x86_64";
+/// The oldest kernel that is supported.
+pub const OLDEST: &str = "deb-6.1-x86_64";
 /// A kernel whose link is optimised as a whole, which none of Debian's is.
 const BUILT: &str = "fulllto-7.3-x86_64";
 /// Begins the names of Debian's kernels.

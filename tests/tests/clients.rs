@@ -5,9 +5,10 @@
 //! Each of `SITESEER_KERNELS` that is Debian's and for x86-64, as the tools are, boots once. Each tool is a test.
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use siteseer_conformance::clients::judge::{Verdict, judge};
-use siteseer_conformance::clients::prepare::{Prepared, prepare};
-use siteseer_conformance::clients::{Linking, boot};
+use siteseer_conformance::compare::clients::judge::{Verdict, judge};
+use siteseer_conformance::compare::clients::prepare::{Prepared, prepare};
+use siteseer_conformance::compare::clients::{Linking, boot};
+use siteseer_conformance::guest::extent::{Extent, is_booted};
 use siteseer_kernels::DEBIAN;
 use siteseer_sites::{file, with_causes};
 use siteseer_vmtest::{Arch, build_guest};
@@ -60,15 +61,20 @@ impl Boot {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let chosen = match siteseer_kernels::chosen() {
+    let chosen = siteseer_kernels::chosen().map_err(|error| with_causes(&error));
+    let (chosen, extent) = match chosen.and_then(|chosen| Ok((chosen, Extent::chosen()?))) {
         Ok(chosen) => chosen,
         Err(error) => {
-            eprintln!("{}", with_causes(&error));
+            eprintln!("{error}");
             return ExitCode::FAILURE;
         }
     };
     let is_fit = |name: &String| name.starts_with(DEBIAN) && name.ends_with(&Arch::X86_64.to_string());
-    let fit = chosen.into_iter().filter(is_fit).filter(|_| Arch::host() == Some(Arch::X86_64));
+    let fit = chosen
+        .into_iter()
+        .filter(is_fit)
+        .filter(|kernel| is_booted(kernel, extent))
+        .filter(|_| Arch::host() == Some(Arch::X86_64));
     let boots: Vec<Arc<Boot>> = fit.map(|kernel| Arc::new(Boot { kernel, verdicts: OnceLock::new() })).collect();
     // Tool by tool rather than kernel by kernel: the threads of the test program then boot different kernels.
     let mut trials = Vec::new();
@@ -95,7 +101,7 @@ fn shared() -> Result<&'static Shared, String> {
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let installed = folder.join("installed");
         install(&installed)?;
-        let guest = build_guest("siteseer-conformance", "siteseer-guest", "release");
+        let guest = build_guest("siteseer-conformance", "siteseer-guest", "guest");
         let tools = TOOLS.map(str::to_owned);
         let prepared = prepare(&folder, &installed, &tools, &Linking::Static.ways());
         let prepared = prepared.map_err(|error| with_causes(&*error))?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Our sites and locations beside those of `perf probe`, for a few random functions of a real kernel.
 
-use siteseer_conformance::differential::{Class, Question, run};
+use siteseer_conformance::compare::differential::{Class, Question, run};
 
 const KERNEL: &str = "deb-7.3-x86_64";
 /// Enough to meet the common classes; `siteseer-differential` takes any number.

@@ -3,8 +3,8 @@
 
 use siteseer::Target;
 use siteseer::internals::source::SiteData;
-use siteseer_conformance::case::Lack;
-use siteseer_conformance::shape::{Place, Shape, Sought, site};
+use siteseer_conformance::guest::case::Lack;
+use siteseer_conformance::guest::shape::{Place, Shape, Sought, site};
 use siteseer_sites::btf::{Btf, IntEncoding, Linkage, SplitBtf};
 use siteseer_sites::set::{Container, Function, Section};
 use siteseer_sites::site::{Marks, Site, SiteKind, SourceLine};

@@ -7,8 +7,9 @@
 //!
 //! # Which kernels
 //! `SITESEER_KERNELS`: rows of kernels/matrix.toml with spaces or commas between; `all`; or `default`: the five of
-//! Debian, and the a built one if it is in the cache. Without it, the [`REFERENCE`] alone. All cases run on each,
-//! except those for which the [table](siteseer_conformance::case::ON_THE_REFERENCE) says why one kernel is enough.
+//! Debian, and a built one if it is in the cache. Without it, the [`REFERENCE`] alone. All cases run on each,
+//! except those for which the [table](siteseer_conformance::guest::extent::ON_THE_REFERENCE) says why one kernel is enough. With
+//! `SITESEER_CASES=daily`, those that take [long](siteseer_conformance::guest::extent::LONG) run on two kernels.
 //!
 //! # What may differ
 //! The cases state what must come out on the [`REFERENCE`] kernel, and hold there to the letter. Other compilers inline
@@ -27,13 +28,14 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use object::{Object, ObjectSection};
 use siteseer::Target;
 use siteseer::internals::source::{BaseTypes, SiteData};
-use siteseer_conformance::case::{Capability, Ending, Lack, Verdict, cases, runs_on};
-use siteseer_conformance::demo::TOOL;
-use siteseer_conformance::known::{self, Judged, KNOWN, SUITE};
+use siteseer_conformance::guest::case::{Capability, Ending, Lack, Verdict, cases};
+use siteseer_conformance::guest::demo::TOOL;
+use siteseer_conformance::guest::extent::{Extent, Role, runs_on};
+use siteseer_conformance::guest::known::{self, Judged, KNOWN, SUITE};
+use siteseer_conformance::guest::{modules, own_data, refused, soak, trace_tool};
 use siteseer_conformance::suite::case_file::{self, CaseFile};
 use siteseer_conformance::suite::judge::{self, Status};
 use siteseer_conformance::suite::prepare::Prepared;
-use siteseer_conformance::{modules, own_data, refused, trace_tool};
 use siteseer_encoder::{BaseKernel, Detail, Encoded, Options, encode_with_ranges};
 use siteseer_kernels::modules::ModuleSource;
 use siteseer_kernels::{KernelPaths, REFERENCE};
@@ -81,16 +83,17 @@ struct Run {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let kernels = match siteseer_kernels::chosen() {
-        Ok(kernels) => kernels,
+    let chosen = siteseer_kernels::chosen().map_err(|error| with_causes(&error));
+    let (kernels, extent) = match chosen.and_then(|kernels| Ok((kernels, Extent::chosen()?))) {
+        Ok(chosen) => chosen,
         Err(error) => {
-            eprintln!("{}", with_causes(&error));
+            eprintln!("{error}");
             return ExitCode::FAILURE;
         }
     };
     let mut boots: Vec<Arc<Boot>> = kernels
         .into_iter()
-        .map(|kernel| Arc::new(Boot { selected: selection(&arguments, &kernel), kernel, run: OnceLock::new() }))
+        .map(|kernel| Arc::new(Boot { selected: selection(&arguments, &kernel, extent), kernel, run: OnceLock::new() }))
         .collect();
     // What takes longest, by far, is not to be what all others have waited for.
     boots.sort_by_key(|boot| boot.kernel != REFERENCE);
@@ -98,7 +101,7 @@ fn main() -> ExitCode {
     // emulated machine on each, instead of waiting for the same one.
     let mut trials = Vec::new();
     for case in cases() {
-        for boot in boots.iter().filter(|boot| runs_on(&case.name, boot.kernel == REFERENCE)) {
+        for boot in boots.iter().filter(|boot| runs_on(&case.name, Role::of(&boot.kernel), extent)) {
             let (boot, name) = (boot.clone(), case.name.clone());
             trials.push(Trial::test(format!("{}::{name}", boot.kernel), move || {
                 known(&boot.kernel, &name, verdict(&boot.kernel, boot.run(), &name), boot.run())
@@ -122,12 +125,12 @@ fn main() -> ExitCode {
 }
 
 /// The cases of a kernel that the command line's filters leave.
-fn selection(arguments: &Arguments, kernel: &str) -> Vec<String> {
+fn selection(arguments: &Arguments, kernel: &str, extent: Extent) -> Vec<String> {
     let names = cases().into_iter().map(|case| case.name);
     let names = names.chain(suite_names().into_iter().map(|name| format!("{SUITE}{name}")));
     names
         .filter(|name| {
-            if !runs_on(name, kernel == REFERENCE) {
+            if !runs_on(name, Role::of(kernel), extent) {
                 return false;
             }
             let full = format!("{kernel}::{name}");
@@ -143,7 +146,9 @@ fn known(kernel: &str, name: &str, verdict: Result<(), Failed>, run: &Run) -> Re
     match known::judge(KNOWN, kernel, name, verdict.is_err()) {
         Judged::Known(_) if run.verdicts.contains_key(name) => Ok(()),
         Judged::AsItIs | Judged::Known(_) => verdict,
-        Judged::Outdated(wrong) => Err(format!("it passes: remove its line from tests/src/known.rs: {wrong}").into()),
+        Judged::Outdated(wrong) => {
+            Err(format!("it passes: remove its line from tests/src/guest/known.rs: {wrong}").into())
+        }
     }
 }
 
@@ -186,7 +191,7 @@ fn suite_names() -> Vec<String> {
 }
 
 /// A case that is known to fail is not a failure of the test: `ci/matrix` says so, and the case's line in
-/// tests/src/known.rs.
+/// tests/src/guest/known.rs.
 fn suite_verdict(run: &Run, name: &str) -> Result<(), Failed> {
     match run.suite.get(name) {
         Some(verdict) if verdict.status == Status::Fail => Err(verdict.detail.clone().into()),
@@ -245,7 +250,7 @@ fn carried(kernel: &KernelPaths, selected: &[String]) -> Result<Carried, String>
         files.extend([module, module_sites]);
     }
     if selected.iter().any(|name| name.starts_with("trace::")) {
-        let tool = build_guest_for(kernel.record.arch, "siteseer-cli", "siteseer", "release");
+        let tool = build_guest_for(kernel.record.arch, "siteseer-cli", "siteseer", "guest");
         files.push((tool.map_err(|error| with_causes(&error))?, TOOL.to_owned()));
         files.push((Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples.md"), trace_tool::PAGE.to_owned()));
     }
@@ -275,21 +280,28 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
         Err(why) => return failed(format!("the conformance suite's modules for {kernel}: {why}")),
     };
     let arch = paths.record.arch;
-    let guest = match build_guest_for(arch, "siteseer-conformance", "siteseer-guest", "release") {
+    let guest = match build_guest_for(arch, "siteseer-conformance", "siteseer-guest", "guest") {
         Ok(guest) => guest,
         Err(why) => return failed(why.to_string()),
     };
+    let minutes = std::env::var(soak::MINUTES).ok().and_then(|minutes| minutes.parse().ok()).unwrap_or(0);
+    let soaking = Duration::from_secs(60 * minutes);
     let mut vm = Vm::new(arch, &paths.vmlinuz)
         .init(&guest)
         .arg("test")
         .args(selected.iter().cloned())
         .memory(2048)
         .cpus(cpus(kernel))
-        .time_limit(TIME_LIMIT);
+        .time_limit(TIME_LIMIT + soaking);
     for (path, inside) in files {
         vm = vm.file(&path, inside);
     }
     vm = prepared.install(vm);
+    for variable in [soak::MINUTES, soak::SEED] {
+        if let Ok(value) = std::env::var(variable) {
+            vm = vm.env(variable, &value);
+        }
+    }
     if std::env::var_os("SITESEER_CONSOLE").is_some() {
         // And each verdict as it comes.
         vm = vm.console(std::io::stderr()).on_results(|bytes| _ = std::io::stderr().write_all(bytes));
@@ -298,11 +310,10 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
     match vm.run() {
         Ok(outcome) => {
             let lines = outcome.result_lines();
-            let verdicts: BTreeMap<String, Verdict> = lines
-                .iter()
-                .filter_map(|line| serde_json::from_str::<Verdict>(line).ok())
-                .map(|verdict| (verdict.name.clone(), verdict))
-                .collect();
+            let in_order = verdicts_in(&lines);
+            print_memory(kernel, &in_order);
+            let verdicts: BTreeMap<String, Verdict> =
+                in_order.into_iter().map(|verdict| (verdict.name.clone(), verdict)).collect();
             print_table(kernel, &paths.record.release, start.elapsed(), &verdicts);
             let failure = (!outcome.success()).then(|| {
                 let splats: Vec<String> = outcome.splats.iter().map(|splat| format!("{splat:?}")).collect();
@@ -318,8 +329,24 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
             print_suite(kernel, &suite);
             Run { verdicts, suite, release: paths.record.release, image: Some(image), failure }
         }
-        Err(error) => failed(with_causes(&error)),
+        Err(error) => {
+            if let Some(outcome) = error.outcome() {
+                let in_order = verdicts_in(&outcome.result_lines());
+                print_memory(kernel, &in_order);
+                let last = in_order.last().map_or("none", |verdict| &verdict.name);
+                println!(
+                    "the last case on {kernel} that ended: {last}, after {} others",
+                    in_order.len().saturating_sub(1)
+                );
+            }
+            failed(with_causes(&error))
+        }
     }
+}
+
+/// The verdicts among a guest's results, in the order in which the cases ran.
+fn verdicts_in(lines: &[String]) -> Vec<Verdict> {
+    lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 /// Two on the reference kernel, so that what crosses CPUs is tried. One on the others: all CPUs of an emulated machine
@@ -355,7 +382,7 @@ fn print_table(kernel: &str, release: &str, time: Duration, verdicts: &BTreeMap<
     for verdict in verdicts.values().filter(passed) {
         if verdict.name.starts_with("tools::") {
             println!("\nOrdinary tools on {kernel}, {}: {}", verdict.name, verdict.detail);
-        } else if verdict.name.starts_with("reach::") {
+        } else if verdict.name.starts_with("reach::") || verdict.name.starts_with("soak::") {
             println!("\n{}", verdict.detail);
         }
     }
@@ -399,6 +426,19 @@ fn print_times(kernel: &str, verdicts: &BTreeMap<String, Verdict>) {
             })
             .collect();
         println!("  {:>6.1}  {group}, {} cases: {}", sum as f64 / 1000.0, cases.len(), longest.join(", "));
+    }
+}
+
+/// After which cases the guest's process had more memory than ever before. All cases run in one process.
+fn print_memory(kernel: &str, verdicts: &[Verdict]) {
+    const MEBIBYTE: u64 = 1 << 20;
+    println!("\nMemory on {kernel}, in MiB, where it grew by 8 and more:");
+    let mut most = 0;
+    for verdict in verdicts {
+        if verdict.resident >= most + 8 * MEBIBYTE {
+            println!("  {:>6}  {}", verdict.resident / MEBIBYTE, verdict.name);
+            most = verdict.resident;
+        }
     }
 }
 

@@ -3,10 +3,10 @@
 
 use clap::Parser;
 use object::{Object, ObjectSection};
-use siteseer_conformance::bench::commands::{Pair, measure, words};
-use siteseer_conformance::bench::guest::Guest;
-use siteseer_conformance::bench::{Distribution, Figures, page};
-use siteseer_conformance::cost::{Figure, prototypes};
+use siteseer_conformance::measure::bench::commands::{Pair, measure, words};
+use siteseer_conformance::measure::bench::guest::Guest;
+use siteseer_conformance::measure::bench::{Distribution, Figures, page};
+use siteseer_conformance::measure::cost::{Figure, prototypes};
 use siteseer_sites::Machine;
 use siteseer_sites::file::SiteFile;
 use siteseer_vmtest::Arch;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Prints what of the arguments is located on each kernel, and fails if it is too little: `ci/census`.
+//! Prints what of the arguments is located on each kernel, and fails if it is too little: `ci/census`. With `--flow`,
+//! compares the encoder's decoders with llvm-objdump instead.
 
 use clap::Parser;
-use siteseer_conformance::census::{LEAST, Row, page};
+use siteseer_conformance::measure::census::flow::Agreement;
+use siteseer_conformance::measure::census::{LEAST, Row, page};
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
@@ -14,6 +16,9 @@ struct Arguments {
     /// Kernels in the cache, by name.
     #[arg(required = true)]
     kernels: Vec<String>,
+    /// Compare where control goes after each instruction with what llvm-objdump says, and nothing else.
+    #[arg(long, conflicts_with = "docs")]
+    flow: bool,
     /// Write census.md into this folder.
     #[arg(long)]
     docs: Option<PathBuf>,
@@ -21,18 +26,29 @@ struct Arguments {
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let arguments = Arguments::parse();
+    let mut code = ExitCode::SUCCESS;
     let mut rows = Vec::new();
     for name in &arguments.kernels {
         let kernel = siteseer_kernels::cached(name)
             .ok_or_else(|| format!("{name} is not in the cache: run ci/kernel {name}"))?;
+        if arguments.flow {
+            let agreement = Agreement::of(&kernel).map_err(|error| format!("{name}: {error}"))?;
+            println!("{name}: {agreement}");
+            if agreement.disagreed > 0 {
+                code = ExitCode::FAILURE;
+            }
+            continue;
+        }
         rows.push(Row::of(&kernel).map_err(|error| format!("{name}: {error}"))?);
+    }
+    if arguments.flow {
+        return Ok(code);
     }
     let page = page(&rows);
     print!("{page}");
     if let Some(docs) = &arguments.docs {
         fs::write(docs.join("census.md"), page)?;
     }
-    let mut code = ExitCode::SUCCESS;
     for row in rows.iter().filter(|row| !row.is_enough()) {
         eprintln!("{}: of the usable arguments, fewer than {LEAST} of a thousand are located", row.name);
         code = ExitCode::FAILURE;

@@ -3,10 +3,10 @@
 //! without.
 
 use clap::Parser;
-use siteseer_conformance::clients::judge::{Verdict, judge};
-use siteseer_conformance::clients::prepare::{Prepared, prepare};
-use siteseer_conformance::clients::{Linking, Run, Way, boot, page};
-use siteseer_conformance::proposal::fill;
+use siteseer_conformance::compare::clients::judge::{Verdict, judge};
+use siteseer_conformance::compare::clients::prepare::{Prepared, prepare};
+use siteseer_conformance::compare::clients::{Linking, Run, Way, boot, page};
+use siteseer_conformance::measure::proposal::fill;
 use siteseer_kernels::KernelPaths;
 use siteseer_sites::file;
 use siteseer_sites::with_causes;

@@ -2,10 +2,10 @@
 //! The host's half of `ci/compared`: encodes a kernel, boots it with the tools, and writes the page.
 
 use clap::Parser;
-use siteseer_conformance::compared::cost::{BUSY, WAYS};
-use siteseer_conformance::compared::page::{Measured, Versions, page};
-use siteseer_conformance::compared::wishes::{Probe, WISHES};
-use siteseer_conformance::compared::{FOLDER, ORDERS, Printed, Round, Tool, libraries};
+use siteseer_conformance::compare::compared::cost::{BUSY, WAYS};
+use siteseer_conformance::compare::compared::page::{Measured, Versions, page};
+use siteseer_conformance::compare::compared::wishes::{Probe, WISHES};
+use siteseer_conformance::compare::compared::{FOLDER, ORDERS, Printed, Round, Tool, libraries};
 use siteseer_kernels::buildroot::{self, BuildRoot, Mount};
 use siteseer_sites::with_causes;
 use siteseer_vmtest::{Arch, Vm, build_guest};

@@ -3,7 +3,7 @@
 //! `siteseer trace` prints there.
 
 use clap::Parser;
-use siteseer_conformance::demo::{FUNCTIONS, TOOL};
+use siteseer_conformance::guest::demo::{FUNCTIONS, TOOL};
 use siteseer_sites::with_causes;
 use siteseer_vmtest::{Arch, Vm, build_guest};
 use std::error::Error;

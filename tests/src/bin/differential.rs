@@ -2,8 +2,8 @@
 //! Compares our sites and locations with those of `perf probe` on the same kernel image.
 
 use clap::Parser;
-use siteseer_conformance::case::Failure;
-use siteseer_conformance::differential::{self, Class, Question};
+use siteseer_conformance::compare::differential::{self, Class, Question};
+use siteseer_conformance::guest::case::Failure;
 use siteseer_sites::with_causes;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -4,9 +4,10 @@
 //! compared`, `siteseer-guest reach`, `siteseer-guest startup ROUNDS`, or `siteseer-guest starts ROUNDS`;
 //! `siteseer-guest plain`, `siteseer-guest libbpf` and `siteseer-guest start` are what the others start of their own.
 
-use siteseer_conformance::{
-    case, clients, compared, cost, demo, examples, libbpf, reach, starts, startup, suite, tools,
-};
+use siteseer_conformance::compare::{clients, compared, reach};
+use siteseer_conformance::guest::{case, demo, examples, libbpf, starts, tools};
+use siteseer_conformance::measure::{cost, startup};
+use siteseer_conformance::suite;
 use siteseer_sites::with_causes;
 use std::io::Write;
 use std::process::ExitCode;

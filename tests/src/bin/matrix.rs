@@ -64,7 +64,7 @@ fn measure(arguments: &Arguments) -> Result<Results, Box<dyn Error>> {
         return Err(format!("no kernel {unknown:?}; there are: {}", known.join(", ")).into());
     }
     let chosen = |name: &&str| arguments.kernels.is_empty() || arguments.kernels.iter().any(|wanted| wanted == name);
-    let truth = siteseer_conformance::truth::cases().into_iter().map(|case| case.name);
+    let truth = siteseer_conformance::guest::truth::cases().into_iter().map(|case| case.name);
     let consoles = arguments.json.with_extension("consoles");
     std::fs::create_dir_all(&consoles)?;
     let (cases, unreadable) = wanted_cases(&arguments.cases)?;

@@ -2,9 +2,11 @@
 //! Prints the tables of docs/proposal.md: `ci/proposal`.
 
 use clap::Parser;
-use siteseer_conformance::bench::guest::{self, Time};
-use siteseer_conformance::census::Row;
-use siteseer_conformance::proposal::{entries, fill, formats, forms, functions, links, missing, table, tools, truth};
+use siteseer_conformance::measure::bench::guest::{self, Time};
+use siteseer_conformance::measure::census::Row;
+use siteseer_conformance::measure::proposal::{
+    entries, fill, formats, forms, functions, links, missing, table, tools, truth,
+};
 use siteseer_encoder::Options;
 use std::error::Error;
 use std::fs;

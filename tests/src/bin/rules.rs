@@ -3,7 +3,7 @@
 
 use clap::Parser;
 use siteseer::internals::source::BaseTypes;
-use siteseer_conformance::proposal::{fill, rules, table};
+use siteseer_conformance::measure::proposal::{fill, rules, table};
 use siteseer_encoder::BaseKernel;
 use std::error::Error;
 use std::fs;

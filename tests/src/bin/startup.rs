@@ -4,8 +4,8 @@
 //! `ci/bench`: the load of this machine does not matter.
 
 use clap::Parser;
-use siteseer_conformance::starts::{self, Start};
-use siteseer_conformance::startup::FUNCTION;
+use siteseer_conformance::guest::starts::{self, Start};
+use siteseer_conformance::measure::startup::FUNCTION;
 use siteseer_sites::Machine;
 use siteseer_vmtest::{Arch, Vm, build_guest_for};
 use std::collections::BTreeMap;

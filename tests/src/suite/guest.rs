@@ -6,9 +6,9 @@ use super::job::{
     Attached, Attempt, Attempted, FOLDER, JOB, Job, MODULE, OBJECT, Observation, Refused, Sent, SiteLine,
 };
 use super::limits;
-use crate::calls::syscall;
-use crate::case::Failure;
-use crate::removal;
+use crate::guest::calls::syscall;
+use crate::guest::case::Failure;
+use crate::guest::removal;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
 use siteseer::{Attach, AttachOptions, Link, Outcome, Policy, Report, SiteReport, SourceOptions, Target};
 use siteseer_bpf_progs::set_constant;

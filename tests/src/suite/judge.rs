@@ -6,7 +6,7 @@ use super::family::Family;
 use super::job::{Attached, Attempted, Observation, Refused, Sent};
 use super::limits::{InWay, limit};
 use super::plant;
-use crate::known::Judged;
+use crate::guest::known::Judged;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,7 +21,7 @@ pub enum Status {
     NotExercised,
     /// A limit of the kernel or of the debug information is in the way.
     Unsupported,
-    /// It fails, and what is wrong is known ([`crate::known`]).
+    /// It fails, and what is wrong is known ([`crate::guest::known`]).
     Known,
     /// Anything else.
     Fail,
@@ -76,7 +76,7 @@ impl Verdict {
             Judged::Known(wrong) => Verdict::new(Status::Known, format!("{wrong}\n{}", self.detail)),
             Judged::Outdated(wrong) => Verdict::new(
                 Status::Fail,
-                format!("it ended with: {}; remove its line from tests/src/known.rs: {wrong}", self.status),
+                format!("it ended with: {}; remove its line from tests/src/guest/known.rs: {wrong}", self.status),
             ),
         }
     }

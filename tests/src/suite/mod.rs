@@ -12,7 +12,7 @@
 //! | what the compiler did, from the module's symbols and DWARF | host | [`evidence`], [`conditions`] |
 //! | the module is loaded, the programs attached, the calls made, the events written down | guest | [`guest`], [`job`] |
 //! | what was seen against what must come out, and against wrong expectations | host | [`judge`], [`plant`] |
-//! | what is known to fail | host | [`crate::known`] |
+//! | what is known to fail | host | [`crate::guest::known`] |
 //! | the plans against those of the last time | host | [`snapshot`], [`plans_file`] |
 //! | all kernels side by side | host | [`run`], [`results`], [`page`], [`chart`] |
 //!

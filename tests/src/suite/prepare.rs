@@ -10,7 +10,7 @@ use super::family::Family;
 use super::job::{Attempt, FOLDER, JOB, Job, MODULE, OBJECT, Observation};
 use super::judge::{self, Status, Verdict};
 use super::snapshot::{self, Compared};
-use crate::known::{self, KNOWN, SUITE};
+use crate::guest::known::{self, KNOWN, SUITE};
 use siteseer::internals::source::BaseTypes;
 use siteseer_bpf_progs::{LIBBPF_INCLUDE, compile};
 use siteseer_encoder::{BaseKernel, Options};

@@ -5,7 +5,7 @@ use super::case_file::CaseFile;
 use super::judge::{Status, Verdict};
 use super::prepare::Prepared;
 use super::results::{KernelRun, Results, Row};
-use crate::case::{self, Ending};
+use crate::guest::case::{self, Ending};
 use siteseer::Target;
 use siteseer::internals::source::SiteData;
 use siteseer_kernels::KernelPaths;

@@ -2,7 +2,7 @@
 //! The table of faults in docs/reliability.md: each of the tests that it names is there.
 
 use super::{read, root};
-use siteseer_conformance::case::cases;
+use siteseer_conformance::guest::case::cases;
 use std::collections::BTreeSet;
 
 /// Why a word of the last column is not a test, if it is not.

@@ -4,7 +4,7 @@
 //! or names no rule.
 
 use super::{read, root};
-use siteseer_conformance::case::cases;
+use siteseer_conformance::guest::case::cases;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 //! The guest has no libraries, so all is linked statically; that is the one way in which the programs are not built as
 //! their pages say.
 
-use siteseer_conformance::examples::LIBBPFS;
+use siteseer_conformance::guest::examples::LIBBPFS;
 use siteseer_sites::with_causes;
 use siteseer_vmtest::build_guest;
 use std::collections::BTreeMap;
@@ -122,7 +122,7 @@ pub(super) fn build() -> Result<Built, String> {
         let work = folder.join(format!("{OF_README}-{libbpf}"));
         programs.insert(format!("{OF_README}-{libbpf}"), readme(&work, &packages, &clang, &kernel.vmlinux)?);
     }
-    let rust = build_guest("siteseer-example-capsnoop", "capsnoop", "release").map_err(|error| with_causes(&error))?;
+    let rust = build_guest("siteseer-example-capsnoop", "capsnoop", "guest").map_err(|error| with_causes(&error))?;
     programs.insert("capsnoop".to_owned(), rust);
     Ok(Built { programs, tool, folder })
 }

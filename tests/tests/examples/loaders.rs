@@ -3,11 +3,11 @@
 //! libbpf without siteseer, see the same calls, with the same arguments: all that are made.
 //!
 //! The installed tool compiles the object of examples/opensnoop for each kernel. The guest's half makes the calls and
-//! compares (`siteseer_conformance::examples`).
+//! compares (`siteseer_conformance::guest::examples`).
 
 use super::build::{Built, root, run, words};
 use siteseer_bpf_progs::compile;
-use siteseer_conformance::examples::FOLDER;
+use siteseer_conformance::guest::examples::FOLDER;
 use siteseer_sites::with_causes;
 use siteseer_vmtest::{build_go, build_guest_for};
 use std::fs;
@@ -89,7 +89,7 @@ pub(super) fn files(
 ) -> Result<Vec<(PathBuf, String)>, String> {
     let arch = kernel.record.arch;
     let mut files = compile_for(built, &kernel.name, &kernel.vmlinux, sites)?;
-    let aya = build_guest_for(arch, "siteseer-example-aya", "opensnoop-aya", "release");
+    let aya = build_guest_for(arch, "siteseer-example-aya", "opensnoop-aya", "guest");
     let cilium = build_go(arch, Path::new("examples/cilium"));
     files.extend([
         (aya.map_err(|error| with_causes(&error))?, format!("{FOLDER}/opensnoop-aya")),

@@ -5,7 +5,7 @@
 //! the vendored one. Against each, the C examples are built by their own Makefiles, and the program of README.md is
 //! taken out of the page and built by the commands that stand beside it ([`build`]). Then each kernel of
 //! `SITESEER_KERNELS` that is Debian's and of this machine's architecture boots once, with all of the programs, and
-//! every example is a test ([`siteseer_conformance::examples`] makes the calls and compares). So is every loader of
+//! every example is a test ([`siteseer_conformance::guest::examples`] makes the calls and compares). So is every loader of
 //! what `siteseer compile` makes of opensnoop ([`loaders`]). [`installed`] looks at what was installed, and removes it.
 //!
 //! On the reference kernel the outputs are those of docs/before-and-after.md, which is written again if
@@ -19,7 +19,8 @@ mod two_libbpfs;
 
 use build::Built;
 use libtest_mimic::{Arguments, Failed, Trial};
-use siteseer_conformance::examples::{BY_LIBBPF, FOLDER, LOADERS, Verdict, names};
+use siteseer_conformance::guest::examples::{BY_LIBBPF, FOLDER, LOADERS, Verdict, names};
+use siteseer_conformance::guest::extent::{Extent, is_booted};
 use siteseer_kernels::{DEBIAN, REFERENCE};
 use siteseer_sites::with_causes;
 use siteseer_vmtest::{Arch, Vm, build_guest};
@@ -60,10 +61,11 @@ fn built() -> Result<&'static Built, String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let chosen = match siteseer_kernels::chosen() {
+    let chosen = siteseer_kernels::chosen().map_err(|error| with_causes(&error));
+    let (chosen, extent) = match chosen.and_then(|chosen| Ok((chosen, Extent::chosen()?))) {
         Ok(chosen) => chosen,
         Err(error) => {
-            eprintln!("{}", with_causes(&error));
+            eprintln!("{error}");
             return ExitCode::FAILURE;
         }
     };
@@ -73,7 +75,7 @@ fn main() -> ExitCode {
     // C programs for another architecture would take a system's libraries for it.
     let host = Arch::host().map(|arch| arch.to_string()).unwrap_or_default();
     let is_fit = |name: &str| name.ends_with(&host) && name.starts_with(DEBIAN);
-    let fit = chosen.into_iter().filter(|name| is_fit(name));
+    let fit = chosen.into_iter().filter(|name| is_fit(name) && is_booted(name, extent));
     let boots: Vec<Arc<Boot>> = fit.map(|kernel| Arc::new(Boot { kernel, run: OnceLock::new() })).collect();
     // Example by example rather than kernel by kernel: the threads of the test program then boot different kernels.
     let mut trials = Vec::new();
@@ -128,8 +130,7 @@ fn try_boot(kernel: &str) -> Result<Run, String> {
     let paths = siteseer_kernels::cached(kernel)
         .ok_or_else(|| format!("kernel {kernel} has not been fetched: run ci/kernel {kernel}"))?;
     let sites = built.encode(&paths.vmlinux, &paths.record.build_id)?;
-    let guest =
-        build_guest("siteseer-conformance", "siteseer-guest", "release").map_err(|error| with_causes(&error))?;
+    let guest = build_guest("siteseer-conformance", "siteseer-guest", "guest").map_err(|error| with_causes(&error))?;
     let mut vm = Vm::new(paths.record.arch, &paths.vmlinuz)
         .init(&guest)
         .arg("examples")

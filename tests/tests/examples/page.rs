@@ -5,7 +5,7 @@
 //! must be the same as long as the kernel is (by the version that the page names).
 
 use super::build::Built;
-use siteseer_conformance::examples::Verdict;
+use siteseer_conformance::guest::examples::Verdict;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -51,7 +51,7 @@ callers, and nothing calls the symbol. `siteseer sites {FUNCTION}` lists the pla
 ```
 {sites}```
 
-[The suite](../tests/src/tools/mod.rs) runs more than fifty tools of this kind beside plain libbpf in the same way, on calls that are known, and fails if siteseer
+[The suite](../tests/src/guest/tools/mod.rs) runs more than fifty tools of this kind beside plain libbpf in the same way, on calls that are known, and fails if siteseer
 sees one call more or less.
 "
     )?;

@@ -13,7 +13,7 @@ mod causes;
 mod provoked;
 mod table;
 
-use siteseer_conformance::case::cases;
+use siteseer_conformance::guest::case::cases;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use table::{Enumeration, Proof, TABLE};

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Which cases run on which kernels: all, but for those of two tables.
+
+use siteseer_kernels::{OLDEST, REFERENCE};
+
+/// Cases that run on one kernel alone, the one that the harness names as the reference, and why that is enough: names,
+/// or the groups before the colons. All others run on every kernel.
+pub const ON_THE_REFERENCE: [(&str, &str); 12] = [
+    (
+        "soak",
+        "one of two processors goes off and on, and the other guests have one; what is attached and left elsewhere is what the other \
+         groups see",
+    ),
+    (
+        "trace::examples_print_what_the_page_says",
+        "the page has that kernel's functions, inlined copies and lines; the other cases of the group run everywhere",
+    ),
+    ("tools", "what each call leads to is known of that kernel's source; truth:: has other compilers' copies"),
+    ("reach", "counts all functions of the BTF, by the mechanisms that the other groups try on every kernel"),
+    (
+        "killed::at_any_moment",
+        "200 processes; what a killed process leaves is the kernel's closing of descriptors, and the definitions that \
+         killed::a_child_keeps_what_its_parent_attached removes everywhere",
+    ),
+    (
+        "trace::thousands_of_sites_are_asked_for",
+        "arms and disarms thousands of probes twice, which takes an emulated machine many minutes; the bound and the question are \
+         the tool's own, and what ends a process elsewhere is killed::",
+    ),
+    (
+        "faults::detaching_waits_without_membarrier",
+        "the program has to run on one processor while another one detaches it, and the other guests have one",
+    ),
+    (
+        "faults::counts_are_exact_while_a_processor_is_off",
+        "one of two processors is switched off, and the other guests have one",
+    ),
+    (
+        "faults::attaching_without_the_first_processor",
+        "calls are made on each of two processors, and the other guests have one",
+    ),
+    (
+        "libbpf::nothing_stays_when_a_system_call_fails",
+        "what is undone then is siteseer's and libbpf's own, the same on every kernel; it takes CONFIG_SECCOMP_FILTER, which not \
+         every kernel has, and an attachment for each system call of one",
+    ),
+    (
+        "libbpf::errors_of_loading_are_libbpfs",
+        "do_getpgid() has a body there; where it has copies alone, as on arm64, plain libbpf finds no function, and siteseer \
+         loads the program behind the guard: the verifier refuses it when it is attached",
+    ),
+    (
+        "libbpf::whether_a_function_can_be_traced",
+        "names functions that have a body or none there; what is asked of each kernel's BTF is the same everywhere",
+    ),
+];
+
+/// Cases that take long, and that daily runs make on the reference and on the oldest kernel alone: names, and why that
+/// is enough for a day. They are most of the time of a kernel's boot. Runs of [`Extent::Whole`] make them everywhere.
+pub const LONG: [(&str, &str); 8] = [
+    (
+        "trace::a_condition_is_the_same_in_the_kernel_and_outside",
+        "46 runs of the tool; a kernel between the two has no verifier that is stricter than both",
+    ),
+    ("trace::the_longest_condition_is_loaded_in_each_program", "what is too much for a verifier is so for the oldest"),
+    ("trace::what_is_returned_is_compared_in_the_kernel", "13 runs of the tool, and a flood of calls"),
+    ("trace::numbers_are_printed_meanwhile", "it waits for the tool's clock"),
+    ("trace::output_that_cannot_be_written", "what is tried is the tool's own"),
+    ("trace::it_ends_while_calls_go_on", "what is tried is the tool's own"),
+    ("trace::trees_of_many_calls_are_right_or_left_out", "what is tried is the tool's own"),
+    ("sharing::same_records", "which prototypes share a program is the plan's decision, which the suite's plans show"),
+];
+
+/// How much of the suite a run makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// All but what is [`LONG`], on the kernels between the oldest and the reference.
+    Daily,
+    /// Everything.
+    Whole,
+}
+
+impl Extent {
+    /// What `SITESEER_CASES` says: `daily` or `whole`, which it is without it.
+    ///
+    /// # Errors
+    /// If it says something else.
+    pub fn chosen() -> Result<Extent, String> {
+        match std::env::var("SITESEER_CASES").as_deref() {
+            Ok("daily") => Ok(Extent::Daily),
+            Ok("whole") | Err(std::env::VarError::NotPresent) => Ok(Extent::Whole),
+            other => Err(format!("SITESEER_CASES: expected daily or whole, not {other:?}")),
+        }
+    }
+}
+
+/// Which kernel a case runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The one whose figures are known.
+    Reference,
+    /// The oldest one that is supported.
+    Oldest,
+    /// Any other.
+    Other,
+}
+
+impl Role {
+    /// What a kernel is, by its name in the matrix.
+    pub fn of(kernel: &str) -> Role {
+        match kernel {
+            REFERENCE => Role::Reference,
+            OLDEST => Role::Oldest,
+            _ => Role::Other,
+        }
+    }
+}
+
+/// Whether a kernel's boot for clients and examples is made: those of daily runs are on two kernels.
+pub fn is_booted(kernel: &str, extent: Extent) -> bool {
+    extent == Extent::Whole || Role::of(kernel) != Role::Other
+}
+
+/// Whether a case runs on a kernel.
+pub fn runs_on(name: &str, role: Role, extent: Extent) -> bool {
+    let is_of =
+        |(of, _): &(&str, &str)| name == *of || name.strip_prefix(of).is_some_and(|rest| rest.starts_with("::"));
+    let is_alone = ON_THE_REFERENCE.iter().any(is_of);
+    let is_left_out = extent == Extent::Daily && LONG.iter().any(is_of);
+    match role {
+        Role::Reference => true,
+        Role::Oldest => !is_alone,
+        Role::Other => !is_alone && !is_left_out,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::case::{Case, cases};
+
+    #[test]
+    fn every_line_of_the_table_is_of_some_case() {
+        for (of, _) in ON_THE_REFERENCE {
+            let is_left_out = |case: &Case| !runs_on(&case.name, Role::Oldest, Extent::Whole);
+            assert!(cases().iter().any(|case| case.name.starts_with(of) && is_left_out(case)), "{of}");
+        }
+        for (of, _) in LONG {
+            let is_of = |case: &&Case| case.name == of;
+            let case = cases().into_iter().find(|case| is_of(&case)).expect(of);
+            let runs = |role, extent| runs_on(&case.name, role, extent);
+            assert!(runs(Role::Other, Extent::Whole) && runs(Role::Oldest, Extent::Daily), "{of}");
+            assert!(!runs(Role::Other, Extent::Daily), "{of}");
+        }
+        assert!(cases().iter().all(|case| runs_on(&case.name, Role::Reference, Extent::Daily)));
+        assert!(runs_on("killed::a_child_keeps_what_its_parent_attached", Role::Other, Extent::Daily));
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What else happens on a machine, each in a thread of its own: a processor goes off and on, other tools put probes on
+//! the same functions and take them away, ftrace traces these functions, and a process takes most of the memory.
+
+use crate::guest::case::Failure;
+use crate::guest::faults::Off;
+use crate::measure::cost::perf;
+use procfs::Current;
+use std::fmt::{self, Display};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+const TRACEFS: &str = "/sys/kernel/tracing";
+/// An instance of ftrace, so that nobody else's settings change.
+const INSTANCE: &str = "/sys/kernel/tracing/instances/soak";
+/// The function that all share.
+const FUNCTION: &str = "ksys_semget";
+/// How much of the memory that is left is taken.
+const TAKEN: u64 = 60;
+
+/// What is changing.
+type Worker = JoinHandle<Result<u64, String>>;
+
+/// The threads.
+#[derive(Default)]
+pub(super) struct Disturbance {
+    is_over: Arc<AtomicBool>,
+    workers: Vec<(&'static str, Worker)>,
+}
+
+/// How often each was done.
+pub(super) struct Disturbed(Vec<(&'static str, u64)>);
+
+impl Disturbance {
+    pub(super) fn begin() -> Result<Disturbance, Failure> {
+        let mut disturbance = Disturbance::default();
+        disturbance.repeat("a processor went off and on", Duration::from_millis(150), processor)?;
+        disturbance.repeat("other probes came and went", Duration::from_millis(20), probes)?;
+        disturbance.repeat("ftrace traced the same function", Duration::from_millis(60), ftrace)?;
+        disturbance.repeat("most of the memory was taken", Duration::from_millis(400), memory)?;
+        Ok(disturbance)
+    }
+
+    /// Does something again and again, with a pause after each.
+    fn repeat(
+        &mut self,
+        what: &'static str,
+        pause: Duration,
+        mut work: impl FnMut() -> Result<(), Failure> + Send + 'static,
+    ) -> Result<(), Failure> {
+        let is_over = Arc::clone(&self.is_over);
+        let run = move || {
+            let mut times = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                work().map_err(|error| error.to_string())?;
+                times += 1;
+                thread::sleep(pause);
+            }
+            Ok(times)
+        };
+        self.workers.push((what, thread::Builder::new().spawn(run)?));
+        Ok(())
+    }
+
+    /// Ends all of it.
+    pub(super) fn end(self) -> Result<Disturbed, Failure> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let mut done = Vec::new();
+        for (what, worker) in self.workers {
+            let times = worker.join().map_err(|_| format!("{what}: it panicked"))?;
+            done.push((what, times.map_err(|why| format!("{what}: {why}"))?));
+        }
+        // It stays behind if it was never traced.
+        if fs::exists(INSTANCE)? {
+            fs::remove_dir(INSTANCE)?;
+        }
+        Ok(Disturbed(done))
+    }
+}
+
+impl Display for Disturbed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, (what, times)) in self.0.iter().enumerate() {
+            write!(f, "{}{what} {times} times", if nth > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+/// The second processor goes off and comes back.
+fn processor() -> Result<(), Failure> {
+    let off = Off::new(1)?;
+    thread::sleep(Duration::from_millis(30));
+    Ok(off.on()?)
+}
+
+/// A tool that writes definitions of tracefs, and opens what it defined.
+fn probes() -> Result<(), Failure> {
+    let write = |line: &str| -> io::Result<()> {
+        OpenOptions::new().append(true).open(format!("{TRACEFS}/kprobe_events"))?.write_all(line.as_bytes())
+    };
+    write(&format!("p:soak/probe {FUNCTION}\n"))?;
+    let event = perf::counting_event("soak/probe")?;
+    thread::sleep(Duration::from_millis(10));
+    drop(event);
+    Ok(write("-:soak/probe\n")?)
+}
+
+/// The function tracer on the same functions.
+fn ftrace() -> Result<(), Failure> {
+    if !fs::exists(INSTANCE)? {
+        fs::create_dir(INSTANCE)?;
+    }
+    let set = |file: &str, text: &str| fs::write(format!("{INSTANCE}/{file}"), text);
+    set("set_ftrace_filter", FUNCTION)?;
+    set("current_tracer", "function")?;
+    thread::sleep(Duration::from_millis(20));
+    Ok(set("current_tracer", "nop")?)
+}
+
+/// A process that takes most of the memory, and ends.
+fn memory() -> Result<(), Failure> {
+    let information = procfs::Meminfo::current()?;
+    let length = usize::try_from(information.mem_available.unwrap_or(0) / 100 * TAKEN)?;
+    // SAFETY: the child calls nothing but mmap(2), writes to what it got, and ends.
+    unsafe {
+        match libc::fork() {
+            -1 => return Err(io::Error::last_os_error().into()),
+            0 => {
+                let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+                let start = libc::mmap(std::ptr::null_mut(), length, protection, flags | libc::MAP_POPULATE, -1, 0);
+                libc::_exit(i32::from(start == libc::MAP_FAILED));
+            }
+            child => {
+                let mut status = 0;
+                if libc::waitpid(child, &raw mut status, 0) != child {
+                    return Err(io::Error::last_os_error().into());
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What this process and the kernel have, to be compared before and after.
+
+use crate::guest::case::Failure;
+use libbpf_rs::libbpf_sys as sys;
+use std::fmt::{self, Display};
+use std::fs;
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The kernel frees programs, links and maps some time after their last descriptor is closed.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// By how much the process may have grown: an allocator keeps some of what it had at its busiest.
+const SLACK: u64 = 16 << 20;
+
+/// What there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Inventory {
+    descriptors: usize,
+    threads: usize,
+    programs: usize,
+    maps: usize,
+    links: usize,
+    /// Definitions in tracefs, of anybody.
+    definitions: usize,
+    /// Kprobes, of anybody.
+    kprobes: usize,
+    /// Bytes of this process.
+    memory: u64,
+}
+
+/// The two, in words.
+pub(super) struct Compared {
+    before: Inventory,
+    after: Inventory,
+}
+
+impl Inventory {
+    pub(super) fn take() -> Result<Inventory, Failure> {
+        let process = procfs::process::Process::myself()?;
+        Ok(Inventory {
+            descriptors: process.fd_count()?,
+            threads: usize::try_from(process.stat()?.num_threads)?,
+            programs: ids(sys::bpf_prog_get_next_id)?,
+            maps: ids(sys::bpf_map_get_next_id)?,
+            links: ids(sys::bpf_link_get_next_id)?,
+            definitions: lines("/sys/kernel/tracing/kprobe_events")?,
+            kprobes: lines("/sys/kernel/debug/kprobes/list")?,
+            memory: process.statm()?.resident * procfs::page_size(),
+        })
+    }
+
+    /// Whether there is now what there was, as soon as the kernel has freed what it frees later.
+    pub(super) fn compare(self) -> Result<Compared, Failure> {
+        let begin = Instant::now();
+        loop {
+            let compared = Compared { before: self, after: Inventory::take()? };
+            let after = compared.after;
+            if (Inventory { memory: self.memory, ..after }) == self && after.memory <= self.memory + SLACK {
+                return Ok(compared);
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(format!("something is left:\n{compared}").into());
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Display for Compared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Compared { before, after } = self;
+        let rows = [
+            ("file descriptors", before.descriptors, after.descriptors),
+            ("threads", before.threads, after.threads),
+            ("BPF programs", before.programs, after.programs),
+            ("BPF maps", before.maps, after.maps),
+            ("BPF links", before.links, after.links),
+            ("definitions in tracefs", before.definitions, after.definitions),
+            ("kprobes", before.kprobes, after.kprobes),
+        ];
+        rows.iter().try_for_each(|(what, before, after)| writeln!(f, "{what}: {before} before, {after} after"))?;
+        write!(f, "memory: {} KiB before, {} KiB after", before.memory >> 10, after.memory >> 10)
+    }
+}
+
+/// How many ids the kernel tells.
+fn ids(next: unsafe extern "C" fn(u32, *mut u32) -> i32) -> io::Result<usize> {
+    let (mut id, mut count) = (0, 0);
+    // SAFETY: the id lives through the call.
+    while unsafe { next(id, &raw mut id) } == 0 {
+        count += 1;
+    }
+    match io::Error::last_os_error() {
+        end if end.raw_os_error() == Some(libc::ENOENT) => Ok(count),
+        error => Err(error),
+    }
+}
+
+fn lines(path: &str) -> io::Result<usize> {
+    Ok(fs::read_to_string(path)?.lines().count())
+}
