@@ -808,6 +808,18 @@ fn what_is_missing_is_fetched_if_that_is_asked_for() {
     let text = said(&output);
     assert!(output.status.success() && text.matches("made_up_function").count() == 2, "{text}");
     assert!(text.contains("fetched /") && text.contains(&format!("from {right}")), "{text}");
+    // `trace` goes on without site data unless it is told to fetch it. The function is at no place of this kernel, so that
+    // nothing is attached.
+    let trace = "siteseer trace made_up_function --duration 1";
+    let text = said(&script(&folder, trace).unwrap());
+    assert!(text.contains("with --fetch, siteseer fetches it first") && !text.contains("fetched /"), "{text}");
+    let text = said(&script(&folder, &format!("{trace} --fetch")).unwrap());
+    assert!(text.contains("fetched /") && !text.contains("no site data of this kernel"), "{text}");
+    let text = said(&script(&folder, "siteseer trace made_up_* --duration 1").unwrap());
+    assert!(
+        text.contains("is looked up in site data, and there is no site data") && text.contains("--fetch"),
+        "{text}"
+    );
     // What is there is not fetched again.
     *asked.lock().unwrap() = 0;
     let again = "siteseer list made_up_function --fetch && siteseer list made_up_function --fetch";

@@ -286,7 +286,7 @@ impl Fetcher<'_> {
             // The whole image would not come either.
             Err(error @ (HubError::Http { .. } | HubError::Io { .. })) => return Err(error),
             Err(error) => {
-                self.progress.say(&format!("{}: the debug image is fetched in its place", with_causes(&error)))
+                self.progress.say(&format!("{}: the debug image is fetched in its place", with_causes(&error)));
             }
         }
         let part = Part::new(&self.folder, &format!("{id}.debuginfo"));

@@ -6,7 +6,6 @@
 //! printed; the rest must be the same, letter by letter.
 
 mod busy;
-mod fetched;
 mod live;
 mod thousands;
 mod trees;
@@ -49,7 +48,6 @@ pub fn cases() -> Vec<Case> {
         case("trace", "thousands_of_sites_are_asked_for", thousands::asked_for_and_left),
         case("trace", "output_that_cannot_be_written", unwritten::refused_output),
         case("trace", "bodies_alone_without_site_data", without_site_data),
-        case("trace", "missing_site_data_is_fetched_by_the_command", fetched::by_one_command),
         case("trace", "text_of_users_is_read", strings),
         case("trace", "a_note_on_modules_is_printed_once", note_on_modules),
     ]
