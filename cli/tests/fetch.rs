@@ -658,7 +658,7 @@ fn debuginfod_sends_sections() {
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(*asked.lock().unwrap(), [".BTF.inline.ext", ".BTF.inline", ".BTF"]);
     assert_eq!(fs::read(folder.join("out").join(&name)).unwrap(), site_file(1, 300));
-    assert_eq!(left(&folder), [name.clone()]);
+    assert_eq!(left(&folder), std::slice::from_ref(&name));
     // Sections that lie, are cut, or are none: the debug image is asked for, which is not there either. What was there
     // stays.
     fs::write(folder.join("out").join(&name), b"old data").unwrap();
