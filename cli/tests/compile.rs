@@ -436,7 +436,7 @@ fn cookies_select_the_prototype() {
     assert_eq!((pairs.len(), shared.values().collect::<BTreeSet<_>>().len()), (prototypes, prototypes));
 }
 
-/// Programs at the return: bodies by fexit, clones by kretprobe, and inlined copies, which have no return, are left out.
+/// Programs at the return: bodies by fexit, clones by kretprobe. Inlined copies have no return, and are left out.
 #[test]
 fn programs_at_the_return() {
     let Some(sites) = sites() else { return };

@@ -329,7 +329,7 @@ fn what_breaks_off_goes_on() {
 
 /// The part that an earlier attempt left is of a file that the server has replaced since.
 #[test]
-fn what_was_replaced_meanwhile_is_fetched_anew() {
+fn what_was_replaced_meanwhile_is_fetched_again() {
     let hub = Hub::new("fetch-replaced");
     let folder = hub.folder.as_path();
     let (packed, signature) = (hub.file(1, "sites.zst"), hub.file(1, "sites.zst.minisig"));
@@ -378,7 +378,7 @@ fn what_was_replaced_meanwhile_is_fetched_anew() {
     }
 }
 
-/// A server that has neither ranges nor versions: what breaks off begins anew, and nothing is joined.
+/// A server that has neither ranges nor versions: what breaks off begins again, and nothing is joined.
 #[test]
 fn a_server_without_ranges() {
     let hub = Hub::new("fetch-rangeless");
@@ -405,7 +405,7 @@ fn a_server_without_ranges() {
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!((*count.lock().unwrap(), left(folder).len()), (2, 1));
     assert_eq!(fs::read(folder.join(format!("out/{}.sites", build_id(1)))).unwrap(), site_file(1, 3000));
-    // Without one, a later attempt begins anew, and nothing is left meanwhile.
+    // Without one, a later attempt begins again, and nothing is left meanwhile.
     let url = serve(false, 2);
     refused(folder, &url, &["--key", &hub.key, "--force"], "the connection broke");
     let output = fetch(folder, &url, &["--key", &hub.key, "--force"]);
@@ -808,8 +808,8 @@ fn what_is_missing_is_fetched_if_that_is_asked_for() {
     let text = said(&output);
     assert!(output.status.success() && text.matches("made_up_function").count() == 2, "{text}");
     assert!(text.contains("fetched /") && text.contains(&format!("from {right}")), "{text}");
-    // `trace` goes on without site data unless it is told to fetch it. The function is at no place of this kernel, so that
-    // nothing is attached.
+    // `trace` goes on without site data unless it is told to fetch it. The function is at no place of this kernel, so
+    // that nothing is attached.
     let trace = "siteseer trace made_up_function --duration 1";
     let text = said(&script(&folder, trace).unwrap());
     assert!(text.contains("with --fetch, siteseer fetches it first") && !text.contains("fetched /"), "{text}");

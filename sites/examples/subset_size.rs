@@ -6,8 +6,8 @@
 //! each all symbols lie elsewhere, the build id is another, and of so many sites in a hundred (CHURN) the place in the
 //! symbol, the line and the symbol's size are others, as after a change of their code.
 //!
-//! The last lines show what was measured beside the limits for 1,000 kernels and 10 functions. A time is the shortest of
-//! twenty.
+//! The last lines show what was measured beside the limits for 1,000 kernels and 10 functions. A time is the shortest
+//! of twenty.
 
 use siteseer_sites::SiteSet;
 use siteseer_sites::file::{self, SiteFile};

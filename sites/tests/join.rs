@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A site file that is put together from its sections is the file that they were taken from; sections that do not belong
-//! together are refused.
+//! A site file that is put together from its sections is the file that they were taken from. Sections that do not
+//! belong together are refused.
 
 mod common;
 
