@@ -109,8 +109,8 @@ impl Client {
             .into()
     }
 
-    /// Asks for a file, from some byte on if it is still of a version. Redirections are followed to http and https alone,
-    /// and from https to https.
+    /// Asks for a file, from some byte on if it is still of a version. Redirections are followed to http and https
+    /// alone, and from https to https.
     fn get(&self, url: &str, from: Option<(u64, &str)>) -> Result<Response<Body>, HubError> {
         let failed = |why: String| HubError::Http { url: url.to_owned(), why: why.into() };
         let mut at = url.to_owned();

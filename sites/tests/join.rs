@@ -34,7 +34,7 @@ proptest! {
         // Another build's.
         let other = join(&[&set.build_id[..], &[1]].concat(), &parts);
         prop_assert!(matches!(other, Err(FileError::Apart)), "{other:?}");
-        // A bit is wrong anywhere, or the end is missing. Only the padding after the companion section says nothing.
+        // A bit is wrong anywhere, or the end is missing.
         let at = at.index(parts[part].len());
         parts[part][at] ^= 1 << bit;
         prop_assert!(join(&set.build_id, &parts).is_err(), "part {part}, byte {at}");
