@@ -799,7 +799,12 @@ fn what_is_missing_is_fetched_if_that_is_asked_for() {
         fs::write(folder.join("fetch.toml"), format!("urls = [\"{url}\"]\nkeys = [\"{}\"]\n", key.trim())).unwrap();
     };
     configure(&right);
-    let Some(output) = script(&folder, "siteseer list made_up_function") else { return };
+    let Some(output) = script(&folder, "siteseer list vfs_read") else { return };
+    if output.status.success() {
+        eprintln!("this machine has site data of the running kernel, which cannot be hidden: not tested");
+        return;
+    }
+    let output = script(&folder, "siteseer list made_up_function").unwrap();
     let text = said(&output);
     assert!(!output.status.success() && text.contains("or give --fetch"), "{text}");
     assert_eq!(*asked.lock().unwrap(), 0, "nothing uses the network without being asked");
