@@ -52,6 +52,9 @@ pub(crate) struct Arguments {
     /// Read arguments from doubtful locations too
     #[arg(long)]
     accept_doubt: bool,
+    /// Also compile for places where a program is a risk to the kernel
+    #[arg(long)]
+    allow_risky: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -90,6 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         cookie: arguments.cookie,
         cookies: !arguments.no_cookies,
         accept_doubt: arguments.accept_doubt,
+        allow_risky: arguments.allow_risky,
     };
     let compiled = compile::compile(&target, &data, options).map_err(|error| named(&error))?;
     let manifest_path = arguments.manifest.clone().unwrap_or_else(|| manifest_beside(&arguments.output));

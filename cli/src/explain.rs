@@ -57,7 +57,7 @@ const MOST: usize = 64;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let programs = arguments.object.as_ref().map(|path| programs(path, arguments.program.as_deref())).transpose()?;
-    let target = arguments.about.target()?;
+    let target = arguments.about.target(arguments.function.as_slice())?;
     let chosen = target::choose(&target, arguments.function.as_slice(), MOST)?;
     let mut explanations = Vec::new();
     match programs {

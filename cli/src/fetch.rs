@@ -71,14 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     config.urls.splice(0..0, arguments.urls.iter().cloned());
     config.keys.splice(0..0, arguments.keys.iter().cloned());
     let wanted = match (&arguments.build_id, &arguments.release) {
-        (None, None) => {
-            let BaseTypes { btf, build_id } = BaseTypes::running()?;
-            if build_id.0.is_empty() {
-                return Err("the running kernel has no build id, which would identify its site data".into());
-            }
-            let release = nix::sys::utsname::uname()?.release().to_string_lossy().into_owned();
-            Wanted { build_id: Some(build_id), release: Some(release), btf: Some(btf), modules: arguments.modules }
-        }
+        (None, None) => running(arguments.modules)?,
         (build_id, release) => {
             Wanted { build_id: build_id.clone(), release: release.clone(), btf: None, modules: arguments.modules }
         }
@@ -92,8 +85,33 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         again: arguments.force,
         limits: Limits { silence, ..Limits::default() },
     };
+    let line = fetch(&wanted, &options)?;
+    writeln!(io::stdout().lock(), "{line}")?;
+    Ok(())
+}
+
+/// The running kernel.
+fn running(modules: bool) -> Result<Wanted, Failure> {
+    let BaseTypes { btf, build_id } = BaseTypes::running()?;
+    if build_id.0.is_empty() {
+        return Err("the running kernel has no build id, which would identify its site data".into());
+    }
+    let release = nix::sys::utsname::uname()?.release().to_string_lossy().into_owned();
+    Ok(Wanted { build_id: Some(build_id), release: Some(release), btf: Some(btf), modules })
+}
+
+/// Fetches what another command lacks of the running kernel, as `siteseer fetch` does without options.
+pub(crate) fn missing(modules: bool) -> Result<(), Failure> {
+    let options = Options { config: Config::read()?, archive: true, ..Options::default() };
+    let line = fetch(&running(modules)?, &options)?;
+    tell!("fetched {line}");
+    Ok(())
+}
+
+/// Fetches. Returns a line that says what, and where it is from.
+fn fetch(wanted: &Wanted, options: &Options) -> Result<String, Failure> {
     let bar = Bar::new()?;
-    let fetched = fetch::fetch(&wanted, &options, &bar);
+    let fetched = fetch::fetch(wanted, options, &bar);
     bar.0.finish_and_clear();
     let fetched = fetched?;
     for (place, why) in &fetched.tried {
@@ -105,8 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         count => format!(", and those of {count} modules"),
     };
     let from = fetched.from.map_or_else(|| "was there".to_owned(), |from| format!("from {from}"));
-    writeln!(io::stdout().lock(), "{} ({from}{modules})", fetched.path.display())?;
-    Ok(())
+    Ok(format!("{} ({from}{modules})", fetched.path.display()))
 }
 
 /// How far it is, on a terminal.

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let target = arguments.about.described()?;
+    let target = arguments.about.described(&arguments.patterns)?;
     let found = target.list(&arguments.patterns)?;
     for (pattern, found) in arguments.patterns.iter().zip(&found) {
         if found.is_empty() {

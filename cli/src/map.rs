@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 const UNKNOWN: &str = "(folder not known)";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let target = arguments.about.described()?;
+    let target = arguments.about.described(&[])?;
     let folders = gathered(target.folders()?, arguments.depth as usize);
     let text = if arguments.html {
         html::text(&folders, &target.data().origin().to_string())

@@ -50,7 +50,7 @@ const MOST: usize = 4096;
 const SCHEMA: &str = "siteseer-plan/1";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let target = arguments.about.target()?;
+    let target = arguments.about.target(&arguments.functions)?;
     let chosen = target::choose(&target, &arguments.functions, MOST)?;
     let kind = match arguments.at {
         End::Entry => Kind::Fentry,

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 const MOST: usize = 4096;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let target = arguments.about.target()?;
+    let target = arguments.about.target(std::slice::from_ref(&arguments.function))?;
     let chosen = target::choose(&target, std::slice::from_ref(&arguments.function), MOST)?;
     let functions = target::functions(&target, &chosen)?;
     let machine = target.machine();

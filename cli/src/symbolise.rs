@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     match arguments.about.file() {
         Some((path, has_dwarf)) => in_files(arguments, path, has_dwarf, work),
-        None => in_running(&arguments.about.target()?, &queries, work),
+        None => in_running(&arguments.about.target(&[])?, &queries, work),
     }
 }
 

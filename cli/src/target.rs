@@ -6,9 +6,9 @@ use clap::Args;
 use siteseer::internals::function::{Function, Selection};
 use siteseer::internals::pattern::Pattern;
 use siteseer::internals::section::Wanted;
-use siteseer::internals::source::SiteData;
+use siteseer::internals::source::{SiteData, SourceError};
 use siteseer::internals::target::Listed;
-use siteseer::{Dwarf, Place, SourceOptions, Target};
+use siteseer::{Dwarf, Place, SourceOptions, Target, TargetError};
 use siteseer_sites::with_causes;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,10 @@ pub(crate) struct About {
     sites: Option<PathBuf>,
     #[command(flatten)]
     modules: Modules,
+    /// If there is no site data of the running kernel, fetch it first, as `siteseer fetch` does without options
+    #[cfg(feature = "network")]
+    #[arg(long, conflicts_with_all = ["vmlinux", "sites"])]
+    fetch: bool,
 }
 
 #[derive(Args)]
@@ -51,11 +55,20 @@ impl Modules {
 
 impl About {
     /// The image that was given, or the running kernel as far as its site data describe it: that takes no privileges.
-    pub(crate) fn described(&self) -> Result<Target, Failure> {
+    /// `patterns` are the functions that are asked for.
+    pub(crate) fn described(&self, patterns: &[Pattern]) -> Result<Target, Failure> {
         match self.sites.is_none() && self.vmlinux.is_none() {
-            true => Ok(Target::described(&self.modules.options(None))?),
-            false => self.target(),
+            true => opened(self.fetches(), patterns, || Target::described(&self.modules.options(None))),
+            false => self.target(patterns),
         }
+    }
+
+    /// Whether missing site data is fetched.
+    fn fetches(&self) -> bool {
+        #[cfg(feature = "network")]
+        return self.fetch;
+        #[cfg(not(feature = "network"))]
+        false
     }
 
     /// The file that was given, and whether it is an image with debug information; `None`: it is about the running
@@ -70,15 +83,61 @@ impl About {
         &self.modules.modules
     }
 
-    /// The image that was given, or the running kernel.
-    pub(crate) fn target(&self) -> Result<Target, Failure> {
+    /// The image that was given, or the running kernel. `patterns` are the functions that are asked for.
+    pub(crate) fn target(&self, patterns: &[Pattern]) -> Result<Target, Failure> {
         let Some(path) = self.sites.as_ref().or(self.vmlinux.as_ref()) else {
-            return Ok(Target::running(&self.modules.options(None))?);
+            return opened(self.fetches(), patterns, || Target::running(&self.modules.options(None)));
         };
         let open = |path: &PathBuf| SiteData::open_module(path, None, true);
         let modules = self.modules.modules.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         Ok(Target::image(SiteData::open(path, None, true)?)?.with_modules(modules)?)
     }
+}
+
+/// What to do about missing site data, if this command can fetch it.
+const HINT: &str = "or give --fetch, and this command fetches it first";
+
+/// The running kernel. If it has no site data, or a module that one of the patterns names has none, this is fetched
+/// first if `fetch` says so. Without that, nothing uses the network.
+pub(crate) fn opened(
+    fetch: bool,
+    patterns: &[Pattern],
+    open: impl Fn() -> Result<Target, TargetError>,
+) -> Result<Target, Failure> {
+    let of_modules = |pattern: &&Pattern| pattern.module().is_some_and(|module| module.to_string() != "vmlinux");
+    let of_modules: Vec<Pattern> = patterns.iter().filter(of_modules).cloned().collect();
+    match open() {
+        Ok(target) if fetch && lacks_modules(&target, &of_modules)? => {}
+        Err(TargetError::Source(SourceError::NotFound { .. })) if fetch => {}
+        Err(TargetError::Source(error @ SourceError::NotFound { .. })) if cfg!(feature = "network") => {
+            return Err(Box::new(Unfetched(error)));
+        }
+        opened => return Ok(opened?),
+    }
+    #[cfg(feature = "network")]
+    crate::fetch::missing(!of_modules.is_empty())?;
+    Ok(open()?)
+}
+
+/// Whether a loaded module that one of the patterns names has no site data.
+fn lacks_modules(target: &Target, patterns: &[Pattern]) -> Result<bool, TargetError> {
+    if patterns.is_empty() {
+        return Ok(false);
+    }
+    target.list(patterns)?;
+    let mut without = target.modules().without_data();
+    Ok(without.any(|(module, _)| patterns.iter().any(|pattern| pattern.in_module(module))))
+}
+
+/// There is no site data, and the user did not say that it may be fetched.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}\n{HINT}")]
+struct Unfetched(SourceError);
+
+/// Whether there is no site data, and nothing else is wrong.
+pub(crate) fn is_missing(failure: &(dyn std::error::Error + 'static)) -> bool {
+    let plain = matches!(failure.downcast_ref(), Some(TargetError::Source(SourceError::NotFound { .. })));
+    plain || failure.is::<Unfetched>()
 }
 
 /// A function that a command was asked for.

@@ -29,9 +29,8 @@ use members::{Member, Paths};
 use siteseer::internals::attach::MAX_SITES;
 use siteseer::internals::function::Function;
 use siteseer::internals::pattern::Pattern;
-use siteseer::internals::source::SourceError;
 use siteseer::internals::target::Types;
-use siteseer::{Attach, AttachError, AttachOptions, Link, Policy, Report, Target, TargetError};
+use siteseer::{Attach, AttachError, AttachOptions, Link, Policy, Report, Target};
 use siteseer_sites::access::Path;
 use siteseer_sites::with_causes;
 use std::collections::BTreeSet;
@@ -114,6 +113,11 @@ pub(crate) struct Arguments {
     /// Site data, or a debug vmlinux, of the running kernel [default: found by build id]
     #[arg(long, value_name = "FILE")]
     sites: Option<PathBuf>,
+    /// If there is no site data of the running kernel, fetch it first, as `siteseer fetch` does without options. If a
+    /// function's name has a module, that of the modules too
+    #[cfg(feature = "network")]
+    #[arg(long, conflicts_with = "sites")]
+    fetch: bool,
     #[command(flatten)]
     modules: Modules,
     /// Print one JSON object a line
@@ -270,18 +274,26 @@ fn members(
 
 /// The running kernel. Without site data it is what its symbols tell, unless they were asked for.
 fn target(arguments: &Arguments) -> Result<Target, Failure> {
-    match Target::running(&arguments.modules.options(arguments.sites.clone())) {
-        Err(TargetError::Source(error @ SourceError::NotFound { .. })) => {
-            if let Some(pattern) = arguments.functions.iter().find(|pattern| !pattern.is_name()) {
-                return Err(format!("{pattern} is looked up in site data, and there is {error}").into());
-            }
-            if arguments.complete {
-                return Err(error.into());
-            }
-            Ok(Target::without_site_data()?)
-        }
-        target => Ok(target?),
+    #[cfg(feature = "network")]
+    let fetch = arguments.fetch;
+    #[cfg(not(feature = "network"))]
+    let fetch = false;
+    let options = arguments.modules.options(arguments.sites.clone());
+    let opened = target::opened(fetch, &arguments.functions, || Target::running(&options));
+    let Err(failure) = opened else { return opened };
+    if !target::is_missing(&*failure) {
+        return Err(failure);
     }
+    if let Some(pattern) = arguments.functions.iter().find(|pattern| !pattern.is_name()) {
+        return Err(format!("{pattern} is looked up in site data, and there is {failure}").into());
+    }
+    if arguments.complete {
+        return Err(failure);
+    }
+    if cfg!(feature = "network") {
+        tell!("there is no site data of this kernel: with --fetch, siteseer fetches it first");
+    }
+    Ok(Target::without_site_data()?)
 }
 
 /// Refuses more sites in all than one function may have.

@@ -333,3 +333,189 @@ fn damaged_objects() {
         assert!(matches!(output.status.code(), Some(0 | 1)), "{nth}: {output:?}");
     }
 }
+
+/// The helper that answers the cookie (include/uapi/linux/bpf.h).
+const GET_ATTACH_COOKIE: i32 = 174;
+
+/// The instructions of a program of an object, and of the functions that it calls: {code, registers, offset, imm}.
+fn reached(elf: &object::read::elf::ElfFile64<'_>, program: &str) -> Vec<[u8; 8]> {
+    let start = elf.symbol_by_name(program).unwrap();
+    let mut open = vec![(start.section_index().unwrap(), start.address())];
+    let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
+    while let Some((section, at)) = open.pop() {
+        if !seen.insert((section.0, at)) {
+            continue;
+        }
+        let is_it = |symbol: &object::read::elf::ElfSymbol64<'_, '_>| {
+            symbol.section_index() == Some(section) && symbol.address() == at && symbol.kind() == SymbolKind::Text
+        };
+        let size = elf.symbols().filter(is_it).map(|symbol| symbol.size()).max().unwrap();
+        let (section_index, section) = (section, elf.section_by_index(section).unwrap());
+        let code = &section.data().unwrap()[at as usize..(at + size) as usize];
+        for (nth, instruction) in code.as_chunks::<8>().0.iter().enumerate() {
+            found.push(*instruction);
+            // A call of a function of the object.
+            if instruction[0] != 0x85 || instruction[1] >> 4 != 1 {
+                continue;
+            }
+            let pc = at + 8 * nth as u64;
+            let imm = i64::from(i32::from_le_bytes(instruction[4..].try_into().unwrap()));
+            let relocation = section.relocations().find(|(offset, _)| *offset == pc);
+            open.push(match relocation.map(|(_, relocation)| relocation.target()) {
+                Some(RelocationTarget::Symbol(symbol)) => {
+                    let symbol = elf.symbol_by_index(symbol).unwrap();
+                    (symbol.section_index().unwrap(), (symbol.address() as i64 + 8 * (imm + 1)) as u64)
+                }
+                _ => (section_index, (pc as i64 + 8 * (imm + 1)) as u64),
+            });
+        }
+    }
+    found
+}
+
+/// A real fentry or fexit program asks for the cookie of its link. In a program with a trampoline the number is in the
+/// code: there the cookie of the link says where the arguments are.
+#[test]
+fn a_program_has_its_own_cookie() {
+    let Some(sites) = sites() else { return };
+    let folder = folder("compile-cookie");
+    let source = "char LICENSE[] SEC(\"license\") = \"GPL\";\n__u64 seen;\n\
+                  SEC(\"kprobe_maybe_inline/ns_capable\") int BPF_PROG(entry) \
+                  { seen = bpf_get_attach_cookie(ctx); return 0; }\n\
+                  SEC(\"fexit/ns_capable\") int BPF_PROG(leaves) { seen = bpf_get_attach_cookie(ctx); return 0; }\n";
+    let from = object(&folder, "cookie", source);
+    let manifest = compiled(&folder, &from, sites, &["--cookie", "1373658", "--policy", "best-effort"]).unwrap();
+    let new = fs::read(folder.join("out.bpf.o")).unwrap();
+    let elf = object::read::elf::ElfFile64::<object::Endianness>::parse(&*new).unwrap();
+    let mut mechanisms = BTreeSet::new();
+    for attachment in manifest["attachments"].as_array().unwrap() {
+        let code = reached(&elf, attachment["program"].as_str().unwrap());
+        let imm = |instruction: &[u8; 8]| i32::from_le_bytes(instruction[4..].try_into().unwrap());
+        let asks = code.iter().any(|one| one[0] == 0x85 && one[1] >> 4 == 0 && imm(one) == GET_ATTACH_COOKIE);
+        // A move of an immediate to a register, of 32 bits or 64.
+        let knows = code.iter().any(|one| matches!(one[0], 0xb4 | 0xb7 | 0x18) && imm(one) == 1_373_658);
+        let mechanism = attachment["mechanism"].as_str().unwrap();
+        let (expected, cookie) = match mechanism {
+            "fentry" | "fexit" => ((true, false), "0x14f5da"),
+            _ => ((false, true), "0x0"),
+        };
+        assert_eq!(((asks, knows), attachment["cookie"].as_str()), (expected, Some(cookie)), "{attachment}");
+        mechanisms.insert(mechanism);
+    }
+    assert!(mechanisms.is_superset(&BTreeSet::from(["fentry", "fexit", "kprobe"])), "{mechanisms:?}");
+}
+
+/// Of a function with very many location prototypes, programs are shared: the program and the link's cookie together
+/// say what a program alone says if links have no cookies.
+#[test]
+fn cookies_select_the_prototype() {
+    let Some(sites) = sites() else { return };
+    let folder = folder("compile-shared");
+    let source = "char LICENSE[] SEC(\"license\") = \"GPL\";\n__u64 seen;\n\
+                  SEC(\"kprobe_maybe_inline/copy_from_user\") int BPF_PROG(program) {\n\
+                  __u64 value;\n\
+                  for (int nth = 0; nth < 3; nth++) if (!siteseer_arg(ctx, nth, &value)) seen += value;\n\
+                  return 0; }\n";
+    let from = object(&folder, "shared", source);
+    let ways = |arguments: &[&str]| -> BTreeMap<(String, u64), (String, String)> {
+        let manifest = compiled(&folder, &from, sites, arguments).unwrap();
+        let of = |one: &Value| {
+            let text = |key: &str| one[key].as_str().unwrap().to_owned();
+            ((text("symbol"), one["offset"].as_u64().unwrap()), (text("program"), text("cookie")))
+        };
+        manifest["attachments"].as_array().unwrap().iter().map(of).collect()
+    };
+    let (shared, alone) = (ways(&["--cookie", "7"]), ways(&["--cookie", "7", "--no-cookies"]));
+    assert_eq!(shared.keys().collect::<Vec<_>>(), alone.keys().collect::<Vec<_>>());
+    assert!(alone.values().all(|(program, cookie)| cookie == "0x0" || program == "program_1"), "{alone:?}");
+    let pairs: BTreeSet<_> = alone.values().zip(shared.values()).collect();
+    let programs = |of: &BTreeMap<_, (String, String)>| of.values().map(|one| one.0.clone()).collect::<BTreeSet<_>>();
+    let prototypes = alone.values().collect::<BTreeSet<_>>().len();
+    assert!(prototypes > 128, "{prototypes} location prototypes are too few to be shared");
+    assert!(programs(&shared).len() < programs(&alone).len());
+    assert_eq!((pairs.len(), shared.values().collect::<BTreeSet<_>>().len()), (prototypes, prototypes));
+}
+
+/// Programs at the return: bodies by fexit, clones by kretprobe. Inlined copies have no return, and are left out.
+#[test]
+fn programs_at_the_return() {
+    let Some(sites) = sites() else { return };
+    let folder = folder("compile-return");
+    let listed = {
+        let output = siteseer(&folder).args(["list", "*", "--json", "--sites"]).arg(sites).output().unwrap();
+        serde_json::from_slice::<Vec<Value>>(&output.stdout).unwrap()
+    };
+    let is_cloned = |one: &&Value| {
+        let name = one["function"].as_str().unwrap();
+        one["clones"] == 1
+            && one["unprobeable"] == 0
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    };
+    let cloned: Vec<&str> =
+        listed.iter().filter(is_cloned).map(|one| one["function"].as_str().unwrap()).step_by(40).take(8).collect();
+    assert_eq!(cloned.len(), 8);
+    let mut mechanisms = BTreeSet::new();
+    for function in ["ns_capable", "vfs_read", "do_sys_open"].into_iter().chain(cloned) {
+        let source = format!(
+            "char LICENSE[] SEC(\"license\") = \"GPL\";\n\
+             SEC(\"fexit/{function}\") int program(void *ctx) {{ return 0; }}\n"
+        );
+        let from = object(&folder, function, &source);
+        let manifest = compiled(&folder, &from, sites, &["--policy", "best-effort"]).unwrap();
+        let mut command = siteseer(&folder);
+        command.args(["plan", function, "--at", "return", "--json", "--sites"]).arg(sites);
+        let plan: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        // What a link of siteseer's does at many places, other loaders do at each.
+        let of = |site: &Value, symbol: &str, offset: &str| {
+            let mechanism = site["mechanism"].as_str().unwrap().trim_end_matches(".multi").to_owned();
+            (mechanism, site[symbol].to_string(), site[offset].as_u64().unwrap())
+        };
+        let functions = plan["functions"].as_array().unwrap().iter();
+        let planned: BTreeSet<_> = functions
+            .flat_map(|one| one["sites"].as_array().unwrap())
+            .filter(|site| !site["mechanism"].is_null())
+            .map(|site| of(site, "symbol", "offset"))
+            .collect();
+        let attachments = manifest["attachments"].as_array().unwrap();
+        let attached: BTreeSet<_> = attachments.iter().map(|one| of(one, "holder", "holder_offset")).collect();
+        assert_eq!(attached, planned, "{function}");
+        for left in manifest["left_out"].as_array().unwrap().iter().filter(|left| left["kind"] == "inline") {
+            assert_eq!(left["reason"], "exit_of_inline", "{left}");
+        }
+        let mut builder = libbpf_rs::ObjectBuilder::default();
+        let new = fs::read(folder.join("out.bpf.o")).unwrap();
+        let open = builder.open_memory(&new).unwrap();
+        for attachment in attachments {
+            let (mechanism, symbol) = (&attachment["mechanism"], attachment["symbol"].as_str().unwrap());
+            let name = attachment["program"].as_str().unwrap();
+            let program = open.progs().find(|program| program.name() == name).unwrap();
+            let section =
+                if mechanism == "fexit" { format!("fexit/{symbol}") } else { "kretprobe/siteseer".to_owned() };
+            assert_eq!(program.section().to_str(), Some(section.as_str()), "{attachment}");
+            assert_eq!(attachment["offset"], 0, "{attachment}");
+            mechanisms.insert(mechanism.to_string());
+        }
+    }
+    assert_eq!(mechanisms, BTreeSet::from(["\"fexit\"".to_owned(), "\"kretprobe\"".to_owned()]));
+}
+
+/// Where a program is a risk to the kernel, it is compiled only if that is allowed.
+#[test]
+fn risky_places_are_asked_for() {
+    let Some(sites) = sites() else { return };
+    let folder = folder("compile-risky");
+    let source = "char LICENSE[] SEC(\"license\") = \"GPL\";\n\
+                  SEC(\"kprobe_maybe_inline/_raw_spin_unlock_irqrestore\") int program(void *ctx) { return 0; }\n";
+    let from = object(&folder, "risky", source);
+    for policy in ["complete", "best-effort"] {
+        let refused = compiled(&folder, &from, sites, &["--policy", policy]).expect_err(policy);
+        assert!(
+            refused.contains("a program there is a risk") && refused.contains("allow_risky"),
+            "{policy}: {refused}"
+        );
+    }
+    let allowed = compiled(&folder, &from, sites, &["--allow-risky", "--policy", "complete"]).unwrap();
+    let attachments = allowed["attachments"].as_array().unwrap();
+    assert_eq!((attachments.len(), allowed["left_out"].as_array().unwrap().len()), (1, 0), "{allowed}");
+    assert_eq!(attachments[0]["symbol"], "_raw_spin_unlock_irqrestore");
+}

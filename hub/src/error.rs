@@ -162,7 +162,11 @@ fn list(tried: &[(String, String)]) -> String {
     if tried.is_empty() {
         return "\n  nothing: name a place in SITESEER_URLS or a configuration file".to_owned();
     }
-    tried.iter().map(|(place, why)| format!("\n  {place}: {why}")).collect()
+    let places: String = tried.iter().map(|(place, why)| format!("\n  {place}: {why}")).collect();
+    format!(
+        "{places}\nname another place (--url URL), or make the data from the debug image of this very kernel: siteseer \
+         encode VMLINUX"
+    )
 }
 
 /// What the system says about a file.

@@ -2,12 +2,13 @@
 //! Fetching the site data of a kernel to where the loader looks.
 //!
 //! Hubs are tried first, then debuginfod's servers and the distribution's archive, which have the debug image: it is
-//! encoded here, and thrown away. Places are tried one after the other until one serves. If a place lies, the next one
+//! encoded here, and thrown away. If the image on a debuginfod server has site data in sections of its own, these alone
+//! are fetched. Places are tried one after the other until one serves. If a place lies, the next one
 //! is asked, and the lie is reported.
 
 use crate::config::Config;
 use crate::error::{Cause, HubError};
-use crate::http::{Client, Part};
+use crate::http::{Client, Part, Status};
 use crate::layout::{self, INDEX, Kernel, MODULES, SIGNATURE, SITES};
 use crate::local::{Local, look};
 use crate::make::{encode_modules, parse_index};
@@ -15,7 +16,7 @@ use crate::place::{self, Lock, install};
 use crate::sign::Keys;
 use crate::{debian, pack};
 use siteseer::internals::kernel::BuildId;
-use siteseer_sites::file::module_kernel;
+use siteseer_sites::file::{self, module_kernel};
 use siteseer_sites::with_causes;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -144,7 +145,10 @@ impl Fetcher<'_> {
                 Err(error) => self.note("the distribution's archive".to_owned(), &error)?,
             }
         }
-        let what = format!("build id {id}");
+        let what = match &wanted.release {
+            Some(release) => format!("release {release} (build id {id})"),
+            None => format!("build id {id}"),
+        };
         Err(HubError::NotFound { what, tried: std::mem::take(&mut self.tried) })
     }
 
@@ -179,7 +183,13 @@ impl Fetcher<'_> {
             match found {
                 Ok(kernels) => match kernels.as_slice() {
                     [] => self.tried.push((url, format!("it has no kernel {release}"))),
-                    [one] => return Ok(layout::parse_id(&one.build_id)),
+                    [one] => match layout::parse_id(&one.build_id) {
+                        Some(id) => return Ok(Some(id)),
+                        None => {
+                            let why = format!("its index says {:?}, which is not a build id", one.build_id);
+                            self.tried.push((url, why));
+                        }
+                    },
                     several => {
                         let ids: Vec<&str> = several.iter().map(|kernel| kernel.build_id.as_str()).collect();
                         let why =
@@ -262,9 +272,22 @@ impl Fetcher<'_> {
     }
 
     fn of_debuginfod(&self, url: &str, id: &BuildId, wanted: &Wanted) -> Result<Found, HubError> {
-        let at = format!("{}/buildid/{id}/debuginfo", url.trim_end_matches('/'));
+        let base = format!("{}/buildid/{id}", url.trim_end_matches('/'));
+        let at = format!("{base}/debuginfo");
         if !self.options.allow_unsigned {
             return Err(HubError::Unsigned { what: at, why: "debuginfod does not sign".to_owned() });
+        }
+        if wanted.modules {
+            self.progress.say(&format!("{url} is not asked for modules: the site data of the image alone is fetched"));
+        }
+        match self.of_sections(&base, id, wanted) {
+            Ok(image) => return Ok(Found { image, modules: Vec::new() }),
+            Err(error) if lacks_sections(&error) => {}
+            // The whole image would not come either.
+            Err(error @ (HubError::Http { .. } | HubError::Io { .. })) => return Err(error),
+            Err(error) => {
+                self.progress.say(&format!("{}: the debug image is fetched in its place", with_causes(&error)));
+            }
         }
         let part = Part::new(&self.folder, &format!("{id}.debuginfo"));
         let fetched = self.client.large(&at, &part, self.options.limits.image, self.progress);
@@ -274,6 +297,31 @@ impl Fetcher<'_> {
             part.discard();
         }
         found
+    }
+
+    /// The site file of an image on a debuginfod server, of its sections. `base` is the address of the image.
+    fn of_sections(&self, base: &str, id: &BuildId, wanted: &Wanted) -> Result<Vec<u8>, HubError> {
+        let section = |name: &str| -> Result<Vec<u8>, HubError> {
+            let at = format!("{base}/section/{name}");
+            let part = Part::new(&self.folder, &format!("{id}{name}"));
+            let mut file = self.client.large(&at, &part, self.options.limits.unpacked, self.progress)?;
+            let mut data = Vec::new();
+            let read = file.read_to_end(&mut data).map_err(crate::error::io(part.path()));
+            part.discard();
+            read.map(|_| data)
+        };
+        // That which most images do not have comes first.
+        let (ext, inline) = (section(".BTF.inline.ext")?, section(".BTF.inline")?);
+        let own = match &wanted.btf {
+            Some(_) => Vec::new(),
+            None => section(".BTF")?,
+        };
+        let btf = wanted.btf.as_deref().unwrap_or(&own);
+        let at = format!("{base}/section");
+        let joined = file::join(&id.0, btf, &inline, &ext);
+        let image = joined.map_err(|error| HubError::Malformed { what: at.clone(), why: error.into() })?;
+        check_image(&at, &image, wanted)?;
+        Ok(image)
     }
 
     fn of_package(&self, release: &str, wanted: &Wanted) -> Result<Option<(BuildId, Found)>, HubError> {
@@ -328,6 +376,17 @@ impl Fetcher<'_> {
         let path = install(&self.folder, &format!("{id}.sites"), &found.image)?;
         let tried = std::mem::take(&mut self.tried);
         Ok(Fetched { path, from: Some(from), modules: found.modules.len(), tried })
+    }
+}
+
+/// Whether an image has no such section, or a server does not know such a request: debuginfod has it since elfutils
+/// 0.188, and before answers 406.
+fn lacks_sections(error: &HubError) -> bool {
+    let is_unknown = |status: &Status| matches!(status.0, 400 | 405 | 406 | 501);
+    match error {
+        HubError::NotThere { .. } => true,
+        HubError::Http { why, .. } => why.downcast_ref().is_some_and(is_unknown),
+        _ => false,
     }
 }
 

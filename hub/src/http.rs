@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ureq::http::Response;
-use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE};
+use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANGE, LAST_MODIFIED, LOCATION, RANGE};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
@@ -20,6 +20,11 @@ use ureq::{Agent, Body};
 #[derive(Debug, thiserror::Error)]
 #[error("the connection broke")]
 struct Broken(#[source] std::io::Error);
+
+/// The server answered, and has no file to send.
+#[derive(Debug, thiserror::Error)]
+#[error("the server answered {0}")]
+pub(crate) struct Status(pub(crate) u16);
 
 /// How long, and how much.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +73,7 @@ pub(crate) struct Client {
 
 /// How often a broken download goes on by itself, as long as each time something comes.
 const ATTEMPTS: usize = 5;
-const REDIRECTS: u32 = 5;
+const REDIRECTS: usize = 5;
 /// An error page is not a file; some servers send one with status 200.
 const PAGE: &str = "text/html";
 
@@ -78,7 +83,7 @@ impl Client {
             let config = Agent::config_builder()
                 .https_only(https_only)
                 .http_status_as_error(false)
-                .max_redirects(REDIRECTS)
+                .max_redirects(0)
                 .user_agent(concat!("siteseer/", env!("CARGO_PKG_VERSION")))
                 .timeout_connect(Some(limits.silence))
                 .timeout_recv_response(Some(limits.silence))
@@ -93,7 +98,6 @@ impl Client {
     fn failed(&self, url: &str, error: ureq::Error) -> HubError {
         let why = match error {
             ureq::Error::Timeout(_) => self.silent(),
-            ureq::Error::RequireHttpsOnly(to) => format!("redirected to {to}, which is not https").into(),
             ureq::Error::BadUri(why) => format!("not an address that is fetched from: {why}").into(),
             other => other.into(),
         };
@@ -105,37 +109,36 @@ impl Client {
             .into()
     }
 
-    /// Asks for a file, from some byte on if it is still of a version.
+    /// Asks for a file, from some byte on if it is still of a version. Redirections are followed to http and https
+    /// alone, and from https to https.
     fn get(&self, url: &str, from: Option<(u64, &str)>) -> Result<Response<Body>, HubError> {
-        let agent = match url.split_once("://") {
-            Some(("https", _)) => &self.secure,
-            Some(("http", _)) => &self.plain,
-            _ => {
-                let why = "not an address that is fetched from: it begins neither with https:// nor with http://";
-                return Err(HubError::Http { url: url.to_owned(), why: why.into() });
+        let failed = |why: String| HubError::Http { url: url.to_owned(), why: why.into() };
+        let mut at = url.to_owned();
+        let mut is_secure = false;
+        for _ in 0..=REDIRECTS {
+            let agent = match scheme(&at) {
+                Some("https") => &self.secure,
+                Some("http") if is_secure => return Err(failed(format!("redirected to {at}, which is not https"))),
+                Some("http") => &self.plain,
+                _ if at == url => {
+                    let why = "not an address that is fetched from: it begins neither with https:// nor with http://";
+                    return Err(failed(why.to_owned()));
+                }
+                _ => return Err(failed(format!("redirected to {at}, which is neither https nor http"))),
+            };
+            is_secure = scheme(&at) == Some("https");
+            let mut request = agent.get(&at);
+            if let Some((offset, version)) = from {
+                request = request.header(RANGE, format!("bytes={offset}-")).header(IF_RANGE, version);
             }
-        };
-        let mut request = agent.get(url);
-        if let Some((offset, version)) = from {
-            request = request.header(RANGE, format!("bytes={offset}-")).header(IF_RANGE, version);
-        }
-        let response = request.call().map_err(|error| self.failed(url, error))?;
-        match response.status().as_u16() {
-            200 | 206 => {}
-            404 | 410 => return Err(HubError::NotThere { url: url.to_owned() }),
-            416 if from.is_some() => {}
-            status => {
-                return Err(HubError::Http {
-                    url: url.to_owned(),
-                    why: format!("the server answered {status}").into(),
-                });
+            let response = request.call().map_err(|error| self.failed(url, error))?;
+            if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+                return answered(url, response, from.is_some());
             }
+            let to = header(&response, LOCATION).ok_or_else(|| failed("redirected, without an address".to_owned()))?;
+            at = redirected(&at, &to);
         }
-        let kind = header(&response, CONTENT_TYPE).unwrap_or_default();
-        if kind.starts_with(PAGE) {
-            return Err(HubError::NotAFile { url: url.to_owned(), what: "a page (text/html)".to_owned() });
-        }
-        Ok(response)
+        Err(failed(format!("redirected more than {REDIRECTS} times, perhaps in a circle")))
     }
 
     /// A small file, in memory.
@@ -230,6 +233,45 @@ impl Client {
     }
 }
 
+/// What an address begins with, before `://`.
+fn scheme(url: &str) -> Option<&str> {
+    url.split_once("://").map(|(scheme, _)| scheme)
+}
+
+/// Where a redirection leads (RFC 9110, section 10.2.2): an address, or what stands for one beside the one that was
+/// asked for.
+fn redirected(from: &str, to: &str) -> String {
+    let is_address = to.split_once(':').is_some_and(|(scheme, _)| !scheme.contains(['/', '?', '#']));
+    let start = from.find("://").map_or(0, |at| at + 3);
+    let host = from[start..].find(['/', '?', '#']).map_or(from.len(), |at| start + at);
+    if is_address {
+        to.to_owned()
+    } else if to.starts_with("//") {
+        format!("{}{to}", &from[..start.saturating_sub(2)])
+    } else if to.starts_with('/') {
+        format!("{}{to}", &from[..host])
+    } else {
+        let path = from[..].find(['?', '#']).map_or(from, |at| &from[..at]);
+        let folder = path.rfind('/').filter(|&at| at >= host).map_or(host, |at| at);
+        format!("{}/{to}", &from[..folder])
+    }
+}
+
+/// Checks that an answer is a file.
+fn answered(url: &str, response: Response<Body>, is_rest: bool) -> Result<Response<Body>, HubError> {
+    match response.status().as_u16() {
+        200 | 206 => {}
+        404 | 410 => return Err(HubError::NotThere { url: url.to_owned() }),
+        416 if is_rest => {}
+        status => return Err(HubError::Http { url: url.to_owned(), why: Status(status).into() }),
+    }
+    let kind = header(&response, CONTENT_TYPE).unwrap_or_default();
+    if kind.starts_with(PAGE) {
+        return Err(HubError::NotAFile { url: url.to_owned(), what: "a page (text/html)".to_owned() });
+    }
+    Ok(response)
+}
+
 fn header(response: &Response<Body>, name: ureq::http::HeaderName) -> Option<String> {
     Some(response.headers().get(name)?.to_str().ok()?.to_owned())
 }
@@ -288,5 +330,30 @@ impl Part {
 
     pub(crate) fn path(&self) -> &Path {
         &self.data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirections() {
+        let from = "http://a.example:80/b/c?d=/e";
+        for (to, expected) in [
+            ("https://f.example/g", "https://f.example/g"),
+            ("file:///etc/passwd", "file:///etc/passwd"),
+            ("data:text/plain,x", "data:text/plain,x"),
+            ("//f.example/g", "http://f.example/g"),
+            ("/g:h", "http://a.example:80/g:h"),
+            ("g", "http://a.example:80/b/g"),
+            ("g?h=i:j", "http://a.example:80/b/g?h=i:j"),
+        ] {
+            assert_eq!(redirected(from, to), expected);
+        }
+        assert_eq!(redirected("http://a.example", "g"), "http://a.example/g");
+        assert_eq!(redirected("http://a.example?b/c", "/g"), "http://a.example/g");
+        assert_eq!(redirected("", ""), "/");
+        assert_eq!(scheme("data:text/plain,x"), None);
     }
 }

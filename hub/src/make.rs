@@ -10,6 +10,7 @@ use crate::local::{Local, look};
 use crate::place::{Lock, install};
 use crate::sign::Signer;
 use crate::{http::Progress, pack};
+use serde::Deserialize;
 use siteseer::internals::kernel::BuildId;
 use siteseer_encoder::BaseKernel;
 use siteseer_sites::Machine;
@@ -58,17 +59,24 @@ pub fn index(folder: &Path) -> Result<Index, HubError> {
     }
 }
 
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
 /// Reads an index.
 pub(crate) fn parse_index(what: &str, bytes: &[u8]) -> Result<Index, HubError> {
     let bad = |why: Cause| HubError::Malformed { what: what.to_owned(), why };
-    let index: Index =
-        serde_json::from_slice(bytes).map_err(|error| bad(format!("not an index of a hub: {error}").into()))?;
-    if index.version != VERSION {
-        return Err(bad(
-            format!("an index of version {}, which another release of siteseer made", index.version).into()
-        ));
+    let not_one = |error: serde_json::Error| bad(format!("not an index of a hub: {error}").into());
+    // What else is in another version need not have the shape of this one.
+    let Version { version } = serde_json::from_slice(bytes).map_err(not_one)?;
+    if version != VERSION {
+        return Err(bad(format!(
+            "an index of version {version}, which another release of siteseer made: this one reads version {VERSION}"
+        )
+        .into()));
     }
-    Ok(index)
+    serde_json::from_slice(bytes).map_err(not_one)
 }
 
 /// Adds a kernel to a hub, from its image with debug information or its site file.

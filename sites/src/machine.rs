@@ -38,6 +38,9 @@ const AARCH64: [&str; 32] = [
 ];
 
 impl Machine {
+    /// All of them.
+    pub const ALL: [Machine; 2] = [Machine::X86_64, Machine::Aarch64];
+
     /// The machine of an ELF header's `e_machine`.
     pub fn from_elf(e_machine: u16) -> Option<Machine> {
         match object::elf::Machine(e_machine) {

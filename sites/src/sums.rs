@@ -78,6 +78,12 @@ impl<'a> Sums<'a> {
         self.touch_range(string.as_ptr() as usize, string.len() + 1);
     }
 
+    /// Checks all blocks of all parts.
+    pub(crate) fn all(&self) -> Result<(), Damage> {
+        self.parts.iter().for_each(|part| self.touch(part.bytes));
+        self.whole()
+    }
+
     fn touch_range(&self, address: usize, len: usize) {
         // Where bytes lie tells which part they are of: slices of a part are passed around, not offsets. What is in
         // none of the parts (a base that is not the file's) is not ours to check.
@@ -138,6 +144,7 @@ mod tests {
         assert_eq!(checks.whole(), Err(Damage { part: "one", offset: 2 * BLOCK }));
         checks.touch(&two);
         assert!(checks.whole().is_err(), "it is remembered");
+        assert!(Sums::new(&parts, &sums).unwrap().all().is_err());
         assert!(Sums::new(&parts, &sums[1..]).is_none());
         assert!(Sums::new(&parts[..1], &sums).is_none());
     }

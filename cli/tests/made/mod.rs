@@ -139,3 +139,38 @@ pub(crate) fn module_file(kernel: u8, number: u8) -> Vec<u8> {
     };
     file::write(&set).expect("well-formed")
 }
+
+/// A site file of the image with a build id, over its types: `made_up_function`, inlined once.
+pub(crate) fn site_file_over(build_id: &[u8], base_btf: &[u8]) -> Vec<u8> {
+    let mut types = SplitBtf::new(&Btf::parse(base_btf).expect("well-formed"));
+    let proto = types.func_proto::<&str>(0, &[], false);
+    let func = types.func("made_up_function", proto, Linkage::Static);
+    let set = SiteSet {
+        module: None,
+        machine: Machine::X86_64,
+        build_id: build_id.to_vec(),
+        base: BASE,
+        types,
+        sections: vec![Section { name: ".text".to_owned(), address: BASE, size: 0x1000 }],
+        functions: vec![Function { name: "made_up_function".to_owned(), func, parameters: 0, variadic: false }],
+        prototypes: vec![Box::default()],
+        containers: vec![Container { name: "caller".to_owned(), address: BASE, size: 0x100, unprobeable: None }],
+        files: Vec::new(),
+        sites: vec![Site {
+            function: 0,
+            kind: SiteKind::Inline,
+            address: BASE + 0x10,
+            moved: 0,
+            section: 0,
+            prototype: 0,
+            container: 0,
+            source: SourceLine::UNKNOWN,
+            declared: SourceLine::UNKNOWN,
+            parent: None,
+            marks: Marks::default(),
+            unprobeable: None,
+        }],
+        base_btf: base_btf.to_vec(),
+    };
+    file::write(&set).expect("well-formed")
+}

@@ -66,11 +66,13 @@ pub struct CompileOptions {
     pub cookies: bool,
     /// Whether doubtful arguments count as located.
     pub accept_doubt: bool,
+    /// Whether to attach where a program is a risk to the kernel.
+    pub allow_risky: bool,
 }
 
 impl Default for CompileOptions {
     fn default() -> CompileOptions {
-        CompileOptions { policy: None, cookie: 0, cookies: true, accept_doubt: false }
+        CompileOptions { policy: None, cookie: 0, cookies: true, accept_doubt: false, allow_risky: false }
     }
 }
 
@@ -202,6 +204,7 @@ fn prepare(target: &Target, program: FileProgram, options: CompileOptions) -> Re
         form: program.form,
         cookie: options.cookie,
         accept_doubt: options.accept_doubt,
+        allow_risky: options.allow_risky,
         ..PlanOptions::default()
     };
     Ok(Prepared { program, uses, functions, options })

@@ -123,7 +123,7 @@ impl SiteData {
     pub(crate) fn note_of_lacking(&self) -> Option<String> {
         if *self.origin() == Origin::Nothing {
             let note = "there is no site data: only symbols with the function's name are traced, and calls of inlined copies are missed \
-                        (siteseer encode makes site data of the kernel's debug image)";
+                        (siteseer fetch gets site data)";
             return Some(note.to_owned());
         }
         (!self.is_complete()).then(|| {

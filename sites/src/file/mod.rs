@@ -62,6 +62,7 @@ mod companion;
 mod elf;
 mod ext;
 mod function;
+mod join;
 pub(crate) mod leb;
 mod nearest;
 pub(crate) mod program;
@@ -71,6 +72,7 @@ mod site;
 mod write;
 
 pub use function::{FunctionRef, Prototype};
+pub use join::join;
 pub use nearest::nearest;
 pub use ranges::{Chain, ChainIndex, Chains, Frame, IndexedFrame, IndexedFrames, RangesError};
 pub use read::{

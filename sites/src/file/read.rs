@@ -6,6 +6,7 @@ use super::ext::{Around, Ext, RawFunction, RawRun, wide};
 use super::function::FunctionRef;
 use super::ranges::RangesError;
 use super::site::{ContainerRef, SiteRef};
+use super::write::WriteError;
 use crate::btf::{Btf, BtfError, CHECKPOINT_STRIDE, Kind, LocsecEntry, Stored, Strings, TypeId};
 use crate::machine::Machine;
 use crate::set::Section;
@@ -62,6 +63,14 @@ pub enum FileError {
         /// Where in it the damaged block begins; in the companion section counted from its header's end.
         offset: usize,
     },
+    /// Sections that came one by one are of different images.
+    #[error(
+        ".BTF, .BTF.inline and .BTF.inline.ext do not belong together: they are of different builds, or incomplete"
+    )]
+    Apart,
+    /// Sections that came one by one cannot be put into a file.
+    #[error("the sections cannot be put into a file")]
+    Assembled(#[source] WriteError),
     /// The section that tells which copies addresses are in cannot be used.
     #[error(".BTF.inline.ranges")]
     Ranges(#[source] RangesError),
