@@ -29,7 +29,8 @@ pub enum Doubt {
     /// site.
     Unwritten = 4,
     /// An expression for a value that the compiler has narrowed, or computes in another way by now. Or a register that
-    /// the body does not read in the parameter's whole width: clang need not compute the rest.
+    /// the body does not read in the parameter's whole width: clang need not compute the rest. Or a variable with a
+    /// fixed address that GCC does not read for it any more.
     Stale = 5,
     /// The value that a register had at the function's entry, in a copy that may not receive the parameter there.
     EntryValue = 6,

@@ -504,7 +504,7 @@ impl FunctionText<'_, '_> {
 
     /// The same, if branches are on the way. Each way from the instructions that were moved up passes something of
     /// others that can be seen before control gets to the rest of the body, which has one way in, and does such a thing
-    /// itself.
+    /// itself. Or a loop of others is around the rest of the body, and not around what was moved up.
     pub(crate) fn past_branches(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
         // A jump to an unknown place may be a way that nothing can be seen on.
         if self.has_unknown_targets() {
@@ -519,7 +519,7 @@ impl FunctionText<'_, '_> {
             rest = without(&rest, &(from..self.address_of(after)));
             let acts = self.all_acts(&rest);
             let [begin] = self.entries(&rest)[..] else { break };
-            if acts.is_empty() || self.leads_quietly(after, &rest) {
+            if acts.is_empty() || self.leads_quietly(after, &rest) && !self.is_looped(after, begin, &rest) {
                 break;
             }
             (found, from) = (Some(begin), begin);
@@ -542,6 +542,21 @@ impl FunctionText<'_, '_> {
             index = graph.next(index)?;
         }
         (index > first).then_some(index)
+    }
+
+    /// Whether a branch after the beginning of a body comes back to the straight line from an instruction to this
+    /// beginning. Neither the branch nor where it comes to is the body's.
+    fn is_looped(&self, from: usize, begin: u64, body: &[Range<u64>]) -> bool {
+        let graph = self.graph();
+        let mut at = Some(from);
+        while let Some(index) = at.filter(|&index| self.address_of(index) < begin) {
+            let is_from_after = |edge: &Edge| edge.source >= begin && !holds(body, edge.source);
+            if self.edges_to(self.address_of(index)).iter().any(is_from_after) {
+                return true;
+            }
+            at = graph.next(index).filter(|_| graph.targets(index).is_empty());
+        }
+        false
     }
 
     /// Whether control comes from an instruction to a body without passing anything that can be seen.

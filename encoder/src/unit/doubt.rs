@@ -6,12 +6,13 @@
 //! of the function say about the parameter. The rates are those that random programs show (docs/truth.md).
 //!
 //! *By form.* GCC's view of a parameter in memory or computed, one view after the entry, may be of a step of the body;
-//! in a register or as a constant it is what was passed. GCC's expressions leave out masks where 64 bits are wider than
-//! the value. Its one expression for a parameter of an inlined copy is the place that it has in most of the copy. What
-//! is located only after the entry, where the probe is moved to, may be what the body made of it. A clone that first
-//! got a constant and then lost the parameter (`.constprop.0.isra.0`) may stand for clones with other constants, since
-//! their code is equal. Clang computes a value again from others when it has lost it, and goes on to say so after these
-//! have changed; its constants outside of `DW_AT_const_value` are as often those of later assignments.
+//! in a register or as a constant it is what was passed. GCC's expressions leave out masks where 64 bits are wider
+//! than the value, and name variables that are written later, or not at all. Its one expression for a parameter of an
+//! inlined copy is the place that it has in most of the copy. What is located only after the entry, where the probe is
+//! moved to, may be what the body made of it. A clone that first got a constant and then lost the parameter
+//! (`.constprop.0.isra.0`) may stand for clones with other constants, since their code is equal. Clang computes a
+//! value again from others when it has lost it, and goes on to say so after these have changed; its constants outside
+//! of `DW_AT_const_value` are as often those of later assignments.
 //!
 //! *By evidence.* Location lists show that the body assigns to a parameter: the list goes from one constant to another
 //! within one copy, or from one location to another at one address, where the machine does nothing. A copy with several
@@ -134,7 +135,11 @@ pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, locat
         }
         Compiler::Gcc if found.form == Form::Nothing => (is_constant || is_computed).then_some(Doubt::Stale),
         Compiler::Gcc if found.form == Form::Expression && !is_constant => Some(Doubt::Home),
-        Compiler::Gcc => (depends_on_width(located) || is_negated_truth(found, located)).then_some(Doubt::Stale),
+        Compiler::Gcc => {
+            let is_stale =
+                depends_on_width(located) || is_negated_truth(found, located) || is_of_removed_load(&located.at);
+            is_stale.then_some(Doubt::Stale)
+        }
         Compiler::Clang(_) | Compiler::Other if found.form == Form::Nothing => Some(Doubt::Assigned),
         // Of 128 bits, clang may keep those alone that the body looks at.
         Compiler::Clang(_) | Compiler::Other
@@ -193,6 +198,16 @@ fn depends_on_width(located: &Located) -> bool {
     };
     let is_prone_in = |ops: &[Op]| (0..ops.len()).any(|at| is_prone_at(ops, at) && is_narrow(&ops[at + 1..]));
     computed.slots.iter().any(|ops| is_prone_in(ops))
+}
+
+/// Whether a value is to be read from a variable with a fixed address. If code read it there, the value would be in a
+/// register. GCC has removed this read, and then nothing keeps the store that the read was of: it may be gone, or come
+/// after the site.
+fn is_of_removed_load(at: &Location) -> bool {
+    let Location::Computed(computed) = at else { return false };
+    let is_fixed = |op: &Op| matches!(op, Op::Address(_));
+    let is_load = |op: &Op| matches!(op, Op::Load(_));
+    computed.slots.iter().any(|ops| ops.iter().skip_while(|op| !is_fixed(op)).any(is_load))
 }
 
 /// Whether a constant of a list is what GCC makes of `!x` where it knows `x`: it inverts all bits of a byte, not one

@@ -6,8 +6,8 @@
 //! where control comes into the copy's ranges from outside. If there is one answer, it is the entry. If there are
 //! several, the entry is the one from which the copy leads to the others, if there is such a one: the others are mostly
 //! ends that other code shares. Else the copy's low address is taken if it is one of them, and the site is marked as
-//! uncertain. Instructions that only compute may have been moved up from there, before what the caller does: then the
-//! entry is where the copy goes on after that.
+//! uncertain. Instructions that only compute may have been moved up from there, before what the caller does, or out of
+//! a loop of the caller's: then the entry is where the copy goes on after that.
 //!
 //! *A copy without instructions* at its entry (all of it, or its beginning, was folded into what is around it) still
 //! has an address: of an instruction that is not the copy's. A probe there is hit when control comes to that

@@ -201,3 +201,26 @@ fn a_register_that_the_body_reads_a_part_of_is_not_certain_by_another_one() {
         assert!(number.is_ok() && !is_certain(number), "{level}: {number:?}");
     }
 }
+
+/// What the body computes last is the same in all calls, so clang computes it before the loop.
+const MOVED_OUT: &str = r#"
+volatile long seq, again;
+static long mask, kept;
+static inline __attribute__((always_inline)) void body(long value) { seq = value; kept &= mask; }
+void caller(void) { for (int i = 0; i < 50; i++) body(again); }
+void setter(long x) { mask = x; kept = x; }
+void unused(long a) { TRUTH(a, 0); }
+"#;
+
+#[test]
+fn what_was_moved_out_of_a_loop_is_not_the_entry() {
+    for level in ["-O1", "-O2", "-Os"] {
+        let Some(set) = by_clang(&[level, "-fno-unroll-loops"], MOVED_OUT) else { return };
+        let sites = inlined(&set, "body");
+        let [site] = sites[..] else { panic!("{level}: one copy: {sites:?}") };
+        assert_eq!(site.marks, Marks::default(), "{level}: {site:?}");
+        // The loop reads what it passes: there is no place for it before the loop.
+        let [Ok(value)] = arguments(&set, site) else { panic!("{level}: {:?}", arguments(&set, site)) };
+        assert!(matches!(value.at, Location::Register(_)), "{level}: {value:?}");
+    }
+}

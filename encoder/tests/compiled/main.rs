@@ -12,6 +12,7 @@ mod homes;
 mod image;
 mod ranges;
 mod signatures;
+mod variables;
 
 use image::{Build, Record};
 use siteseer_encoder::{Census, Options, encode};

@@ -20,6 +20,9 @@ pub(crate) enum BudgetError {
     Toml(PathBuf, #[source] Box<toml::de::Error>),
 }
 
+/// Who writes the programs, if the budget does not say.
+const OWN: &str = "own";
+
 /// The file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,6 +38,8 @@ struct Accept {
     compiler: String,
     /// `wrong`, `missed`, `doubled`, `excused`.
     kind: String,
+    /// Who writes the programs, if not we: `csmith`.
+    generator: Option<String>,
     /// Of a million values, or calls.
     per_million: f64,
     /// Why.
@@ -49,7 +54,7 @@ impl Budget {
     }
 
     /// What a report has too much of.
-    pub(crate) fn exceeded_by(&self, report: &Report) -> Vec<String> {
+    pub(crate) fn exceeded_by(&self, report: &Report, generator: &str) -> Vec<String> {
         // What could not be compiled, encoded or run tells nothing, and is never accepted.
         let is_blank = |kind: &str| matches!(kind, "build" | "program");
         let blank = report.failures.iter().filter(|((_, kind), _)| is_blank(kind));
@@ -67,7 +72,7 @@ impl Budget {
                 ("failed", calls.failed_runs, calls.runs, "runs"),
             ];
             for (kind, count, of, what) in counts {
-                let accepted = self.accepted(compiler, kind);
+                let accepted = self.accepted(generator, compiler, kind);
                 let share = accepted.map_or(0.0, |accept| accept.per_million);
                 if count as f64 > allowed(share, of) {
                     let reason = accepted.map_or("nothing is accepted", |accept| &accept.reason);
@@ -82,12 +87,17 @@ impl Budget {
 
     /// How many of a million are accepted, and why.
     pub(crate) fn share(&self, compiler: &str, kind: &str) -> (f64, &str) {
-        self.accepted(compiler, kind)
+        self.accepted(OWN, compiler, kind)
             .map_or((0.0, "nothing is accepted"), |accept| (accept.per_million, &accept.reason))
     }
 
-    fn accepted(&self, compiler: &str, kind: &str) -> Option<&Accept> {
-        self.accept.iter().find(|accept| compiler.starts_with(&accept.compiler) && accept.kind == kind)
+    fn accepted(&self, generator: &str, compiler: &str, kind: &str) -> Option<&Accept> {
+        let is_it = |accept: &&Accept| {
+            accept.generator.as_deref().unwrap_or(OWN) == generator
+                && compiler.starts_with(&accept.compiler)
+                && accept.kind == kind
+        };
+        self.accept.iter().find(is_it)
     }
 }
 

@@ -255,6 +255,19 @@ impl<'e, D: 'e> Emulator<'e, D> {
         Ok(())
     }
 
+    /// Calls `hook` before each block of code; if it returns false, the run ends.
+    pub(crate) fn on_block(&mut self, mut hook: impl FnMut(&mut D) -> bool + 'e) -> Result<(), EmulatorError> {
+        self.unicorn
+            .add_block_hook(1, 0, move |unicorn, _, _| {
+                if !hook(unicorn.get_data_mut()) {
+                    // A run that cannot be ended here ends by its limit of time.
+                    let _ = unicorn.emu_stop();
+                }
+            })
+            .map_err(unusable("hook blocks"))?;
+        Ok(())
+    }
+
     /// Runs from an address until another one is reached. (A limit of instructions would cost a hook at each of them.)
     pub(crate) fn run(&mut self, from: u64, until: u64, limit: Duration) -> Result<(), EmulatorError> {
         let outcome = self.unicorn.emu_start(from, until, limit.as_micros() as u64, 0);

@@ -125,6 +125,8 @@ pub(crate) struct Report {
     pub(crate) located: BTreeMap<String, u64>,
     /// The first failures of each kind.
     pub(crate) failures: BTreeMap<(String, String), Vec<Failure>>,
+    /// Programs that end on no input, or make too many calls.
+    pub(crate) untold: u64,
 }
 
 /// How many failures of a kind are kept.
@@ -166,6 +168,7 @@ impl Report {
         for failure in other.failures.into_values().flatten() {
             self.fail(failure);
         }
+        self.untold += other.untold;
     }
 
     /// The values of a compiler, certain ones or doubtful ones.
@@ -197,6 +200,7 @@ impl Report {
         serde_json::json!({
             "values": self.values.iter().map(|(key, values)| rows(key, values)).collect::<Vec<_>>(),
             "calls": self.calls,
+            "untold": self.untold,
             "located": self.located,
             "missing": missing,
             "failures": self.failures.values().flatten().collect::<Vec<_>>(),

@@ -35,7 +35,7 @@ const DIFFERENT: u32 = 6;
 /// What two hits that come in the other order cost beside their times: less than two values that differ.
 const CROSSED: u32 = 2;
 /// How many effects of what follows a call a hit may come after, and what that costs at least.
-const MAX_AFTER: usize = 8;
+const MAX_AFTER: usize = 20;
 const AFTER: u32 = 24;
 /// How many effects of the caller a hit may come before, and what that costs at least.
 const MAX_BEFORE: usize = 4;
@@ -52,7 +52,7 @@ fn cost(call: &Span, hit: usize) -> Option<u32> {
     } else if hit + MAX_BEFORE >= call.start && hit < call.start {
         Some(BEFORE + 2 * (call.start - hit) as u32)
     } else if hit > call.end && hit <= call.end + MAX_AFTER {
-        Some(AFTER + 2 * (hit - call.end) as u32)
+        Some(AFTER + (hit - call.end) as u32)
     } else {
         None
     }

@@ -33,7 +33,7 @@ pub(crate) fn generate(seed: u64) -> Program {
         writer.function();
     }
     writer.start();
-    Program { functions: writer.functions }
+    Program { globals: String::new(), functions: writer.functions }
 }
 
 struct Writer {
@@ -105,6 +105,7 @@ impl Writer {
             returns,
             parameters,
             body: Vec::new(),
+            declared: None,
             unit,
         };
         let (body, cost) = Body::new(self, &function, limit).write(is_recursive);
@@ -136,6 +137,7 @@ impl Writer {
             returns: Type::INT,
             parameters: Vec::new(),
             body: Vec::new(),
+            declared: None,
             unit: 0,
         };
         let (body, cost) = Body::new(self, &function, CALLS_OF_ALL).write_start();
@@ -447,7 +449,7 @@ impl<'w> Body<'w> {
                     format!("{name}->{field}")
                 }
                 Type::Struct(..) => format!("{name}.{}", self.prng().pick(ty.fields())),
-                Type::Callback => self.constant(),
+                Type::Callback | Type::Pointer | Type::Record => self.constant(),
             };
         }
         if self.prng().chance(50) {
@@ -524,6 +526,8 @@ impl<'w> Body<'w> {
                     ty.fields().iter().map(|_| format!("({field})({})", self.integer(1))).collect();
                 format!("({name}){{ {} }}", values.join(", "))
             }
+            // These are not drawn.
+            Type::Pointer | Type::Record => self.constant(),
         }
     }
 
@@ -628,7 +632,7 @@ impl<'w> Body<'w> {
         let Variable { name, ty, .. } = self.prng().pick(&assignable).clone();
         let text = match ty {
             Type::Integer("bool", ..) => format!("{name} = !{name};"),
-            Type::Integer("enum mode" | "u128", ..) | Type::Object | Type::Callback => {
+            Type::Integer("enum mode" | "u128", ..) | Type::Object | Type::Callback | Type::Pointer | Type::Record => {
                 format!("{name} = {};", self.value(ty, 1))
             }
             Type::Integer(..) => {

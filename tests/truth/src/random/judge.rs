@@ -2,11 +2,12 @@
 //! Compares what was seen at the sites of a compiled program with what its unoptimised build logged.
 
 use crate::random::align::{Span, align};
-use crate::random::build::{Built, WORLD, base_btf};
+use crate::random::build::{Built, base_btf};
 use crate::random::config::Config;
-use crate::random::observe::{Hit, RunError, Runner, STACK_RANGE, Seen, WORLD_SIZE, Watch};
-use crate::random::program::{Program, Type};
-use crate::random::truth::{Call, Trace};
+use crate::random::observe::{Hit, RunError, Runner, STACK_RANGE, Seen, Watch};
+use crate::random::program::{Function, Program, START};
+use crate::random::symbols::Symbols;
+use crate::random::truth::{Argument, Call, Trace};
 use crate::report::{Calls, Failure, Report, ValueKey};
 use object::{Object, ObjectSymbol};
 use siteseer_encoder::{BaseKernel, EncodeError, Observed, Options};
@@ -60,11 +61,12 @@ struct Sites {
     moved: Vec<(Range<u64>, u64)>,
     /// Symbols of text in the image that is run, sorted.
     symbols: Vec<(Range<u64>, String)>,
-    world: u64,
+    /// Functions and variables of the program in the image that is run.
+    known: Symbols,
 }
 
 impl Sites {
-    fn of(built: &Built) -> Result<Sites, JudgeError> {
+    fn of(built: &Built, program: &Program) -> Result<Sites, JudgeError> {
         let base = base_btf();
         let kernel = built.module.as_ref().map(|_| BaseKernel { btf: &base, build_id: &[] });
         // Copies of one function may be at one address. They are observed in the order of their sites.
@@ -83,11 +85,11 @@ impl Sites {
             observed.get_mut(&(function, site.address, site.kind)).and_then(VecDeque::pop_front).unwrap_or_default()
         };
         let given = set.sites.iter().map(given_of).collect();
-        let functions = set
-            .sites
-            .iter()
-            .map(|site| set.functions[site.function as usize].name.strip_prefix('f')?.parse().ok())
-            .collect();
+        let function_of = |site: &Site| {
+            let function = program.named(&set.functions[site.function as usize].name)?;
+            (function.name != START).then_some(function.id)
+        };
+        let functions = set.sites.iter().map(function_of).collect();
         let file = object::File::parse(&*built.image)?;
         let mut symbols: Vec<(Range<u64>, String)> = file
             .symbols()
@@ -99,7 +101,8 @@ impl Sites {
             Some(module) => displacements(&set, module, &file)?,
             None => Vec::new(),
         };
-        Ok(Sites { set, functions, given, moved, symbols, world: built.world })
+        let known = Symbols::of(&file, program);
+        Ok(Sites { set, functions, given, moved, symbols, known })
     }
 
     /// Where an address of the site data is in the image that is run.
@@ -182,7 +185,7 @@ fn displacements(
 impl Judge<'_> {
     /// Runs the program on each input, and compares.
     pub(crate) fn judge(&self, built: &Built, inputs: &[Vec<u64>], traces: &[Trace]) -> Result<Report, JudgeError> {
-        let sites = Sites::of(built)?;
+        let sites = Sites::of(built, self.program)?;
         let mut report = Report::default();
         self.count_sites(&sites, &mut report);
         let mut runner = Runner::new(&built.image, sites.set.machine, built.world, sites.watches())?;
@@ -261,7 +264,7 @@ impl Judge<'_> {
             let hits: Vec<&Hit> = seen.hits.iter().filter(of_function).collect();
             let spans: Vec<Span> = calls.iter().map(|call| call.begin..call.end).collect();
             let times: Vec<usize> = hits.iter().map(|hit| hit.time).collect();
-            let differ = |call: usize, hit: usize| self.differ(sites, function.id, calls[call], hits[hit]);
+            let differ = |call: usize, hit: usize| self.differ(sites, calls[call], hits[hit]);
             let may_be_alone = |hit: usize| is_marked(&sites.set.sites[hits[hit].index]);
             let pairs = align(&spans, &times, differ, |hit| hits[hit].index, may_be_alone);
             let mut fail = |kind: String, index: usize, argument: usize, text: &dyn Fn() -> String| {
@@ -275,7 +278,7 @@ impl Judge<'_> {
             let counts = report.calls.entry(self.config.compiler.name.clone()).or_default();
             let mut pairs_of_values = Vec::new();
             // The function where the program begins has no caller, and is not asked about.
-            if function.name == crate::random::program::START {
+            if function.name == START {
                 continue;
             }
             for (call, pair) in calls.iter().zip(&pairs) {
@@ -293,7 +296,7 @@ impl Judge<'_> {
                     }
                     None => {
                         let pc = seen.stores[store].pc;
-                        let (kind, marked, near) = where_missed(sites, call, pc);
+                        let (kind, marked, near) = where_missed(sites, call, function, pc);
                         if marked {
                             counts.missed_marked += 1;
                         } else {
@@ -341,9 +344,7 @@ impl Judge<'_> {
         let Some(parameters) = self.program.function(function).map(|function| &function.parameters) else { return };
         for (index, (passed, read)) in call.arguments.iter().zip(&hit.arguments).enumerate() {
             let (Some(read), Some(Ok(located))) = (read, prototype.get(index)) else { continue };
-            let ty = parameters[index].ty;
-            let expected = expected(ty, passed, sites);
-            let is_right = self.is_right(sites, ty, read, &expected);
+            let Some(is_right) = self.is_right(sites, read, passed) else { continue };
             let form = form(site, located, sites.given[hit.index].1.get(index).copied());
             let doubt = located.doubt.map(|doubt| doubt.key().to_owned());
             if !is_right {
@@ -351,12 +352,13 @@ impl Judge<'_> {
                 let whose = if call.is_recursive { ", recursion" } else { "" };
                 fail(format!("{sure} {} {form}{whose}", site.kind), hit.index, index, &|| {
                     format!(
-                        "{} at {}: {} of type {} is at {}, which gives {read:x?}, and {expected:x?} was passed",
+                        "{} at {}: {} of type {} is at {}, which gives {read:x?}, and {} was passed",
                         parameters[index].name,
                         describe(sites, hit.index),
                         parameters[index].name,
-                        ty.name(),
-                        located.display(sites.set.machine)
+                        parameters[index].ty.name(),
+                        located.display(sites.set.machine),
+                        shown(passed)
                     )
                 });
             }
@@ -374,58 +376,49 @@ impl Judge<'_> {
 
 impl Judge<'_> {
     /// Whether something that was read for certain at a hit is not what was passed in a call.
-    fn differ(&self, sites: &Sites, function: usize, call: &Call, hit: &Hit) -> bool {
+    fn differ(&self, sites: &Sites, call: &Call, hit: &Hit) -> bool {
         let prototype = &sites.set.prototypes[sites.set.sites[hit.index].prototype as usize];
-        let Some(parameters) = self.program.function(function).map(|function| &function.parameters) else {
-            return false;
-        };
-        let arguments = prototype.iter().zip(&hit.arguments).zip(call.arguments.iter().zip(parameters));
-        arguments.into_iter().any(|((located, read), (passed, parameter))| match (located, read) {
-            (Ok(located), Some(read)) if located.is_certain() => {
-                !self.is_right(sites, parameter.ty, read, &expected(parameter.ty, passed, sites))
+        let arguments = prototype.iter().zip(&hit.arguments).zip(&call.arguments);
+        arguments.into_iter().any(|((located, read), passed)| match (located, read) {
+            (Ok(located), Some(read)) if located.is_certain() => self.is_right(sites, read, passed) == Some(false),
+            _ => false,
+        })
+    }
+
+    /// Whether what was read of an argument is what was passed; `None` if that cannot be told.
+    fn is_right(&self, sites: &Sites, read: &[u64], passed: &Argument) -> Option<bool> {
+        Some(match (passed, read) {
+            (Argument::Stack, [pointer]) => STACK_RANGE.contains(pointer),
+            (Argument::Function(function), [pointer]) => self.is_function(sites, *pointer, *function),
+            (Argument::Variable { name, size, offset }, [pointer]) => {
+                *pointer == sites.known.address(name, *size)?.wrapping_add(*offset)
+            }
+            (Argument::Bits { slots, mask }, _) => {
+                let differs = |((read, passed), mask): ((&u64, &u64), &u64)| (read ^ passed) & mask != 0;
+                read.len() == slots.len() && !read.iter().zip(slots).zip(mask).any(differs)
             }
             _ => false,
         })
     }
 
-    /// Whether what was read of an argument is what is expected.
-    fn is_right(&self, sites: &Sites, ty: Type, read: &[u64], expected: &[u64]) -> bool {
-        match (ty, read) {
-            // Where on the stack is each build's own affair.
-            (Type::Object, [pointer]) if STACK_RANGE.contains(&expected[0]) => STACK_RANGE.contains(pointer),
-            (Type::Callback, [pointer]) => self.is_function(sites, *pointer, expected[0]),
-            _ => read == expected,
-        }
-    }
-
     /// Whether a pointer is to a function, or to one that is equal to it.
-    fn is_function(&self, sites: &Sites, pointer: u64, expected: u64) -> bool {
-        let number = |id: usize| self.program.function(id).map(|function| function.number);
-        let there = sites.symbol(pointer).filter(|(range, _)| range.start == pointer).and_then(|(_, name)| stem(name));
-        match there {
-            Some(id) => number(id) == number(expected as usize),
-            None => pointer == expected,
-        }
+    fn is_function(&self, sites: &Sites, pointer: u64, expected: usize) -> bool {
+        let there = sites.symbol(pointer).filter(|(range, _)| range.start == pointer);
+        let there = there.and_then(|(_, name)| self.program.named(name));
+        let expected = self.program.function(expected);
+        there.map(|function| function.number) == expected.map(|function| function.number)
     }
 }
 
-/// What an argument that was passed is in an image with its memory elsewhere.
-fn expected(ty: Type, passed: &[u64], sites: &Sites) -> Vec<u64> {
-    match ty {
-        Type::Object => vec![in_world(passed[0], sites.world)],
-        _ => passed.to_vec(),
+/// What was passed, in words.
+fn shown(passed: &Argument) -> String {
+    match passed {
+        Argument::Bits { slots, mask } if mask.iter().all(|mask| *mask == !0) => format!("{slots:x?}"),
+        Argument::Bits { slots, mask } => format!("{slots:x?} (only {mask:x?} has a meaning)"),
+        Argument::Variable { name, offset, .. } => format!("{name}+{offset}"),
+        Argument::Stack => "a pointer into the stack".to_owned(),
+        Argument::Function(function) => format!("function {function}"),
     }
-}
-
-/// The function of the program that a symbol is made from.
-fn stem(name: &str) -> Option<usize> {
-    name.split('.').next()?.strip_prefix('f')?.parse().ok()
-}
-
-/// A pointer of the unoptimised build, converted to another build: the memory of that build is elsewhere.
-fn in_world(pointer: u64, world: u64) -> u64 {
-    let truth = WORLD[0];
-    if (truth..truth + WORLD_SIZE).contains(&pointer) { pointer - truth + world } else { pointer }
 }
 
 /// The form of a location: how the debug information gives it, and what was made of it.
@@ -443,10 +436,10 @@ fn form(site: &Site, located: &Located, given: Option<&str>) -> String {
 }
 
 /// What kind of copy lost a call, and whether a site there has a mark. `pc` is where the call's body stored its number.
-fn where_missed(sites: &Sites, call: &Call, pc: u64) -> (&'static str, bool, String) {
+fn where_missed(sites: &Sites, call: &Call, function: &Function, pc: u64) -> (&'static str, bool, String) {
     let Some((symbol, name)) = sites.symbol(pc) else { return ("nowhere", false, String::new()) };
     let stem = name.split('.').next().unwrap_or(name);
-    let is_own = stem == format!("f{}", call.function);
+    let is_own = stem == function.name;
     let all: Vec<(usize, &Site)> = (sites.set.sites.iter().enumerate())
         .filter(|(index, _)| sites.functions[*index] == Some(call.function))
         .collect();

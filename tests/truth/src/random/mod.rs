@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Random programs: `siteseer-truth random`.
 //!
-//! 1. `generate` writes a program ([`program`]) from a seed ([`prng`]).
+//! 1. `generate` writes a program ([`program`]) from a seed ([`prng`]), or `csmith` does.
 //! 2. `build` compiles it without optimisation and with a log, and `observe` runs it in the emulator on several inputs:
 //!    the truth ([`truth`]).
 //! 3. `config` draws ways to compile it; each is built, encoded, and run on the same inputs with a hook at each site.
@@ -11,35 +11,72 @@
 mod align;
 pub(crate) mod build;
 mod config;
+mod csmith;
 mod generate;
 mod judge;
 mod observe;
 mod prng;
 mod program;
 mod reduce;
+mod symbols;
 mod truth;
 
 use crate::budget::Budget;
+use crate::machine::EmulatorError;
 use crate::page;
 use crate::random::build::{BuildError, build, build_truth};
 use crate::random::config::{Compiler, Config, compilers};
+use crate::random::csmith::CsmithError;
 use crate::random::judge::{Judge, JudgeError};
 use crate::random::observe::{RunError, Runner};
 use crate::random::prng::Prng;
 use crate::random::program::Program;
+use crate::random::symbols::Symbols;
 use crate::random::truth::{BadLog, Trace};
 use crate::report::{Failure, Report};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use rayon::prelude::*;
 use siteseer_sites::Machine;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// Who writes the programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Generator {
+    /// We
+    Own,
+    /// csmith, of the package of that name
+    Csmith,
+}
+
+impl Generator {
+    /// How the budget names it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Generator::Own => "own",
+            Generator::Csmith => "csmith",
+        }
+    }
+
+    /// Which section of docs/truth.md its tables are in.
+    fn section(self) -> &'static str {
+        match self {
+            Generator::Own => "random",
+            Generator::Csmith => "csmith",
+        }
+    }
+}
+
 /// What to run.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
+    /// Who writes the programs
+    #[arg(long, value_enum, default_value = "own")]
+    generator: Generator,
     /// The first program's seed; a fresh one if it is not given
     #[arg(long)]
     seed: Option<u64>,
@@ -98,6 +135,8 @@ enum ProgramError {
     Log(#[from] BadLog),
     #[error(transparent)]
     Judge(#[from] JudgeError),
+    #[error(transparent)]
+    Csmith(#[from] CsmithError),
     #[error("cannot make a folder")]
     Folder(#[from] std::io::Error),
 }
@@ -131,7 +170,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error:
             return;
         }
         let seed = seed.wrapping_add(index as u64);
-        let report = work.program(seed).unwrap_or_else(|error| failed(seed, "program", "-", &error));
+        let report = work.program(seed).unwrap_or_else(|error| failed("program", "-", work.repeat(seed, "-"), &error));
         if let Ok(mut total) = total.lock() {
             total.0.add(report);
             total.1 += 1;
@@ -139,7 +178,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error:
     });
     let (report, programs) = total.into_inner()?;
     println!("{report}");
-    eprintln!("{programs} programs in {:.0?}", begun.elapsed());
+    eprintln!("{programs} programs in {:.0?}; {} told nothing", begun.elapsed(), report.untold);
     finish(arguments, &report)
 }
 
@@ -149,7 +188,7 @@ fn finish(arguments: &Arguments, report: &Report) -> Result<ExitCode, Box<dyn st
         std::fs::write(path, serde_json::to_vec_pretty(&report.json())?)?;
     }
     if let Some(path) = &arguments.docs {
-        page::update(path, "random", &page::tables(report))?;
+        page::update(path, arguments.generator.section(), &page::tables(report))?;
     }
     for ((compiler, kind), failures) in &report.failures {
         println!("\n{compiler}: {kind}");
@@ -158,7 +197,7 @@ fn finish(arguments: &Arguments, report: &Report) -> Result<ExitCode, Box<dyn st
         }
     }
     let Some(path) = &arguments.budget else { return Ok(ExitCode::SUCCESS) };
-    let exceeded = Budget::read(path)?.exceeded_by(report);
+    let exceeded = Budget::read(path)?.exceeded_by(report, arguments.generator.name());
     for line in &exceeded {
         println!("over budget: {line}");
     }
@@ -170,7 +209,7 @@ fn fresh_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64 % 1_000_000_000)
 }
 
-fn failed(seed: u64, kind: &str, config: &str, error: &dyn std::error::Error) -> Report {
+fn failed(kind: &str, config: &str, repeat: String, error: &dyn std::error::Error) -> Report {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -179,12 +218,8 @@ fn failed(seed: u64, kind: &str, config: &str, error: &dyn std::error::Error) ->
     }
     let mut report = Report::default();
     let compiler = config.split('/').next().unwrap_or(config).to_owned();
-    report.fail(Failure { kind: kind.to_owned(), compiler, repeat: repeat(seed, config), text, times: 1 });
+    report.fail(Failure { kind: kind.to_owned(), compiler, repeat, text, times: 1 });
     report
-}
-
-fn repeat(seed: u64, config: &str) -> String {
-    format!("ci/truth random --count 1 --seed {seed} --only {config}")
 }
 
 /// What programs are compiled by.
@@ -194,20 +229,56 @@ struct Work<'w> {
     reference: &'w Compiler,
 }
 
+/// How many calls a run may make that are compared: hits and calls are aligned in a table.
+const MAX_CALLS: usize = 600;
+
+/// What one compiler's unoptimised build did, on the inputs with which it ended.
+type Truth = (Vec<Vec<u64>>, Vec<Trace>);
+
 impl Work<'_> {
     fn program(&self, seed: u64) -> Result<Report, ProgramError> {
-        let program = generate::generate(seed);
+        let program = match self.arguments.generator {
+            Generator::Own => generate::generate(seed),
+            Generator::Csmith => csmith::generate(seed)?,
+        };
         let inputs: Vec<Vec<u64>> = (0..self.arguments.inputs as u64).map(|index| input(seed, index)).collect();
-        let traces = self.truth(&program, &inputs)?;
+        let mut truths: BTreeMap<(String, String), Truth> = BTreeMap::new();
         let mut report = Report::default();
         for config in self.configs(seed) {
-            let judged = self.config(&program, &config, seed, &inputs, &traces);
-            report.add(judged.unwrap_or_else(|error| failed(seed, "build", &config.name, &error)));
+            let reference = self.reference(&config.compiler);
+            let truth = match truths.entry((reference.name.clone(), reference.machine.to_string())) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(self.truth(&program, &inputs, reference)?),
+            };
+            if truth.0.is_empty() {
+                report.untold = 1;
+                break;
+            }
+            let judged = self.config(&program, &config, seed, truth);
+            let failed = |error| failed("build", &config.name, self.repeat(seed, &config.name), &error);
+            report.add(judged.unwrap_or_else(failed));
         }
         if let Some(kind) = &self.arguments.reduce {
             self.reduce(&program, seed, &inputs, &report, kind)?;
         }
         Ok(report)
+    }
+
+    /// The compiler that tells the truth about what another makes. Programs of our own do the same with all. The order
+    /// in which operands are evaluated matters in those of csmith, and is a compiler's choice.
+    fn reference<'c>(&'c self, compiler: &'c Compiler) -> &'c Compiler {
+        match self.arguments.generator {
+            Generator::Own => self.reference,
+            Generator::Csmith => compiler,
+        }
+    }
+
+    fn repeat(&self, seed: u64, config: &str) -> String {
+        let generator = match self.arguments.generator {
+            Generator::Own => "",
+            Generator::Csmith => "--generator csmith ",
+        };
+        format!("ci/truth random {generator}--count 1 --seed {seed} --only {config}")
     }
 
     fn configs(&self, seed: u64) -> Vec<Config> {
@@ -236,27 +307,35 @@ impl Work<'_> {
         }
     }
 
-    fn truth(&self, program: &Program, inputs: &[Vec<u64>]) -> Result<Vec<Trace>, ProgramError> {
+    fn truth(&self, program: &Program, inputs: &[Vec<u64>], reference: &Compiler) -> Result<Truth, ProgramError> {
         let (folder, _guard) = self.folder("truth")?;
-        let built = build_truth(&folder, program, self.reference)?;
-        let mut runner = Runner::new(&built.image, self.reference.machine, built.world, Vec::new())?.with_log()?;
-        let functions = Runner::functions(&built.image, program)?;
-        let trace = |input: &Vec<u64>| Ok(Trace::parse(&runner.log(input)?, program, &functions)?);
-        inputs.iter().map(trace).collect()
+        let built = build_truth(&folder, program, reference)?;
+        let mut runner = Runner::new(&built.image, reference.machine, built.world, Vec::new())?.with_log()?;
+        let file = object::File::parse(&*built.image).map_err(RunError::Image)?;
+        let symbols = Symbols::of(&file, program);
+        let mut truth = Truth::default();
+        for input in inputs {
+            let trace = match (runner.log(input), self.arguments.generator) {
+                (Ok(log), _) => Trace::parse(&log, program, &symbols)?,
+                // Nobody promises that a program of csmith's ends.
+                (Err(RunError::TooLong | RunError::Emulator(EmulatorError::Stopped { .. })), Generator::Csmith) => {
+                    continue;
+                }
+                (Err(error), _) => return Err(error.into()),
+            };
+            if trace.calls.len() <= MAX_CALLS {
+                truth.0.push(input.clone());
+                truth.1.push(trace);
+            }
+        }
+        Ok(truth)
     }
 
-    fn config(
-        &self,
-        program: &Program,
-        config: &Config,
-        seed: u64,
-        inputs: &[Vec<u64>],
-        traces: &[Trace],
-    ) -> Result<Report, ProgramError> {
+    fn config(&self, program: &Program, config: &Config, seed: u64, truth: &Truth) -> Result<Report, ProgramError> {
         let (folder, _guard) = self.folder(&format!("{seed}_{}", config.name))?;
         let built = build(&folder, program, config)?;
-        let judge = Judge { program, config, repeat: repeat(seed, &config.name) };
-        Ok(judge.judge(&built, inputs, traces)?)
+        let judge = Judge { program, config, repeat: self.repeat(seed, &config.name) };
+        Ok(judge.judge(&built, &truth.0, &truth.1)?)
     }
 
     /// Makes the program small for the first failure of a kind.
@@ -274,8 +353,8 @@ impl Work<'_> {
         let name = failure.repeat.rsplit(' ').next().unwrap_or_default();
         let Some(config) = Config::parse(name, self.chosen) else { return Ok(()) };
         let still = |program: &Program| -> Option<String> {
-            let traces = self.truth(program, inputs).ok()?;
-            let report = self.config(program, &config, seed, inputs, &traces).ok()?;
+            let truth = self.truth(program, inputs, self.reference(&config.compiler)).ok()?;
+            let report = self.config(program, &config, seed, &truth).ok()?;
             let mut failures = report.failures.into_values().flatten();
             failures.find(|left| left.kind == failure.kind).map(|left| left.text)
         };
@@ -299,9 +378,8 @@ fn print_program(program: &Program, config: &Config, kind: &str, text: &str, rep
     use std::fmt::Write;
     let mut out = format!("\n=== {kind}: {}\n{text}\n{repeat}\n", config.name);
     for unit in 0..program::UNITS {
-        let source = program.source(unit);
         // What every program begins with says nothing.
-        let own = source.split_once("#endif\n\n").map_or(&*source, |(_, own)| own);
+        let own = program.own(unit);
         if !own.trim().is_empty() {
             let _ = writeln!(out, "--- unit{unit}.c\n{}", own.trim());
         }

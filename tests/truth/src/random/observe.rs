@@ -2,11 +2,11 @@
 //! Runs a program in the emulator.
 
 use crate::machine::{Emulator, EmulatorError, PAGE};
-use crate::random::program::{Program, START};
+use crate::random::program::START;
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags};
 use siteseer_sites::Machine;
 use siteseer_sites::location::Located;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ const LOG: u64 = 0x4000_0000;
 const LOG_SIZE: u64 = 64 << 20;
 /// How long a run may take: it takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(60);
+/// How many blocks of code the unoptimised program may run.
+const BLOCKS: u64 = 2_000_000;
 
 /// Parts of the memory of a program: see prelude.h.
 const INPUTS: u64 = 4;
@@ -28,7 +30,7 @@ const OBJECTS: u64 = 272;
 const OBJECT_COUNT: u64 = 8;
 const OBJECT_SIZE: u64 = 48;
 const OBJECT_LINK: u64 = 16;
-pub(crate) const WORLD_SIZE: u64 = 4096;
+const WORLD_SIZE: u64 = 4096;
 
 /// Why a program cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -42,8 +44,8 @@ pub(crate) enum RunError {
     /// The emulator.
     #[error(transparent)]
     Emulator(#[from] EmulatorError),
-    /// The log ran over.
-    #[error("the program makes too many calls to be logged")]
+    /// The unoptimised program runs for too long, or the log ran over.
+    #[error("the unoptimised program does not end, or makes too many calls to be logged")]
     TooLong,
 }
 
@@ -80,6 +82,8 @@ pub(crate) struct Store {
 pub(crate) struct Seen {
     pub(crate) hits: Vec<Hit>,
     pub(crate) stores: Vec<Store>,
+    /// How many blocks of code were run, if they are counted.
+    blocks: u64,
 }
 
 /// A program in the emulator, to be run with one input after another.
@@ -88,10 +92,19 @@ pub(crate) struct Runner<'e> {
     machine: Machine,
     start: u64,
     world: u64,
+    /// What the program may change, as it is at the start.
+    fresh: Vec<Part>,
 }
 
-/// What is loaded: addresses and bytes.
-fn loaded(file: &object::File<'_>) -> Result<Vec<(u64, Vec<u8>)>, RunError> {
+/// A section that is loaded.
+struct Part {
+    address: u64,
+    bytes: Vec<u8>,
+    is_code: bool,
+    is_written: bool,
+}
+
+fn loaded(file: &object::File<'_>) -> Result<Vec<Part>, RunError> {
     let mut parts = Vec::new();
     for section in file.sections() {
         let SectionFlags::Elf { sh_flags, .. } = section.flags() else { continue };
@@ -100,23 +113,35 @@ fn loaded(file: &object::File<'_>) -> Result<Vec<(u64, Vec<u8>)>, RunError> {
         }
         let mut bytes = section.uncompressed_data()?.into_owned();
         bytes.resize(section.size() as usize, 0);
-        parts.push((section.address(), bytes));
+        parts.push(Part {
+            address: section.address(),
+            bytes,
+            is_code: sh_flags.contains(object::elf::SHF_EXECINSTR),
+            is_written: sh_flags.contains(object::elf::SHF_WRITE),
+        });
     }
     Ok(parts)
 }
 
-/// The pages that hold the parts, in ranges that do not touch.
-fn pages(parts: &[(u64, Vec<u8>)]) -> Vec<Range<u64>> {
-    let mut pages: Vec<Range<u64>> = parts
-        .iter()
-        .map(|(address, bytes)| address / PAGE * PAGE..(address + bytes.len() as u64).next_multiple_of(PAGE))
-        .collect();
-    pages.sort_by_key(|range| range.start);
+/// The pages that hold the parts, in order, and whether there is code on them.
+fn pages(parts: &[Part]) -> BTreeMap<u64, bool> {
+    let mut pages = BTreeMap::new();
+    for part in parts {
+        let end = (part.address + part.bytes.len() as u64).next_multiple_of(PAGE);
+        for page in (part.address / PAGE * PAGE..end).step_by(PAGE as usize) {
+            *pages.entry(page).or_default() |= part.is_code;
+        }
+    }
+    pages
+}
+
+/// Ranges of pages of a kind that do not touch.
+fn ranges(pages: &BTreeMap<u64, bool>, is_code: bool) -> Vec<Range<u64>> {
     let mut merged: Vec<Range<u64>> = Vec::new();
-    for range in pages {
+    for page in pages.iter().filter(|(_, code)| **code == is_code).map(|(page, _)| *page) {
         match merged.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => merged.push(range),
+            Some(last) if page == last.end => last.end += PAGE,
+            _ => merged.push(page..page + PAGE),
         }
     }
     merged
@@ -129,16 +154,15 @@ impl<'e> Runner<'e> {
         let start = file.symbols().find(|symbol| symbol.name() == Ok(START)).ok_or(RunError::Lacks("start"))?.address();
         let mut emulator = Emulator::new(machine, Seen::default())?;
         let parts = loaded(&file)?;
-        for range in pages(&parts) {
-            let size = range.end - range.start;
-            if range.contains(&world) {
-                emulator.map_data(range.start, size)
-            } else {
-                emulator.map(range.start, size)
-            }?;
+        let pages = pages(&parts);
+        for range in ranges(&pages, true) {
+            emulator.map(range.start, range.end - range.start)?;
         }
-        for (address, bytes) in &parts {
-            emulator.write(*address, bytes)?;
+        for range in ranges(&pages, false) {
+            emulator.map_data(range.start, range.end - range.start)?;
+        }
+        for part in &parts {
+            emulator.write(part.address, &part.bytes)?;
         }
         emulator.map_data(STACK, STACK_SIZE)?;
         emulator.map(END, PAGE)?;
@@ -159,28 +183,26 @@ impl<'e> Runner<'e> {
             let pc = cpu.pc();
             cpu.data().stores.push(Store { number, pc });
         })?;
-        Ok(Runner { emulator, machine, start, world })
+        let fresh = parts.into_iter().filter(|part| part.is_written).collect();
+        Ok(Runner { emulator, machine, start, world, fresh })
     }
 
-    /// Which function of the program is where.
-    pub(crate) fn functions(image: &[u8], program: &Program) -> Result<HashMap<u64, usize>, RunError> {
-        let file = object::File::parse(image)?;
-        let of = |symbol: object::Symbol<'_, '_>| {
-            let name = symbol.name().ok()?;
-            let function = program.functions.iter().find(|function| function.name == name)?;
-            Some((symbol.address(), function.id))
-        };
-        Ok(file.symbols().filter_map(of).collect())
-    }
-
-    /// Has room for the log of the unoptimised build.
+    /// Has room for the log of the unoptimised build, which may not run for longer than so many blocks of code: on any
+    /// machine, what is too long is the same.
     pub(crate) fn with_log(mut self) -> Result<Self, RunError> {
         self.emulator.map_data(LOG, LOG_SIZE)?;
+        self.emulator.on_block(|seen| {
+            seen.blocks += 1;
+            seen.blocks <= BLOCKS
+        })?;
         Ok(self)
     }
 
     /// Runs the program on an input.
     pub(crate) fn run(&mut self, input: &[u64]) -> Result<Seen, RunError> {
+        for part in &self.fresh {
+            self.emulator.write(part.address, &part.bytes)?;
+        }
         self.emulator.write(self.world, &self.fresh_world(input))?;
         let stack = STACK + STACK_SIZE - 0x1000;
         match self.machine {
@@ -194,6 +216,7 @@ impl<'e> Runner<'e> {
                 self.emulator.set_register(self.machine.stack_pointer(), stack)?;
             }
         }
+        *self.emulator.data_mut() = Seen::default();
         self.emulator.run(self.start, END, LIMIT)?;
         Ok(std::mem::take(self.emulator.data_mut()))
     }
@@ -201,7 +224,9 @@ impl<'e> Runner<'e> {
     /// Runs the unoptimised program, and gives its log.
     pub(crate) fn log(&mut self, input: &[u64]) -> Result<Vec<u64>, RunError> {
         self.emulator.write(LOG, &[0; 8])?;
-        self.run(input)?;
+        if let Err(error) = self.run(input) {
+            return Err(if self.emulator.data_mut().blocks > BLOCKS { RunError::TooLong } else { error });
+        }
         let words = |bytes: Vec<u8>| -> Vec<u64> {
             bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect()
         };

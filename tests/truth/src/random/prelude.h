@@ -56,10 +56,14 @@ void log_seq(u64 number);
 void log_leave(u64 *id);
 #define ENTER(id, args) __attribute__((__cleanup__(log_leave))) u64 entered_ = id; log_enter(id); args
 #define ARG(p) log_bytes(&p, sizeof(p));
+/* MASKS(p) is an array of values of its type: bits that are 1 in all of them have a meaning. */
+void log_record(const void *from, u64 size, const void *masks, u64 count);
+#define RECORD(p) log_record((const void *)&p, sizeof(p), (const void *)MASKS(p), sizeof(MASKS(p)) / sizeof(p));
 #define SEQ(n) do { G.seq = n; log_seq(n); } while (0)
 #else
 #define ENTER(id, args)
 #define ARG(p)
+#define RECORD(p)
 #define SEQ(n) G.seq = n
 #endif
 

@@ -6,6 +6,7 @@
 //! every build: the sequence of these stores is the same in all of them, and by it hits are aligned with calls.
 //!
 //! Statements are text. The tree is only as deep as blocks are, so that parts can be left out ([`Program::without`]).
+//! Both generators make such programs: `generate` our own, `csmith` those of another.
 
 use std::fmt::Write;
 
@@ -20,6 +21,11 @@ pub(crate) enum Type {
     Callback,
     /// A structure of that many bytes. Its fields are named `a`, `b`, `c`, and have the type that is given last.
     Struct(&'static str, u32, &'static str),
+    /// A pointer to anything.
+    Pointer,
+    /// A structure or union that only the compiler knows the size of. The log tells the size, and which bits have a
+    /// meaning.
+    Record,
 }
 
 impl Type {
@@ -56,13 +62,17 @@ impl Type {
             Type::Integer(name, ..) | Type::Struct(name, ..) => name,
             Type::Object => "struct obj *",
             Type::Callback => "callback_t",
+            Type::Pointer => "void *",
+            Type::Record => "a structure or union",
         }
     }
 
+    /// Bytes; 0 for a record.
     pub(crate) fn size(self) -> u32 {
         match self {
             Type::Integer(_, size, _) | Type::Struct(_, size, _) => size,
-            Type::Object | Type::Callback => 8,
+            Type::Object | Type::Callback | Type::Pointer => 8,
+            Type::Record => 0,
         }
     }
 
@@ -122,6 +132,8 @@ pub(crate) struct Function {
     pub(crate) returns: Type,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) body: Vec<Statement>,
+    /// How it is declared, if that is not made of the above.
+    pub(crate) declared: Option<String>,
     /// Which source file it is in.
     pub(crate) unit: usize,
 }
@@ -129,7 +141,9 @@ pub(crate) struct Function {
 /// A program.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
-    /// Callees come before their callers; the last is where the program begins.
+    /// Types, variables and declarations of the first source file.
+    pub(crate) globals: String,
+    /// Callees come before their callers, or are declared by `globals`; the last is where the program begins.
     pub(crate) functions: Vec<Function>,
 }
 
@@ -143,6 +157,9 @@ const PRELUDE: &str = include_str!("prelude.h");
 
 impl Function {
     fn prototype(&self) -> String {
+        if let Some(declared) = &self.declared {
+            return declared.clone();
+        }
         let parameters: Vec<String> =
             self.parameters.iter().map(|parameter| format!("{} {}", parameter.ty.name(), parameter.name)).collect();
         let parameters = if parameters.is_empty() { "void".to_owned() } else { parameters.join(", ") };
@@ -150,7 +167,11 @@ impl Function {
     }
 
     fn write(&self, out: &mut String) {
-        let logged: String = self.parameters.iter().map(|parameter| format!(" ARG({})", parameter.name)).collect();
+        let log = |parameter: &Parameter| match parameter.ty {
+            Type::Record => format!(" RECORD({})", parameter.name),
+            _ => format!(" ARG({})", parameter.name),
+        };
+        let logged: String = self.parameters.iter().map(log).collect();
         let _ = writeln!(out, "{}\n{{\n\tENTER({},{logged})", self.prototype(), self.id);
         write_statements(&self.body, 1, out);
         out.push_str("}\n\n");
@@ -181,6 +202,9 @@ impl Program {
     /// The text of a source file.
     pub(crate) fn source(&self, unit: usize) -> String {
         let mut out = String::from(PRELUDE);
+        if unit == 0 {
+            out.push_str(&self.globals);
+        }
         for function in self.functions.iter().filter(|function| !function.is_static && function.unit != unit) {
             let _ = writeln!(out, "{};", function.prototype());
         }
@@ -191,9 +215,29 @@ impl Program {
         out
     }
 
+    /// The text of a source file without what every program begins with, and without variables that no function names.
+    pub(crate) fn own(&self, unit: usize) -> String {
+        let source = self.source(unit);
+        let prelude = PRELUDE.len() + if unit == 0 { self.globals.len() } else { 0 };
+        let functions = source.get(prelude..).unwrap_or_default();
+        let is_variable = |line: &&str| line.starts_with("static ") && line.contains(" = ");
+        let is_named = |line: &&str| {
+            let name = line.split_once(" = ").and_then(|(declaration, _)| declaration.rsplit([' ', '*']).next());
+            name.and_then(|name| name.split('[').next()).is_some_and(|name| functions.contains(name))
+        };
+        let variables = self.globals.lines().filter(is_variable).filter(is_named).filter(|_| unit == 0);
+        variables.flat_map(|line| [line, "\n"]).chain([functions]).collect()
+    }
+
     /// The function that the log calls so.
     pub(crate) fn function(&self, id: usize) -> Option<&Function> {
         self.functions.iter().find(|function| function.id == id)
+    }
+
+    /// The function of a name, or of the name of a copy that a compiler made of it.
+    pub(crate) fn named(&self, symbol: &str) -> Option<&Function> {
+        let stem = symbol.split('.').next()?;
+        self.functions.iter().find(|function| function.name == stem)
     }
 
     /// How many statements and functions can be left out.
@@ -211,7 +255,7 @@ impl Program {
                 functions.push(Function { body, ..function.clone() });
             }
         }
-        Program { functions }
+        Program { globals: self.globals.clone(), functions }
     }
 }
 

@@ -53,6 +53,27 @@ void log_bytes(const void *from, u64 size)
 		size -= part;
 	}
 }
+
+/* The size, the bytes, and which bits of them have a meaning. */
+void log_record(const void *from, u64 size, const void *masks, u64 count)
+{
+	const u8 *bytes = masks;
+
+	put(size);
+	log_bytes(from, size);
+	for (u64 at = 0; at < size; at += 8) {
+		u64 word = 0;
+
+		for (u64 i = at; i < at + 8 && i < size; i++) {
+			u8 mask = 0xff;
+
+			for (u64 index = 0; index < count; index++)
+				mask &= bytes[index * size + i];
+			word |= (u64)mask << 8 * (i - at);
+		}
+		put(word);
+	}
+}
 #endif
 
 __attribute__((used)) void *memset(void *to, int byte, u64 size)

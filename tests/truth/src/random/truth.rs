@@ -1,8 +1,22 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What really happened: the log of the build that is not optimised.
 
-use crate::random::program::{Program, Type};
-use std::collections::HashMap;
+use crate::random::observe::STACK_RANGE;
+use crate::random::program::{Parameter, Program, Type};
+use crate::random::symbols::Symbols;
+
+/// An argument that was passed, in words that hold in every build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Argument {
+    /// The slots, extended as the type is, and which of their bits have a meaning: a structure has padding.
+    Bits { slots: Vec<u64>, mask: Vec<u64> },
+    /// A pointer into a variable, by the place of the variable among [`Symbols`] of the build that told.
+    Variable { name: String, size: u64, offset: u64 },
+    /// A pointer into the stack: where there is each build's own affair.
+    Stack,
+    /// A pointer to a function of the program.
+    Function(usize),
+}
 
 /// One call of a function.
 #[derive(Debug)]
@@ -16,8 +30,7 @@ pub(crate) struct Call {
     pub(crate) end: usize,
     /// Which of the stores is its own; a body may return before it.
     pub(crate) store: Option<usize>,
-    /// The slots of each argument, extended as its type is; for a pointer to a function, which function it is.
-    pub(crate) arguments: Vec<Vec<u64>>,
+    pub(crate) arguments: Vec<Argument>,
 }
 
 /// What one run did.
@@ -41,8 +54,8 @@ const STORE: u64 = 2;
 const LEAVE: u64 = 3;
 
 impl Trace {
-    /// Reads a log. `functions` tells which function is at an address: of a pointer to one, its number is kept.
-    pub(crate) fn parse(words: &[u64], program: &Program, functions: &HashMap<u64, usize>) -> Result<Trace, BadLog> {
+    /// Reads a log of a build with these symbols.
+    pub(crate) fn parse(words: &[u64], program: &Program, symbols: &Symbols) -> Result<Trace, BadLog> {
         let mut trace = Trace::default();
         let mut open: Vec<usize> = Vec::new();
         let mut at = 0;
@@ -56,18 +69,7 @@ impl Trace {
                     let function = program.function(id).ok_or_else(bad)?;
                     let mut arguments = Vec::new();
                     for parameter in &function.parameters {
-                        let (size, signed) = (parameter.ty.size() as usize, parameter.ty.is_signed());
-                        let count = size.div_ceil(8);
-                        let slots = words.get(at..at + count).ok_or_else(bad)?;
-                        at += count;
-                        let extended = |(index, slot): (usize, &u64)| extend(*slot, (size - 8 * index).min(8), signed);
-                        let mut slots: Vec<u64> = slots.iter().enumerate().map(extended).collect();
-                        if parameter.ty == Type::Callback
-                            && let Some(function) = functions.get(&slots[0])
-                        {
-                            slots[0] = *function as u64;
-                        }
-                        arguments.push(slots);
+                        arguments.push(argument(words, &mut at, parameter, symbols).ok_or_else(bad)?);
                     }
                     let is_recursive = open.last().is_some_and(|caller| trace.calls[*caller].function == id);
                     open.push(trace.calls.len());
@@ -90,6 +92,40 @@ impl Trace {
             }
         }
         Ok(trace)
+    }
+}
+
+/// Reads what a parameter was passed, and goes on to what follows it.
+fn argument(words: &[u64], at: &mut usize, parameter: &Parameter, symbols: &Symbols) -> Option<Argument> {
+    let mut take = |count: usize| {
+        let taken = words.get(*at..at.checked_add(count)?)?;
+        *at += count;
+        Some(taken.to_vec())
+    };
+    match parameter.ty {
+        Type::Record => {
+            let count = usize::try_from(take(1)?[0]).ok()?.div_ceil(8);
+            Some(Argument::Bits { slots: take(count)?, mask: take(count)? })
+        }
+        Type::Object | Type::Callback | Type::Pointer => {
+            let pointer = take(1)?[0];
+            let function = symbols.function(pointer).filter(|_| parameter.ty == Type::Callback).map(Argument::Function);
+            let on_stack = STACK_RANGE.contains(&pointer).then_some(Argument::Stack);
+            let variable = symbols.variable(pointer).map(|(name, size, offset)| Argument::Variable {
+                name: name.to_owned(),
+                size,
+                offset,
+            });
+            let number = Argument::Bits { slots: vec![pointer], mask: vec![!0] };
+            Some(function.or(on_stack).or(variable).unwrap_or(number))
+        }
+        ty => {
+            let size = ty.size() as usize;
+            let slots = take(size.div_ceil(8))?;
+            let extended = |(index, slot): (usize, &u64)| extend(*slot, (size - 8 * index).min(8), ty.is_signed());
+            let slots: Vec<u64> = slots.iter().enumerate().map(extended).collect();
+            Some(Argument::Bits { mask: vec![!0; slots.len()], slots })
+        }
     }
 }
 
