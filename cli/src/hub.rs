@@ -63,6 +63,9 @@ struct List {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Also print how many bytes each part of each kernel has, before compression and compressed alone
+    #[arg(long, conflicts_with = "json")]
+    parts: bool,
 }
 
 /// Make a key pair: FILE, which is secret, and FILE.pub
@@ -130,10 +133,17 @@ fn add(arguments: &Add) -> Result<(), Failure> {
             }
             Err(error) => return Err(error.into()),
         };
-        let Kernel { release, build_id, image, modules, .. } = &added.kernel;
+        let Kernel { release, build_id, image, btf, modules, .. } = &added.kernel;
         let state = if added.was_there { " (was there)" } else { "" };
-        let stored = image.stored + modules.stored;
-        writeln!(io::stdout().lock(), "{release} {build_id}: {stored} bytes, {} modules{state}", modules.files)?;
+        let stored = added.kernel.stored();
+        writeln!(
+            io::stdout().lock(),
+            "{release} {build_id}: {stored} bytes (image {}, .BTF {}, modules {}), {} modules{state}",
+            image.stored,
+            btf.stored,
+            modules.stored,
+            modules.files
+        )?;
         if added.left_out > 0 {
             tell!(
                 "{} files of modules were left out: they have no debug information, or are of another kernel",
@@ -156,19 +166,26 @@ fn list(arguments: &List) -> Result<(), Failure> {
     }
     writeln!(
         out,
-        "{:<30} {:<8} {:<40} {:>9} {:>8} {:>7} {:>10}",
-        "RELEASE", "MACHINE", "BUILD ID", "FUNCTIONS", "SITES", "MODULES", "BYTES"
+        "{:<30} {:<8} {:<40} {:>9} {:>8} {:>9} {:>9} {:>7} {:>10} {:>10}",
+        "RELEASE", "MACHINE", "BUILD ID", "FUNCTIONS", "SITES", "IMAGE", ".BTF", "MODULES", "OF MODULES", "BYTES"
     )?;
     let mut sum = 0;
-    for Kernel { release, machine, build_id, census, image, modules, .. } in &index.kernels {
-        let stored = image.stored + modules.stored;
+    for kernel in &index.kernels {
+        let Kernel { release, machine, build_id, census, image, btf, modules, .. } = kernel;
+        let stored = image.stored + btf.stored + modules.stored;
         sum += stored;
         let (functions, sites) = (census.functions, census.sites);
         writeln!(
             out,
-            "{release:<30} {machine:<8} {build_id:<40} {functions:>9} {sites:>8} {:>7} {stored:>10}",
-            modules.files
+            "{release:<30} {machine:<8} {build_id:<40} {functions:>9} {sites:>8} {:>9} {:>9} {:>7} {:>10} {stored:>10}",
+            image.stored, btf.stored, modules.files, modules.stored
         )?;
+        if arguments.parts {
+            for (file, part, sizes) in make::parts(&arguments.folder, kernel)? {
+                writeln!(out, "    {file:<12} {part:<22} {:>10} {:>10}", sizes.bytes, sizes.stored)?;
+            }
+        }
     }
-    Ok(writeln!(out, "{} kernels, {sum} bytes", index.kernels.len())?)
+    let count = index.kernels.len() as u64;
+    Ok(writeln!(out, "{count} kernels, {sum} bytes, {} each on average", sum.checked_div(count).unwrap_or(0))?)
 }

@@ -8,12 +8,12 @@
 use crate::config::Config;
 use crate::error::{Cause, HubError};
 use crate::http::{Client, Part};
-use crate::layout::{self, INDEX, Kernel, MODULES, SIGNATURE, SITES};
+use crate::layout::{self, BTF, INDEX, Kernel, MODULES, MODULES_1, SIGNATURE, SITES};
 use crate::local::{Local, look};
 use crate::make::{encode_modules, parse_index};
 use crate::place::{self, Lock, install};
 use crate::sign::Keys;
-use crate::{debian, pack};
+use crate::{debian, pack, stored};
 use siteseer::internals::kernel::BuildId;
 use siteseer_sites::file::module_kernel;
 use siteseer_sites::with_causes;
@@ -243,10 +243,22 @@ impl Fetcher<'_> {
             Ok((at, data?))
         };
         let (at, image) = unpack(SITES)?;
+        let image = stored::image(&at, image, wanted.btf.as_deref(), limit, || Ok(unpack(BTF)?.1))?;
         check_image(&at, &image, wanted)?;
         let mut modules = Vec::new();
         if wanted.modules {
-            let (at, archive) = match unpack(MODULES) {
+            match unpack(MODULES) {
+                Err(HubError::NotThere { .. }) => {}
+                packed => {
+                    let (at, packed) = packed?;
+                    let modules = stored::modules(&at, &packed, &image, limit)?;
+                    for (name, data) in &modules {
+                        check_module(&at, name, data, id)?;
+                    }
+                    return Ok(Found { image, modules });
+                }
+            }
+            let (at, archive) = match unpack(MODULES_1) {
                 Err(HubError::NotThere { .. }) => {
                     self.progress.say(&format!("{url} has no modules of this kernel"));
                     return Ok(Found { image, modules });

@@ -27,6 +27,7 @@ pub mod place;
 #[cfg(feature = "serve")]
 mod serve;
 pub mod sign;
+mod stored;
 
 pub use error::{Cause, HubError};
 #[cfg(feature = "serve")]

@@ -5,11 +5,11 @@
 //! already, of the same siteseer, is left as it is.
 
 use crate::error::{Cause, HubError, io};
-use crate::layout::{self, Census, INDEX, Index, Kernel, MODULES, PAGE, SIGNATURE, SITES, Sizes, VERSION};
+use crate::layout::{self, BTF, Census, INDEX, Index, Kernel, MODULES, PAGE, SIGNATURE, SITES, Sizes, VERSION};
 use crate::local::{Local, look};
 use crate::place::{Lock, install};
 use crate::sign::Signer;
-use crate::{http::Progress, pack};
+use crate::{http::Progress, stored};
 use siteseer::internals::kernel::BuildId;
 use siteseer_encoder::BaseKernel;
 use siteseer_sites::Machine;
@@ -63,12 +63,30 @@ pub(crate) fn parse_index(what: &str, bytes: &[u8]) -> Result<Index, HubError> {
     let bad = |why: Cause| HubError::Malformed { what: what.to_owned(), why };
     let index: Index =
         serde_json::from_slice(bytes).map_err(|error| bad(format!("not an index of a hub: {error}").into()))?;
-    if index.version != VERSION {
+    if !(1..=VERSION).contains(&index.version) {
         return Err(bad(
             format!("an index of version {}, which another release of siteseer made", index.version).into()
         ));
     }
     Ok(index)
+}
+
+/// How many bytes each part of a kernel's files has, packed and then compressed alone: file, part, and both numbers. By
+/// this, one sees where the bytes are; together they have more than the file.
+///
+/// # Errors
+/// [`HubError`] if the files are not those of this version.
+pub fn parts(folder: &Path, kernel: &Kernel) -> Result<Vec<(&'static str, &'static str, Sizes)>, HubError> {
+    let mut all = Vec::new();
+    for (name, sizes) in [(SITES, kernel.image), (BTF, kernel.btf), (MODULES, kernel.modules)] {
+        if sizes.stored > 0 && kernel.format == VERSION {
+            let path = folder.join("buildid").join(&kernel.build_id).join(name);
+            for (part, sizes) in stored::parts(&path.display().to_string(), &fs::read(&path).map_err(io(&path))?)? {
+                all.push((name, part, sizes));
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Adds a kernel to a hub, from its image with debug information or its site file.
@@ -104,25 +122,25 @@ pub fn add(folder: &Path, image: &Path, options: &Options, progress: &dyn Progre
     let btf = btf.ok_or_else(|| bad("its site data has no copy of .BTF"))?;
     let (encoded, left_out) = encode_modules(&files, &btf, id, progress);
     progress.say(&format!("{}: compressing", image.display()));
-    let mut stored = vec![(SITES, pack::compress(&sites, options.level)?)];
-    let mut of_modules = Sizes::default();
-    if !encoded.is_empty() {
-        let packed = pack::compress(&pack::archive(&encoded)?, options.level)?;
-        let bytes = encoded.iter().map(|(_, data)| data.len() as u64).sum();
-        of_modules = Sizes { files: encoded.len() as u64, bytes, stored: packed.len() as u64 };
-        stored.push((MODULES, packed));
-    }
+    let stored = stored::store(&image.display().to_string(), &sites, &btf, &encoded, options.level)?;
+    let sizes = |name: &str, files: usize, bytes: usize| match stored.len(name) {
+        0 => Sizes::default(),
+        stored => Sizes { files: files as u64, bytes: bytes as u64, stored },
+    };
     let release = options.release.clone().or_else(|| local.release()).unwrap_or_default();
     let kernel = Kernel {
         release,
         build_id: id.to_string(),
         machine,
         encoder: env!("CARGO_PKG_VERSION").to_owned(),
-        image: Sizes { files: 1, bytes: sites.len() as u64, stored: stored[0].1.len() as u64 },
-        modules: of_modules,
+        format: VERSION,
+        image: sizes(SITES, 1, sites.len()),
+        btf: sizes(BTF, 1, btf.len()),
+        modules: sizes(MODULES, encoded.len(), encoded.iter().map(|(_, data)| data.len()).sum()),
         census,
     };
-    store(folder, id, &stored, options.signer.as_ref())?;
+    store(folder, id, &stored.files, options.signer.as_ref())?;
+    index.version = VERSION;
     index.kernels.retain(|other| other.build_id != kernel.build_id);
     index.kernels.push(kernel.clone());
     index.kernels.sort_by(|one, other| (&one.release, &one.build_id).cmp(&(&other.release, &other.build_id)));
@@ -135,8 +153,10 @@ fn is_current(folder: &Path, kernel: &Kernel, id: &BuildId, options: &Options) -
     let at = |file: &str| folder.join(layout::path(id, file));
     let signed = |file: &str| options.signer.is_none() || at(&format!("{file}{SIGNATURE}")).is_file();
     kernel.encoder == env!("CARGO_PKG_VERSION")
+        && kernel.format == VERSION
         && at(SITES).is_file()
         && signed(SITES)
+        && (kernel.btf.stored == 0 || at(BTF).is_file() && signed(BTF))
         && (options.modules.is_none() || kernel.modules.files > 0 && at(MODULES).is_file() && signed(MODULES))
 }
 
@@ -254,7 +274,7 @@ fn page(index: &Index) -> String {
             kernel.census.functions,
             kernel.census.sites,
             kernel.modules.files,
-            kernel.image.stored + kernel.modules.stored,
+            kernel.stored(),
         );
     }
     page + "</table>\n"

@@ -64,6 +64,7 @@ mod ext;
 mod function;
 pub(crate) mod leb;
 mod nearest;
+pub mod packed;
 pub(crate) mod program;
 mod ranges;
 mod read;
