@@ -59,7 +59,7 @@ pub(crate) fn fetch(
 }
 
 /// The image and the modules of a package, by names of our own.
-fn unpack(
+pub(crate) fn unpack(
     package: &Path,
     folder: &Path,
     release: &str,

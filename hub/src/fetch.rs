@@ -8,6 +8,7 @@
 use crate::config::Config;
 use crate::error::{Cause, HubError};
 use crate::http::{Client, Part};
+use crate::jobs::Jobs;
 use crate::layout::{self, BTF, INDEX, Kernel, MODULES, MODULES_1, SIGNATURE, SITES};
 use crate::local::{Local, look};
 use crate::make::{encode_modules, parse_index};
@@ -327,8 +328,11 @@ impl Fetcher<'_> {
         let data = local.sites(None)?;
         check_image(&what, &data, wanted)?;
         let btf = look(&what, &data, |file| file.base_btf_bytes().unwrap_or_default().to_vec())?;
-        let modules =
-            if modules.is_empty() { Vec::new() } else { encode_modules(modules, &btf, ours, self.progress).0 };
+        let modules = if modules.is_empty() {
+            Vec::new()
+        } else {
+            encode_modules(modules, &btf, ours, Jobs::default(), self.progress).0
+        };
         Ok(Found { image: data, modules })
     }
 

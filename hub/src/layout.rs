@@ -72,6 +72,9 @@ pub struct Kernel {
     pub btf: Sizes,
     /// The same for all of its modules together; 0 without modules.
     pub modules: Sizes,
+    /// The package that it was encoded from: name, architecture and version; absent if it was added by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
     /// What is in it.
     pub census: Census,
 }
