@@ -60,7 +60,7 @@ pub struct Plan {
 }
 
 /// What the names of folders begin with that packages are unpacked in: in the hub, where there is room.
-const STATE: &str = ".crawl.";
+const STATE: &str = ".crawling.";
 
 /// A crawl that is about to begin.
 pub struct Crawl {

@@ -7,6 +7,9 @@ use crate::local::{build_id, look};
 use crate::pack;
 use siteseer_sites::file::packed::{self, UnpackError};
 
+/// zstd's level, unless another is asked for.
+const DEFAULT_LEVEL: i32 = 12;
+
 /// A `.BTF` that is smaller stays in the site file: a request of its own would cost more.
 const BTF_BESIDE: usize = 64 << 10;
 
@@ -130,5 +133,78 @@ pub(crate) fn parts(what: &str, data: &[u8]) -> Result<Vec<(&'static str, Sizes)
     parts.into_iter().map(sizes).collect()
 }
 
-/// zstd's level, unless another is asked for.
-const DEFAULT_LEVEL: i32 = 12;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use siteseer_sites::btf::{Btf, IntEncoding, Linkage, SplitBtf};
+    use siteseer_sites::set::{Container, Function, Section};
+    use siteseer_sites::site::SourceLine;
+    use siteseer_sites::{Machine, Marks, Missing, Site, SiteKind, SiteSet, file};
+
+    /// A site file with one site, and its `.BTF`, which has so many types.
+    fn site_file(count: u32) -> (Vec<u8>, Vec<u8>) {
+        let mut types = SplitBtf::standalone();
+        let ids: Vec<u32> = (0..count).map(|nth| types.int(&format!("t{nth}"), 4, 32, IntEncoding::SIGNED)).collect();
+        let proto = types.func_proto(ids[0], &[("a", ids[0])], false);
+        let func = types.func("foo", proto, Linkage::Static);
+        let base_btf = types.to_bytes();
+        let site = Site {
+            function: 0,
+            kind: SiteKind::Inline,
+            address: 0x1010,
+            moved: 0,
+            section: 0,
+            prototype: 0,
+            container: 0,
+            source: SourceLine::UNKNOWN,
+            declared: SourceLine::UNKNOWN,
+            parent: None,
+            marks: Marks::default(),
+            unprobeable: None,
+        };
+        let set = SiteSet {
+            module: None,
+            machine: Machine::X86_64,
+            build_id: vec![7; 20],
+            base: 0x1000,
+            types: SplitBtf::new(&Btf::parse(&base_btf).unwrap()),
+            sections: vec![Section { name: ".text".to_owned(), address: 0x1000, size: 0x100 }],
+            functions: vec![Function { name: "foo".to_owned(), func, parameters: 1, variadic: false }],
+            prototypes: vec![Box::from([Err(Missing::OptimisedOut)])],
+            containers: vec![Container { name: "bar".to_owned(), address: 0x1000, size: 0x80, unprobeable: None }],
+            files: Vec::new(),
+            sites: vec![site],
+            base_btf: base_btf.clone(),
+        };
+        (file::write(&set).unwrap(), base_btf)
+    }
+
+    #[test]
+    fn btf_is_left_out_and_fetched_if_it_is_not_at_hand() {
+        let (data, btf) = site_file(5000);
+        let (_, other) = site_file(5001);
+        let stored = store("it", &data, &btf, &[], 3).unwrap();
+        assert!(stored.len(BTF) > 0 && stored.len(SITES) < 2000 && stored.len(MODULES) == 0);
+        let read = |name: &str| {
+            let (_, data) = stored.files.iter().find(|(other, _)| *other == name).unwrap();
+            pack::decompress("it", &data[..], 1 << 20).unwrap()
+        };
+        let nothing = || -> Result<Vec<u8>, HubError> { panic!("fetched in vain") };
+        assert_eq!(image("it", read(SITES), Some(&btf), 1 << 20, nothing).unwrap(), data);
+        // What is not the kernel's is of no use, and what comes is the right one: the caller compares it.
+        for known in [None, Some(&other[..]), Some(&b"hello"[..])] {
+            assert_eq!(image("it", read(SITES), known, 1 << 20, || Ok(read(BTF))).unwrap(), data);
+        }
+        let wrong = packed::pack(&[&other], None);
+        assert!(matches!(image("it", read(SITES), None, 1 << 20, || Ok(wrong)), Err(HubError::Malformed { .. })));
+        assert!(matches!(image("it", read(SITES), Some(&btf), 1000, nothing), Err(HubError::TooLarge { .. })));
+        // Two files in place of one, and a site file as hubs of version 1 have it.
+        let two = packed::pack(&[&data, &data], None);
+        assert!(matches!(image("it", two, None, 1 << 20, nothing), Err(HubError::Malformed { .. })));
+        assert_eq!(image("it", data.clone(), None, 1 << 20, nothing).unwrap(), data);
+        // A small one stays.
+        let (data, btf) = site_file(5);
+        let stored = store("it", &data, &btf, &[], 3).unwrap();
+        assert_eq!((stored.files.len(), stored.len(BTF)), (1, 0));
+    }
+}
