@@ -62,8 +62,8 @@ struct Add {
 ///
 /// The packages with debug information are fetched by apt, one after the other, encoded and deleted. What the hub has,
 /// of the same package and the same release of siteseer, is passed over: the same command can be run again after each
-/// update of the archive, and after it was interrupted. If some kernels fail, the others are added all the same, and the
-/// exit status is 1.
+/// update of the archive, and after it was interrupted. If some kernels fail, the others are added all the same, and
+/// the exit status is 1.
 #[derive(Args)]
 struct Crawl {
     /// The hub
