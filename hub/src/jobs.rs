@@ -22,7 +22,7 @@ impl Default for Jobs {
 }
 
 /// What a module takes while it is encoded, whatever its size: its kernel's types and their index. And for each of its
-/// bytes, most of which are debug information.
+/// bytes; most of them are debug information.
 const EACH: u64 = 64 << 20;
 const PER_BYTE: u64 = 4;
 

@@ -189,7 +189,7 @@ mod tests {
             let (_, data) = stored.files.iter().find(|(other, _)| *other == name).unwrap();
             pack::decompress("it", &data[..], 1 << 20).unwrap()
         };
-        let nothing = || -> Result<Vec<u8>, HubError> { panic!("fetched in vain") };
+        let nothing = || -> Result<Vec<u8>, HubError> { panic!("fetched without need") };
         assert_eq!(image("it", read(SITES), Some(&btf), 1 << 20, nothing).unwrap(), data);
         // What is not the kernel's is of no use, and what comes is the right one: the caller compares it.
         for known in [None, Some(&other[..]), Some(&b"hello"[..])] {
