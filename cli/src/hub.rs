@@ -5,8 +5,11 @@ use crate::Failure;
 use crate::fetch::Bar;
 use crate::output::{self, tell};
 use clap::{Args, Subcommand};
+use siteseer_hub::archive::Place;
+use siteseer_hub::crawl::{self, Outcome, Plan};
+use siteseer_hub::jobs::Jobs;
 use siteseer_hub::layout::Kernel;
-use siteseer_hub::make::{self, Options};
+use siteseer_hub::make::{self, Added, Options};
 use siteseer_hub::sign::Signer;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -23,6 +26,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Add(Add),
+    Crawl(Crawl),
     List(List),
     Key(Key),
     Serve(Serve),
@@ -54,6 +58,61 @@ struct Add {
     force: bool,
 }
 
+/// Add the kernels of a distribution's archive, with their modules
+///
+/// The packages with debug information are fetched by apt, one after the other, encoded and deleted. What the hub has,
+/// of the same package and the same release of siteseer, is passed over: the same command can be run again after each
+/// update of the archive, and after it was interrupted. If some kernels fail, the others are added all the same, and
+/// the exit status is 1.
+#[derive(Args)]
+struct Crawl {
+    /// The hub
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// The distribution
+    #[arg(long, value_name = "NAME", default_value = "debian", value_parser = ["debian"])]
+    distribution: String,
+    /// A suite of the archive, such as trixie-backports. May be given again
+    #[arg(long = "suite", value_name = "SUITE", required = true)]
+    suites: Vec<String>,
+    /// An architecture. May be given again [default: amd64 and arm64]
+    #[arg(long = "arch", value_name = "ARCH", value_parser = ["amd64", "arm64"])]
+    architectures: Vec<String>,
+    /// Only releases that fit this pattern with `*` and `?`, such as '*-cloud-*'. May be given again
+    #[arg(long = "release", value_name = "PATTERN")]
+    releases: Vec<String>,
+    /// The address of the archive [default: that of apt's sources, or Debian's]. May be given again
+    #[arg(long = "archive", value_name = "URL")]
+    archives: Vec<String>,
+    /// Also use an archive that is not signed
+    #[arg(long)]
+    allow_unsigned: bool,
+    /// Add at most so many kernels
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<usize>,
+    /// Do not encode the modules
+    #[arg(long)]
+    no_modules: bool,
+    /// How many modules to encode side by side [default: the number of processors]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: Option<u32>,
+    /// How much memory the modules that are encoded side by side may take, in MB
+    #[arg(long, value_name = "MB", default_value = "1024", value_parser = clap::value_parser!(u32).range(1..))]
+    memory: u32,
+    /// Sign with this key, made by `siteseer hub key` or by minisign
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// The compression level of zstd
+    #[arg(long, default_value = "12", value_parser = clap::value_parser!(i32).range(1..=19))]
+    level: i32,
+    /// Add kernels again that were added before
+    #[arg(long)]
+    force: bool,
+    /// Print what would be fetched, and fetch nothing but the lists
+    #[arg(long)]
+    dry_run: bool,
+}
+
 /// List the kernels of a hub
 #[derive(Args)]
 struct List {
@@ -63,6 +122,9 @@ struct List {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Also print how many bytes each part of each kernel has, before compression and compressed alone
+    #[arg(long, conflicts_with = "json")]
+    parts: bool,
 }
 
 /// Make a key pair: FILE, which is secret, and FILE.pub
@@ -87,6 +149,7 @@ struct Serve {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::Add(arguments) => add(arguments),
+        Command::Crawl(arguments) => crawl(arguments),
         Command::List(arguments) => list(arguments),
         Command::Key(Key { path }) => {
             let public = Signer::make(path)?;
@@ -115,6 +178,7 @@ fn add(arguments: &Add) -> Result<(), Failure> {
         signer: arguments.key.as_deref().map(Signer::open).transpose()?,
         level: arguments.level,
         again: arguments.force,
+        ..Options::default()
     };
     let mut failed = 0;
     for image in &arguments.images {
@@ -130,10 +194,17 @@ fn add(arguments: &Add) -> Result<(), Failure> {
             }
             Err(error) => return Err(error.into()),
         };
-        let Kernel { release, build_id, image, modules, .. } = &added.kernel;
+        let Kernel { release, build_id, image, btf, modules, .. } = &added.kernel;
         let state = if added.was_there { " (was there)" } else { "" };
-        let stored = image.stored + modules.stored;
-        writeln!(io::stdout().lock(), "{release} {build_id}: {stored} bytes, {} modules{state}", modules.files)?;
+        let stored = added.kernel.stored();
+        writeln!(
+            io::stdout().lock(),
+            "{release} {build_id}: {stored} bytes (image {}, .BTF {}, modules {}), {} modules{state}",
+            image.stored,
+            btf.stored,
+            modules.stored,
+            modules.files
+        )?;
         if added.left_out > 0 {
             tell!(
                 "{} files of modules were left out: they have no debug information, or are of another kernel",
@@ -148,6 +219,97 @@ fn add(arguments: &Add) -> Result<(), Failure> {
     Ok(())
 }
 
+fn crawl(arguments: &Crawl) -> Result<(), Failure> {
+    let given = |names: &[String], default: &[&str]| match names.is_empty() {
+        true => default.iter().map(|name| (*name).to_owned()).collect(),
+        false => names.to_vec(),
+    };
+    let mut jobs = Jobs { memory: u64::from(arguments.memory) << 20, ..Jobs::default() };
+    if let Some(count) = arguments.jobs {
+        jobs.count = count as usize;
+    }
+    let mut options = crawl::Options {
+        place: Place {
+            suites: arguments.suites.clone(),
+            architectures: given(&arguments.architectures, &["amd64", "arm64"]),
+            uris: arguments.archives.clone(),
+            allow_unsigned: arguments.allow_unsigned,
+        },
+        releases: arguments.releases.clone(),
+        limit: arguments.limit,
+        without_modules: arguments.no_modules,
+        add: Options {
+            signer: arguments.key.as_deref().map(Signer::open).transpose()?,
+            level: arguments.level,
+            again: arguments.force,
+            jobs,
+            ..Options::default()
+        },
+    };
+    let bar = Bar::new()?;
+    let crawl = crawl::Crawl::new(&arguments.folder, &options, &bar)?;
+    let Plan { missing, there, left } = &crawl.plan;
+    let mut out = io::stdout().lock();
+    if arguments.dry_run {
+        for package in missing {
+            writeln!(
+                out,
+                "{:<8} {:<40} {:<20} {:>11}",
+                package.architecture, package.release, package.version, package.size
+            )?;
+        }
+        let bytes: u64 = missing.iter().map(|package| package.size).sum();
+        return Ok(writeln!(
+            out,
+            "{} kernels to fetch, {bytes} bytes of packages; {there} are in the hub, {left} are left by --limit",
+            missing.len()
+        )?);
+    }
+    let (count, mut stored, mut failures) = (missing.len(), 0, Vec::new());
+    crawl.run(&arguments.folder, &mut options, &bar, |outcome| {
+        let Outcome { package, result, fetched, unpacked, encoded } = outcome;
+        let times = format!(
+            "fetched in {:.1} s, unpacked in {:.1} s, encoded in {:.1} s",
+            fetched.as_secs_f64(),
+            unpacked.as_secs_f64(),
+            encoded.as_secs_f64()
+        );
+        let line = match result {
+            Ok(Added { kernel, left_out, .. }) => {
+                stored += kernel.stored();
+                format!(
+                    "{} {}: {} bytes (image {}, .BTF {}, modules {}), {} modules, {left_out} left out; {times}",
+                    package.release,
+                    package.architecture,
+                    kernel.stored(),
+                    kernel.image.stored,
+                    kernel.btf.stored,
+                    kernel.modules.stored,
+                    kernel.modules.files,
+                )
+            }
+            Err(error) => {
+                let text = output::chain(&error);
+                tell!("siteseer: {}: {text}", package.id());
+                failures.push(format!("{}: {text}", package.id()));
+                return;
+            }
+        };
+        // Whoever reads no more of it wants the hub all the same.
+        let _ = writeln!(out, "{line}");
+    });
+    bar.0.finish_and_clear();
+    writeln!(
+        out,
+        "{} kernels added, {stored} bytes; {there} were there, {left} are left by --limit",
+        count - failures.len()
+    )?;
+    if failures.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{} of {count} kernels were not added:\n  {}", failures.len(), failures.join("\n  ")).into())
+}
+
 fn list(arguments: &List) -> Result<(), Failure> {
     let index = make::index(&arguments.folder)?;
     let mut out = io::stdout().lock();
@@ -156,19 +318,26 @@ fn list(arguments: &List) -> Result<(), Failure> {
     }
     writeln!(
         out,
-        "{:<30} {:<8} {:<40} {:>9} {:>8} {:>7} {:>10}",
-        "RELEASE", "MACHINE", "BUILD ID", "FUNCTIONS", "SITES", "MODULES", "BYTES"
+        "{:<30} {:<8} {:<40} {:>9} {:>8} {:>9} {:>9} {:>7} {:>10} {:>10}",
+        "RELEASE", "MACHINE", "BUILD ID", "FUNCTIONS", "SITES", "IMAGE", ".BTF", "MODULES", "OF MODULES", "BYTES"
     )?;
     let mut sum = 0;
-    for Kernel { release, machine, build_id, census, image, modules, .. } in &index.kernels {
-        let stored = image.stored + modules.stored;
+    for kernel in &index.kernels {
+        let Kernel { release, machine, build_id, census, image, btf, modules, .. } = kernel;
+        let stored = image.stored + btf.stored + modules.stored;
         sum += stored;
         let (functions, sites) = (census.functions, census.sites);
         writeln!(
             out,
-            "{release:<30} {machine:<8} {build_id:<40} {functions:>9} {sites:>8} {:>7} {stored:>10}",
-            modules.files
+            "{release:<30} {machine:<8} {build_id:<40} {functions:>9} {sites:>8} {:>9} {:>9} {:>7} {:>10} {stored:>10}",
+            image.stored, btf.stored, modules.files, modules.stored
         )?;
+        if arguments.parts {
+            for (file, part, sizes) in make::parts(&arguments.folder, kernel)? {
+                writeln!(out, "    {file:<12} {part:<22} {:>10} {:>10}", sizes.bytes, sizes.stored)?;
+            }
+        }
     }
-    Ok(writeln!(out, "{} kernels, {sum} bytes", index.kernels.len())?)
+    let count = index.kernels.len() as u64;
+    Ok(writeln!(out, "{count} kernels, {sum} bytes, {} each on average", sum.checked_div(count).unwrap_or(0))?)
 }

@@ -930,7 +930,7 @@ fn hubs_that_cannot_be_made() {
     assert!(run(&folder, &["hub", "add", "hub", "none.sites"], false).contains("none.sites"));
     assert!(run(&folder, &["hub", "add", "hub", "1.sites", "--key", "none"], false).contains("none"));
     run(&folder, &["hub", "add", "hub", "1.sites"], true);
-    fs::write(folder.join("hub/index.json"), "{\"version\": 2, \"kernels\": []}").unwrap();
-    assert!(run(&folder, &["hub", "list", "hub"], false).contains("version 2"));
+    fs::write(folder.join("hub/index.json"), "{\"version\": 3, \"kernels\": []}").unwrap();
+    assert!(run(&folder, &["hub", "list", "hub"], false).contains("version 3"));
     assert!(run(&folder, &["hub", "serve", "none"], false).contains("not a folder"));
 }

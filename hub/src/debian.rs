@@ -129,7 +129,7 @@ fn value<'t>(system: &'t str, key: &str) -> Option<&'t str> {
 }
 
 /// The image and the modules of a package, by names of our own.
-fn unpack(
+pub(crate) fn unpack(
     package: &Path,
     folder: &Path,
     release: &str,

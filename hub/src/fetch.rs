@@ -9,12 +9,13 @@
 use crate::config::Config;
 use crate::error::{Cause, HubError};
 use crate::http::{Client, Part, Status};
-use crate::layout::{self, INDEX, Kernel, MODULES, SIGNATURE, SITES};
+use crate::jobs::Jobs;
+use crate::layout::{self, BTF, INDEX, Kernel, MODULES, MODULES_1, SIGNATURE, SITES};
 use crate::local::{Local, look};
 use crate::make::{encode_modules, parse_index};
 use crate::place::{self, Lock, install};
 use crate::sign::Keys;
-use crate::{debian, pack};
+use crate::{debian, pack, stored};
 use siteseer::internals::kernel::BuildId;
 use siteseer_sites::file::{self, module_kernel};
 use siteseer_sites::with_causes;
@@ -253,10 +254,22 @@ impl Fetcher<'_> {
             Ok((at, data?))
         };
         let (at, image) = unpack(SITES)?;
+        let image = stored::image(&at, image, wanted.btf.as_deref(), limit, || Ok(unpack(BTF)?.1))?;
         check_image(&at, &image, wanted)?;
         let mut modules = Vec::new();
         if wanted.modules {
-            let (at, archive) = match unpack(MODULES) {
+            match unpack(MODULES) {
+                Err(HubError::NotThere { .. }) => {}
+                packed => {
+                    let (at, packed) = packed?;
+                    let modules = stored::modules(&at, &packed, &image, limit)?;
+                    for (name, data) in &modules {
+                        check_module(&at, name, data, id)?;
+                    }
+                    return Ok(Found { image, modules });
+                }
+            }
+            let (at, archive) = match unpack(MODULES_1) {
                 Err(HubError::NotThere { .. }) => {
                     self.progress.say(&format!("{url} has no modules of this kernel"));
                     return Ok(Found { image, modules });
@@ -363,8 +376,11 @@ impl Fetcher<'_> {
         let data = local.sites(None)?;
         check_image(&what, &data, wanted)?;
         let btf = look(&what, &data, |file| file.base_btf_bytes().unwrap_or_default().to_vec())?;
-        let modules =
-            if modules.is_empty() { Vec::new() } else { encode_modules(modules, &btf, ours, self.progress).0 };
+        let modules = if modules.is_empty() {
+            Vec::new()
+        } else {
+            encode_modules(modules, &btf, ours, Jobs::default(), self.progress).0
+        };
         Ok(Found { image: data, modules })
     }
 

@@ -4,18 +4,24 @@
 use serde::{Deserialize, Serialize};
 use siteseer::internals::kernel::BuildId;
 
-/// The site file of a kernel's image, compressed.
+/// The site file of a kernel's image, packed and compressed.
 pub const SITES: &str = "sites.zst";
-/// Those of its modules, in one archive.
-pub const MODULES: &str = "modules.tar.zst";
+/// The kernel's `.BTF`, which the site file then lacks; packed and compressed.
+pub const BTF: &str = "btf.zst";
+/// The site files of its modules, packed together and compressed.
+pub const MODULES: &str = "modules.zst";
+/// Those of a hub of version 1: in one compressed archive.
+pub const MODULES_1: &str = "modules.tar.zst";
 /// What there is.
 pub const INDEX: &str = "index.json";
 /// The same for people.
 pub const PAGE: &str = "index.html";
 /// What follows the name of a file in that of its signature, as minisign(1) has it.
 pub const SIGNATURE: &str = ".minisig";
-/// The version of the index.
-pub const VERSION: u32 = 1;
+/// The version of the index. Version 1 is read too: its site files are not packed.
+pub const VERSION: u32 = 2;
+/// The version of what signatures say.
+const SIGNED: u32 = 1;
 
 /// Where a file of a kernel is, from the hub's top.
 pub fn path(id: &BuildId, file: &str) -> String {
@@ -24,7 +30,7 @@ pub fn path(id: &BuildId, file: &str) -> String {
 
 /// What the signature of a file says besides: which file it is of. A server cannot answer with another signed file.
 pub fn comment(path: &str) -> String {
-    format!("siteseer {VERSION} {path}")
+    format!("siteseer {SIGNED} {path}")
 }
 
 /// A build id in hexadecimal digits.
@@ -56,12 +62,32 @@ pub struct Kernel {
     pub machine: String,
     /// The version of the siteseer that encoded it: that of another version is encoded again.
     pub encoder: String,
-    /// Bytes of the site file, and as it is stored.
+    /// The version of the index that its files are of.
+    #[serde(default = "first_version")]
+    pub format: u32,
+    /// Bytes of the site file, and as it is stored, without its `.BTF` if that is stored beside it.
     pub image: Sizes,
+    /// The same of the `.BTF`; 0 if it is in the site file.
+    #[serde(default)]
+    pub btf: Sizes,
     /// The same for all of its modules together; 0 without modules.
     pub modules: Sizes,
+    /// The package that it was encoded from: name, architecture and version; absent if it was added by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
     /// What is in it.
     pub census: Census,
+}
+
+fn first_version() -> u32 {
+    1
+}
+
+impl Kernel {
+    /// Bytes in the hub, without signatures.
+    pub fn stored(&self) -> u64 {
+        self.image.stored + self.btf.stored + self.modules.stored
+    }
 }
 
 /// How large something is.

@@ -14,11 +14,14 @@
 //!
 //! The loader itself never goes to the network; this crate is the only part of siteseer that does.
 
+pub mod archive;
 pub mod config;
+pub mod crawl;
 mod debian;
 mod error;
 pub mod fetch;
 mod http;
+pub mod jobs;
 pub mod layout;
 mod local;
 pub mod make;
@@ -27,6 +30,7 @@ pub mod place;
 #[cfg(feature = "serve")]
 mod serve;
 pub mod sign;
+mod stored;
 
 pub use error::{Cause, HubError};
 #[cfg(feature = "serve")]

@@ -5,11 +5,12 @@
 //! already, of the same siteseer, is left as it is.
 
 use crate::error::{Cause, HubError, io};
-use crate::layout::{self, Census, INDEX, Index, Kernel, MODULES, PAGE, SIGNATURE, SITES, Sizes, VERSION};
+use crate::jobs::Jobs;
+use crate::layout::{self, BTF, Census, INDEX, Index, Kernel, MODULES, PAGE, SIGNATURE, SITES, Sizes, VERSION};
 use crate::local::{Local, look};
 use crate::place::{Lock, install};
 use crate::sign::Signer;
-use crate::{http::Progress, pack};
+use crate::{http::Progress, stored};
 use serde::Deserialize;
 use siteseer::internals::kernel::BuildId;
 use siteseer_encoder::BaseKernel;
@@ -31,6 +32,10 @@ pub struct Options {
     pub level: i32,
     /// Whether a kernel that is in the folder already is made again.
     pub again: bool,
+    /// The package that the image is from.
+    pub package: Option<String>,
+    /// How many modules are encoded side by side.
+    pub jobs: Jobs,
 }
 
 /// The outcome of a kernel.
@@ -70,13 +75,31 @@ pub(crate) fn parse_index(what: &str, bytes: &[u8]) -> Result<Index, HubError> {
     let not_one = |error: serde_json::Error| bad(format!("not an index of a hub: {error}").into());
     // What else is in another version need not have the shape of this one.
     let Version { version } = serde_json::from_slice(bytes).map_err(not_one)?;
-    if version != VERSION {
+    if !(1..=VERSION).contains(&version) {
         return Err(bad(format!(
-            "an index of version {version}, which another release of siteseer made: this one reads version {VERSION}"
+            "an index of version {version}, which another release of siteseer made: this one reads versions up to {VERSION}"
         )
         .into()));
     }
     serde_json::from_slice(bytes).map_err(not_one)
+}
+
+/// How many bytes each part of a kernel's files has, packed and then compressed alone: file, part, and both numbers. By
+/// this, one sees where the bytes are; together they have more than the file.
+///
+/// # Errors
+/// [`HubError`] if the files are not those of this version.
+pub fn parts(folder: &Path, kernel: &Kernel) -> Result<Vec<(&'static str, &'static str, Sizes)>, HubError> {
+    let mut all = Vec::new();
+    for (name, sizes) in [(SITES, kernel.image), (BTF, kernel.btf), (MODULES, kernel.modules)] {
+        if sizes.stored > 0 && kernel.format == VERSION {
+            let path = folder.join("buildid").join(&kernel.build_id).join(name);
+            for (part, sizes) in stored::parts(&path.display().to_string(), &fs::read(&path).map_err(io(&path))?)? {
+                all.push((name, part, sizes));
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Adds a kernel to a hub, from its image with debug information or its site file.
@@ -91,12 +114,19 @@ pub fn add(folder: &Path, image: &Path, options: &Options, progress: &dyn Progre
     if local.is_module() {
         return Err(bad("a module, not a kernel's image: name the image, and the folder of its modules (--modules)"));
     }
-    let mut index = index(folder)?;
+    let index = index(folder)?;
     let id = &local.build_id;
     let files = options.modules.as_deref().map(modules).transpose()?.unwrap_or_default();
     let known = index.kernels.iter().find(|kernel| kernel.build_id == id.to_string());
-    if let Some(kernel) = known.filter(|kernel| !options.again && is_current(folder, kernel, id, options)) {
-        return Ok(Added { kernel: kernel.clone(), was_there: true, left_out: 0 });
+    if let Some(kernel) = known
+        .filter(|kernel| !options.again && has(folder, kernel, options.modules.is_some(), options.signer.is_some()))
+    {
+        let mut kernel = kernel.clone();
+        if options.package.is_some() && kernel.package != options.package {
+            kernel.package.clone_from(&options.package);
+            put(folder, index, &kernel, options.signer.as_ref())?;
+        }
+        return Ok(Added { kernel, was_there: true, left_out: 0 });
     }
     progress.say(&format!("{}: encoding", image.display()));
     let sites = local.sites(None)?;
@@ -110,42 +140,49 @@ pub fn add(folder: &Path, image: &Path, options: &Options, progress: &dyn Progre
     })?;
     let (machine, census, btf) = about;
     let btf = btf.ok_or_else(|| bad("its site data has no copy of .BTF"))?;
-    let (encoded, left_out) = encode_modules(&files, &btf, id, progress);
+    let (encoded, left_out) = encode_modules(&files, &btf, id, options.jobs, progress);
     progress.say(&format!("{}: compressing", image.display()));
-    let mut stored = vec![(SITES, pack::compress(&sites, options.level)?)];
-    let mut of_modules = Sizes::default();
-    if !encoded.is_empty() {
-        let packed = pack::compress(&pack::archive(&encoded)?, options.level)?;
-        let bytes = encoded.iter().map(|(_, data)| data.len() as u64).sum();
-        of_modules = Sizes { files: encoded.len() as u64, bytes, stored: packed.len() as u64 };
-        stored.push((MODULES, packed));
-    }
+    let stored = stored::store(&image.display().to_string(), &sites, &btf, &encoded, options.level)?;
+    let sizes = |name: &str, files: usize, bytes: usize| match stored.len(name) {
+        0 => Sizes::default(),
+        stored => Sizes { files: files as u64, bytes: bytes as u64, stored },
+    };
     let release = options.release.clone().or_else(|| local.release()).unwrap_or_default();
     let kernel = Kernel {
         release,
         build_id: id.to_string(),
         machine,
         encoder: env!("CARGO_PKG_VERSION").to_owned(),
-        image: Sizes { files: 1, bytes: sites.len() as u64, stored: stored[0].1.len() as u64 },
-        modules: of_modules,
+        format: VERSION,
+        image: sizes(SITES, 1, sites.len()),
+        btf: sizes(BTF, 1, btf.len()),
+        modules: sizes(MODULES, encoded.len(), encoded.iter().map(|(_, data)| data.len()).sum()),
+        package: options.package.clone(),
         census,
     };
-    store(folder, id, &stored, options.signer.as_ref())?;
-    index.kernels.retain(|other| other.build_id != kernel.build_id);
-    index.kernels.push(kernel.clone());
-    index.kernels.sort_by(|one, other| (&one.release, &one.build_id).cmp(&(&other.release, &other.build_id)));
-    write_index(folder, &index, options.signer.as_ref())?;
+    store(folder, id, &stored.files, options.signer.as_ref())?;
+    put(folder, index, &kernel, options.signer.as_ref())?;
     Ok(Added { kernel, was_there: false, left_out })
 }
 
-/// Whether what is there is what would be made.
-fn is_current(folder: &Path, kernel: &Kernel, id: &BuildId, options: &Options) -> bool {
-    let at = |file: &str| folder.join(layout::path(id, file));
-    let signed = |file: &str| options.signer.is_none() || at(&format!("{file}{SIGNATURE}")).is_file();
+/// Puts a kernel into the index.
+fn put(folder: &Path, mut index: Index, kernel: &Kernel, signer: Option<&Signer>) -> Result<(), HubError> {
+    index.version = VERSION;
+    index.kernels.retain(|other| other.build_id != kernel.build_id);
+    index.kernels.push(kernel.clone());
+    index.kernels.sort_by(|one, other| (&one.release, &one.build_id).cmp(&(&other.release, &other.build_id)));
+    write_index(folder, &index, signer)
+}
+
+/// Whether a kernel is there as this release of siteseer would make it, if need be with modules and signatures.
+pub(crate) fn has(folder: &Path, kernel: &Kernel, with_modules: bool, signed: bool) -> bool {
+    let at = |file: &str| folder.join("buildid").join(&kernel.build_id).join(file);
+    let is_there = |file: &str| at(file).is_file() && (!signed || at(&format!("{file}{SIGNATURE}")).is_file());
     kernel.encoder == env!("CARGO_PKG_VERSION")
-        && at(SITES).is_file()
-        && signed(SITES)
-        && (options.modules.is_none() || kernel.modules.files > 0 && at(MODULES).is_file() && signed(MODULES))
+        && kernel.format == VERSION
+        && is_there(SITES)
+        && (kernel.btf.stored == 0 || is_there(BTF))
+        && (!with_modules || kernel.modules.files > 0 && is_there(MODULES))
 }
 
 /// The files of modules in a folder and below it, by name.
@@ -174,33 +211,30 @@ pub(crate) fn encode_modules(
     files: &[PathBuf],
     btf: &[u8],
     id: &BuildId,
+    jobs: Jobs,
     progress: &dyn Progress,
 ) -> (Vec<(String, Vec<u8>)>, usize) {
-    let (mut encoded, mut left_out) = (Vec::new(), 0);
     progress.begin("modules", Some(files.len() as u64));
-    for (nth, path) in files.iter().enumerate() {
-        let one = || -> Result<(String, Vec<u8>), HubError> {
-            let local = Local::open(path)?;
-            let bad = |why: &str| HubError::Malformed { what: path.display().to_string(), why: why.into() };
-            if !local.is_module() {
-                return Err(bad("not a module"));
-            }
-            let data = local.sites(Some(BaseKernel { btf, build_id: &id.0 }))?;
-            let kernel = siteseer_sites::file::module_kernel(&data).ok().flatten().unwrap_or_default();
-            if kernel != id.0 {
-                return Err(bad("of another kernel"));
-            }
-            Ok((format!("{}.sites", local.build_id), data))
-        };
-        match one() {
-            Ok(module) => encoded.push(module),
-            Err(_) => left_out += 1,
-        }
-        progress.at(nth as u64 + 1);
-    }
+    let results = jobs.each(files, |path| one_module(path, btf, id), |done| progress.at(done));
+    let left_out = results.iter().filter(|result| result.is_err()).count();
+    let mut encoded: Vec<(String, Vec<u8>)> = results.into_iter().flatten().collect();
     encoded.sort();
     encoded.dedup_by(|one, other| one.0 == other.0);
     (encoded, left_out)
+}
+
+fn one_module(path: &Path, btf: &[u8], id: &BuildId) -> Result<(String, Vec<u8>), HubError> {
+    let local = Local::open(path)?;
+    let bad = |why: &str| HubError::Malformed { what: path.display().to_string(), why: why.into() };
+    if !local.is_module() {
+        return Err(bad("not a module"));
+    }
+    let data = local.sites(Some(BaseKernel { btf, build_id: &id.0 }))?;
+    let kernel = siteseer_sites::file::module_kernel(&data).ok().flatten().unwrap_or_default();
+    if kernel != id.0 {
+        return Err(bad("of another kernel"));
+    }
+    Ok((format!("{}.sites", local.build_id), data))
 }
 
 /// Writes the files of a kernel in a new folder, which then takes the place of the old one.
@@ -262,7 +296,7 @@ fn page(index: &Index) -> String {
             kernel.census.functions,
             kernel.census.sites,
             kernel.modules.files,
-            kernel.image.stored + kernel.modules.stored,
+            kernel.stored(),
         );
     }
     page + "</table>\n"

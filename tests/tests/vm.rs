@@ -208,8 +208,9 @@ fn suite_cases(selected: &[String]) -> Vec<CaseFile> {
 }
 
 /// The cases that load the module.
-const OF_MODULE: [&str; 5] = [
+const OF_MODULE: [&str; 6] = [
     "modules::",
+    "soak::",
     "lookups::so_it_does_of_a_module",
     "libbpf::a_module_without_site_data_is_libbpfs",
     "libbpf::modules_come_and_go_between_objects",

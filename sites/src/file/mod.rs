@@ -65,6 +65,7 @@ mod function;
 mod join;
 pub(crate) mod leb;
 mod nearest;
+pub mod packed;
 pub(crate) mod program;
 mod ranges;
 mod read;

@@ -98,6 +98,7 @@ fn of_sites(seeds: &Seeds, image: &Image) -> Result<(), Box<dyn Error>> {
     file::write_with(&set, ranges.as_ref(), &mut whole)?;
     seeds.add("site_file", name, &whole)?;
     seeds.add("site_file", &format!("{name}-sites"), &file::write(&set)?)?;
+    seeds.add("packed", name, &file::packed::pack(&[&whole, &set.base_btf], None))?;
     let ranges = whole.windows(4).rposition(|word| word == [0x53, 0x52, 1, 1]).map_or(0, |start| start);
     seeds.add("ranges", name, &[&[0][..], &whole[ranges..]].concat())?;
     let len = u16::try_from(set.base_btf.len())?;
