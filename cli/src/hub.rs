@@ -60,7 +60,7 @@ struct Add {
 
 /// Add the kernels of a distribution's archive, with their modules
 ///
-/// The packages with debug information are fetched by apt, one after the other, encoded and deleted. What the hub has,
+/// apt fetches the packages with debug information, one after the other; each is encoded and deleted. What the hub has,
 /// of the same package and the same release of siteseer, is passed over: the same command can be run again after each
 /// update of the archive, and after it was interrupted. If some kernels fail, the others are added all the same, and
 /// the exit status is 1.

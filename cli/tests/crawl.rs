@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer hub crawl`, on an archive of made-up kernels in a folder; what a hub has of version 1.
+//! `siteseer hub crawl`, on an archive of made-up kernels in a folder, and hubs of version 1.
 #![cfg(feature = "network")]
 
 mod made;

@@ -2,8 +2,8 @@
 //! A distribution's archive, by apt with a state of its own: other suites and architectures than the system's.
 //!
 //! apt reads the lists of packages, checks their signature, and fetches packages that it checks by the lists. The
-//! system's own lists and packages are not touched. Of the system's configuration only what says how the network is
-//! reached is used.
+//! system's own lists and packages are not touched. Only the part of the system's configuration that says how the
+//! network is reached is used.
 
 use crate::error::{Cause, HubError, io};
 use std::fs;

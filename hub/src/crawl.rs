@@ -33,7 +33,7 @@ pub struct Options {
     pub add: make::Options,
 }
 
-/// What became of one kernel.
+/// The outcome for one kernel.
 #[derive(Debug)]
 pub struct Outcome {
     /// Its package.

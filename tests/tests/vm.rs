@@ -7,8 +7,8 @@
 //!
 //! # Which kernels
 //! `SITESEER_KERNELS`: rows of kernels/matrix.toml with spaces or commas between; `all`; or `default`: the five of
-//! Debian, and a built one if it is in the cache. Without it, the [`REFERENCE`] alone. All cases run on each,
-//! except those for which the [table](siteseer_conformance::guest::extent::ON_THE_REFERENCE) says why one kernel is enough. With
+//! Debian, and a built one if it is in the cache. Without it, the [`REFERENCE`] alone. All cases run on each, except
+//! those of a [table](siteseer_conformance::guest::extent::ON_THE_REFERENCE), which says why one kernel is enough. With
 //! `SITESEER_CASES=daily`, those that take [long](siteseer_conformance::guest::extent::LONG) run on two kernels.
 //!
 //! # What may differ

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Which cases run on which kernels: all, but for those of two tables.
+//! Which cases run on which kernels: all, except those of two tables.
 
 use siteseer_kernels::{OLDEST, REFERENCE};
 

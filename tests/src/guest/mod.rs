@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What runs in the guest: groups of [cases](case), a file or a folder each, and what they share.
 //!
-//! * Every group uses [`calls`] (system calls that reach known functions), [`shape`] (whether a kernel has the sites that
-//!   a case is about), [`removal`] and `watch`. [`extent`] says which cases run on which kernels, [`known`] which fail.
+//! * Every group uses [`calls`] (system calls that reach known functions), [`shape`] (whether a kernel has the sites
+//!   that a case is about), [`removal`] and `watch`. [`extent`] says which cases run on which kernels, [`known`] which
+//!   fail.
 //! * What a program sees at its sites: [`truth`], [`typed`], [`fentry`], [`trampolines`], [`context`], [`sharing`],
 //!   [`namesakes`], [`lookups`], [`bpf_target`], [`modules`], [`own_data`], [`raw_link`], [`explain`].
 //! * What other programs and tools see: [`libbpf`], [`tools`], [`trace_tool`], [`starts`], [`examples`], [`demo`].

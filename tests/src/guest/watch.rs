@@ -10,8 +10,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// How many records are kept. Keeping one may make more of them: memory that is touched the first time is a page fault,
-/// and functions that are attached to may be on its way. If that is ten of them, as on a kernel that inlines much there,
-/// whoever reads until nothing is left reads until no memory is left.
+/// and functions that are attached to may be on its way. If ten of them are, as on a kernel that inlines much there,
+/// reading until no record is left ends when no memory is left.
 const MOST: usize = 1 << 14;
 
 /// A loaded program and what it has sent.

@@ -74,7 +74,9 @@ fn proofs_of(file: &str, text: &str, names: &BTreeSet<String>) -> Vec<Proof> {
             let is_before = |line: &str| line.trim_start().starts_with("//") || line.trim_start().starts_with("#[");
             let at = rest.iter().take(8).position(|line| !is_before(line) && name_in(line).is_some());
             let test = at.and_then(|at| name_in(rest[at]));
-            let group = file.strip_prefix("tests/src/").map(|path| path.trim_end_matches(".rs").split('/').next());
+            // tests/src/guest/GROUP.rs, tests/src/guest/GROUP/PART.rs
+            let of_folder = file.strip_prefix("tests/src/").and_then(|path| path.split_once('/'));
+            let group = of_folder.map(|(_, path)| path.trim_end_matches(".rs").split('/').next());
             let is_test = match (group.flatten(), test) {
                 (Some(group), Some(test)) => names.contains(&format!("{group}::{test}")),
                 // Trials without a harness of the compiler's are in a list of names.
@@ -252,6 +254,6 @@ fn lines_that_are_before_no_test_are_found() {
     let unit = "// Proves S1.1, S1.2.\n#[test]\nfn is_one() {}\n// Proves S1.3.\nfn is_none() {}\n";
     assert_eq!(faults("sites/src/a.rs", unit), [("is_one".to_owned(), false), ("is_none".to_owned(), true)]);
     let cases = "    // Proves S1.4.\n    (\"a_case\", run),\n    // Proves S1.4.\n    (\"other\", run),\n";
-    assert_eq!(faults("tests/src/toy/mod.rs", cases), [("a_case".to_owned(), false), ("other".to_owned(), true)]);
+    assert_eq!(faults("tests/src/guest/toy/mod.rs", cases), [("a_case".to_owned(), false), ("other".to_owned(), true)]);
     assert_eq!(faults("tests/cases/suited/case.toml", "# Proves S1.5.\n"), [("suited".to_owned(), false)]);
 }

@@ -5,8 +5,9 @@
 //! the vendored one. Against each, the C examples are built by their own Makefiles, and the program of README.md is
 //! taken out of the page and built by the commands that stand beside it ([`build`]). Then each kernel of
 //! `SITESEER_KERNELS` that is Debian's and of this machine's architecture boots once, with all of the programs, and
-//! every example is a test ([`siteseer_conformance::guest::examples`] makes the calls and compares). So is every loader of
-//! what `siteseer compile` makes of opensnoop ([`loaders`]). [`installed`] looks at what was installed, and removes it.
+//! every example is a test ([`siteseer_conformance::guest::examples`] makes the calls and compares). So is every loader
+//! of what `siteseer compile` makes of opensnoop ([`loaders`]). [`installed`] looks at what was installed, and removes
+//! it.
 //!
 //! On the reference kernel the outputs are those of docs/before-and-after.md, which is written again if
 //! SITESEER_UPDATE_DOCS is set ([`page`]).

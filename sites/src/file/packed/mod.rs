@@ -2,8 +2,8 @@
 //! Site files in columns, to be compressed and kept: the *packed* form. docs/format.md, section 10, describes it.
 //!
 //! A site file is searched where it lies, so it has records of a fixed size, orders by name, and checksums. A
-//! compressor makes little of that: numbers of one kind lie 20 bytes apart, and what is only another order of what is there
-//! already is stored again. The packed form has the numbers of each kind side by side (a *column*), mostly as the
+//! compressor makes little of that: numbers of one kind lie 20 bytes apart, and what is only another order of what is
+//! there already is stored again. The packed form has the numbers of each kind side by side (a *column*), mostly as the
 //! distance from a number that is close, and lacks what follows from the rest. What comes out of [`unpack`] is byte for
 //! byte what was given to [`pack`].
 //!

@@ -2,8 +2,8 @@
 //! fentry and fexit programs at every sort of site, by every mechanism: known calls, known arguments, known results.
 //!
 //! Which function shows a sort of site is the compiler's choice. A case has several that it can call in known ways, and
-//! takes the first that has the [shape](crate::guest::shape) that the case is about on the running kernel. The mechanism at
-//! each site is what S13.1 and S15.10 of docs/semantics.md give for it, on a kernel of these capabilities.
+//! takes the first that has the [shape](crate::guest::shape) that the case is about on the running kernel. The
+//! mechanism at each site is what S13.1 and S15.10 of docs/semantics.md give for it, on a kernel of these capabilities.
 
 mod functions;
 

@@ -74,7 +74,7 @@ impl Disturbance {
             let times = worker.join().map_err(|_| format!("{what}: it panicked"))?;
             done.push((what, times.map_err(|why| format!("{what}: {why}"))?));
         }
-        // It stays behind if it was never traced.
+        // It is there if ftrace traced anything.
         if fs::exists(INSTANCE)? {
             fs::remove_dir(INSTANCE)?;
         }

@@ -32,7 +32,7 @@ pub const SEED: &str = "SITESEER_SOAK_SEED";
 const WARM_UP: u64 = 12;
 /// Calls of a round.
 const CALLS: u64 = 20;
-/// Every so many rounds, the programs are loaded anew, and the target is made anew.
+/// Every so many rounds, the programs are loaded again, and the target is made again.
 const RENEWED: u64 = 16;
 /// Functions that a round attaches to, besides ksys_semget(), which is called.
 const FUNCTIONS: [&str; 4] = ["__bpf_copy_key", "setfl", "vfs_fsync_range", "ns_capable"];

@@ -120,7 +120,7 @@ fn of_arm64(mnemonic: &str, operands: &str) -> Option<Control> {
 /// How many instructions of a kernel both decoders agree on.
 #[derive(Debug, Clone, Default)]
 pub struct Agreement {
-    /// Instructions by what they do, as both say.
+    /// How many instructions do what, as both say.
     pub agreed: BTreeMap<&'static str, u64>,
     /// Those that llvm-objdump does not know.
     pub unknown: u64,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What each policy does to ordinary tools: the programs of the suite (`crate::guest::tools`), which are fentry and fexit
-//! programs of the kinds that public collections have. Nothing is booted: plans for the kernel are made, as `siteseer
-//! check` does.
+//! What each policy does to ordinary tools: the programs of the suite (`crate::guest::tools`), which are fentry and
+//! fexit programs of the kinds that public collections have. Nothing is booted: plans for the kernel are made, as
+//! `siteseer check` does.
 
 use super::share;
 use crate::guest::tools::GROUPS;
