@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What else happens on a machine, each in a thread of its own: a processor goes off and on, other tools put probes on
-//! the same functions and take them away, ftrace traces these functions, and a process takes most of the memory.
+//! the same functions and take them away, ftrace traces these functions. A process takes most of the memory.
 
 use crate::guest::case::Failure;
 use crate::guest::faults::Off;
 use crate::measure::cost::perf;
-use procfs::Current;
 use std::fmt::{self, Display};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -30,6 +29,7 @@ type Worker = JoinHandle<Result<u64, String>>;
 pub(super) struct Disturbance {
     is_over: Arc<AtomicBool>,
     workers: Vec<(&'static str, Worker)>,
+    hog: Option<Hog>,
 }
 
 /// How often each was done.
@@ -37,11 +37,10 @@ pub(super) struct Disturbed(Vec<(&'static str, u64)>);
 
 impl Disturbance {
     pub(super) fn begin() -> Result<Disturbance, Failure> {
-        let mut disturbance = Disturbance::default();
+        let mut disturbance = Disturbance { hog: Some(Hog::new()?), ..Disturbance::default() };
         disturbance.repeat("a processor went off and on", Duration::from_millis(150), processor)?;
         disturbance.repeat("other probes came and went", Duration::from_millis(20), probes)?;
         disturbance.repeat("ftrace traced the same function", Duration::from_millis(60), ftrace)?;
-        disturbance.repeat("most of the memory was taken", Duration::from_millis(400), memory)?;
         Ok(disturbance)
     }
 
@@ -73,6 +72,9 @@ impl Disturbance {
         for (what, worker) in self.workers {
             let times = worker.join().map_err(|_| format!("{what}: it panicked"))?;
             done.push((what, times.map_err(|why| format!("{what}: {why}"))?));
+        }
+        if let Some(hog) = self.hog {
+            done.push(("most of the memory was taken", hog.times()));
         }
         // It is there if ftrace traced anything.
         if fs::exists(INSTANCE)? {
@@ -122,26 +124,70 @@ fn ftrace() -> Result<(), Failure> {
     Ok(set("current_tracer", "nop")?)
 }
 
-/// A process that takes most of the memory, and ends.
-fn memory() -> Result<(), Failure> {
-    let information = procfs::Meminfo::current()?;
-    let length = usize::try_from(information.mem_available.unwrap_or(0) / 100 * TAKEN)?;
-    // SAFETY: the child calls nothing but mmap(2), writes to what it got, and ends.
-    unsafe {
-        match libc::fork() {
-            -1 => return Err(io::Error::last_os_error().into()),
-            0 => {
-                let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-                let start = libc::mmap(std::ptr::null_mut(), length, protection, flags | libc::MAP_POPULATE, -1, 0);
-                libc::_exit(i32::from(start == libc::MAP_FAILED));
+/// A process that takes most of the memory and gives it back, again and again, until it is dropped.
+///
+/// It is made before anything is attached: a child has its parent's descriptors, and a program runs for as long as any
+/// process has its link open (S13.7).
+struct Hog {
+    process: libc::pid_t,
+    /// How often it did that. Both processes have this page.
+    times: *mut u64,
+}
+
+impl Hog {
+    fn new() -> io::Result<Hog> {
+        let (protection, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: a page of our own; the child makes system calls alone until it is killed.
+        unsafe {
+            let times = libc::mmap(std::ptr::null_mut(), size_of::<u64>(), protection, shared, -1, 0);
+            if times == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
             }
-            child => {
-                let mut status = 0;
-                if libc::waitpid(child, &raw mut status, 0) != child {
-                    return Err(io::Error::last_os_error().into());
+            let times = times.cast::<u64>();
+            match libc::fork() {
+                -1 => Err(io::Error::last_os_error()),
+                0 => Hog::take(times),
+                process => Ok(Hog { process, times }),
+            }
+        }
+    }
+
+    /// What the child does.
+    ///
+    /// # Safety
+    /// In a process that has just been forked.
+    unsafe fn take(times: *mut u64) -> ! {
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: 300_000_000 };
+        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+        // SAFETY: system calls with memory of this process.
+        unsafe {
+            loop {
+                let mut machine: libc::sysinfo = std::mem::zeroed();
+                libc::sysinfo(&raw mut machine);
+                let length = (machine.freeram * u64::from(machine.mem_unit) / 100 * TAKEN) as usize;
+                let start = libc::mmap(std::ptr::null_mut(), length, libc::PROT_WRITE, private, -1, 0);
+                libc::nanosleep(&raw const pause, std::ptr::null_mut());
+                if start != libc::MAP_FAILED {
+                    libc::munmap(start, length);
+                    times.write_volatile(times.read() + 1);
                 }
             }
         }
     }
-    Ok(())
+
+    fn times(&self) -> u64 {
+        // SAFETY: the page lives as long as this, and an aligned word is written whole.
+        unsafe { self.times.read_volatile() }
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        // SAFETY: a child of this process that nobody else waits for, and a page that nothing refers to afterwards.
+        unsafe {
+            libc::kill(self.process, libc::SIGKILL);
+            libc::waitpid(self.process, std::ptr::null_mut(), 0);
+            libc::munmap(self.times.cast(), size_of::<u64>());
+        }
+    }
 }
