@@ -77,10 +77,14 @@ fn target(operands: &str) -> Option<u64> {
     u64::from_str_radix(last.strip_prefix("0x")?, 16).ok()
 }
 
+/// Prefixes of x86-64 instructions. llvm-objdump prints some on a line of their own.
+const PREFIXES: [&str; 17] = [
+    "lock", "rep", "repe", "repne", "notrack", "bnd", "data16", "addr32", "xacquire", "xrelease", "rex64", "cs", "ds",
+    "es", "ss", "fs", "gs",
+];
+
 /// What an x86-64 instruction is, in AT&T syntax. `None` if llvm-objdump does not know it.
 fn of_x86(mnemonic: &str, operands: &str) -> Option<Control> {
-    const PREFIXES: [&str; 13] =
-        ["lock", "rep", "repe", "repne", "notrack", "bnd", "data16", "cs", "ds", "es", "ss", "fs", "gs"];
     if PREFIXES.contains(&mnemonic) && !operands.is_empty() {
         let (mnemonic, operands) = operands.split_once(['\t', ' ']).unwrap_or((operands, ""));
         return of_x86(mnemonic, operands.trim());
@@ -147,12 +151,20 @@ impl Agreement {
         let mut agreement = Agreement::default();
         // Where the encoder says that the next instruction begins, and what the last one was.
         let mut expected: Option<(u64, String)> = None;
+        // Where the prefixes of an instruction begin.
+        let mut prefix = None;
         for text in BufReader::with_capacity(1 << 20, output).lines() {
             let text = text?;
             let Some((address, mnemonic, operands)) = line(&text) else {
-                expected = None;
+                (expected, prefix) = (None, None);
                 continue;
             };
+            let is_prefix = operands.is_empty() && PREFIXES.contains(&mnemonic);
+            if image.machine() == Machine::X86_64 && is_prefix {
+                prefix = prefix.or(Some(address));
+                continue;
+            }
+            let address = prefix.take().unwrap_or(address);
             // What is data, by the symbols that mark it.
             if mnemonic.starts_with('.') || mnemonic.len() == 2 && mnemonic.bytes().all(|byte| byte.is_ascii_hexdigit())
             {
