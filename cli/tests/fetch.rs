@@ -468,7 +468,11 @@ fn indexes_that_are_wrong() {
     let key = ["--key", hub.key.as_str()];
     let unsigned = ["--allow-unsigned"];
     // Another version, which need not have the members of this one.
-    refused(&serve(b"{\"version\": 2, \"images\": {}}".to_vec(), None), &unsigned, &["version 2", "reads version 1"]);
+    refused(
+        &serve(b"{\"version\": 3, \"images\": {}}".to_vec(), None),
+        &unsigned,
+        &["version 3", "reads versions up to 2"],
+    );
     refused(&serve(b"<html>".to_vec(), None), &unsigned, &["not an index of a hub"]);
     refused(&serve(index[..index.len() / 2].to_vec(), None), &unsigned, &["not an index of a hub"]);
     refused(&serve(b"{\"version\": 1, \"kernels\": []}".to_vec(), None), &unsigned, &["it has no kernel 6.1-made"]);
