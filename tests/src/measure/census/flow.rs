@@ -7,6 +7,7 @@
 //! the encoder too, and both must say the same: goes on, jumps, may jump, calls, and to which address; jumps to where a
 //! register says; ends. On x86-64 they must also agree on where the next instruction begins.
 
+use object::{Object, ObjectSection, elf};
 use siteseer_encoder::elf::image::Image;
 use siteseer_encoder::text::{Flow, flow_at};
 use siteseer_kernels::KernelPaths;
@@ -145,6 +146,14 @@ impl Agreement {
         let tool = std::env::var_os("LLVM_OBJDUMP").unwrap_or_else(|| "llvm-objdump".into());
         let mut command = Command::new(&tool);
         command.args(["-d", "--no-show-raw-insn", "--no-leading-headers", "--mattr=+all"]).arg(&kernel.vmlinux);
+        // x86-64 kernels have data in a section that is executable, too.
+        for section in object::File::parse(&*bytes)?.sections() {
+            if let object::SectionFlags::Elf { sh_flags, .. } = section.flags()
+                && sh_flags & (elf::SHF_EXECINSTR | elf::SHF_WRITE) == elf::SHF_EXECINSTR
+            {
+                command.arg(format!("--section={}", section.name()?));
+            }
+        }
         let started = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = started.map_err(|error| format!("{}: {error}", tool.display()))?;
         let output = child.stdout.take().ok_or("llvm-objdump has no output")?;
