@@ -51,13 +51,37 @@ impl Inventory {
         })
     }
 
-    /// Whether there is now what there was, as soon as the kernel has freed what it frees later.
+    /// What there is when the kernel has freed what it frees later: when it is the same for a second.
+    pub(super) fn settled() -> Result<Inventory, Failure> {
+        let begin = Instant::now();
+        let mut last = Inventory::take()?;
+        loop {
+            thread::sleep(Duration::from_secs(1));
+            let now = Inventory::take()?;
+            if now == last {
+                return Ok(now);
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(format!("it does not come to rest: {last:?}, {now:?}").into());
+            }
+            last = now;
+        }
+    }
+
+    /// Whether none of these is more than before.
+    fn is_within(&self, before: &Inventory) -> bool {
+        let counts =
+            |of: &Inventory| [of.descriptors, of.threads, of.programs, of.maps, of.links, of.definitions, of.kprobes];
+        let fits = counts(self).iter().zip(counts(before)).all(|(after, before)| *after <= before);
+        fits && self.memory <= before.memory + SLACK
+    }
+
+    /// Whether there is now no more than there was, as soon as the kernel has freed what it frees later.
     pub(super) fn compare(self) -> Result<Compared, Failure> {
         let begin = Instant::now();
         loop {
             let compared = Compared { before: self, after: Inventory::take()? };
-            let after = compared.after;
-            if (Inventory { memory: self.memory, ..after }) == self && after.memory <= self.memory + SLACK {
+            if compared.after.is_within(&self) {
                 return Ok(compared);
             }
             if begin.elapsed() > PATIENCE {

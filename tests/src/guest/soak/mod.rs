@@ -67,7 +67,7 @@ fn soak(_: &Target) -> Result<String, Failure> {
         rounds(&mut random, &mut done, |round| round < WARM_UP)?;
         quiet.end()?;
         removal::wait()?;
-        Inventory::take()?
+        Inventory::settled()?
     };
     let begin = Instant::now();
     let disturbance = Disturbance::begin()?;
