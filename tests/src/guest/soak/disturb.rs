@@ -11,13 +11,15 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TRACEFS: &str = "/sys/kernel/tracing";
 /// An instance of ftrace, so that nobody else's settings change.
 const INSTANCE: &str = "/sys/kernel/tracing/instances/soak";
 /// The function that all share.
 const FUNCTION: &str = "ksys_semget";
+/// How long something may be busy.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How much of the memory that is left is taken.
 const TAKEN: u64 = 60;
 
@@ -109,7 +111,16 @@ fn probes() -> Result<(), Failure> {
     let event = perf::counting_event("soak/probe")?;
     thread::sleep(Duration::from_millis(10));
     drop(event);
-    Ok(write("-:soak/probe\n")?)
+    // A process that siteseer starts has a copy of the event, until it has closed what it does not need.
+    let begin = Instant::now();
+    loop {
+        match write("-:soak/probe\n") {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && begin.elapsed() < PATIENCE => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            written => return Ok(written?),
+        }
+    }
 }
 
 /// The function tracer on the same functions.
