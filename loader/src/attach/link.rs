@@ -365,7 +365,8 @@ impl Link {
         if programs.is_empty() { Ok(Vec::new()) } else { bpf_program::tail_slots(&programs) }
     }
 
-    /// Detaches all sites; when it returns, the program runs no more. What `drop` does.
+    /// Detaches all sites; when it returns, the program runs no more. What `drop` does. A child that was forked
+    /// meanwhile and has not called execve(2) keeps the link open, and the program running, until it ends.
     pub fn detach(self) {
         drop(self);
     }
