@@ -61,54 +61,36 @@ pub(super) fn read(inline: &[u8], sites: &[u8], texts: &[Text]) -> Option<Vec<Ve
 }
 
 /// Sorts the places of a file by address, and makes their parents places in that order.
-pub(super) fn by_address(mut file: Vec<Vec<Place>>) -> Vec<Vec<Place>> {
-    let mut order: Vec<u32> = Vec::new();
-    let mut first = 0u32;
-    for places in &file {
-        let mut of_text: Vec<u32> = (0..places.len() as u32).collect();
-        of_text.sort_by_key(|nth| places.get(*nth as usize).map(|place| place.offset));
-        order.extend(of_text.into_iter().map(|nth| nth + first));
-        first += places.len() as u32;
-    }
-    let mut place_of = vec![0u32; order.len()];
-    for (place, site) in (0u32..).zip(&order) {
-        if let Some(slot) = place_of.get_mut(*site as usize) {
-            *slot = place;
-        }
-    }
-    for places in &mut file {
-        places.sort_by_key(|place| place.offset);
-        for place in places {
-            if let Some(parent) = place.parent.checked_sub(1) {
-                place.parent = place_of.get(parent as usize).map_or(u32::MAX, |parent| parent + 1);
-            }
-        }
-    }
-    file
+pub(super) fn by_address(file: Vec<Vec<Place>>) -> Result<Vec<Vec<Place>>, Stop> {
+    sorted(file, |place| place.offset)
 }
 
 /// Sorts them as the file has them, and makes their parents indices of sites.
-pub(super) fn by_function(mut file: Vec<Vec<Place>>) -> Result<Vec<Vec<Place>>, Stop> {
-    let key = |place: &Place| (place.func, place.offset, place.proto);
+pub(super) fn by_function(file: Vec<Vec<Place>>) -> Result<Vec<Vec<Place>>, Stop> {
+    sorted(file, |place| (place.func, place.offset, place.proto))
+}
+
+/// Sorts the places of each text section, and makes parents numbers in the new order.
+fn sorted<K: Ord>(mut file: Vec<Vec<Place>>, key: impl Fn(&Place) -> K) -> Result<Vec<Vec<Place>>, Stop> {
     let mut order: Vec<u32> = Vec::new();
     let mut first = 0u32;
     for places in &file {
         let mut of_text: Vec<u32> = (0..places.len() as u32).collect();
-        of_text.sort_by_key(|nth| places.get(*nth as usize).map(key));
+        of_text.sort_by_key(|nth| places.get(*nth as usize).map(&key));
         order.extend(of_text.into_iter().map(|nth| nth + first));
         first += places.len() as u32;
     }
-    let mut site_of = vec![0u32; order.len()];
-    for (site, place) in (0u32..).zip(&order) {
-        if let Some(slot) = site_of.get_mut(*place as usize) {
-            *slot = site;
+    let mut number_of = vec![0u32; order.len()];
+    for (number, before) in (0u32..).zip(&order) {
+        if let Some(slot) = number_of.get_mut(*before as usize) {
+            *slot = number;
         }
     }
     for places in &mut file {
-        places.sort_by_key(key);
+        places.sort_by_key(&key);
         for place in places {
             if let Some(parent) = place.parent.checked_sub(1) {
-                place.parent = site_of.get(parent as usize).ok_or(Stop::Malformed)? + 1;
+                place.parent = number_of.get(parent as usize).ok_or(Stop::Malformed)? + 1;
             }
         }
     }

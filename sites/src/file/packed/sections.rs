@@ -171,7 +171,7 @@ pub(super) fn file(coder: &mut Coder<'_>, parts: &Parts<'_>, beside: Option<&Bes
     let given = match source {
         Some(ext) => {
             let read = places::read(parts.inline, ext.sites.as_bytes(), &texts).ok_or(Stop::Malformed)?;
-            places::by_address(read)
+            places::by_address(read)?
         }
         None => Vec::new(),
     };
