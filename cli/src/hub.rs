@@ -5,6 +5,7 @@ use crate::Failure;
 use crate::fetch::Bar;
 use crate::output::{self, tell};
 use clap::{Args, Subcommand};
+use siteseer::internals::pattern::Glob;
 use siteseer_hub::archive::Place;
 use siteseer_hub::crawl::{self, Outcome, Plan};
 use siteseer_hub::jobs::Jobs;
@@ -79,9 +80,9 @@ struct Crawl {
     #[arg(long = "arch", value_name = "ARCH", value_parser = ["amd64", "arm64"])]
     architectures: Vec<String>,
     /// Only releases that fit this pattern with `*` and `?`, such as '*-cloud-*'. May be given again
-    #[arg(long = "release", value_name = "PATTERN")]
-    releases: Vec<String>,
-    /// The address of the archive [default: that of apt's sources, or Debian's]. May be given again
+    #[arg(long = "release", value_name = "PATTERN", value_parser = Glob::new)]
+    releases: Vec<Glob>,
+    /// The address of the archive [default: that of Debian in apt's sources]. May be given again
     #[arg(long = "archive", value_name = "URL")]
     archives: Vec<String>,
     /// Also use an archive that is not signed
@@ -194,17 +195,9 @@ fn add(arguments: &Add) -> Result<(), Failure> {
             }
             Err(error) => return Err(error.into()),
         };
-        let Kernel { release, build_id, image, btf, modules, .. } = &added.kernel;
+        let Kernel { release, build_id, .. } = &added.kernel;
         let state = if added.was_there { " (was there)" } else { "" };
-        let stored = added.kernel.stored();
-        writeln!(
-            io::stdout().lock(),
-            "{release} {build_id}: {stored} bytes (image {}, .BTF {}, modules {}), {} modules{state}",
-            image.stored,
-            btf.stored,
-            modules.stored,
-            modules.files
-        )?;
+        writeln!(io::stdout().lock(), "{release} {build_id}: {}{state}", sizes(&added.kernel))?;
         if added.left_out > 0 {
             tell!(
                 "{} files of modules were left out: they have no debug information, or are of another kernel",
@@ -217,6 +210,19 @@ fn add(arguments: &Add) -> Result<(), Failure> {
         return Err(format!("{failed} of {} images were not added", arguments.images.len()).into());
     }
     Ok(())
+}
+
+/// How many bytes a kernel has in the hub.
+fn sizes(kernel: &Kernel) -> String {
+    let Kernel { image, btf, modules, .. } = kernel;
+    format!(
+        "{} bytes (image {}, .BTF {}, modules {}), {} modules",
+        kernel.stored(),
+        image.stored,
+        btf.stored,
+        modules.stored,
+        modules.files
+    )
 }
 
 fn crawl(arguments: &Crawl) -> Result<(), Failure> {
@@ -277,16 +283,8 @@ fn crawl(arguments: &Crawl) -> Result<(), Failure> {
         let line = match result {
             Ok(Added { kernel, left_out, .. }) => {
                 stored += kernel.stored();
-                format!(
-                    "{} {}: {} bytes (image {}, .BTF {}, modules {}), {} modules, {left_out} left out; {times}",
-                    package.release,
-                    package.architecture,
-                    kernel.stored(),
-                    kernel.image.stored,
-                    kernel.btf.stored,
-                    kernel.modules.stored,
-                    kernel.modules.files,
-                )
+                let (release, architecture) = (&package.release, &package.architecture);
+                format!("{release} {architecture}: {}, {left_out} left out; {times}", sizes(&kernel))
             }
             Err(error) => {
                 let text = output::chain(&error);
@@ -324,7 +322,7 @@ fn list(arguments: &List) -> Result<(), Failure> {
     let mut sum = 0;
     for kernel in &index.kernels {
         let Kernel { release, machine, build_id, census, image, btf, modules, .. } = kernel;
-        let stored = image.stored + btf.stored + modules.stored;
+        let stored = kernel.stored();
         sum += stored;
         let (functions, sites) = (census.functions, census.sites);
         writeln!(

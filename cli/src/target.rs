@@ -23,7 +23,7 @@ pub(crate) struct About {
     sites: Option<PathBuf>,
     #[command(flatten)]
     modules: Modules,
-    /// If there is no site data of the running kernel, fetch it first, as `siteseer fetch` does without options
+    /// If there is no site data for the running kernel, fetch it first, as `siteseer fetch` does without options
     #[cfg(feature = "network")]
     #[arg(long, conflicts_with_all = ["vmlinux", "sites"])]
     fetch: bool,
@@ -129,12 +129,12 @@ fn lacks_modules(target: &Target, patterns: &[Pattern]) -> Result<bool, TargetEr
     Ok(without.any(|(module, _)| patterns.iter().any(|pattern| pattern.in_module(module))))
 }
 
-/// There is no site data, and the user did not say that it may be fetched.
+/// No site data was found, and the command was not told to fetch it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}\n{HINT}")]
 struct Unfetched(SourceError);
 
-/// Whether there is no site data, and nothing else is wrong.
+/// Whether a command failed only because no site data was found.
 pub(crate) fn is_missing(failure: &(dyn std::error::Error + 'static)) -> bool {
     let plain = matches!(failure.downcast_ref(), Some(TargetError::Source(SourceError::NotFound { .. })));
     plain || failure.is::<Unfetched>()

@@ -113,7 +113,7 @@ pub(crate) struct Arguments {
     /// Site data, or a debug vmlinux, of the running kernel [default: found by build id]
     #[arg(long, value_name = "FILE")]
     sites: Option<PathBuf>,
-    /// If there is no site data of the running kernel, fetch it first, as `siteseer fetch` does without options. If a
+    /// If there is no site data for the running kernel, fetch it first, as `siteseer fetch` does without options. If a
     /// function's name has a module, that of the modules too
     #[cfg(feature = "network")]
     #[arg(long, conflicts_with = "sites")]
@@ -291,7 +291,7 @@ fn target(arguments: &Arguments) -> Result<Target, Failure> {
         return Err(failure);
     }
     if cfg!(feature = "network") {
-        tell!("there is no site data of this kernel: with --fetch, siteseer fetches it first");
+        tell!("no site data for this kernel was found: with --fetch, siteseer fetches it first");
     }
     Ok(Target::without_site_data()?)
 }

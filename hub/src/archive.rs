@@ -17,7 +17,7 @@ pub struct Place {
     pub suites: Vec<String>,
     /// Debian's names of architectures: `amd64`, `arm64`.
     pub architectures: Vec<String>,
-    /// The addresses of the archive; those of the system's sources, or else Debian's, if there are none.
+    /// The addresses of the archive; those of Debian in the system's sources, if there are none.
     pub uris: Vec<String>,
     /// Whether lists without a signature will do.
     pub allow_unsigned: bool,
@@ -50,10 +50,6 @@ pub(crate) struct Apt {
     folder: PathBuf,
 }
 
-/// Debian's archive, and that of its security updates.
-const DEBIAN: &str = "http://deb.debian.org/debian";
-const SECURITY: &str = "http://deb.debian.org/debian-security";
-
 /// Settings that say what apt stores, not how it reaches a server.
 const NOT_COPIED: [&str; 4] =
     ["Acquire::IndexTargets", "Acquire::GzipIndexes", "Acquire::Languages", "Acquire::CompressionTypes"];
@@ -72,10 +68,12 @@ impl Apt {
         };
         let dump = run(Command::new("apt-config").arg("dump"))?;
         write("apt.conf", &configuration(&folder, place, &dump))?;
-        // Without lists it has no targets; then the addresses are Debian's own.
         let format = ["indextargets", "--format", "$(CREATED_BY) $(LABEL) $(REPO_URI)"];
-        let targets = run(Command::new("apt-get").args(format)).unwrap_or_default();
-        write("sources.list", &sources(place, &targets))?;
+        let targets = match place.uris.is_empty() {
+            true => run(Command::new("apt-get").args(format))?,
+            false => String::new(),
+        };
+        write("sources.list", &sources(place, &targets)?)?;
         let apt = Apt { folder };
         run(apt.get().arg("update"))?;
         Ok(apt)
@@ -84,13 +82,17 @@ impl Apt {
     /// The kernels' debug packages in the lists, each once, oldest names first.
     pub(crate) fn packages(&self) -> Result<Vec<Package>, HubError> {
         let lists = self.folder.join("lists");
-        let mut found = Vec::new();
+        let (mut found, mut is_empty) = (Vec::new(), true);
         for entry in fs::read_dir(&lists).map_err(io(&lists))? {
             let path = entry.map_err(io(&lists))?.path();
             if path.to_string_lossy().ends_with("_Packages") {
                 let text = fs::read(&path).map_err(io(&path))?;
                 found.extend(parse(&String::from_utf8_lossy(&text)));
+                is_empty = false;
             }
+        }
+        if is_empty {
+            return Err(failed("apt-get", "update left no lists of packages".into()));
         }
         found.sort();
         found.dedup_by(|one, other| one.id() == other.id());
@@ -168,7 +170,7 @@ fn configuration(folder: &Path, place: &Place, dump: &str) -> String {
 
 /// The lines of a sources.list(5). `targets` has a line for each list of the system: what made it, its label and its
 /// address.
-fn sources(place: &Place, targets: &str) -> String {
+fn sources(place: &Place, targets: &str) -> Result<String, HubError> {
     let keyring = ["/usr/share/keyrings/debian-archive-keyring.pgp", "/usr/share/keyrings/debian-archive-keyring.gpg"]
         .into_iter()
         .find(|path| Path::new(path).is_file());
@@ -184,22 +186,21 @@ fn sources(place: &Place, targets: &str) -> String {
             let (name, uri) = line.strip_prefix("Packages ")?.rsplit_once(' ')?;
             (name == label).then(|| uri.trim_end_matches('/').to_owned())
         };
-        targets.lines().find_map(line)
+        let why = || format!("apt's sources have no archive with the label {label}: name its address (--archive URL)");
+        targets.lines().find_map(line).ok_or_else(|| failed("apt-get", why().into()))
     };
     let mut text = String::new();
     for suite in &place.suites {
         let uris = match place.uris.is_empty() {
             false => place.uris.clone(),
-            true if suite.ends_with("-security") => {
-                vec![of_system("Debian-Security").unwrap_or_else(|| SECURITY.to_owned())]
-            }
-            true => vec![of_system("Debian").unwrap_or_else(|| DEBIAN.to_owned())],
+            true if suite.ends_with("-security") => vec![of_system("Debian-Security")?],
+            true => vec![of_system("Debian")?],
         };
         for uri in uris {
             text += &format!("deb [{}] {uri} {suite} main\n", options.join(" "));
         }
     }
-    text
+    Ok(text)
 }
 
 /// The debug packages of a list. What only depends on another (`linux-image-amd64-dbg`) has no release in its name.
@@ -226,6 +227,7 @@ fn parse(text: &str) -> Vec<Package> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use siteseer_sites::with_causes;
 
     #[test]
     fn lists_are_read() {
@@ -249,21 +251,20 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_the_systems_or_debians() {
+    fn sources_are_the_systems_or_those_that_are_named() {
         let suites = ["trixie", "trixie-security"].map(str::to_owned).to_vec();
         let architectures = vec!["amd64".to_owned(), "arm64".to_owned()];
         let place = Place { suites, architectures, ..Place::default() };
-        let lines = sources(&place, "");
-        assert!(lines.contains(" http://deb.debian.org/debian trixie main\n"), "{lines}");
-        assert!(lines.contains(" http://deb.debian.org/debian-security trixie-security main\n"), "{lines}");
-        assert!(lines.contains("arch=amd64,arm64"), "{lines}");
+        let error = with_causes(&sources(&place, "Packages Google http://g/\n").unwrap_err());
+        assert!(error.contains("Debian") && error.contains("--archive"), "{error}");
         let targets = "Packages Google http://g/\nPackages Debian http://mirror.example/debian/\n\
                        Translations Debian http://other\nPackages Debian-Security http://mirror.example/security/\n";
-        let lines = sources(&place, targets);
+        let lines = sources(&place, targets).unwrap();
         assert!(lines.contains(" http://mirror.example/debian trixie main\n"), "{lines}");
         assert!(lines.contains(" http://mirror.example/security trixie-security main\n"), "{lines}");
+        assert!(lines.contains("arch=amd64,arm64"), "{lines}");
         let place = Place { uris: vec!["file:/srv/x".to_owned()], allow_unsigned: true, ..place };
-        let lines = sources(&place, targets);
+        let lines = sources(&place, targets).unwrap();
         assert!(lines.contains("trusted=yes] file:/srv/x trixie-security main\n"), "{lines}");
     }
 

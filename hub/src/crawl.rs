@@ -11,6 +11,7 @@ use crate::error::{HubError, io};
 use crate::http::Progress;
 use crate::make::{self, Added};
 use crate::place::Lock;
+use siteseer::internals::pattern::Glob;
 use std::fs;
 use std::path::Path;
 use std::sync::mpsc;
@@ -23,8 +24,8 @@ use tempfile::TempDir;
 pub struct Options {
     /// Where the kernels are.
     pub place: Place,
-    /// Patterns of releases, with `*` and `?`; without any, all.
-    pub releases: Vec<String>,
+    /// Which releases; without any, all.
+    pub releases: Vec<Glob>,
     /// At most so many kernels.
     pub limit: Option<usize>,
     /// Whether to leave the modules out.
@@ -142,59 +143,17 @@ impl Crawl {
 /// Which of the packages are to be fetched.
 fn plan(packages: Vec<Package>, folder: &Path, options: &Options) -> Result<Plan, HubError> {
     let index = make::index(folder)?;
-    let modules = (!options.without_modules).then(|| folder.to_owned());
-    let add = &options.add;
+    let (add, with_modules) = (&options.add, !options.without_modules);
     let is_wanted = |package: &Package| {
-        options.releases.is_empty() || options.releases.iter().any(|pattern| matches(pattern, &package.release))
+        options.releases.is_empty() || options.releases.iter().any(|glob| glob.matches(&package.release))
     };
     let is_there = |package: &Package| {
         let known = index.kernels.iter().find(|kernel| kernel.package.as_deref() == Some(&package.id()));
-        !add.again && known.is_some_and(|kernel| make::has(folder, kernel, modules.is_some(), add.signer.is_some()))
+        !add.again && known.is_some_and(|kernel| make::has(folder, kernel, with_modules, add.signer.is_some()))
     };
     let (there, mut missing): (Vec<Package>, Vec<Package>) = packages.into_iter().filter(is_wanted).partition(is_there);
     let limit = options.limit.unwrap_or(usize::MAX);
     let left = missing.len().saturating_sub(limit);
     missing.truncate(limit);
     Ok(Plan { missing, there: there.len(), left })
-}
-
-/// Whether a text fits a pattern with `*` and `?`.
-fn matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    // Where the last `*` was, and how much it stood for.
-    let (mut at, mut from, mut star) = (0, 0, None);
-    while let Some(byte) = text.get(from) {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at, from));
-                at += 1;
-            }
-            Some(wanted) if *wanted == b'?' || wanted == byte => (at, from) = (at + 1, from + 1),
-            _ => match &mut star {
-                Some((place, stands)) => {
-                    *stands += 1;
-                    (at, from) = (*place + 1, *stands);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.get(at..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns() {
-        for (pattern, text) in
-            [("*", ""), ("*cloud*", "6.1-cloud-amd64"), ("6.?", "6.1"), ("a*b*c", "aXbYbc"), ("", "")]
-        {
-            assert!(matches(pattern, text), "{pattern} {text}");
-        }
-        for (pattern, text) in [("*cloud", "6.1-cloud-amd64"), ("6.?", "6.12"), ("a*b*c", "acb"), ("", "x")] {
-            assert!(!matches(pattern, text), "{pattern} {text}");
-        }
-    }
 }
