@@ -436,9 +436,13 @@ fn print_memory(kernel: &str, verdicts: &[Verdict]) {
     println!("\nMemory on {kernel}, in MiB, where it grew by 8 and more:");
     let mut most = 0;
     for verdict in verdicts {
-        if verdict.resident >= most + 8 * MEBIBYTE {
-            println!("  {:>6}  {}", verdict.resident / MEBIBYTE, verdict.name);
-            most = verdict.resident;
+        match verdict.resident {
+            None => println!("  unknown  {}", verdict.name),
+            Some(resident) if resident >= most + 8 * MEBIBYTE => {
+                println!("  {:>6}  {}", resident / MEBIBYTE, verdict.name);
+                most = resident;
+            }
+            Some(_) => {}
         }
     }
 }

@@ -246,7 +246,8 @@ pub struct Verdict {
     /// How long it took, in milliseconds of the guest's clock.
     pub milliseconds: u64,
     /// Bytes of memory that the process of all cases had afterwards: a library that keeps what it read shows here.
-    pub resident: u64,
+    /// `None` if the kernel did not tell.
+    pub resident: Option<u64>,
 }
 
 /// All cases, in the order in which they run.
@@ -311,9 +312,9 @@ pub fn run(names: &[String], mut report: impl FnMut(Verdict)) -> Result<(), Fail
 }
 
 /// Bytes of memory that this process has.
-fn resident() -> u64 {
+fn resident() -> Option<u64> {
     let of_this = procfs::process::Process::myself().and_then(|process| process.statm());
-    of_this.map_or(0, |pages| pages.resident * procfs::page_size())
+    of_this.ok().map(|pages| pages.resident * procfs::page_size())
 }
 
 #[cfg(test)]

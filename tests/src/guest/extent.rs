@@ -60,9 +60,12 @@ pub const ON_THE_REFERENCE: [(&str, &str); 12] = [
 pub const LONG: [(&str, &str); 8] = [
     (
         "trace::a_condition_is_the_same_in_the_kernel_and_outside",
-        "46 runs of the tool; a kernel between the two has no verifier that is stricter than both",
+        "46 runs of the tool; the programs are the same on all kernels, and whole runs show a verifier that differs",
     ),
-    ("trace::the_longest_condition_is_loaded_in_each_program", "what is too much for a verifier is so for the oldest"),
+    (
+        "trace::the_longest_condition_is_loaded_in_each_program",
+        "nine programs, loaded and run; whole runs show a verifier that differs",
+    ),
     ("trace::what_is_returned_is_compared_in_the_kernel", "13 runs of the tool, and a flood of calls"),
     ("trace::numbers_are_printed_meanwhile", "it waits for the tool's clock"),
     ("trace::output_that_cannot_be_written", "what is tried is the tool's own"),

@@ -78,6 +78,9 @@ impl Disturbance {
         if let Some(hog) = self.hog {
             done.push(("most of the memory was taken", hog.times()));
         }
+        if let Some((what, _)) = done.iter().find(|(_, times)| *times == 0) {
+            return Err(format!("not once in all this time: {what}").into());
+        }
         // It is there if ftrace traced anything.
         if fs::exists(INSTANCE)? {
             fs::remove_dir(INSTANCE)?;

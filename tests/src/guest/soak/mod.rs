@@ -62,13 +62,9 @@ fn soak(_: &Target) -> Result<String, Failure> {
     let mut random = Random::new(seed);
     let mut done = Done::default();
     siteseer::clean()?;
-    let before = {
-        let quiet = Disturbance::default();
-        rounds(&mut random, &mut done, |round| round < WARM_UP)?;
-        quiet.end()?;
-        removal::wait()?;
-        Inventory::settled()?
-    };
+    rounds(&mut random, &mut done, |round| round < WARM_UP)?;
+    removal::wait()?;
+    let before = Inventory::settled()?;
     let begin = Instant::now();
     let disturbance = Disturbance::begin()?;
     let first = done.rounds;
