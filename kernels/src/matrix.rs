@@ -10,7 +10,7 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::{arch::Arch, workspace::workspace_file};
+use crate::{arch::Arch, buildroot::BUILD_ROOT, workspace::workspace_file};
 
 /// The ways to have a kernel that this program knows.
 const KNOWN: &[&str] = &["debian", "built"];
@@ -97,6 +97,9 @@ pub struct DebianRow {
     pub image: PackageFile,
     /// Where the vmlinux is.
     pub debug: PackageFile,
+    /// The build root that has its compiler: for modules.
+    #[serde(default = "usual_root")]
+    pub root: String,
 }
 
 /// `how = "built"`.
@@ -117,9 +120,17 @@ pub struct BuiltRow {
     /// The plugin that the compiler loads.
     #[serde(default)]
     pub plugin: Option<Plugin>,
+    /// The build root that it and its modules are built in.
+    #[serde(default = "usual_root")]
+    pub root: String,
     /// Where the plugins' sources are.
     #[serde(skip)]
     pub plugins: PathBuf,
+}
+
+/// The build root of rows that name none.
+fn usual_root() -> String {
+    BUILD_ROOT.to_owned()
 }
 
 /// A plugin of a compiler (tests/truth/plugins).
@@ -148,6 +159,16 @@ impl PackageFile {
         PackageFile {
             package: self.package.replace("{release}", release),
             file: self.file.replace("{release}", release),
+        }
+    }
+}
+
+impl How {
+    /// The row of `kernels/buildroot.toml` that has the kernel's compiler.
+    pub fn root(&self) -> &str {
+        match self {
+            How::Debian(row) => &row.root,
+            How::Built(row) => &row.root,
         }
     }
 }

@@ -27,7 +27,7 @@ use std::{
 
 use crate::{
     arch::Arch,
-    buildroot::{self, BUILD_ROOT, BuildRoot, BuildRootError, Mount},
+    buildroot::{self, BuildRoot, BuildRootError, Mount},
     config,
     debian::{
         folder_name,
@@ -57,7 +57,7 @@ const TREE: &str = "tree";
 const PROCEDURE: u32 = 1;
 
 /// The packages of the build root whose programs shape a kernel.
-const TOOLS: &[&str] = &["clang-22", "lld-22", "llvm-22", "dwarves"];
+const TOOLS: &[&str] = &["clang-22", "lld-22", "llvm-22", "clang-23", "lld-23", "llvm-23", "dwarves"];
 
 /// What a build takes at most, in bytes: full LTO's intermediate files, and the result.
 const SPACE: u64 = 6_000_000_000;
@@ -65,17 +65,12 @@ const SPACE: u64 = 6_000_000_000;
 /// How much of a log an error shows.
 const SHOWN_LINES: usize = 30;
 
-/// The row of `kernels/buildroot.toml` that has what a kernel is built with.
-fn build_root(built: &BuiltRow) -> &'static str {
-    if built.plugin.is_some() { plugin::BUILD_ROOT } else { BUILD_ROOT }
-}
-
 /// Sees to it that the kernel of the newest sources is in `place`, and returns its folder.
 pub(crate) fn renew(row: &Row, built: &BuiltRow, place: &Path, say: &mut dyn FnMut(&str)) -> Result<PathBuf, GetError> {
     let fragments = read_fragments(built)?;
     let joined = config::joined(&fragments)?;
     let root_error = |error: BuildRootError| GetError::BuildRoot(Box::new(error));
-    let root_row = buildroot::workspace_rows().and_then(|rows| rows.row(build_root(built))).map_err(root_error)?;
+    let root_row = buildroot::workspace_rows().and_then(|rows| rows.row(&built.root)).map_err(root_error)?;
     let root = BuildRoot::get(root_row, false, &mut *say).map_err(root_error)?;
     let tools = root.versions().map_err(root_error)?;
 
@@ -396,6 +391,7 @@ mod tests {
             config: vec![fragment.clone()],
             patches: vec![],
             plugin: None,
+            root: "kernel".to_owned(),
             plugins: PathBuf::new(),
         };
         let mut record = KernelRecord {

@@ -3,16 +3,13 @@
 //! Plugins of compilers (tests/truth/plugins), with which a kernel is compiled that writes down where its parameters
 //! are.
 //!
-//! A plugin is compiled in the build root, against the headers of the compiler that loads it. Its sources are part of
+//! A plugin is compiled in the row's build root, against the headers of the compiler that loads it. Its sources are part of
 //! the kernel's recipe: another plugin makes another kernel. Such a kernel is read and not booted, so only its vmlinux
 //! is made.
 
 use std::{fs, path::Path};
 
 use crate::{arch::Arch, error::GetError, matrix::Plugin};
-
-/// The row of `kernels/buildroot.toml` that has the headers of the plugin interfaces, beside all that builds kernels.
-pub(crate) const BUILD_ROOT: &str = "plugins";
 
 /// Where the build root has the plugins' sources.
 pub(crate) const SOURCES: &str = "/build/plugins";

@@ -144,6 +144,7 @@ mod tests {
             release: "6.1.0-*-cloud-amd64".to_owned(),
             image: part("linux-image-{release}"),
             debug: part("linux-image-{release}-dbg"),
+            root: "kernel".to_owned(),
         }
     }
 

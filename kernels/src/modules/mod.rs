@@ -4,7 +4,7 @@
 //!
 //! A module fits one kernel: its configuration, its compiler, its symbols' versions. For a kernel of Debian's the
 //! packages of headers have all that (they are kept beside the kernel); a kernel that was built here keeps its own
-//! tree. The compiler that made the kernel is in the build root `kernel`, where kbuild runs, with the vmlinux at hand:
+//! tree. The compiler that made the kernel is in the build root of its row, where kbuild runs, with the vmlinux at hand:
 //! the modules come out with DWARF, as the kernel has it, and with BTF that is split over the kernel's.
 //!
 //! All modules are built by one run of kbuild (`make -k M=...`), each in a folder of its own. kbuild makes no module at
@@ -32,6 +32,7 @@ use crate::{
     buildroot::{self, BUILD_ROOT, BuildRoot, BuildRootError},
     debian::headers,
     error::GetError,
+    matrix,
     module_tree::ModuleTree,
     record::KernelPaths,
 };
@@ -144,7 +145,7 @@ pub fn build(
         }
     }
     let progress = |line: &str| eprintln!("{line}");
-    let root = BuildRoot::get(buildroot::workspace_rows()?.row(BUILD_ROOT)?, false, progress)?;
+    let root = BuildRoot::get(buildroot::workspace_rows()?.row(&root_of(&kernel.name))?, false, progress)?;
     let tree = module_tree(kernel, progress)
         .map_err(|error| ModulesError::Headers { kernel: kernel.name.clone(), error: Box::new(error) })?;
     let store = Store::open(&kernel.directory.join("modules"))?;
@@ -177,6 +178,12 @@ pub fn build(
         }),
     });
     results.collect()
+}
+
+/// The build root that has the compiler of a kernel: what its row says. A kernel without a row has the usual one.
+fn root_of(kernel: &str) -> String {
+    let row = matrix::workspace_matrix().and_then(|matrix| matrix.row(kernel));
+    row.map_or_else(|_| BUILD_ROOT.to_owned(), |row| row.how.root().to_owned())
 }
 
 /// What modules for this kernel are built with; it is fetched if it is not in the cache.
