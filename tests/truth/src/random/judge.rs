@@ -85,8 +85,11 @@ impl Sites {
             observed.get_mut(&(function, site.address, site.kind)).and_then(VecDeque::pop_front).unwrap_or_default()
         };
         let given = set.sites.iter().map(given_of).collect();
+        // What is left of a function that was split (`f1.part.0`) is no function of the program: nobody who asks for `f1`
+        // gets it.
         let function_of = |site: &Site| {
-            let function = program.named(&set.functions[site.function as usize].name)?;
+            let name = &set.functions[site.function as usize].name;
+            let function = program.functions.iter().find(|function| function.name == **name)?;
             (function.name != START).then_some(function.id)
         };
         let functions = set.sites.iter().map(function_of).collect();
