@@ -228,7 +228,7 @@ impl Body<'_, '_, '_> {
 }
 
 /// The registers that an expression takes.
-fn registers(expression: Slice<'_>, encoding: Encoding) -> impl Iterator<Item = Register> {
+pub(crate) fn registers(expression: Slice<'_>, encoding: Encoding) -> impl Iterator<Item = Register> {
     let mut operations = Expression(expression).operations(encoding);
     std::iter::from_fn(move || {
         loop {

@@ -224,6 +224,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         if self.unit.clang().is_some() {
             look_past_patch_site(&surroundings, origin, &self.gathered, &mut self.found);
             clang::look_past_prologue(&at, &self.gathered, origin, &mut self.found);
+            clang::drop_what_is_in_parts_of_others(&at, &self.gathered, &mut self.found);
         }
     }
 

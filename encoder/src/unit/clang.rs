@@ -28,6 +28,7 @@
 
 use crate::text::line_preserves;
 use crate::unit::arguments::{At, Found, Gathered, Given};
+use crate::unit::assigned;
 use crate::unit::entry::first_after;
 use crate::unit::origin::Origin;
 use siteseer_sites::Machine;
@@ -67,6 +68,30 @@ pub(crate) fn look_past_prologue<'a>(
         let image = at.surroundings.image;
         if registers.iter().all(|register| line_preserves(image, at.address, first.begin.address, *register)) {
             found.argument = Ok(located);
+        }
+    }
+}
+
+/// Drops arguments in a register that the debug information says has a part of another parameter at the entry. Only one
+/// of the two is passed there: `p = s.member` makes the register of the member that of `p`, too.
+pub(crate) fn drop_what_is_in_parts_of_others<'a>(at: &At<'_, 'a, '_>, gathered: &Gathered<'a>, found: &mut [Found]) {
+    let is_partial = |found: &Found| found.argument == Err(Missing::Partial);
+    if !found.iter().any(is_partial) {
+        return;
+    }
+    let encoding = at.surroundings.unit.unit.encoding();
+    let parts: Vec<Register> = (gathered.given.iter().zip(&*found))
+        .filter(|(_, found)| is_partial(found))
+        .filter_map(|(given, _)| match given {
+            Given::Expression(expression) => Some(*expression),
+            Given::List(range) => gathered.list(range).iter().find(|entry| entry.covers(at.address))?.expression.into(),
+            _ => None,
+        })
+        .flat_map(|expression| assigned::registers(expression, encoding))
+        .collect();
+    for found in found {
+        if matches!(&found.argument, Ok(Located { at: Location::Register(register), .. }) if parts.contains(register)) {
+            found.argument = Err(Missing::AfterEntry);
         }
     }
 }

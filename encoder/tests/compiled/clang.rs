@@ -224,3 +224,25 @@ fn what_was_moved_out_of_a_loop_is_not_the_entry() {
         assert!(matches!(value.at, Location::Register(_)), "{level}: {value:?}");
     }
 }
+
+/// What is passed as `p` is not looked at. Clang passes one member of the structure, and its register is that of `p`, too.
+const IN_PARTS: &str = r#"
+volatile long seq;
+struct three { unsigned a, b, c; };
+static __attribute__((noinline)) int replaces(struct three s, int p) { p = s.c; seq = 1; return p ? p : 4096; }
+int one(unsigned x, int y) { return replaces((struct three){ x, x + 1, x + 2 }, y); }
+int two(unsigned x, int y) { return replaces((struct three){ y, x, x * 3 }, y + 1); }
+"#;
+
+#[test]
+fn a_register_with_a_part_of_another_argument_has_only_that() {
+    for level in ["-O1", "-O2", "-Os"] {
+        let Some(set) = by_clang(&[level], IN_PARTS) else { return };
+        let sites = sites_of(&set, "replaces");
+        assert!(!sites.is_empty(), "{level}");
+        for site in sites {
+            let [_, second] = arguments(&set, site) else { panic!("two parameters") };
+            assert!(!is_certain(second), "{level}: {second:?}");
+        }
+    }
+}
