@@ -11,6 +11,7 @@ use super::{Acts, Effect, Flow, RegisterSet};
 use crate::elf::image::Image;
 use siteseer_sites::abi::argument_registers;
 use siteseer_sites::{Machine, Unprobeable};
+use std::ops::Range;
 use yaxpeax_arch::{Decoder as _, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand, SizeCode};
 
@@ -353,6 +354,27 @@ pub(super) fn takes_frame_address(image: &Image<'_>, address: u64) -> bool {
     // `add` and `sub` of an extended register, where 31 is the stack pointer, and `mov` from the frame pointer.
     let is_sum = matches!(word & 0xffe0_0000, 0x8b20_0000 | 0xcb20_0000) && is_frame(word >> 5 & 0x1f);
     is_sum || word & !0x1f == 0xaa1d_03e0
+}
+
+/// Whether an instruction makes an address among these bytes, or that of a page with some of them.
+pub(super) fn names_page_of(image: &Image<'_>, address: u64, bytes: &Range<u64>) -> bool {
+    const PAGE: u64 = 1 << 12;
+    let Some(word) = word_at(image, address) else { return true };
+    // `adr` and `adrp` (C6.2.12, C6.2.13); most words are none.
+    if word & 0x1f00_0000 != 0x1000_0000 {
+        return false;
+    }
+    let Some(instruction) = decode_word(word) else { return true };
+    let offset = instruction.operands.iter().find_map(|operand| match operand {
+        Operand::PCOffset(offset) => Some(*offset),
+        _ => None,
+    });
+    let Some(offset) = offset else { return true };
+    let (start, size) = match instruction.opcode {
+        Opcode::ADRP => ((address & !(PAGE - 1)).wrapping_add_signed(offset), PAGE),
+        _ => (address.wrapping_add_signed(offset), 1),
+    };
+    start < bytes.end && bytes.start < start.saturating_add(size)
 }
 
 /// What an instruction has to do with `x0`.

@@ -33,6 +33,7 @@ pub mod probeable;
 mod reads;
 mod result;
 mod slots;
+mod stores;
 mod thunk;
 mod unwritten;
 mod x86;

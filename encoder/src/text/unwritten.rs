@@ -2,13 +2,13 @@
 //! Slots of the stack that nothing has been put into yet.
 //!
 //! Debug information names a variable's slot before the variable is stored there, or although the store was found to be
-//! dead and removed. If no instruction on any way from the function's entry to an address stores to the slot, nothing
-//! of the function's is in it.
+//! dead, and removed or moved into a branch. If on some way from the function's entry to an address no instruction
+//! stores to the slot, nothing of the function's may be in it.
 //!
-//! The search goes backwards, and follows the stack pointer. It ends where the slot is not yet part of the frame. It
-//! gives up, and nothing is said of the slot, as soon as something may have been stored there: by an instruction that
-//! names the slot, by the caller, by an instruction that is not understood. Calls, and stores through other registers,
-//! can only reach the frame if the function takes the address of something in it.
+//! The search goes backwards, and follows the stack pointer. It has found such a way where the slot is not yet part of the
+//! frame. It leaves a way as soon as something may have been stored there: by an instruction that names the slot, by the
+//! caller, by an instruction that is not understood. Calls, and stores through other registers, can only reach the
+//! frame if the function takes the address of something in it.
 
 use super::{Effects, FunctionText, Slot, arm64, x86};
 use std::ops::Range;
@@ -28,8 +28,8 @@ pub(super) enum Step {
 }
 
 impl FunctionText<'_, '_> {
-    /// Whether nothing can be in a slot yet when control comes to an address.
-    pub(crate) fn is_unwritten(&self, address: u64, slot: &Slot) -> bool {
+    /// Whether nothing may be in a slot yet when control comes to an address.
+    pub(crate) fn may_be_unwritten(&self, address: u64, slot: &Slot) -> bool {
         let machine = self.image.machine();
         if slot.base != machine.stack_pointer() || self.has_unknown_targets() {
             return false;
@@ -47,25 +47,29 @@ impl FunctionText<'_, '_> {
             let sources = graph.sources(at);
             let previous = graph.previous(at);
             let is_begin = self.address_of(at) == self.entry || sources.is_empty() && previous.is_none();
-            if is_begin || left < sources.len() + 1 {
+            if left < sources.len() + 1 {
                 return false;
+            }
+            if is_begin {
+                continue;
             }
             left -= sources.len() + 1;
             for before in sources.iter().map(|&source| source as usize).chain(previous) {
                 let slot = Slot { base: slot.base, bytes: bytes.clone() };
                 let by = match self.step(&mut effects, self.address_of(before), &slot) {
-                    Step::Reaches => return false,
-                    Step::MayReach if self.takes_address(&mut effects) => return false,
+                    Step::Reaches => continue,
+                    Step::MayReach if self.takes_address(&mut effects) => continue,
                     Step::MayReach => 0,
                     Step::Keeps(by) => by,
                 };
                 let (start, end) = (bytes.start.saturating_add(by), bytes.end.saturating_add(by));
-                if end > 0 {
-                    open.push((before, start..end));
+                if end <= 0 {
+                    return true;
                 }
+                open.push((before, start..end));
             }
         }
-        true
+        false
     }
 
     fn step(&self, effects: &mut Effects, address: u64, slot: &Slot) -> Step {
@@ -101,13 +105,13 @@ mod tests {
             0x74, 0x24, 16, 0x48, 0x83, 0xc4, 32, 0x5b, 0xc3,
         ];
         let is_unwritten = |code: &[u8], at: u64, bytes: Range<i64>| {
-            x86(code, |text| text.is_unwritten(TEXT + at, &Slot { base: 7, bytes }))
+            x86(code, |text| text.may_be_unwritten(TEXT + at, &Slot { base: 7, bytes }))
         };
         assert!(is_unwritten(&code, 19, 16..24), "the store comes after");
         assert!(!is_unwritten(&code, 24, 16..24));
         assert!(is_unwritten(&code, 9, 8..16));
-        assert!(!is_unwritten(&code, 14, 8..16), "on one of two ways");
-        assert!(!is_unwritten(&code, 14, 12..20), "a part of it");
+        assert!(is_unwritten(&code, 14, 8..16), "it is filled on one of two ways");
+        assert!(is_unwritten(&code, 14, 12..20), "a part of it");
         assert!(!is_unwritten(&code, 14, 32..40), "what was pushed");
         assert!(!is_unwritten(&code, 14, 48..56), "the caller's");
         assert!(is_unwritten(&code, 28, -8..0), "what is no longer part of the frame, as before");
@@ -130,12 +134,12 @@ mod tests {
         let code =
             [0xa9bd_7bfd, 0x9100_03fd, 0xb400_0040, 0xf900_0fe0, 0x9400_0001, 0xf900_13e1, 0xa8c3_7bfd, 0xd65f_03c0];
         let is_unwritten = |code: &[u32], nth: u64, bytes: Range<i64>| {
-            arm64(code, |text| text.is_unwritten(TEXT + nth * 4, &Slot { base: 31, bytes }))
+            arm64(code, |text| text.may_be_unwritten(TEXT + nth * 4, &Slot { base: 31, bytes }))
         };
         assert!(is_unwritten(&code, 5, 32..40), "the store comes after");
         assert!(!is_unwritten(&code, 6, 32..40));
         assert!(is_unwritten(&code, 3, 24..32));
-        assert!(!is_unwritten(&code, 4, 24..32), "on one of two ways");
+        assert!(is_unwritten(&code, 4, 24..32), "it is filled on one of two ways");
         assert!(!is_unwritten(&code, 5, 8..16), "the frame record");
         assert!(!is_unwritten(&code, 5, 48..56), "the caller's");
         assert!(!is_unwritten(&code, 7, -16..-8), "it was filled when it was part of the frame");
@@ -147,8 +151,10 @@ mod tests {
         // add x2, sp, #40
         assert!(!is_unwritten(&with(2, 0x9100_a3e2), 5, 32..40), "the call may store there");
         assert!(is_unwritten(&with(2, 0x9100_a3e2), 4, 32..40));
-        // str x0, [x29, #32]
-        assert!(!is_unwritten(&with(3, 0xf900_13a0), 5, 32..40), "by the frame pointer");
+        // str x0, [x29, #32], and a no-op in place of the branch over it.
+        let mut by_frame = with(3, 0xf900_13a0);
+        by_frame[2] = 0xd503_201f;
+        assert!(!is_unwritten(&by_frame, 5, 32..40), "by the frame pointer");
         // sub sp, sp, #16: of a frame that grows.
         assert!(is_unwritten(&with(2, 0xd100_43ff), 5, 0..8));
         assert!(!is_unwritten(&with(2, 0xd100_43ff), 5, 16..24), "the frame record");

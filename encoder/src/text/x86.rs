@@ -14,6 +14,7 @@ use iced_x86::{
 };
 use siteseer_sites::abi::argument_registers;
 use siteseer_sites::{Machine, Unprobeable};
+use std::ops::Range;
 
 /// The longest instruction.
 const LONGEST: u64 = 15;
@@ -179,6 +180,26 @@ impl Effects {
             }
         }
         step
+    }
+
+    /// Whether an instruction names bytes with a fixed address, other than to read them.
+    pub(super) fn may_store_to(&mut self, image: &Image<'_>, address: u64, bytes: &Range<u64>) -> bool {
+        let Some(instruction) = instruction_at(image, address) else { return true };
+        let is_immediate = |n: u32| !matches!(instruction.op_kind(n), OpKind::Register | OpKind::Memory);
+        let mut immediates = (0..instruction.op_count()).filter(|&n| is_immediate(n));
+        if immediates.any(|n| instruction.try_immediate(n).is_ok_and(|value| bytes.contains(&value))) {
+            return true;
+        }
+        let is_fixed = |base: Register| matches!(base, Register::None | Register::RIP | Register::EIP);
+        if instruction.mnemonic() == Mnemonic::Lea && is_fixed(instruction.memory_base()) {
+            return bytes.contains(&instruction.memory_displacement64());
+        }
+        self.factory.info(&instruction).used_memory().iter().any(|used| {
+            let is_read = matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
+            let (start, size) = (used.displacement(), used.memory_size().size() as u64);
+            let overlaps = start < bytes.end && bytes.start < start.saturating_add(size);
+            !is_read && is_fixed(used.base()) && used.index() == Register::None && overlaps
+        })
     }
 
     /// How many of a register's lowest bytes an instruction reads.

@@ -332,6 +332,9 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             self.doubt_stale(copy.origin, &Body { text: copy.text, ranges: copy.body, nested: &[] }, address);
         }
         self.doubt_unfilled(copy.text, address);
+        if self.unit.is_gcc() {
+            self.doubt_removed_loads(copy.text);
+        }
         if is_merged {
             let located = self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok());
             located.for_each(|located| located.doubt = Some(Doubt::Merged));
@@ -403,7 +406,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
     }
 
-    /// Marks what is said to be on the stack where the body fills that place later, where nothing has been put there,
+    /// Marks what is said to be on the stack where the body fills that place later, where nothing may have been put there,
     /// or where the stack does not reach: the kernel has no red zone. GCC loses count of the stack pointer where it is
     /// restored from a register.
     fn doubt_unfilled(&mut self, text: &FunctionText<'d, 'a>, address: u64) {
@@ -414,10 +417,19 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             let is_unfilled = |slot: &Slot| slot.is_on_stack(machine) && text.fills_later(address, slot);
             if slots.iter().any(is_unfilled) || doubt::is_below_stack(&located.at, machine) {
                 located.doubt = Some(Doubt::Home);
-            } else if slots.iter().any(|slot| text.is_unwritten(address, slot)) {
+            } else if slots.iter().any(|slot| text.may_be_unwritten(address, slot)) {
                 located.doubt = Some(Doubt::Unwritten);
             }
         }
+    }
+
+    /// Marks what is said to be in a variable that the function stores to, though nothing reads it there for the copy.
+    fn doubt_removed_loads(&mut self, text: &FunctionText<'d, 'a>) {
+        let is_stored = |bytes: &Range<u64>| text.may_store_to(bytes);
+        let located = self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok());
+        located.filter(|located| doubt::removed_loads(&located.at).iter().any(is_stored)).for_each(|located| {
+            located.doubt = Some(Doubt::Stale);
+        });
     }
 
     /// Marks what is doubtful of an inlined copy's arguments by how the debug information gives them.

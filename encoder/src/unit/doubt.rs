@@ -29,10 +29,12 @@
 use crate::debug::compiler::Compiler;
 use crate::debug::loclist::ListEntry;
 use crate::unit::arguments::{Form, Found};
+use crate::unit::width;
 use gimli::{Encoding, Expression, Operation};
 use siteseer_sites::Doubt;
 use siteseer_sites::location::{Located, Location, Op};
 use siteseer_sites::machine::Machine;
+use std::ops::Range;
 
 /// What the copies of a function show of one of its parameters: a set of flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -135,11 +137,7 @@ pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, locat
         }
         Compiler::Gcc if found.form == Form::Nothing => (is_constant || is_computed).then_some(Doubt::Stale),
         Compiler::Gcc if found.form == Form::Expression && !is_constant => Some(Doubt::Home),
-        Compiler::Gcc => {
-            let is_stale =
-                depends_on_width(located) || is_negated_truth(found, located) || is_of_removed_load(&located.at);
-            is_stale.then_some(Doubt::Stale)
-        }
+        Compiler::Gcc => (width::is_depended_on(located) || is_negated_truth(found, located)).then_some(Doubt::Stale),
         Compiler::Clang(_) | Compiler::Other if found.form == Form::Nothing => Some(Doubt::Assigned),
         // Of 128 bits, clang may keep those alone that the body looks at.
         Compiler::Clang(_) | Compiler::Other
@@ -171,43 +169,26 @@ pub(crate) fn is_computed(located: &Located, machine: Machine) -> bool {
     }
 }
 
-/// Whether a value that is, or was, narrower than 8 bytes is computed by operations with a result that depends on the
-/// bits above the value. GCC writes these for 64 bits, `~x >> 2` and `-x` of a boolean among them, and leaves out the
-/// mask.
-fn depends_on_width(located: &Located) -> bool {
-    let Location::Computed(computed) = &located.at else { return false };
-    let is_prone = |op: &Op| {
-        matches!(op, Op::Not | Op::Neg | Op::DivU | Op::ModU | Op::Shr | Op::Sar)
-            || matches!(op, Op::Eq | Op::Ne | Op::LtS | Op::LeS | Op::LtU | Op::LeU)
-    };
-    // Nothing is above what was loaded or extended, and a small constant has nothing there either. What is shifted to
-    // the top is compared without what was above it.
-    let is_exact = |ops: &[Op]| match ops {
-        [.., Op::Load(1 | 2 | 4) | Op::ZeroExtend(_), Op::Constant(constant), Op::Eq | Op::Ne] => {
-            *constant <= i32::MAX as u64
+/// The bytes of the variables with fixed addresses that a value is to be read from, all of them as far as an array's end
+/// is not known. If code read them there, the value would be in a register. GCC has removed this read, and then nothing
+/// keeps the store that the read was of: it may be gone, or come after the site.
+pub(crate) fn removed_loads(at: &Location) -> Vec<Range<u64>> {
+    let Location::Computed(computed) = at else { return Vec::new() };
+    let mut loads = Vec::new();
+    for ops in &computed.slots {
+        for (index, op) in ops.iter().enumerate() {
+            let Op::Address(address) = *op else { continue };
+            loads.extend(match ops[index + 1..] {
+                [Op::Load(size), ..] => Some(address..address.saturating_add(size.into())),
+                [Op::Constant(offset), Op::Add, Op::Load(size), ..] => {
+                    let address = address.wrapping_add(offset);
+                    Some(address..address.saturating_add(size.into()))
+                }
+                ref rest => rest.iter().any(|op| matches!(op, Op::Load(_))).then_some(0..u64::MAX),
+            });
         }
-        [.., Op::Constant(32 | 48 | 56), Op::Shl, Op::Constant(_), Op::Eq | Op::Ne] => true,
-        _ => false,
-    };
-    let is_prone_at = |ops: &[Op], at: usize| is_prone(&ops[at]) && !is_exact(&ops[..=at]);
-    // What is extended afterwards was narrow, whatever it is passed as. More than 32 bits are those of a value of 64
-    // that was shifted.
-    let is_narrow = |after: &[Op]| {
-        located.size < 8
-            || after.iter().any(|op| matches!(op, Op::ZeroExtend(bits) | Op::SignExtend(bits) if *bits <= 32))
-    };
-    let is_prone_in = |ops: &[Op]| (0..ops.len()).any(|at| is_prone_at(ops, at) && is_narrow(&ops[at + 1..]));
-    computed.slots.iter().any(|ops| is_prone_in(ops))
-}
-
-/// Whether a value is to be read from a variable with a fixed address. If code read it there, the value would be in a
-/// register. GCC has removed this read, and then nothing keeps the store that the read was of: it may be gone, or come
-/// after the site.
-fn is_of_removed_load(at: &Location) -> bool {
-    let Location::Computed(computed) = at else { return false };
-    let is_fixed = |op: &Op| matches!(op, Op::Address(_));
-    let is_load = |op: &Op| matches!(op, Op::Load(_));
-    computed.slots.iter().any(|ops| ops.iter().skip_while(|op| !is_fixed(op)).any(is_load))
+    }
+    loads
 }
 
 /// Whether a constant of a list is what GCC makes of `!x` where it knows `x`: it inverts all bits of a byte, not one
@@ -254,7 +235,6 @@ mod tests {
     use super::*;
     use crate::debug::loclist::Point;
     use crate::debug::slice::Slice;
-    use siteseer_sites::location::Computed;
 
     const SP: u16 = 7;
 
@@ -289,35 +269,6 @@ mod tests {
         assert_eq!(doubt(gcc, register, Form::EntryValue, false), Some(Doubt::EntryValue));
         assert_eq!(doubt(clang, Location::RegisterOffset(5, 8), Form::Covering, false), None, "other copies tell");
         assert_eq!(doubt(clang, Location::RegisterOffset(SP, 8), Form::Covering, false), None, "a variable's address");
-    }
-
-    #[test]
-    fn operations_that_gcc_writes_for_64_bits() {
-        let computed = |ops: &[Op]| Location::Computed(Computed { slots: [ops.into()].into() });
-        let doubt = |size, ops: &[Op]| {
-            let argument = Ok(Located::certain(size, false, computed(ops)));
-            let found = Found { argument, form: Form::Covering, usable: true, late: false };
-            of_form(Compiler::Gcc, Machine::X86_64, &found, found.argument.as_ref().unwrap())
-        };
-        let shifted = [Op::Register(5), Op::Not, Op::Constant(2), Op::Shr];
-        assert_eq!(doubt(4, &shifted), Some(Doubt::Stale));
-        assert_eq!(doubt(8, &shifted), None);
-        assert_eq!(
-            doubt(8, &[&shifted[..], &[Op::ZeroExtend(32)]].concat()),
-            Some(Doubt::Stale),
-            "of 4 bytes, passed as 8"
-        );
-        assert_eq!(doubt(4, &[Op::Register(5), Op::Constant(15), Op::And]), None);
-        assert_eq!(doubt(1, &[Op::Register(7), Op::Load(4), Op::Constant(0), Op::Ne]), None, "all of it is there");
-        assert_eq!(doubt(1, &[Op::Register(5), Op::Constant(0), Op::Ne]), Some(Doubt::Stale));
-        let at_the_top = [Op::Register(5), Op::Constant(32), Op::Shl, Op::Constant(1 << 32), Op::Eq];
-        assert_eq!(doubt(1, &at_the_top), None, "nothing is left of what was above it");
-        let page = [Op::Register(5), Op::Constant(12), Op::Shr, Op::ZeroExtend(52)];
-        assert_eq!(doubt(8, &page), None, "all bits of 64");
-        assert_eq!(
-            doubt(1, &[Op::Register(5), Op::Not, Op::ZeroExtend(8), Op::Constant(1), Op::Ne]),
-            Some(Doubt::Stale)
-        );
     }
 
     #[test]

@@ -73,6 +73,7 @@ pub(crate) mod rescue;
 mod returns;
 mod signature;
 mod split;
+mod width;
 
 /// What all units share.
 pub(crate) struct Shared<'a, 'd> {

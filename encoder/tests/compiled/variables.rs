@@ -29,3 +29,17 @@ fn a_variable_that_is_not_read_for_the_call_is_doubtful() {
         assert_eq!(*doubt, Some(Doubt::Stale), "{optimised}: a store of it may come later");
     }
 }
+
+#[test]
+fn a_variable_that_the_function_never_stores_to_is_certain() {
+    let loads = UNREAD.replace("kept = 7;", "");
+    for optimised in ["-O1", "-O2", "-Os"] {
+        let (set, _) = encoded(&Build::gcc(&[optimised], &[&loads]).link());
+        let sites = sites_of(&set, "ignores");
+        let [site] = sites[..] else { panic!("{optimised}: one copy: {sites:?}") };
+        let [Ok(located)] = arguments(&set, site) else { panic!("{optimised}: {:?}", arguments(&set, site)) };
+        assert!(matches!(located.at, Location::Computed(_)), "{optimised}: {located:?}");
+        let is_known = cfg!(target_arch = "x86_64");
+        assert!(!is_known || located.is_certain(), "{optimised}: nothing stores to it: {located:?}");
+    }
+}
