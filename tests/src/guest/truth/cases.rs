@@ -83,6 +83,12 @@ pub(super) const TRUTHS: &[Truth] = &[
         asks: false,
         calls: do_execveat_common,
     },
+    Truth {
+        function: "do_mmap",
+        shows: "body whose debug information has homes in the frame for what the stack and a structure pass",
+        asks: false,
+        calls: do_mmap,
+    },
 ];
 
 /// What a site lacks, and another kernel's may have.
@@ -267,6 +273,23 @@ fn ksys_shmget(calls: &mut Calls<'_>) -> io::Result<()> {
             syscall32(IPC_32, [IPC_SHMGET, key as u32, size as u32, flags as u32, 0])?;
         }
         syscall(libc::SYS_shmctl, [id as u64, libc::IPC_RMID as u64, 0, 0, 0, 0])?;
+    }
+    Ok(())
+}
+
+/// Flags of the mapping are an argument of their own since Linux 6.6, and in a structure since 7.3.
+fn do_mmap(calls: &mut Calls<'_>) -> io::Result<()> {
+    let file = File::open(std::env::current_exe()?)?;
+    let pointer = || Masked { value: 0xffff << 48, mask: 0xffff << 48 };
+    for n in 0..TIMES {
+        let (bytes, at) = ((n + 2) * procfs::page_size(), n * procfs::page_size());
+        let (protection, flags) = (libc::PROT_READ as u64, libc::MAP_PRIVATE as u64);
+        let mut arguments = vec![pointer(), Is(0), Is(bytes), Is(protection), Is(flags)];
+        arguments.extend((calls.parameters() > 8).then_some(Is(0)));
+        arguments.extend([Is(n), pointer(), pointer()]);
+        calls.expect(Body, "do_mmap", arguments);
+        let mapped = syscall(libc::SYS_mmap, [0, bytes, protection, flags, file.as_raw_fd() as u64, at])?;
+        syscall(libc::SYS_munmap, [mapped as u64, bytes, 0, 0, 0, 0])?;
     }
     Ok(())
 }

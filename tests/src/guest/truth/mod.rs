@@ -128,6 +128,11 @@ impl Calls<'_> {
         self.report.sites().filter(|site| site.kind != SiteKind::Inline).count()
     }
 
+    /// How many parameters the function has.
+    pub fn parameters(&self) -> usize {
+        self.report.sites().map(|site| site.arguments.len()).max().unwrap_or(0)
+    }
+
     /// Whether the compiler knows an argument at all of the function's sites, and it is this number.
     pub fn is_always(&self, argument: usize, value: u64) -> bool {
         let is = |site: &SiteReport| matches!(site.arguments.get(argument), Some(Ok(located)) if located.is_certain() && located.at == Location::Constant(value));
