@@ -5,8 +5,9 @@ use crate::{Failure, output};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use siteseer::internals::source::{BaseTypes, Chosen, read, user_cache};
-use siteseer_encoder::{BaseKernel, Census, Detail, Encoded, Options};
+use siteseer_encoder::{BaseKernel, Census, Detail, Encoded, KernelTypes, Options};
 use siteseer_sites::{Doubt, Missing, SiteSet, file};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -52,12 +53,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(folder) = arguments.output.as_ref().filter(|_| several) {
         fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     }
-    // Read for the first module.
-    let mut base: Option<BaseTypes> = None;
+    // Read and indexed for the first module.
+    let (base, types) = (OnceCell::new(), OnceCell::new());
     let mut all = Vec::new();
     let mut failed = 0;
     for path in &arguments.images {
-        let census = match encode(arguments, path, &mut base, several) {
+        let census = match encode(arguments, path, &base, &types, several) {
             Ok(census) => census,
             // One module of many that has no BTF leaves the others as they are.
             Err(failure) if several => {
@@ -91,21 +92,51 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Encodes one image, and writes it where it is to go.
-fn encode(arguments: &Arguments, path: &Path, base: &mut Option<BaseTypes>, several: bool) -> Result<Census, Failure> {
-    let image = read(path, Chosen::ByCaller).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    if siteseer_encoder::is_module(&image) && base.is_none() {
-        *base = Some(match &arguments.base {
-            Some(path) => BaseTypes::open(path)?,
-            None => BaseTypes::running().map_err(|error| {
-                format!(
-                    "{} is a module, and its types refer to its kernel's: give --base VMLINUX ({error})",
-                    path.display()
-                )
-            })?,
-        });
-    }
+/// The kernel that modules are for.
+fn kernel<'t, 'b: 't>(
+    arguments: &Arguments,
+    path: &Path,
+    base: &'b OnceCell<BaseTypes>,
+    types: &'t OnceCell<KernelTypes<'b>>,
+) -> Result<BaseKernel<'t>, Failure> {
+    let read = || match &arguments.base {
+        Some(path) => Ok::<_, Failure>(BaseTypes::open(path)?),
+        None => Ok(BaseTypes::running().map_err(|error| {
+            format!(
+                "{} is a module, and its types refer to its kernel's: give --base VMLINUX ({error})",
+                path.display()
+            )
+        })?),
+    };
+    let base = match base.get() {
+        Some(base) => base,
+        None => {
+            let read = read()?;
+            base.get_or_init(|| read)
+        }
+    };
+    let types = match types.get() {
+        Some(types) => types,
+        None => {
+            let indexed = KernelTypes::new(&base.btf);
+            let indexed = indexed.map_err(|error| format!("{}: {}", path.display(), output::chain(&error)))?;
+            types.get_or_init(|| indexed)
+        }
+    };
+    Ok(BaseKernel { types, build_id: &base.build_id.0 })
+}
 
+/// Encodes one image, and writes it where it is to go.
+fn encode<'b>(
+    arguments: &Arguments,
+    path: &Path,
+    base: &'b OnceCell<BaseTypes>,
+    types: &OnceCell<KernelTypes<'b>>,
+    several: bool,
+) -> Result<Census, Failure> {
+    let image = read(path, Chosen::ByCaller).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let is_module = siteseer_encoder::is_module(&image);
+    let kernel = is_module.then(|| kernel(arguments, path, base, types)).transpose()?;
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     if !io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -116,7 +147,6 @@ fn encode(arguments: &Arguments, path: &Path, base: &mut Option<BaseTypes>, seve
         bar.set_length(total);
         bar.set_position(done);
     };
-    let kernel = base.as_ref().map(|base| BaseKernel { btf: &base.btf, build_id: &base.build_id.0 });
     let ranges = match arguments {
         Arguments { lines: true, .. } => Detail::Lines,
         Arguments { ranges: true, .. } => Detail::Copies,

@@ -14,7 +14,7 @@ use places::{Place, find, without_chains};
 use query::Query;
 use siteseer::Target;
 use siteseer::internals::source::{Chosen, Contents, read};
-use siteseer_encoder::{BaseKernel, Detail, Encoded, Options, encode_with_ranges};
+use siteseer_encoder::{BaseKernel, Detail, Encoded, KernelTypes, Options, encode_with_ranges};
 use siteseer_sites::file::{self, SiteFile};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::ops::Deref;
@@ -73,9 +73,13 @@ fn in_files(
     let image = contents(path)?;
     let image = if has_dwarf { Data::Encoded(encoded(path, &image, None)?) } else { Data::Read(image) };
     let image = SiteFile::parse(&image).map_err(|error| failed(path, &error))?;
-    let kernel = image.base_btf_bytes().map(|btf| BaseKernel { btf, build_id: image.build_id() });
+    let files = arguments.about.module_files();
+    // Not all images have their types, and only modules need them.
+    let types = image.base_btf_bytes().filter(|_| !files.is_empty()).map(KernelTypes::new).transpose();
+    let types = types.map_err(|error| failed(path, &error))?;
+    let kernel = types.as_ref().map(|types| BaseKernel { types, build_id: image.build_id() });
     let mut of_modules = Vec::new();
-    for path in arguments.about.module_files() {
+    for path in files {
         let mapped = contents(path)?;
         let is_encoded = matches!(file::module_kernel(&mapped), Ok(Some(_)));
         let bytes = if is_encoded { Data::Read(mapped) } else { Data::Encoded(encoded(path, &mapped, kernel)?) };

@@ -47,7 +47,7 @@ use crate::unit::ranges::UnitRanges;
 use crate::unit::{Shared, UnitEncoder, UnitSites};
 use rayon::prelude::*;
 use siteseer_sites::SiteSet;
-use siteseer_sites::btf::{self, Btf};
+use siteseer_sites::btf::{self, Btf, KnownStrings};
 use siteseer_sites::ranges::Ranges;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,10 +75,35 @@ pub struct Options<'o> {
 /// The kernel that a module is for.
 #[derive(Debug, Clone, Copy)]
 pub struct BaseKernel<'o> {
-    /// Its BTF: section `.BTF` of its image, or `/sys/kernel/btf/vmlinux`.
-    pub btf: &'o [u8],
+    /// Its types.
+    pub types: &'o KernelTypes<'o>,
     /// The GNU build id of its image; empty if it is not known.
     pub build_id: &'o [u8],
+}
+
+/// The types of a kernel, indexed once for all of its modules: a kernel has a thousand of them, and most of them are
+/// small beside its types.
+#[derive(Debug)]
+pub struct KernelTypes<'a> {
+    btf: Btf<'a>,
+    index: BaseIndex<'a>,
+    strings: KnownStrings,
+}
+
+impl<'a> KernelTypes<'a> {
+    /// Reads and indexes the kernel's BTF: section `.BTF` of its image, or `/sys/kernel/btf/vmlinux`.
+    ///
+    /// # Errors
+    /// [`EncodeError::KernelBtf`].
+    pub fn new(btf: &'a [u8]) -> Result<KernelTypes<'a>, EncodeError> {
+        let btf = Btf::parse(btf).map_err(|error| EncodeError::KernelBtf(Some(error)))?;
+        Ok(KernelTypes { index: BaseIndex::new(&btf), strings: KnownStrings::new(&btf), btf })
+    }
+
+    /// The BTF.
+    pub fn btf(&self) -> &Btf<'a> {
+        &self.btf
+    }
 }
 
 /// Whether that is a module (a relocatable ELF file), which is encoded with the kernel that it is for.
@@ -161,7 +186,10 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<Encoded, EncodeErr
             let units = (0..debug.headers.len()).into_par_iter().with_max_len(1);
             units.map(encode_one).collect::<Result<Vec<UnitSites<'_>>, EncodeError>>()
         },
-        || merge::begin(&shared, &btf),
+        || {
+            let of_kernel = options.kernel.filter(|_| image.is_relocatable());
+            merge::begin(&shared, &btf, of_kernel.map(|kernel| &kernel.types.strings))
+        },
     );
     let mut units = units?;
     let of_units: Vec<UnitRanges<'_>> = units.iter_mut().map(|unit| std::mem::take(&mut unit.ranges)).collect();
@@ -172,9 +200,8 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<Encoded, EncodeErr
     Ok(Encoded { set, census, ranges })
 }
 
-fn kernel_btf<'a>(options: &Options<'a>) -> Result<Btf<'a>, EncodeError> {
-    let kernel = options.kernel.ok_or(EncodeError::KernelBtf(None))?;
-    Btf::parse(kernel.btf).map_err(|error| EncodeError::KernelBtf(Some(error)))
+fn kernel_types<'a>(options: &Options<'a>) -> Result<&'a KernelTypes<'a>, EncodeError> {
+    options.kernel.map(|kernel| kernel.types).ok_or(EncodeError::KernelBtf(None))
 }
 
 /// The image's BTF. That of a module that was built outside of the kernel's tree gets the numbers that the kernel will
@@ -183,8 +210,8 @@ fn own_btf<'a>(image: &Image<'a>, options: &Options<'_>) -> Result<Cow<'a, [u8]>
     let own = image.btf()?;
     match image.distilled_btf()? {
         Some(distilled) if image.is_relocatable() => {
-            let kernel = kernel_btf(options)?;
-            btf::relocate(own, distilled, &kernel).map(Cow::Owned).map_err(EncodeError::Relocate)
+            let kernel = &kernel_types(options)?.btf;
+            btf::relocate(own, distilled, kernel).map(Cow::Owned).map_err(EncodeError::Relocate)
         }
         _ => Ok(Cow::Borrowed(own)),
     }
@@ -196,9 +223,13 @@ fn base_types<'a>(
     base_btf: &'a [u8],
     options: &Options<'a>,
 ) -> Result<(Btf<'a>, BaseIndex<'a>), EncodeError> {
-    let btf =
-        if image.is_relocatable() { Btf::parse_split(base_btf, &kernel_btf(options)?) } else { Btf::parse(base_btf) };
-    let btf = btf.map_err(EncodeError::Btf)?;
+    if image.is_relocatable() {
+        let kernel = kernel_types(options)?;
+        let btf = Btf::parse_split(base_btf, &kernel.btf).map_err(EncodeError::Btf)?;
+        let base = BaseIndex::of_module(&btf, &kernel.index);
+        return Ok((btf, base));
+    }
+    let btf = Btf::parse(base_btf).map_err(EncodeError::Btf)?;
     let base = BaseIndex::new(&btf);
     Ok((btf, base))
 }

@@ -13,7 +13,7 @@ use crate::sign::Signer;
 use crate::{http::Progress, stored};
 use serde::Deserialize;
 use siteseer::internals::kernel::BuildId;
-use siteseer_encoder::BaseKernel;
+use siteseer_encoder::{BaseKernel, KernelTypes};
 use siteseer_sites::Machine;
 use std::fmt::Write as _;
 use std::fs;
@@ -214,8 +214,13 @@ pub(crate) fn encode_modules(
     jobs: Jobs,
     progress: &dyn Progress,
 ) -> (Vec<(String, Vec<u8>)>, usize) {
+    if files.is_empty() {
+        return (Vec::new(), 0);
+    }
+    let Ok(types) = KernelTypes::new(btf) else { return (Vec::new(), files.len()) };
+    let kernel = BaseKernel { types: &types, build_id: &id.0 };
     progress.begin("modules", Some(files.len() as u64));
-    let results = jobs.each(files, |path| one_module(path, btf, id), |done| progress.at(done));
+    let results = jobs.each(files, |path| one_module(path, kernel), |done| progress.at(done));
     let left_out = results.iter().filter(|result| result.is_err()).count();
     let mut encoded: Vec<(String, Vec<u8>)> = results.into_iter().flatten().collect();
     encoded.sort();
@@ -223,15 +228,15 @@ pub(crate) fn encode_modules(
     (encoded, left_out)
 }
 
-fn one_module(path: &Path, btf: &[u8], id: &BuildId) -> Result<(String, Vec<u8>), HubError> {
+fn one_module(path: &Path, kernel: BaseKernel<'_>) -> Result<(String, Vec<u8>), HubError> {
     let local = Local::open(path)?;
     let bad = |why: &str| HubError::Malformed { what: path.display().to_string(), why: why.into() };
     if !local.is_module() {
         return Err(bad("not a module"));
     }
-    let data = local.sites(Some(BaseKernel { btf, build_id: &id.0 }))?;
-    let kernel = siteseer_sites::file::module_kernel(&data).ok().flatten().unwrap_or_default();
-    if kernel != id.0 {
+    let data = local.sites(Some(kernel))?;
+    let theirs = siteseer_sites::file::module_kernel(&data).ok().flatten().unwrap_or_default();
+    if theirs != kernel.build_id {
         return Err(bad("of another kernel"));
     }
     Ok((format!("{}.sites", local.build_id), data))

@@ -36,7 +36,7 @@ use siteseer_conformance::guest::{modules, own_data, refused, soak, trace_tool};
 use siteseer_conformance::suite::case_file::{self, CaseFile};
 use siteseer_conformance::suite::judge::{self, Status};
 use siteseer_conformance::suite::prepare::Prepared;
-use siteseer_encoder::{BaseKernel, Detail, Encoded, Options, encode_with_ranges};
+use siteseer_encoder::{BaseKernel, Detail, Encoded, KernelTypes, Options, encode_with_ranges};
 use siteseer_kernels::modules::ModuleSource;
 use siteseer_kernels::{KernelPaths, REFERENCE};
 use siteseer_sites::ranges::Ranges;
@@ -460,7 +460,8 @@ fn built(paths: &KernelPaths, name: &str) -> Result<PathBuf, String> {
 fn module_files(paths: &KernelPaths) -> Result<[(PathBuf, String); 2], String> {
     let module = built(paths, modules::NAME)?;
     let base = BaseTypes::open(&paths.vmlinux).map_err(|error| with_causes(&error))?;
-    let kernel = BaseKernel { btf: &base.btf, build_id: &base.build_id.0 };
+    let types = KernelTypes::new(&base.btf).map_err(|error| with_causes(&error))?;
+    let kernel = BaseKernel { types: &types, build_id: &base.build_id.0 };
     let sites = encoded(&module, &Options { kernel: Some(kernel), ..Options::default() })?;
     let name = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     Ok([(module, modules::FILE.to_owned()), (sites, format!("/var/cache/siteseer/{name}"))])

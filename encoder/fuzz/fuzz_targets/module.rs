@@ -3,7 +3,7 @@
 //! replaced. The first byte chooses the module.
 #![no_main]
 
-use siteseer_encoder::{BaseKernel, Detail, Options, encode_with_ranges};
+use siteseer_encoder::{BaseKernel, Detail, KernelTypes, Options, encode_with_ranges};
 use siteseer_fuzz::images::MODULES;
 use siteseer_fuzz::patch;
 
@@ -29,7 +29,8 @@ siteseer_fuzz::target!(|data| {
     let mut bytes = module.bytes.to_vec();
     patch::apply(data, &mut bytes, &module.sections(&SECTIONS));
     siteseer_fuzz::alone(|| {
-        let kernel = Some(BaseKernel { btf, build_id: b"kernel" });
+        let types = KernelTypes::new(btf);
+        let kernel = types.as_ref().ok().map(|types| BaseKernel { types, build_id: b"kernel" });
         let _ = encode_with_ranges(&bytes, &Options { kernel, ranges: Detail::Lines, ..Options::default() });
     });
 });

@@ -15,7 +15,7 @@ use crate::unit::{ParameterKey, Shared, UnitFunction, UnitSites};
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use rayon::prelude::*;
 use siteseer_sites::Site;
-use siteseer_sites::btf::{Btf, Kind, Linkage, SplitBtf, TypeId};
+use siteseer_sites::btf::{Btf, Kind, KnownStrings, Linkage, SplitBtf, TypeId};
 use siteseer_sites::location::Argument;
 use siteseer_sites::set::{Container, Function, Module, Section, SiteSet};
 use siteseer_sites::site::SourceLine;
@@ -30,9 +30,12 @@ pub(crate) struct Beginning {
     containers: Containers,
 }
 
-/// Makes that part.
-pub(crate) fn begin(shared: &Shared<'_, '_>, base: &Btf<'_>) -> Beginning {
-    let mut types = SplitBtf::new(base);
+/// Makes that part. `kernel` has the strings of a module's kernel.
+pub(crate) fn begin(shared: &Shared<'_, '_>, base: &Btf<'_>, kernel: Option<&KnownStrings>) -> Beginning {
+    let mut types = match kernel {
+        Some(kernel) => SplitBtf::over_known(base, kernel),
+        None => SplitBtf::new(base),
+    };
     types.reuse(base, &[Kind::FuncProto]);
     let mut containers = Containers::default();
     containers.symbols(shared.image, shared.filter.as_ref());

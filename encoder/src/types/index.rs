@@ -32,11 +32,19 @@ impl Ids {
     }
 }
 
-fn push<K: Eq + Hash>(map: &mut HashMap<K, Ids>, key: K, id: TypeId) {
+/// Adds a type. If the kernel has types of that key too, they come first.
+fn push<K: Eq + Hash>(map: &mut HashMap<K, Ids>, kernel: Option<&HashMap<K, Ids>>, key: K, id: TypeId) {
     match map.entry(key) {
-        Entry::Vacant(slot) => {
-            slot.insert(Ids::One(id));
-        }
+        Entry::Vacant(slot) => match kernel.and_then(|kernel| kernel.get(slot.key())) {
+            Some(kernels) => {
+                let mut ids = kernels.clone();
+                ids.push(id);
+                slot.insert(ids);
+            }
+            None => {
+                slot.insert(Ids::One(id));
+            }
+        },
         Entry::Occupied(mut ids) => ids.get_mut().push(id),
     }
 }
@@ -69,10 +77,12 @@ pub(super) struct Outline<'a> {
     pub(super) first: &'a [u8],
 }
 
-/// The types of an image's BTF, to be found again from DWARF. Built once, shared by all threads.
+/// The types of an image's BTF, to be found again from DWARF. Built once, shared by all threads. That of a module has
+/// the module's own types, and refers to its kernel's index, which all modules share.
 #[derive(Debug)]
 pub struct BaseIndex<'a> {
     btf: Btf<'a>,
+    kernel: Option<&'a BaseIndex<'a>>,
     names: HashMap<(Kind, &'a [u8]), Ids>,
     anonymous: HashMap<Outline<'a>, Ids>,
     references: HashMap<(Kind, TypeId), TypeId>,
@@ -97,22 +107,35 @@ fn name_kind(kind: Kind) -> Option<Kind> {
 impl<'a> BaseIndex<'a> {
     /// Indexes BTF and, if it is split, its base.
     pub fn new(btf: &Btf<'a>) -> BaseIndex<'a> {
+        let mut levels = vec![btf.clone()];
+        while let Some(base) = levels.last().and_then(Btf::base).cloned() {
+            levels.push(base);
+        }
+        levels.reverse();
+        Self::of(&levels, btf, None)
+    }
+
+    /// Indexes a module's BTF, which is split over the kernel's. The kernel's is indexed already.
+    pub fn of_module(btf: &Btf<'a>, kernel: &'a BaseIndex<'a>) -> BaseIndex<'a> {
+        Self::of(std::slice::from_ref(btf), btf, Some(kernel))
+    }
+
+    fn of(levels: &[Btf<'a>], btf: &Btf<'a>, kernel: Option<&'a BaseIndex<'a>>) -> BaseIndex<'a> {
+        let count: usize = levels.iter().map(|level| (level.end_id() - level.first_id()) as usize).sum();
         let mut index = BaseIndex {
             btf: btf.clone(),
-            names: HashMap::with_capacity(btf.end_id() as usize / 2),
+            kernel,
+            names: HashMap::with_capacity(count / 2),
             anonymous: HashMap::new(),
             references: HashMap::new(),
             tags: HashMap::new(),
             arrays: HashMap::new(),
             prototypes: HashTable::new(),
-            hasher: DefaultHashBuilder::default(),
-            array_index: TypeRef::Void,
+            // A prototype is looked up in both by the same hash.
+            hasher: kernel.map_or_else(DefaultHashBuilder::default, |kernel| kernel.hasher.clone()),
+            array_index: kernel.map_or(TypeRef::Void, |kernel| kernel.array_index.clone()),
         };
-        let mut levels = vec![btf.clone()];
-        while let Some(base) = levels.last().and_then(Btf::base).cloned() {
-            levels.push(base);
-        }
-        for level in levels.iter().rev() {
+        for level in levels {
             for ty in level.types() {
                 index.add(&ty);
             }
@@ -131,7 +154,7 @@ impl<'a> BaseIndex<'a> {
             if kind == Kind::TypeTag {
                 self.tags.entry((ty.size_or_type(), ty.name().as_bytes())).or_insert(id);
             } else if let Some(kind) = name_kind(kind) {
-                push(&mut self.names, (kind, ty.name().as_bytes()), id);
+                push(&mut self.names, self.kernel.map(|kernel| &kernel.names), (kind, ty.name().as_bytes()), id);
             }
             return;
         }
@@ -154,7 +177,8 @@ impl<'a> BaseIndex<'a> {
                 };
                 let kind = if kind == Kind::Enum64 { Kind::Enum } else { kind };
                 let first = first.unwrap_or_default().as_bytes();
-                push(&mut self.anonymous, Outline { kind, size: ty.size_or_type(), count: ty.vlen(), first }, id);
+                let outline = Outline { kind, size: ty.size_or_type(), count: ty.vlen(), first };
+                push(&mut self.anonymous, self.kernel.map(|kernel| &kernel.anonymous), outline, id);
             }
             // The prototype that a function pointer has: its parameters have no names.
             Kind::FuncProto if ty.params().all(|param| param.name.is_empty()) => {
@@ -178,24 +202,35 @@ impl<'a> BaseIndex<'a> {
 
     /// The types of a kind and name, in order of their numbers. [`Kind::Enum`] is for enumerations of any width.
     pub fn named(&self, kind: Kind, name: &[u8]) -> &[TypeId] {
-        self.names.get(&Key((kind, name))).map_or(&[], Ids::as_slice)
+        let found = self.levels().find_map(|level| level.names.get(&Key((kind, name))));
+        found.map_or(&[], Ids::as_slice)
     }
 
     pub(super) fn anonymous(&self, outline: &Outline<'_>) -> &[TypeId] {
-        self.anonymous.get(&Key(outline)).map_or(&[], Ids::as_slice)
+        self.levels().find_map(|level| level.anonymous.get(&Key(outline))).map_or(&[], Ids::as_slice)
+    }
+
+    /// This index and the kernel's.
+    fn levels(&self) -> impl Iterator<Item = &BaseIndex<'a>> {
+        std::iter::once(self).chain(self.kernel)
+    }
+
+    /// The kernel's index and this one: if both have a type, it is the kernel's.
+    fn kernel_first(&self) -> impl Iterator<Item = &BaseIndex<'a>> {
+        self.kernel.into_iter().chain([self])
     }
 
     /// The pointer or qualified type of a type.
     pub(super) fn reference(&self, kind: Kind, to: TypeId) -> Option<TypeId> {
-        self.references.get(&(kind, to)).copied()
+        self.kernel_first().find_map(|level| level.references.get(&(kind, to)).copied())
     }
 
     pub(super) fn tag(&self, name: &[u8], to: TypeId) -> Option<TypeId> {
-        self.tags.get(&(to, name)).copied()
+        self.kernel_first().find_map(|level| level.tags.get(&(to, name)).copied())
     }
 
     pub(super) fn array(&self, element: TypeId, count: u32) -> Option<TypeId> {
-        self.arrays.get(&(element, count)).copied()
+        self.kernel_first().find_map(|level| level.arrays.get(&(element, count)).copied())
     }
 
     /// The type that indices of arrays have.
@@ -207,10 +242,9 @@ impl<'a> BaseIndex<'a> {
     pub(super) fn prototype(&self, ret: TypeId, params: &[TypeId], variadic: bool) -> Option<TypeId> {
         let mut hasher = self.hasher.build_hasher();
         hash_parts(&mut hasher, ret, params.iter().copied(), variadic);
-        let found = self
-            .prototypes
-            .find(hasher.finish(), |id| self.btf.ty(*id).is_some_and(|ty| is_prototype(&ty, ret, params, variadic)));
-        found.copied()
+        let hash = hasher.finish();
+        let is_it = |id: &TypeId| self.btf.ty(*id).is_some_and(|ty| is_prototype(&ty, ret, params, variadic));
+        self.kernel_first().find_map(|level| level.prototypes.find(hash, is_it).copied())
     }
 
     /// The FUNC of a name with a prototype that has these types.

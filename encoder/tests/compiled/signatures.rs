@@ -3,7 +3,7 @@
 
 use crate::image::{self, Build};
 use crate::{arguments, encoded, sites_of};
-use siteseer_encoder::{BaseKernel, Options, encode};
+use siteseer_encoder::{BaseKernel, KernelTypes, Options, encode};
 use siteseer_sites::location::{Argument, Location, Missing};
 use siteseer_sites::site::{Marks, Site};
 use siteseer_sites::{Machine, SiteSet};
@@ -139,7 +139,8 @@ fn clang_changes_signatures_on_arm64() {
     // As the kernel is built where ftrace has a patch site in each function, and where it has none.
     for flags in [&["-O3"][..], &["-O3", "-fpatchable-function-entry=4,2", "-mbranch-protection=pac-ret+bti"]] {
         let (module, kernel) = image::arm64_module(&clang, flags, CHANGED);
-        let options = Options { kernel: Some(BaseKernel { btf: &kernel, build_id: &[] }), ..Options::default() };
+        let types = KernelTypes::new(&kernel).unwrap();
+        let options = Options { kernel: Some(BaseKernel { types: &types, build_id: &[] }), ..Options::default() };
         let (set, _) = encode(&module, &options).expect("a freshly compiled module is encoded");
         assert_eq!(set.machine, Machine::Aarch64);
         check(&set, [0, 1]);
@@ -193,7 +194,8 @@ fn clang_says_what_was_assigned() {
         let image = Build::with(&clang, flags, &[ASSIGNED]).link();
         check_assigned(&encoded(&image).0, [5, 4]);
         let (module, kernel) = image::arm64_module(&clang, flags, ASSIGNED);
-        let options = Options { kernel: Some(BaseKernel { btf: &kernel, build_id: &[] }), ..Options::default() };
+        let types = KernelTypes::new(&kernel).unwrap();
+        let options = Options { kernel: Some(BaseKernel { types: &types, build_id: &[] }), ..Options::default() };
         check_assigned(&encode(&module, &options).expect("a freshly compiled module is encoded").0, [0, 1]);
     }
 }
@@ -239,7 +241,8 @@ fn clang_locates_arguments_behind_what_ftrace_patches() {
     check(&set, [5, 4]);
     check_truth(&image, &set);
     let (module, kernel) = image::arm64_module(&clang, &["-O3", "-fpatchable-function-entry=2"], CHANGED);
-    let options = Options { kernel: Some(BaseKernel { btf: &kernel, build_id: &[] }), ..Options::default() };
+    let types = KernelTypes::new(&kernel).unwrap();
+    let options = Options { kernel: Some(BaseKernel { types: &types, build_id: &[] }), ..Options::default() };
     check(&encode(&module, &options).expect("a freshly compiled module is encoded").0, [0, 1]);
 }
 

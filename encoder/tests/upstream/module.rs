@@ -7,7 +7,7 @@
 
 use crate::compare;
 use crate::reader::Reader;
-use siteseer_encoder::{BaseKernel, Options, encode};
+use siteseer_encoder::{BaseKernel, KernelTypes, Options, encode};
 use siteseer_sites::btf::{Btf, IntEncoding, SplitBtf};
 use siteseer_sites::location::Located;
 use siteseer_sites::{Location, SiteKind, SiteSet, file};
@@ -51,7 +51,8 @@ fn module() -> (Vec<u8>, Vec<u8>) {
 
 fn encoded() -> (Vec<u8>, SiteSet) {
     let (kernel, module) = module();
-    let options = Options { kernel: Some(BaseKernel { btf: &kernel, build_id: &[] }), ..Options::default() };
+    let types = KernelTypes::new(&kernel).unwrap();
+    let options = Options { kernel: Some(BaseKernel { types: &types, build_id: &[] }), ..Options::default() };
     let (set, _) = encode(&module, &options).unwrap();
     (kernel, set)
 }

@@ -570,9 +570,13 @@ impl SiteData {
         let Origin::Dwarf(path) = &self.origin else { return Ok(Vec::new()) };
         let failed = |error| SourceError::Encode { path: path.clone(), error };
         let functions = functions.iter().map(|&name| name.to_owned()).collect::<Vec<String>>();
+        let types = base.filter(|_| siteseer_encoder::is_module(image));
+        let types = types.map(|base| siteseer_encoder::KernelTypes::new(&base.btf)).transpose();
+        let types = types.map_err(|error| failed(error.into()))?;
+        let build_id = base.map_or(&[][..], |base| &base.build_id.0);
         let options = siteseer_encoder::Options {
             functions: (!functions.is_empty()).then_some(functions),
-            kernel: base.map(|base| siteseer_encoder::BaseKernel { btf: &base.btf, build_id: &base.build_id.0 }),
+            kernel: types.as_ref().map(|types| siteseer_encoder::BaseKernel { types, build_id }),
             ..siteseer_encoder::Options::default()
         };
         let (set, _) = siteseer_encoder::encode(image, &options).map_err(|error| failed(error.into()))?;

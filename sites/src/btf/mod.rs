@@ -37,7 +37,7 @@ pub use relocate::{RelocateError, relocate};
 pub use signature::Signature;
 pub use types::{Array, Enumerator, IntType, Member, Param, Type, Variable};
 pub use value::format_value;
-pub use write::SplitBtf;
+pub use write::{KnownStrings, SplitBtf};
 
 pub(crate) use read::{CHECKPOINT_STRIDE, Outline, Stored};
 pub(crate) use strings::{StringTable, Strings};

@@ -68,6 +68,11 @@ impl<'a> Strings<'a> {
         offsets
     }
 
+    /// The section that was added last.
+    pub(crate) fn last(&self) -> &'a [u8] {
+        self.used.checked_sub(1).and_then(|nth| self.parts.get(nth)).copied().unwrap_or_default()
+    }
+
     /// All sections, one after the other.
     fn concatenated(&self) -> Vec<u8> {
         self.parts.concat()
@@ -93,6 +98,21 @@ struct Layer {
 }
 
 impl Layer {
+    /// The strings of a section that begins at an offset.
+    fn new(start: u32, bytes: Vec<u8>, hasher: &DefaultHashBuilder) -> Layer {
+        let mut index = HashTable::with_capacity(bytes.len() / 16);
+        let mut offset = 0;
+        for string in bytes.split_inclusive(|b| *b == 0) {
+            // Only terminated strings: the last piece of a malformed table is none.
+            if let [name @ .., 0] = string {
+                let hash = hasher.hash_one(name);
+                index.entry(hash, |o| at(&bytes, *o) == name, |o| hasher.hash_one(at(&bytes, *o))).or_insert(offset);
+            }
+            offset += string.len() as u32;
+        }
+        Layer { start, bytes, index }
+    }
+
     /// An empty layer on top of this one.
     fn above(&self) -> Layer {
         Layer { start: self.start + self.bytes.len() as u32, ..Layer::default() }
@@ -113,20 +133,19 @@ fn at(section: &[u8], offset: u32) -> &[u8] {
 impl StringTable {
     /// An empty table over a base's strings. The base is copied and indexed.
     pub(crate) fn new(base: Strings<'_>) -> StringTable {
-        let bytes = base.concatenated();
         let hasher = DefaultHashBuilder::default();
-        let mut index = HashTable::with_capacity(bytes.len() / 16);
-        let mut offset = 0;
-        for string in bytes.split_inclusive(|b| *b == 0) {
-            // Only terminated strings: the last piece of a malformed table is none.
-            if let [name @ .., 0] = string {
-                let hash = hasher.hash_one(name);
-                index.entry(hash, |o| at(&bytes, *o) == name, |o| hasher.hash_one(at(&bytes, *o))).or_insert(offset);
-            }
-            offset += string.len() as u32;
-        }
-        let base = Layer { start: 0, bytes, index };
+        let base = Layer::new(0, base.concatenated(), &hasher);
         StringTable { own: base.above(), below: vec![Arc::new(base)], hasher }
+    }
+
+    /// An empty table over the strings below this one and a section that continues them. The section alone is copied and
+    /// indexed.
+    pub(crate) fn over(&self, section: &[u8]) -> StringTable {
+        let layer = Layer::new(self.own.start, section.to_vec(), &self.hasher);
+        let own = layer.above();
+        let mut below = self.below.clone();
+        below.push(Arc::new(layer));
+        StringTable { own, below, hasher: self.hasher.clone() }
     }
 
     /// A table without a base. It begins with the empty string.
@@ -201,6 +220,19 @@ mod tests {
         assert_eq!((more.add("int"), more.add("bar"), more.add("new")), (1, 14, 18));
         let all = base.continued(table.own()).unwrap().continued(more.own()).unwrap();
         assert_eq!((all.get(18), all.get(14), all.get(6), all.get(22)), (Some("new"), Some("bar"), Some("har"), None));
+    }
+
+    #[test]
+    fn a_table_over_an_indexed_one_is_the_same() {
+        let kernel = Strings::default().continued(b"\0int\0char\0").unwrap();
+        let module = kernel.continued(b"own\0int\0").unwrap();
+        assert_eq!(module.last(), b"own\0int\0");
+        let (mut whole, mut over) = (StringTable::new(module), StringTable::new(kernel).over(module.last()));
+        assert_eq!(whole.base_len(), over.base_len());
+        for name in ["int", "own", "new", "", "char"] {
+            assert_eq!(whole.add(name), over.add(name), "{name}");
+        }
+        assert_eq!((over.get(1), over.get(10), over.get(18)), ("int", "own", "new"));
     }
 
     #[test]

@@ -41,6 +41,17 @@ pub struct SplitBtf {
     scratch: Vec<u8>,
 }
 
+/// The strings of BTF, indexed once for many parts that are split over it.
+#[derive(Debug, Clone)]
+pub struct KnownStrings(StringTable);
+
+impl KnownStrings {
+    /// Copies and indexes the strings.
+    pub fn new(btf: &Btf<'_>) -> KnownStrings {
+        KnownStrings(StringTable::new(btf.strings()))
+    }
+}
+
 /// A type that can be found again.
 #[derive(Debug, Clone, Copy)]
 struct Known {
@@ -59,6 +70,17 @@ impl SplitBtf {
     /// An empty split BTF over a base. Copies and indexes the base's strings.
     pub fn new(base: &Btf<'_>) -> SplitBtf {
         Self::over(StringTable::new(base.strings()), base.first_id(), base.end_id())
+    }
+
+    /// The same over split BTF. The strings of its own base are indexed already: `known` has them.
+    pub fn over_known(base: &Btf<'_>, known: &KnownStrings) -> SplitBtf {
+        let (strings, known) = (base.strings(), &known.0);
+        let own = strings.last();
+        if u64::from(known.base_len()) + own.len() as u64 != u64::from(strings.len()) {
+            // Those of another base.
+            return SplitBtf::new(base);
+        }
+        Self::over(known.over(own), base.first_id(), base.end_id())
     }
 
     /// BTF that stands by itself, such as a program's.

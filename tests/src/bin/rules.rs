@@ -4,7 +4,7 @@
 use clap::Parser;
 use siteseer::internals::source::BaseTypes;
 use siteseer_conformance::measure::proposal::{fill, rules, table};
-use siteseer_encoder::BaseKernel;
+use siteseer_encoder::{BaseKernel, KernelTypes};
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
@@ -41,7 +41,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             continue;
         };
         let base = BaseTypes::open(&kernel.vmlinux)?;
-        let base = BaseKernel { btf: &base.btf, build_id: &base.build_id.0 };
+        let types = KernelTypes::new(&base.btf)?;
+        let base = BaseKernel { types: &types, build_id: &base.build_id.0 };
         let mut counts = rules::Counts::default();
         for path in &modules.files {
             counts.add(rules::check(path, Some(base)).map_err(|error| format!("{name}: {error}"))?);

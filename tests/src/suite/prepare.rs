@@ -13,7 +13,7 @@ use super::snapshot::{self, Compared};
 use crate::guest::known::{self, KNOWN, SUITE};
 use siteseer::internals::source::BaseTypes;
 use siteseer_bpf_progs::{LIBBPF_INCLUDE, compile};
-use siteseer_encoder::{BaseKernel, Options};
+use siteseer_encoder::{BaseKernel, KernelTypes, Options};
 use siteseer_kernels::KernelPaths;
 use siteseer_kernels::modules::{self, ModuleSource};
 use siteseer_sites::file;
@@ -105,7 +105,8 @@ impl Prepared {
         let image = fs::read(module).map_err(|error| fail("the module")(&error))?;
         let evidence = Evidence::read(&image).map_err(|error| (Status::Fail, with_causes(&error)))?;
         conditions::exercised(case, &self.family, &evidence).map_err(|why| (Status::NotExercised, why))?;
-        let kernel = BaseKernel { btf: &base.btf, build_id: &base.build_id.0 };
+        let types = KernelTypes::new(&base.btf).map_err(|error| fail("the kernel's types")(&error))?;
+        let kernel = BaseKernel { types: &types, build_id: &base.build_id.0 };
         let options = Options { kernel: Some(kernel), ..Options::default() };
         let encoding = fail("the module's site data");
         let (set, _) = siteseer_encoder::encode(&image, &options).map_err(|error| encoding(&error))?;

@@ -94,8 +94,7 @@ pub fn check(path: &Path, kernel: Option<BaseKernel<'_>>) -> Result<Counts, Box<
     drop(image);
     let bytes = file::write(&set).map_err(|error| failed(&error))?;
     drop(set);
-    let base = kernel.map(|kernel| Btf::parse(kernel.btf)).transpose().map_err(|error| failed(&error))?;
-    check_file(&bytes, base.as_ref()).map_err(|error| failed(&error).into())
+    check_file(&bytes, kernel.map(|kernel| kernel.types.btf())).map_err(|error| failed(&error).into())
 }
 
 /// Checks a site file: its types, over the kernel's if it is a module's, and its sites over those.

@@ -10,7 +10,7 @@ use crate::random::symbols::Symbols;
 use crate::random::truth::{Argument, Call, Trace};
 use crate::report::{Calls, Failure, Report, ValueKey};
 use object::{Object, ObjectSymbol};
-use siteseer_encoder::{BaseKernel, EncodeError, Observed, Options};
+use siteseer_encoder::{BaseKernel, EncodeError, KernelTypes, Observed, Options};
 use siteseer_sites::location::{Located, Location, Op};
 use siteseer_sites::{Marks, Site, SiteKind, SiteSet};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -68,7 +68,8 @@ struct Sites {
 impl Sites {
     fn of(built: &Built, program: &Program) -> Result<Sites, JudgeError> {
         let base = base_btf();
-        let kernel = built.module.as_ref().map(|_| BaseKernel { btf: &base, build_id: &[] });
+        let types = built.module.as_ref().map(|_| KernelTypes::new(&base)).transpose()?;
+        let kernel = types.as_ref().map(|types| BaseKernel { types, build_id: &[] });
         // Copies of one function may be at one address. They are observed in the order of their sites.
         let observed: Mutex<HashMap<_, VecDeque<Given>>> = Mutex::default();
         let observer = |site: &Observed<'_>| {
