@@ -2,9 +2,10 @@
 //! Reading single debugging information entries, of this and of other units, by their offset in `.debug_info`.
 
 use gimli::{AttributeValue, Dwarf, EntriesRaw, Unit, UnitHeader, UnitOffset, UnitType};
+use hashbrown::HashMap;
 use std::cell::{OnceCell, RefCell};
-use std::collections::HashMap;
 use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::debug::skip::skip_attributes;
@@ -62,6 +63,16 @@ pub(super) struct Units<'d, 'a> {
     foreign: RefCell<HashMap<usize, Arc<Unit<Slice<'a>>>>>,
     /// The type of each type unit, by signature.
     signatures: OnceCell<HashMap<u64, usize>>,
+    /// Entries that comparisons have read: one with several candidates reads the same entries for each.
+    known: RefCell<HashMap<usize, Option<Rc<Die<'a>>>>>,
+    known_children: RefCell<HashMap<usize, Rc<Children<'a>>>>,
+}
+
+/// The children of an entry.
+struct Children<'a> {
+    dies: Vec<Die<'a>>,
+    /// Whether none is malformed. They end before the first that is.
+    whole: bool,
 }
 
 fn start_of(header: &UnitHeader<Slice<'_>>) -> usize {
@@ -74,7 +85,15 @@ impl<'d, 'a> Units<'d, 'a> {
         headers: &'d [UnitHeader<Slice<'a>>],
         own: &'d Unit<Slice<'a>>,
     ) -> Units<'d, 'a> {
-        Units { dwarf, headers, own, foreign: RefCell::default(), signatures: OnceCell::new() }
+        Units {
+            dwarf,
+            headers,
+            own,
+            foreign: RefCell::default(),
+            signatures: OnceCell::new(),
+            known: RefCell::default(),
+            known_children: RefCell::default(),
+        }
     }
 
     /// The unit that holds an offset, and the offset in it.
@@ -133,6 +152,35 @@ impl<'d, 'a> Units<'d, 'a> {
         let (unit, at) = self.unit_at(offset)?;
         let mut entries = unit.entries_raw(Some(at)).ok()?;
         self.next(&unit, &mut entries, offset)?
+    }
+
+    /// The same, remembered.
+    pub(super) fn known(&self, offset: usize) -> Option<Rc<Die<'a>>> {
+        if let Some(known) = self.known.borrow().get(&offset) {
+            return known.clone();
+        }
+        let read = self.read(offset).map(Rc::new);
+        self.known.borrow_mut().insert(offset, read.clone());
+        read
+    }
+
+    /// As [`Units::children`], remembered.
+    pub(super) fn known_children(&self, offset: usize, mut each: impl FnMut(&Die<'a>) -> bool) -> Option<()> {
+        let known = self.known_children.borrow().get(&offset).map(Rc::clone);
+        let children = known.unwrap_or_else(|| {
+            let mut dies = Vec::new();
+            let read = self.children(offset, |die| {
+                dies.push(die);
+                true
+            });
+            let children = Rc::new(Children { dies, whole: read.is_some() });
+            self.known_children.borrow_mut().insert(offset, Rc::clone(&children));
+            children
+        });
+        match children.dies.iter().all(&mut each) {
+            true => children.whole.then_some(()),
+            false => Some(()),
+        }
     }
 
     /// Calls a function with each child of an entry until it returns `false`. `None` if an entry is malformed.

@@ -38,7 +38,7 @@ impl<'c, 'd, 'a> Comparison<'c, 'd, 'a> {
         let mut next = offset;
         // Bounded, because a malformed file may have circles here.
         for _ in 0..16 {
-            die = next.and_then(|offset| self.units.read(offset));
+            die = next.and_then(|offset| self.units.known(offset));
             match &die {
                 Some(transparent) if is_transparent(transparent.tag) => next = transparent.ty,
                 _ => break,
@@ -119,7 +119,7 @@ impl<'c, 'd, 'a> Comparison<'c, 'd, 'a> {
         let mut members = ty.members();
         let mut same = true;
         let units = self.units;
-        let read = units.children(die.offset, |child| {
+        let read = units.known_children(die.offset, |child| {
             if child.tag == gimli::DW_TAG_member {
                 same = members.next().is_some_and(|member| {
                     child.name() == member.name.as_bytes()
@@ -150,7 +150,7 @@ impl<'c, 'd, 'a> Comparison<'c, 'd, 'a> {
         let plain = |value: i64| siteseer_sites::evaluate::extend(value as u64, bits, false);
         let mut enumerators = ty.enumerators();
         let mut same = true;
-        let read = self.units.children(die.offset, |child| {
+        let read = self.units.known_children(die.offset, |child| {
             if child.tag == gimli::DW_TAG_enumerator {
                 same = enumerators.next().is_some_and(|enumerator| {
                     child.name() == enumerator.name.as_bytes()
@@ -189,7 +189,7 @@ impl<'c, 'd, 'a> Comparison<'c, 'd, 'a> {
         let mut same = true;
         let mut variadic = false;
         let units = self.units;
-        let read = units.children(die.offset, |child| {
+        let read = units.known_children(die.offset, |child| {
             match child.tag {
                 gimli::DW_TAG_formal_parameter => {
                     same = params.next().is_some_and(|param| self.compare(child.ty, param.ty, levels, by_name));
