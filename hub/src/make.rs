@@ -15,6 +15,7 @@ use serde::Deserialize;
 use siteseer::internals::kernel::BuildId;
 use siteseer_encoder::{BaseKernel, KernelTypes};
 use siteseer_sites::Machine;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -206,7 +207,7 @@ fn modules(folder: &Path) -> Result<Vec<PathBuf>, HubError> {
     Ok(found)
 }
 
-/// The site files of modules, by build id, and how many could not be encoded.
+/// The site files of modules, named by build id, and how many could not be encoded.
 pub(crate) fn encode_modules(
     files: &[PathBuf],
     btf: &[u8],
@@ -222,9 +223,10 @@ pub(crate) fn encode_modules(
     progress.begin("modules", Some(files.len() as u64));
     let results = jobs.each(files, |path| one_module(path, kernel), |done| progress.at(done));
     let left_out = results.iter().filter(|result| result.is_err()).count();
-    let mut encoded: Vec<(String, Vec<u8>)> = results.into_iter().flatten().collect();
-    encoded.sort();
-    encoded.dedup_by(|one, other| one.0 == other.0);
+    // By path, as the files are: the same module is at the same place in the next release, which is then stored as what
+    // is different.
+    let mut known = HashSet::new();
+    let encoded = results.into_iter().flatten().filter(|(name, _)| known.insert(name.clone())).collect();
     (encoded, left_out)
 }
 
