@@ -9,11 +9,11 @@ use siteseer::internals::pattern::Glob;
 use siteseer_hub::archive::Place;
 use siteseer_hub::crawl::{self, Outcome, Plan};
 use siteseer_hub::jobs::Jobs;
-use siteseer_hub::layout::Kernel;
+use siteseer_hub::layout::{Kernel, Part};
 use siteseer_hub::make::{self, Added, Options};
 use siteseer_hub::sign::Signer;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Make and keep a folder of site files, for `siteseer fetch`
 ///
@@ -29,6 +29,8 @@ enum Command {
     Add(Add),
     Crawl(Crawl),
     List(List),
+    Check(Check),
+    Remove(Remove),
     Key(Key),
     Serve(Serve),
 }
@@ -128,6 +130,31 @@ struct List {
     parts: bool,
 }
 
+/// Check that all kernels of a hub can be fetched: that each file is there, and is what the index says
+///
+/// A file may be stored as the difference from that of another kernel; that one is checked too. Signatures are not
+/// checked: `siteseer fetch` does that.
+#[derive(Args)]
+struct Check {
+    /// The hub
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+/// Remove kernels. One that others are stored as differences from is not removed before these
+#[derive(Args)]
+struct Remove {
+    /// The hub
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Build ids
+    #[arg(required = true, value_name = "ID")]
+    build_ids: Vec<String>,
+    /// Sign the index with this key
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+}
+
 /// Make a key pair: FILE, which is secret, and FILE.pub
 #[derive(Args)]
 struct Key {
@@ -152,6 +179,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Add(arguments) => add(arguments),
         Command::Crawl(arguments) => crawl(arguments),
         Command::List(arguments) => list(arguments),
+        Command::Check(Check { folder }) => check(folder),
+        Command::Remove(arguments) => remove(arguments),
         Command::Key(Key { path }) => {
             let public = Signer::make(path)?;
             Ok(writeln!(io::stdout().lock(), "{public}")?)
@@ -316,10 +345,10 @@ fn list(arguments: &List) -> Result<(), Failure> {
     }
     writeln!(
         out,
-        "{:<30} {:<8} {:<40} {:>9} {:>8} {:>9} {:>9} {:>7} {:>10} {:>10}",
+        "{:<30} {:<8} {:<40} {:>9} {:>8} {:>10} {:>10} {:>7} {:>11} {:>10}",
         "RELEASE", "MACHINE", "BUILD ID", "FUNCTIONS", "SITES", "IMAGE", ".BTF", "MODULES", "OF MODULES", "BYTES"
     )?;
-    let mut sum = 0;
+    let (mut sum, mut deltas) = (0, 0);
     for kernel in &index.kernels {
         let Kernel { release, machine, build_id, census, image, btf, modules, .. } = kernel;
         let stored = kernel.stored();
@@ -327,15 +356,51 @@ fn list(arguments: &List) -> Result<(), Failure> {
         let (functions, sites) = (census.functions, census.sites);
         writeln!(
             out,
-            "{release:<30} {machine:<8} {build_id:<40} {functions:>9} {sites:>8} {:>9} {:>9} {:>7} {:>10} {stored:>10}",
-            image.stored, btf.stored, modules.files, modules.stored
+            "{release:<30} {machine:<8} {build_id:<40} {functions:>9} {sites:>8} {:>10} {:>10} {:>7} {:>11} {stored:>10}",
+            bytes(image),
+            bytes(btf),
+            modules.files,
+            bytes(modules)
         )?;
+        deltas += u64::from(kernel.parts().iter().any(|(_, part)| part.base.is_some()));
         if arguments.parts {
-            for (file, part, sizes) in make::parts(&arguments.folder, kernel)? {
+            for (file, part, sizes) in make::parts(&arguments.folder, &index, kernel)? {
                 writeln!(out, "    {file:<12} {part:<22} {:>10} {:>10}", sizes.bytes, sizes.stored)?;
             }
         }
     }
     let count = index.kernels.len() as u64;
+    if deltas > 0 {
+        writeln!(out, "{deltas} kernels have files that are stored as differences from another kernel's (+)")?;
+    }
     Ok(writeln!(out, "{count} kernels, {sum} bytes, {} each on average", sum.checked_div(count).unwrap_or(0))?)
+}
+
+/// Bytes of a file as it is stored, with `+` if it is a difference.
+fn bytes(part: &Part) -> String {
+    format!("{}{}", if part.base.is_some() { "+" } else { "" }, part.stored)
+}
+
+fn check(folder: &Path) -> Result<(), Failure> {
+    let index = make::index(folder)?;
+    let mut failed = 0;
+    for kernel in &index.kernels {
+        if let Err(error) = make::check(folder, &index, kernel) {
+            tell!("siteseer: {}: {}", kernel.release, output::chain(&error));
+            failed += 1;
+        }
+    }
+    if failed > 0 {
+        return Err(format!("{failed} of {} kernels cannot be fetched: add them again", index.kernels.len()).into());
+    }
+    Ok(writeln!(io::stdout().lock(), "{} kernels can be fetched", index.kernels.len())?)
+}
+
+fn remove(arguments: &Remove) -> Result<(), Failure> {
+    let signer = arguments.key.as_deref().map(Signer::open).transpose()?;
+    let bar = Bar::new()?;
+    for id in &arguments.build_ids {
+        make::remove(&arguments.folder, id, signer.as_ref(), &bar)?;
+    }
+    Ok(())
 }

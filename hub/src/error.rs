@@ -85,6 +85,25 @@ pub enum HubError {
         /// What is.
         what: String,
     },
+    /// A file that is stored as a difference, and not what it is different from.
+    #[error("{what}: it is stored as the difference from kernel {base}, which cannot be used")]
+    Base {
+        /// What is stored so.
+        what: String,
+        /// The build id of the other kernel.
+        base: String,
+        /// Why.
+        #[source]
+        why: Cause,
+    },
+    /// A kernel that others are stored over.
+    #[error("{build_id}: kernels of the hub are stored as differences from it: remove these first: {}", others.join(", "))]
+    IsBase {
+        /// Its build id.
+        build_id: String,
+        /// The build ids of the others.
+        others: Vec<String>,
+    },
     /// No site data.
     #[error("{what}")]
     Malformed {

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::error::{Cause, HubError};
 use crate::http::{Client, Part, Status};
 use crate::jobs::Jobs;
-use crate::layout::{self, BTF, INDEX, Kernel, MODULES, MODULES_1, SIGNATURE, SITES};
+use crate::layout::{self, BTF, Base, INDEX, Index, Kernel, MODULES, MODULES_1, SIGNATURE, SITES};
 use crate::local::{Local, look};
 use crate::make::{encode_modules, parse_index};
 use crate::place::{self, Lock, install};
@@ -19,6 +19,7 @@ use crate::{debian, pack, stored};
 use siteseer::internals::kernel::BuildId;
 use siteseer_sites::file::{self, module_kernel};
 use siteseer_sites::with_causes;
+use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -174,13 +175,9 @@ impl Fetcher<'_> {
     /// The build id of a release, by the index of a hub.
     fn by_release(&mut self, release: &str) -> Result<Option<BuildId>, HubError> {
         for url in self.options.config.urls.clone() {
-            let found = (|| -> Result<Vec<Kernel>, HubError> {
-                let at = format!("{}/{INDEX}", url.trim_end_matches('/'));
-                let index = self.client.small(&at, INDEX_LIMIT)?;
-                self.check(&at, &index, INDEX)?;
-                let kernels = parse_index(&at, &index)?.kernels;
-                Ok(kernels.into_iter().filter(|kernel| kernel.release == release).collect())
-            })();
+            let found = self.index(&url).map(|index| -> Vec<Kernel> {
+                index.kernels.into_iter().filter(|kernel| kernel.release == release).collect()
+            });
             match found {
                 Ok(kernels) => match kernels.as_slice() {
                     [] => self.tried.push((url, format!("it has no kernel {release}"))),
@@ -243,16 +240,99 @@ impl Fetcher<'_> {
         Ok((at, file, part))
     }
 
+    /// A file of a hub that is stored whole, decompressed.
+    fn whole(&self, url: &str, id: &BuildId, name: &str) -> Result<(String, Vec<u8>), HubError> {
+        let (at, file, part) = self.file(url, id, name)?;
+        let sent = file.metadata().map_or(0, |about| about.len());
+        let limit = self.options.limits.unpacked.min(sent.saturating_mul(EXPANSION).saturating_add(EXPANSION_FREE));
+        let data = pack::decompress(&at, file, limit);
+        part.discard();
+        Ok((at, data?))
+    }
+
+    /// A file of a hub, decompressed. If it is not there whole, the index says which one it is the difference from.
+    fn unpacked(
+        &self,
+        url: &str,
+        id: &BuildId,
+        name: &'static str,
+        index: &OnceCell<Index>,
+    ) -> Result<(String, Vec<u8>), HubError> {
+        let absent = match self.whole(url, id, name) {
+            Err(absent @ HubError::NotThere { .. }) => absent,
+            other => return other,
+        };
+        let index = match index.get() {
+            Some(index) => index,
+            None => match self.index(url) {
+                Err(HubError::NotThere { .. }) => return Err(absent),
+                read => {
+                    let read = read?;
+                    index.get_or_init(|| read)
+                }
+            },
+        };
+        let kernel = index.kernels.iter().find(|kernel| kernel.build_id == id.to_string());
+        match kernel.and_then(|kernel| Some((kernel, kernel.part(name).base.as_ref()?))) {
+            Some((kernel, base)) => self.difference(url, id, name, index, (kernel, base)),
+            None => Err(absent),
+        }
+    }
+
+    fn difference(
+        &self,
+        url: &str,
+        id: &BuildId,
+        name: &'static str,
+        index: &Index,
+        (kernel, base): (&Kernel, &Base),
+    ) -> Result<(String, Vec<u8>), HubError> {
+        let stored = kernel.part(name).name(name);
+        let what = format!("{}/{}", url.trim_end_matches('/'), layout::path(id, stored));
+        let limit = self.options.limits.unpacked;
+        if base.unpacked > limit {
+            return Err(HubError::TooLarge { what: format!("{what}, decompressed,"), limit });
+        }
+        let bad = |why: Cause| HubError::Base { what: what.clone(), base: base.build_id.clone(), why };
+        let over = layout::parse_id(&stored::base_of(&what, index, base, name)?.build_id);
+        let over = over.ok_or_else(|| bad("that is not a build id".into()))?;
+        let (at, mut file, part) = self.file(url, id, stored)?;
+        let mut delta = Vec::new();
+        file.read_to_end(&mut delta).map_err(crate::error::io(part.path()))?;
+        let is_base = |data: &Vec<u8>| stored::check_base(&what, base, data).is_ok();
+        let bytes = match self.at_hand(&over, name).filter(is_base) {
+            Some(bytes) => bytes,
+            None => match self.whole(url, &over, name) {
+                // If there is no room here, that is not about the base.
+                Err(error @ HubError::Io { .. }) => return Err(error),
+                Err(error) => return Err(bad(error.into())),
+                Ok((_, bytes)) => bytes,
+            },
+        };
+        let data = stored::check_base(&what, base, &bytes)
+            .and_then(|()| pack::decompress_over(&what, &delta, &bytes, base.unpacked));
+        part.discard();
+        Ok((at, data?))
+    }
+
+    /// A file of another kernel, made again from its site file, if that was fetched before.
+    fn at_hand(&self, id: &BuildId, name: &str) -> Option<Vec<u8>> {
+        let image = fs::read(self.folder.join(format!("{id}.sites"))).ok()?;
+        stored::packed_again(&image, name)
+    }
+
+    /// The index of a hub.
+    fn index(&self, url: &str) -> Result<Index, HubError> {
+        let at = format!("{}/{INDEX}", url.trim_end_matches('/'));
+        let index = self.client.small(&at, INDEX_LIMIT)?;
+        self.check(&at, &index, INDEX)?;
+        parse_index(&at, &index)
+    }
+
     fn of_hub(&self, url: &str, id: &BuildId, wanted: &Wanted) -> Result<Found, HubError> {
         let limit = self.options.limits.unpacked;
-        let unpack = |name: &str| -> Result<(String, Vec<u8>), HubError> {
-            let (at, file, part) = self.file(url, id, name)?;
-            let sent = file.metadata().map_or(0, |about| about.len());
-            let limit = limit.min(sent.saturating_mul(EXPANSION).saturating_add(EXPANSION_FREE));
-            let data = pack::decompress(&at, file, limit);
-            part.discard();
-            Ok((at, data?))
-        };
+        let index = OnceCell::new();
+        let unpack = |name: &'static str| self.unpacked(url, id, name, &index);
         let (at, image) = unpack(SITES)?;
         let image = stored::image(&at, image, wanted.btf.as_deref(), limit, || Ok(unpack(BTF)?.1))?;
         check_image(&at, &image, wanted)?;
@@ -269,7 +349,7 @@ impl Fetcher<'_> {
                     return Ok(Found { image, modules });
                 }
             }
-            let (at, archive) = match unpack(MODULES_1) {
+            let (at, archive) = match self.whole(url, id, MODULES_1) {
                 Err(HubError::NotThere { .. }) => {
                     self.progress.say(&format!("{url} has no modules of this kernel"));
                     return Ok(Found { image, modules });

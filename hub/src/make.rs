@@ -6,11 +6,13 @@
 
 use crate::error::{Cause, HubError, io};
 use crate::jobs::Jobs;
-use crate::layout::{self, BTF, Census, INDEX, Index, Kernel, MODULES, PAGE, SIGNATURE, SITES, Sizes, VERSION};
+use crate::layout::{
+    self, BTF, Base, Census, INDEX, Index, Kernel, MODULES, PACKED, PAGE, Part, SIGNATURE, SITES, Sizes, VERSION,
+};
 use crate::local::{Local, look};
 use crate::place::{Lock, install};
 use crate::sign::Signer;
-use crate::{http::Progress, stored};
+use crate::{http::Progress, pack, stored};
 use serde::Deserialize;
 use siteseer::internals::kernel::BuildId;
 use siteseer_encoder::{BaseKernel, KernelTypes};
@@ -58,9 +60,7 @@ pub fn index(folder: &Path) -> Result<Index, HubError> {
     let path = folder.join(INDEX);
     match fs::read(&path) {
         Ok(bytes) => parse_index(&path.display().to_string(), &bytes),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Ok(Index { version: VERSION, ..Index::default() })
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Index { version: PACKED, ..Index::default() }),
         Err(error) => Err(io(&path)(error)),
     }
 }
@@ -90,12 +90,16 @@ pub(crate) fn parse_index(what: &str, bytes: &[u8]) -> Result<Index, HubError> {
 ///
 /// # Errors
 /// [`HubError`] if the files are not those of this version.
-pub fn parts(folder: &Path, kernel: &Kernel) -> Result<Vec<(&'static str, &'static str, Sizes)>, HubError> {
+pub fn parts(
+    folder: &Path,
+    index: &Index,
+    kernel: &Kernel,
+) -> Result<Vec<(&'static str, &'static str, Sizes)>, HubError> {
     let mut all = Vec::new();
-    for (name, sizes) in [(SITES, kernel.image), (BTF, kernel.btf), (MODULES, kernel.modules)] {
-        if sizes.stored > 0 && kernel.format == VERSION {
-            let path = folder.join("buildid").join(&kernel.build_id).join(name);
-            for (part, sizes) in stored::parts(&path.display().to_string(), &fs::read(&path).map_err(io(&path))?)? {
+    for (name, part) in kernel.parts() {
+        if part.stored > 0 && kernel.format == PACKED {
+            let what = format!("{}: {name}", kernel.build_id);
+            for (part, sizes) in stored::parts(&what, &stored::load(folder, index, kernel, name)?)? {
                 all.push((name, part, sizes));
             }
         }
@@ -115,7 +119,7 @@ pub fn add(folder: &Path, image: &Path, options: &Options, progress: &dyn Progre
     if local.is_module() {
         return Err(bad("a module, not a kernel's image: name the image, and the folder of its modules (--modules)"));
     }
-    let index = index(folder)?;
+    let mut index = index(folder)?;
     let id = &local.build_id;
     let files = options.modules.as_deref().map(modules).transpose()?.unwrap_or_default();
     let known = index.kernels.iter().find(|kernel| kernel.build_id == id.to_string());
@@ -143,32 +147,159 @@ pub fn add(folder: &Path, image: &Path, options: &Options, progress: &dyn Progre
     let btf = btf.ok_or_else(|| bad("its site data has no copy of .BTF"))?;
     let (encoded, left_out) = encode_modules(&files, &btf, id, options.jobs, progress);
     progress.say(&format!("{}: compressing", image.display()));
-    let stored = stored::store(&image.display().to_string(), &sites, &btf, &encoded, options.level)?;
-    let sizes = |name: &str, files: usize, bytes: usize| match stored.len(name) {
-        0 => Sizes::default(),
-        stored => Sizes { files: files as u64, bytes: bytes as u64, stored },
-    };
+    let packed = stored::pack_all(&image.display().to_string(), &sites, &btf, &encoded)?;
+    let part = |files: usize, bytes: usize| Part { files: files as u64, bytes: bytes as u64, ..Part::default() };
     let release = options.release.clone().or_else(|| local.release()).unwrap_or_default();
-    let kernel = Kernel {
+    let mut kernel = Kernel {
         release,
         build_id: id.to_string(),
         machine,
         encoder: env!("CARGO_PKG_VERSION").to_owned(),
-        format: VERSION,
-        image: sizes(SITES, 1, sites.len()),
-        btf: sizes(BTF, 1, btf.len()),
-        modules: sizes(MODULES, encoded.len(), encoded.iter().map(|(_, data)| data.len()).sum()),
+        format: PACKED,
+        image: part(1, sites.len()),
+        btf: Part::default(),
+        modules: part(encoded.len(), encoded.iter().map(|(_, data)| data.len()).sum()),
         package: options.package.clone(),
         census,
     };
-    store(folder, id, &stored.files, options.signer.as_ref())?;
+    if packed.iter().any(|(file, _)| *file == BTF) {
+        kernel.btf = part(1, btf.len());
+    }
+    drop((sites, encoded));
+    let mut files = Vec::new();
+    for (file, data) in &packed {
+        // A base that cannot be read is not one.
+        let base = base_for(&index, &kernel, file);
+        let base = base.and_then(|base| Some((base, stored::load(folder, &index, base, file).ok()?)));
+        let (compressed, base) = stored::compress(data, base, options.level)?;
+        let part = kernel.part_mut(file);
+        part.stored = compressed.len() as u64;
+        part.base = base;
+        files.push((kernel.part(file).name(file), compressed));
+    }
+    free(folder, &mut index, &kernel, &packed, options)?;
+    store(folder, id, &files, options.signer.as_ref())?;
     put(folder, index, &kernel, options.signer.as_ref())?;
     Ok(Added { kernel, was_there: false, left_out })
 }
 
+/// The kernel that a file is best stored over: the newest of the same series and flavour with this file whole. None if
+/// others are stored over the kernel at hand, which then must be whole.
+fn base_for<'i>(index: &'i Index, kernel: &Kernel, file: &str) -> Option<&'i Kernel> {
+    if index.kernels.iter().any(|other| other.is_over(&kernel.build_id)) {
+        return None;
+    }
+    let own = layout::release(&kernel.release)?;
+    let fits = |other: &&Kernel| {
+        let part = other.part(file);
+        other.build_id != kernel.build_id
+            && other.machine == kernel.machine
+            && other.encoder == kernel.encoder
+            && other.format == PACKED
+            && part.stored > 0
+            && part.base.is_none()
+            && layout::release(&other.release).is_some_and(|other| other.is_near(&own))
+    };
+    let candidates = index.kernels.iter().filter(fits);
+    candidates.max_by_key(|other| (layout::release(&other.release), &other.build_id))
+}
+
+/// Stores the kernels whole that are stored over files of another that will not have the same bytes any more.
+fn free(
+    folder: &Path,
+    index: &mut Index,
+    kernel: &Kernel,
+    packed: &[(&'static str, Vec<u8>)],
+    options: &Options,
+) -> Result<(), HubError> {
+    let is_same = |file: &str, base: &Base| {
+        packed.iter().any(|(other, data)| *other == file && pack::sha256(data) == base.sha256)
+    };
+    let over = |other: &Kernel| -> Vec<&'static str> {
+        let over = other.parts().into_iter().filter(|(file, part)| {
+            part.base.as_ref().is_some_and(|base| base.build_id == kernel.build_id && !is_same(file, base))
+        });
+        over.map(|(file, _)| file).collect()
+    };
+    let all: Vec<(Kernel, Vec<&str>)> = index.kernels.iter().map(|other| (other.clone(), over(other))).collect();
+    for (mut other, over) in all.into_iter().filter(|(_, over)| !over.is_empty()) {
+        let mut files = Vec::new();
+        let all = other.clone();
+        for (file, part) in all.parts().into_iter().filter(|(_, part)| part.stored > 0) {
+            if over.contains(&file) {
+                let data = pack::compress(&stored::load(folder, index, &all, file)?, options.level)?;
+                let part = other.part_mut(file);
+                part.stored = data.len() as u64;
+                part.base = None;
+                files.push((file, data));
+            } else {
+                let path = folder.join("buildid").join(&all.build_id).join(part.name(file));
+                files.push((part.name(file), fs::read(&path).map_err(io(&path))?));
+            }
+        }
+        let bad = || HubError::Malformed { what: INDEX.to_owned(), why: "a build id in it is not one".into() };
+        let id = layout::parse_id(&other.build_id).ok_or_else(bad)?;
+        store(folder, &id, &files, options.signer.as_ref())?;
+        put(folder, index.clone(), &other, options.signer.as_ref())?;
+        index.kernels.retain(|known| known.build_id != other.build_id);
+        index.kernels.push(other);
+    }
+    Ok(())
+}
+
+/// Removes a kernel from a hub.
+///
+/// # Errors
+/// [`HubError::IsBase`] if others are stored over it, [`HubError::NotThere`], and those of writing.
+pub fn remove(folder: &Path, build_id: &str, signer: Option<&Signer>, progress: &dyn Progress) -> Result<(), HubError> {
+    let _lock = Lock::take(folder, "hub", || progress.say("waiting for another siteseer hub"))?;
+    let mut index = index(folder)?;
+    let over = index.kernels.iter().filter(|other| other.is_over(build_id));
+    let others: Vec<String> = over.map(|other| other.build_id.clone()).collect();
+    if !others.is_empty() {
+        return Err(HubError::IsBase { build_id: build_id.to_owned(), others });
+    }
+    let id = layout::parse_id(build_id).filter(|_| index.kernels.iter().any(|kernel| kernel.build_id == build_id));
+    let place = folder.join("buildid").join(build_id);
+    let id = id.ok_or_else(|| HubError::NotThere { url: place.display().to_string() })?;
+    index.kernels.retain(|kernel| kernel.build_id != build_id);
+    // Who reads the index now does not look for it any more.
+    write_index(folder, &index, signer)?;
+    let place = folder.join("buildid").join(id.to_string());
+    fs::remove_dir_all(&place).map_err(io(&place))
+}
+
+/// Checks that a kernel of a hub can be fetched: that its files, and those that they are stored over, are there, and are
+/// site files of this kernel and of its modules.
+///
+/// # Errors
+/// [`HubError`] with the first file that is not right.
+pub fn check(folder: &Path, index: &Index, kernel: &Kernel) -> Result<(), HubError> {
+    let what = |file: &str| format!("{}: {file}", kernel.build_id);
+    if kernel.format != PACKED {
+        let why = "it is stored as siteseer stored it before files were packed: add it again".into();
+        return Err(HubError::Malformed { what: kernel.build_id.clone(), why });
+    }
+    let limit = crate::http::Limits::default().unpacked;
+    let load = |file: &'static str| stored::load(folder, index, kernel, file);
+    let image = stored::image(&what(SITES), load(SITES)?, None, limit, || load(BTF))?;
+    let id = look(&what(SITES), &image, |file| BuildId(file.build_id().to_vec()))?;
+    if id.to_string() != kernel.build_id {
+        let ours = layout::parse_id(&kernel.build_id).unwrap_or_default();
+        return Err(HubError::Foreign { what: what(SITES), theirs: id, ours });
+    }
+    if kernel.modules.stored > 0 {
+        let modules = stored::modules(&what(MODULES), &load(MODULES)?, &image, limit)?;
+        if modules.len() as u64 != kernel.modules.files {
+            let why = format!("it has {} modules, and the index says {}", modules.len(), kernel.modules.files);
+            return Err(HubError::Malformed { what: what(MODULES), why: why.into() });
+        }
+    }
+    Ok(())
+}
+
 /// Puts a kernel into the index.
 fn put(folder: &Path, mut index: Index, kernel: &Kernel, signer: Option<&Signer>) -> Result<(), HubError> {
-    index.version = VERSION;
     index.kernels.retain(|other| other.build_id != kernel.build_id);
     index.kernels.push(kernel.clone());
     index.kernels.sort_by(|one, other| (&one.release, &one.build_id).cmp(&(&other.release, &other.build_id)));
@@ -179,8 +310,13 @@ fn put(folder: &Path, mut index: Index, kernel: &Kernel, signer: Option<&Signer>
 pub(crate) fn has(folder: &Path, kernel: &Kernel, with_modules: bool, signed: bool) -> bool {
     let at = |file: &str| folder.join("buildid").join(&kernel.build_id).join(file);
     let is_there = |file: &str| at(file).is_file() && (!signed || at(&format!("{file}{SIGNATURE}")).is_file());
+    let is_there = |file: &'static str| {
+        let part = kernel.part(file);
+        let base = |base: &Base| folder.join("buildid").join(&base.build_id).join(file).is_file();
+        is_there(part.name(file)) && part.base.as_ref().is_none_or(base)
+    };
     kernel.encoder == env!("CARGO_PKG_VERSION")
-        && kernel.format == VERSION
+        && kernel.format == PACKED
         && is_there(SITES)
         && (kernel.btf.stored == 0 || is_there(BTF))
         && (!with_modules || kernel.modules.files > 0 && is_there(MODULES))
@@ -275,6 +411,10 @@ fn store(folder: &Path, id: &BuildId, files: &[(&str, Vec<u8>)], signer: Option<
 }
 
 fn write_index(folder: &Path, index: &Index, signer: Option<&Signer>) -> Result<(), HubError> {
+    let is_delta = |kernel: &Kernel| kernel.parts().iter().any(|(_, part)| part.base.is_some());
+    // Older releases of siteseer read a hub that has no differences.
+    let version = if index.kernels.iter().any(is_delta) { VERSION } else { PACKED };
+    let index = &Index { version, ..index.clone() };
     let bad = |error: serde_json::Error| HubError::Malformed { what: INDEX.to_owned(), why: error.into() };
     let mut text = serde_json::to_vec_pretty(index).map_err(bad)?;
     text.push(b'\n');

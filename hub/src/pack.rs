@@ -2,6 +2,7 @@
 //! Compressing, and decompressing what may be anything.
 
 use crate::error::{Cause, HubError};
+use sha2::{Digest, Sha256};
 use std::io::{self, Read};
 use std::path::{Component, Path};
 use zstd::zstd_safe::CParameter;
@@ -26,6 +27,53 @@ pub fn compress(data: &[u8], level: i32) -> Result<Vec<u8>, HubError> {
     packed().map_err(|error| HubError::Packed { what: "compressing".to_owned(), error })
 }
 
+/// The most bytes of a file and its base together: so much memory the decompressor may take for a difference.
+const DELTA_LOG: u32 = 28;
+
+/// Compresses what is different from a base. `None` if both together are too large for that.
+///
+/// # Errors
+/// [`HubError::Packed`] if there is no memory.
+pub fn compress_over(data: &[u8], base: &[u8], level: i32) -> Result<Option<Vec<u8>>, HubError> {
+    let both = data.len().saturating_add(base.len());
+    if both > 1 << DELTA_LOG {
+        return Ok(None);
+    }
+    // All of the base is in reach from the end of the file.
+    let window = both.next_power_of_two().ilog2().clamp(10, DELTA_LOG);
+    let packed = || -> io::Result<Vec<u8>> {
+        let mut encoder = zstd::Encoder::with_ref_prefix(Vec::new(), level, base)?;
+        encoder.set_parameter(CParameter::EnableLongDistanceMatching(true))?;
+        encoder.set_parameter(CParameter::WindowLog(window))?;
+        encoder.include_checksum(true)?;
+        encoder.set_pledged_src_size(Some(data.len() as u64))?;
+        io::copy(&mut &data[..], &mut encoder)?;
+        encoder.finish()
+    };
+    packed().map(Some).map_err(|error| HubError::Packed { what: "compressing".to_owned(), error })
+}
+
+/// Decompresses a difference from a base to so many bytes.
+///
+/// # Errors
+/// [`HubError::TooLarge`], [`HubError::Packed`], [`HubError::Malformed`]; `what` is named in them.
+pub fn decompress_over(what: &str, data: &[u8], base: &[u8], bytes: u64) -> Result<Vec<u8>, HubError> {
+    let failed = |error| HubError::Packed { what: what.to_owned(), error };
+    let mut decoder = zstd::Decoder::with_ref_prefix(data, base).map_err(failed)?;
+    decoder.window_log_max(DELTA_LOG).map_err(failed)?;
+    let found = read(what, decoder, bytes)?;
+    if found.len() as u64 == bytes {
+        return Ok(found);
+    }
+    let why = format!("it has {} bytes, decompressed, and the index says {bytes}", found.len());
+    Err(HubError::Malformed { what: what.to_owned(), why: why.into() })
+}
+
+/// SHA-256 in hexadecimal digits.
+pub fn sha256(data: &[u8]) -> String {
+    Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Decompresses at most so many bytes.
 ///
 /// # Errors
@@ -34,8 +82,13 @@ pub fn decompress(what: &str, data: impl Read, limit: u64) -> Result<Vec<u8>, Hu
     let failed = |error| HubError::Packed { what: what.to_owned(), error };
     let mut decoder = zstd::Decoder::new(data).map_err(failed)?;
     decoder.window_log_max(WINDOW_LOG).map_err(failed)?;
+    read(what, decoder, limit)
+}
+
+fn read(what: &str, from: impl Read, limit: u64) -> Result<Vec<u8>, HubError> {
     let mut bytes = Vec::new();
-    decoder.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    let read = from.take(limit.saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(|error| HubError::Packed { what: what.to_owned(), error })?;
     if bytes.len() as u64 > limit {
         return Err(HubError::TooLarge { what: format!("{what}, decompressed,"), limit });
     }
@@ -104,6 +157,24 @@ mod tests {
         let bomb = encoder.finish().unwrap();
         assert!(bomb.len() < 1 << 20);
         assert!(matches!(decompress("it", &bomb[..], 1 << 20), Err(HubError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn a_difference_needs_its_base() {
+        let base: Vec<u8> = (0..300_000u64).flat_map(|word| (word.wrapping_mul(word) >> 3).to_le_bytes()).collect();
+        let mut data = base.clone();
+        data[100_000] ^= 1;
+        data.extend_from_slice(b"more");
+        let delta = compress_over(&data, &base, 3).unwrap().unwrap();
+        assert!(delta.len() < 1000, "{}", delta.len());
+        let bytes = data.len() as u64;
+        assert_eq!(decompress_over("it", &delta, &base, bytes).unwrap(), data);
+        assert!(matches!(decompress_over("it", &delta, &base, bytes - 1), Err(HubError::TooLarge { .. })));
+        assert!(matches!(decompress_over("it", &delta, &base, bytes + 1), Err(HubError::Malformed { .. })));
+        assert!(decompress_over("it", &delta, &data, bytes).is_err());
+        assert!(decompress_over("it", &delta, b"", bytes).is_err());
+        assert!(matches!(decompress("it", &delta[..], bytes), Err(HubError::Packed { .. })));
+        assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Site files as a hub has them: packed in columns, then compressed; and as hubs of version 1 have them: compressed.
 
-use crate::error::{Cause, HubError};
-use crate::layout::{BTF, MODULES, SITES, Sizes};
+use crate::error::{Cause, HubError, io};
+use crate::layout::{BTF, Base, Index, Kernel, MODULES, SITES, Sizes};
 use crate::local::{build_id, look};
 use crate::pack;
 use siteseer_sites::file::packed::{self, UnpackError};
+use std::fs;
+use std::path::Path;
 
 /// zstd's level, unless another is asked for.
 const DEFAULT_LEVEL: i32 = 12;
@@ -13,50 +15,125 @@ const DEFAULT_LEVEL: i32 = 12;
 /// A `.BTF` that is smaller stays in the site file: a request of its own would cost more.
 const BTF_BESIDE: usize = 64 << 10;
 
-/// The files of a kernel, by name.
-pub(crate) struct Stored {
-    pub(crate) files: Vec<(&'static str, Vec<u8>)>,
-}
-
-impl Stored {
-    /// How many bytes a file has.
-    pub(crate) fn len(&self, name: &str) -> u64 {
-        self.files.iter().find(|(other, _)| *other == name).map_or(0, |(_, data)| data.len() as u64)
-    }
-}
-
-/// Packs and compresses the site files of an image, with this `.BTF`, and of its modules.
+/// Packs the site files of an image, with this `.BTF`, and of its modules: the files of a kernel by name, before they are
+/// compressed.
 ///
 /// # Errors
-/// [`HubError::Packed`] if there is no memory, or what was packed does not come out again.
-pub(crate) fn store(
+/// [`HubError::Malformed`] if what was packed does not come out again.
+pub(crate) fn pack_all(
     what: &str,
     image: &[u8],
     btf: &[u8],
     modules: &[(String, Vec<u8>)],
-    level: i32,
-) -> Result<Stored, HubError> {
-    let beside = (btf.len() >= BTF_BESIDE).then_some(btf);
-    let mut files = vec![(SITES, packed(what, &[image], beside, level)?)];
-    if beside.is_some() {
-        files.push((BTF, packed(what, &[btf], None, level)?));
+) -> Result<Vec<(&'static str, Vec<u8>)>, HubError> {
+    let mut files = vec![(SITES, packed(what, &[image], beside(btf))?)];
+    if beside(btf).is_some() {
+        files.push((BTF, packed(what, &[btf], None)?));
     }
     if !modules.is_empty() {
         let modules: Vec<&[u8]> = modules.iter().map(|(_, data)| data.as_slice()).collect();
-        files.push((MODULES, packed(what, &modules, Some(btf), level)?));
+        files.push((MODULES, packed(what, &modules, Some(btf))?));
     }
-    Ok(Stored { files })
+    Ok(files)
 }
 
-fn packed(what: &str, files: &[&[u8]], btf: Option<&[u8]>, level: i32) -> Result<Vec<u8>, HubError> {
+fn beside(btf: &[u8]) -> Option<&[u8]> {
+    (btf.len() >= BTF_BESIDE).then_some(btf)
+}
+
+fn packed(what: &str, files: &[&[u8]], btf: Option<&[u8]>) -> Result<Vec<u8>, HubError> {
     let packed = packed::pack(files, btf);
     let total = files.iter().map(|file| file.len()).sum::<usize>();
     // Who fetches it cannot ask again.
     if packed::unpack(&packed, btf, ROOM.saturating_add(total.saturating_mul(2))).is_ok_and(|out| out == files) {
-        return pack::compress(&packed, level);
+        return Ok(packed);
     }
     let why: Cause = "what was packed does not come out as it was".into();
     Err(HubError::Malformed { what: what.to_owned(), why })
+}
+
+/// A file of a kernel as [`pack_all`] made it, if the kernel's site file is at hand and is enough for it.
+pub(crate) fn packed_again(image: &[u8], file: &str) -> Option<Vec<u8>> {
+    let btf = look("", image, |file| file.base_btf_bytes().map(<[u8]>::to_vec)).ok()??;
+    match file {
+        SITES => Some(packed::pack(&[image], beside(&btf))),
+        BTF => Some(packed::pack(&[&btf], None)),
+        _ => None,
+    }
+}
+
+/// Compresses a file of a kernel: whole, or as the difference from a base if that is much smaller.
+///
+/// # Errors
+/// [`HubError::Packed`] if there is no memory.
+pub(crate) fn compress(
+    data: &[u8],
+    base: Option<(&Kernel, Vec<u8>)>,
+    level: i32,
+) -> Result<(Vec<u8>, Option<Base>), HubError> {
+    let whole = pack::compress(data, level)?;
+    let Some((kernel, base)) = base else { return Ok((whole, None)) };
+    match pack::compress_over(data, &base, level)? {
+        Some(delta) if delta.len().saturating_mul(10) < whole.len().saturating_mul(WORTH) => {
+            let unpacked = data.len() as u64;
+            // Who fetches it cannot ask again.
+            if pack::decompress_over("a difference", &delta, &base, unpacked)? != data {
+                return Ok((whole, None));
+            }
+            let base = Base { build_id: kernel.build_id.clone(), sha256: pack::sha256(&base), unpacked };
+            Ok((delta, Some(base)))
+        }
+        _ => Ok((whole, None)),
+    }
+}
+
+/// A difference that has more tenths of the whole is not worth that two files are fetched.
+const WORTH: usize = 6;
+
+/// The kernel in an index that a file of another is stored over. Its file is whole, so that no more than two are needed.
+///
+/// # Errors
+/// [`HubError::Base`]; `what` is named in it.
+pub(crate) fn base_of<'i>(what: &str, index: &'i Index, base: &Base, file: &str) -> Result<&'i Kernel, HubError> {
+    let bad = |why: &str| HubError::Base { what: what.to_owned(), base: base.build_id.clone(), why: why.into() };
+    let found = index.kernels.iter().find(|kernel| kernel.build_id == base.build_id);
+    match found {
+        None => Err(bad("the index of the hub has no such kernel")),
+        Some(kernel) if kernel.part(file).base.is_some() => Err(bad("that is stored as a difference itself")),
+        Some(kernel) if kernel.part(file).stored == 0 => Err(bad("that does not have this file")),
+        Some(kernel) => Ok(kernel),
+    }
+}
+
+/// Checks that the bytes of a base are those that a difference was made from.
+///
+/// # Errors
+/// [`HubError::Base`]; `what` is named in it.
+pub(crate) fn check_base(what: &str, base: &Base, data: &[u8]) -> Result<(), HubError> {
+    let found = pack::sha256(data);
+    if found == base.sha256 {
+        return Ok(());
+    }
+    let why = format!(
+        "its bytes are not those that the difference was made from: their SHA-256 is {found}, not {}",
+        base.sha256
+    );
+    Err(HubError::Base { what: what.to_owned(), base: base.build_id.clone(), why: why.into() })
+}
+
+/// A file of a kernel in a folder, decompressed.
+///
+/// # Errors
+/// [`HubError`].
+pub(crate) fn load(folder: &Path, index: &Index, kernel: &Kernel, file: &'static str) -> Result<Vec<u8>, HubError> {
+    let part = kernel.part(file);
+    let path = folder.join("buildid").join(&kernel.build_id).join(part.name(file));
+    let what = path.display().to_string();
+    let data = fs::read(&path).map_err(io(&path))?;
+    let Some(base) = &part.base else { return pack::decompress(&what, &data[..], u64::MAX - 1) };
+    let over = load(folder, index, base_of(&what, index, base, file)?, file)?;
+    check_base(&what, base, &over)?;
+    pack::decompress_over(&what, &data, &over, base.unpacked)
 }
 
 /// More bytes than site files have are counted while they are unpacked.
@@ -118,14 +195,13 @@ fn unpacked(what: &str, data: &[u8], btf: Option<&[u8]>, limit: usize) -> Result
     })
 }
 
-/// The parts of a file of a hub.
+/// The parts of a file of a hub, decompressed.
 ///
 /// # Errors
 /// [`HubError::Packed`], [`HubError::Malformed`].
 pub(crate) fn parts(what: &str, data: &[u8]) -> Result<Vec<(&'static str, Sizes)>, HubError> {
-    let data = pack::decompress(what, data, u64::MAX - 1)?;
     let parts =
-        packed::parts(&data).map_err(|error| HubError::Malformed { what: what.to_owned(), why: error.into() })?;
+        packed::parts(data).map_err(|error| HubError::Malformed { what: what.to_owned(), why: error.into() })?;
     let sizes = |(name, part): (&'static str, Vec<u8>)| {
         let stored = pack::compress(&part, DEFAULT_LEVEL)?.len() as u64;
         Ok((name, Sizes { files: 0, bytes: part.len() as u64, stored }))
@@ -183,12 +259,12 @@ mod tests {
     fn btf_is_left_out_and_fetched_if_it_is_not_at_hand() {
         let (data, btf) = site_file(5000);
         let (_, other) = site_file(5001);
-        let stored = store("it", &data, &btf, &[], 3).unwrap();
-        assert!(stored.len(BTF) > 0 && stored.len(SITES) < 2000 && stored.len(MODULES) == 0);
-        let read = |name: &str| {
-            let (_, data) = stored.files.iter().find(|(other, _)| *other == name).unwrap();
-            pack::decompress("it", &data[..], 1 << 20).unwrap()
-        };
+        let stored = pack_all("it", &data, &btf, &[]).unwrap();
+        assert_eq!(stored.iter().map(|(name, _)| *name).collect::<Vec<_>>(), [SITES, BTF]);
+        let read = |name: &str| stored.iter().find(|(other, _)| *other == name).unwrap().1.clone();
+        assert!(pack::compress(&read(SITES), 3).unwrap().len() < 2000);
+        assert!([SITES, BTF].iter().all(|name| packed_again(&data, name) == Some(read(name))));
+        assert_eq!(packed_again(&data, MODULES), None);
         let nothing = || -> Result<Vec<u8>, HubError> { panic!("fetched without need") };
         assert_eq!(image("it", read(SITES), Some(&btf), 1 << 20, nothing).unwrap(), data);
         // What is not the kernel's is of no use, and what comes is the right one: the caller compares it.
@@ -204,7 +280,6 @@ mod tests {
         assert_eq!(image("it", data.clone(), None, 1 << 20, nothing).unwrap(), data);
         // A small one stays.
         let (data, btf) = site_file(5);
-        let stored = store("it", &data, &btf, &[], 3).unwrap();
-        assert_eq!((stored.files.len(), stored.len(BTF)), (1, 0));
+        assert_eq!(pack_all("it", &data, &btf, &[]).unwrap().len(), 1);
     }
 }
