@@ -298,7 +298,9 @@ impl Fetcher<'_> {
         let over = over.ok_or_else(|| bad("that is not a build id".into()))?;
         let (at, mut file, part) = self.file(url, id, stored)?;
         let mut delta = Vec::new();
-        file.read_to_end(&mut delta).map_err(crate::error::io(part.path()))?;
+        let read = file.read_to_end(&mut delta).map_err(crate::error::io(part.path()));
+        part.discard();
+        read?;
         let is_base = |data: &Vec<u8>| stored::check_base(&what, base, data).is_ok();
         let bytes = match self.at_hand(&over, name).filter(is_base) {
             Some(bytes) => bytes,
@@ -309,10 +311,8 @@ impl Fetcher<'_> {
                 Ok((_, bytes)) => bytes,
             },
         };
-        let data = stored::check_base(&what, base, &bytes)
-            .and_then(|()| pack::decompress_over(&what, &delta, &bytes, base.unpacked));
-        part.discard();
-        Ok((at, data?))
+        stored::check_base(&what, base, &bytes)?;
+        Ok((at, pack::decompress_over(&what, &delta, &bytes, base.unpacked)?))
     }
 
     /// A file of another kernel, made again from its site file, if that was fetched before.

@@ -127,7 +127,7 @@ fn hubs_that_cannot_be_made() {
     assert!(run(&folder, &["hub", "add", "hub", "none.sites"], false).contains("none.sites"));
     assert!(run(&folder, &["hub", "add", "hub", "1.sites", "--key", "none"], false).contains("none"));
     run(&folder, &["hub", "add", "hub", "1.sites"], true);
-    fs::write(folder.join("hub/index.json"), "{\"version\": 3, \"kernels\": []}").unwrap();
-    assert!(run(&folder, &["hub", "list", "hub"], false).contains("version 3"));
+    fs::write(folder.join("hub/index.json"), "{\"version\": 4, \"kernels\": []}").unwrap();
+    assert!(run(&folder, &["hub", "list", "hub"], false).contains("version 4"));
     assert!(run(&folder, &["hub", "serve", "none"], false).contains("not a folder"));
 }

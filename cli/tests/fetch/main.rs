@@ -5,6 +5,7 @@
 
 mod archive;
 mod debuginfod;
+mod deltas;
 mod downloads;
 mod hubs;
 #[path = "../made/mod.rs"]

@@ -131,9 +131,9 @@ fn indexes_that_are_wrong() {
     let unsigned = ["--allow-unsigned"];
     // Another version, which need not have the members of this one.
     refused(
-        &serve(b"{\"version\": 3, \"images\": {}}".to_vec(), None),
+        &serve(b"{\"version\": 4, \"images\": {}}".to_vec(), None),
         &unsigned,
-        &["version 3", "reads versions up to 2"],
+        &["version 4", "reads versions up to 3"],
     );
     refused(&serve(b"<html>".to_vec(), None), &unsigned, &["not an index of a hub"]);
     refused(&serve(index[..index.len() / 2].to_vec(), None), &unsigned, &["not an index of a hub"]);
