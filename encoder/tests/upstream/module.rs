@@ -54,6 +54,7 @@ fn encoded() -> (Vec<u8>, SiteSet) {
     let types = KernelTypes::new(&kernel).unwrap();
     let options = Options { kernel: Some(BaseKernel { types: &types, build_id: &[] }), ..Options::default() };
     let (set, _) = encode(&module, &options).unwrap();
+    drop(types);
     (kernel, set)
 }
 
