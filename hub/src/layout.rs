@@ -62,7 +62,8 @@ impl Release<'_> {
     }
 }
 
-/// Reads a release such as `6.12.115+deb13.1-cloud-amd64` or `6.1.0-50-amd64`. `None` if it does not begin with a number.
+/// Reads a release such as `6.12.115+deb13.1-cloud-amd64` or `6.1.0-50-amd64`. `None` if it does not begin with a
+/// number.
 pub(crate) fn release(text: &str) -> Option<Release<'_>> {
     let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let version = text.split('-').next().filter(|text| text.starts_with(|first: char| first.is_ascii_digit()))?;

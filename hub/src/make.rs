@@ -269,8 +269,8 @@ pub fn remove(folder: &Path, build_id: &str, signer: Option<&Signer>, progress: 
     fs::remove_dir_all(&place).map_err(io(&place))
 }
 
-/// Checks that a kernel of a hub can be fetched: that its files, and those that they are stored over, are there, and are
-/// site files of this kernel and of its modules.
+/// Checks that a kernel of a hub can be fetched: that its files, and those that they are stored over, are there, and
+/// are site files of this kernel and of its modules.
 ///
 /// # Errors
 /// [`HubError`] with the first file that is not right.

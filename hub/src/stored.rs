@@ -15,8 +15,8 @@ const DEFAULT_LEVEL: i32 = 12;
 /// A `.BTF` that is smaller stays in the site file: a request of its own would cost more.
 const BTF_BESIDE: usize = 64 << 10;
 
-/// Packs the site files of an image, with this `.BTF`, and of its modules: the files of a kernel by name, before they are
-/// compressed.
+/// Packs the site files of an image, with this `.BTF`, and of its modules: the files of a kernel by name, before they
+/// are compressed.
 ///
 /// # Errors
 /// [`HubError::Malformed`] if what was packed does not come out again.
@@ -90,7 +90,8 @@ pub(crate) fn compress(
 /// A difference that has more tenths of the whole is not worth that two files are fetched.
 const WORTH: usize = 6;
 
-/// The kernel in an index that a file of another is stored over. Its file is whole, so that no more than two are needed.
+/// The kernel in an index that a file of another is stored over. Its file is whole, so that no more than two are
+/// needed.
 ///
 /// # Errors
 /// [`HubError::Base`]; `what` is named in it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Files of a hub that are stored as the difference from another kernel's: they are fetched with their base; a base that
-//! is missing, wrong or a difference itself leaves nothing.
+//! Files of a hub that are stored as the difference from another kernel's: they are fetched with their base; a base
+//! that is missing, wrong or a difference itself leaves nothing.
 
 use super::*;
 use serde_json::{Value, json};

@@ -138,8 +138,8 @@ impl StringTable {
         StringTable { own: base.above(), below: vec![Arc::new(base)], hasher }
     }
 
-    /// An empty table over the strings below this one and a section that continues them. The section alone is copied and
-    /// indexed.
+    /// An empty table over the strings below this one and a section that continues them. The section alone is copied
+    /// and indexed.
     pub(crate) fn over(&self, section: &[u8]) -> StringTable {
         let layer = Layer::new(self.own.start, section.to_vec(), &self.hasher);
         let own = layer.above();
