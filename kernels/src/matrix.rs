@@ -10,7 +10,7 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::{arch::Arch, buildroot::BUILD_ROOT, workspace::workspace_file};
+use crate::{arch::Arch, workspace::workspace_file};
 
 /// The ways to have a kernel that this program knows.
 const KNOWN: &[&str] = &["debian", "built"];
@@ -129,8 +129,10 @@ pub struct BuiltRow {
 }
 
 /// The build root of rows that name none.
+pub(crate) const USUAL_ROOT: &str = "kernel";
+
 fn usual_root() -> String {
-    BUILD_ROOT.to_owned()
+    USUAL_ROOT.to_owned()
 }
 
 /// A plugin of a compiler (tests/truth/plugins).

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Whether a function stores to a variable with a fixed address.
 //!
-//! The compiler removes or moves a store that the debug information still counts with. It removes a store to a variable if
-//! another one in the same function comes after it, which is still there. So in a function that neither stores to
-//! the variable nor takes its address, the variable has at each place what it had when the function was called.
+//! The compiler removes or moves stores that the debug information still relies on. It removes a store to a variable if
+//! another one in the same function comes after it, which is still there. So in a function that neither stores to the
+//! variable nor takes its address, the variable has at each place what it had when the function was called.
 
 use super::{Effects, FunctionText, arm64};
 use std::ops::Range;
 
 impl FunctionText<'_, '_> {
-    /// Whether an instruction of the function may store to these bytes: it names them and is no load, or it takes an
-    /// address among them. On arm64, an address is computed from that of its page, so each instruction that makes
+    /// Whether an instruction of the function may store to these bytes: it names them and does not only
+    /// read them, or it takes an address among them. On arm64, an address is computed from that of its page, so each instruction that makes
     /// this counts.
     pub(crate) fn may_store_to(&self, bytes: &Range<u64>) -> bool {
         // The addresses in a module's instructions are known when it is loaded.
@@ -32,8 +32,8 @@ mod tests {
 
     #[test]
     fn x86_64() {
-        // A variable of 8 bytes at TEXT + 0x100: incl variable(%rip), mov variable(%rip),%eax, lea variable(%rip),%rax, mov
-        // $variable,%rax, mov %eax,variable+8(%rip)
+        // A variable of 8 bytes at TEXT + 0x100: incl variable(%rip); mov variable(%rip),%eax; lea variable(%rip),%rax;
+        // mov $variable,%rax
         let may_store = |code: &[u8]| x86(code, |text| text.may_store_to(&(TEXT + 0x100..TEXT + 0x108)));
         let named = |opcode: &[u8], offset: u32| {
             let next = opcode.len() as u32 + 4;

@@ -5,10 +5,10 @@
 //! dead, and removed or moved into a branch. If on some way from the function's entry to an address no instruction
 //! stores to the slot, nothing of the function's may be in it.
 //!
-//! The search goes backwards, and follows the stack pointer. It has found such a way where the slot is not yet part of the
-//! frame. It leaves a way as soon as something may have been stored there: by an instruction that names the slot, by the
-//! caller, by an instruction that is not understood. Calls, and stores through other registers, can only reach the
-//! frame if the function takes the address of something in it.
+//! The search goes backwards, and follows the stack pointer. It has found such a way where the slot is not yet part of
+//! the frame. It leaves a way as soon as something may have been stored there: by an instruction that names the slot,
+//! by the caller, by an instruction that is not understood. Calls, and stores through other registers, can only reach
+//! the frame if the function takes the address of something in it.
 
 use super::{Effects, FunctionText, Slot, arm64, x86};
 use std::ops::Range;

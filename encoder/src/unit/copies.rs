@@ -406,9 +406,9 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
     }
 
-    /// Marks what is said to be on the stack where the body fills that place later, where nothing may have been put there,
-    /// or where the stack does not reach: the kernel has no red zone. GCC loses count of the stack pointer where it is
-    /// restored from a register.
+    /// Marks what is said to be on the stack where the body fills that place later, where nothing may have been put
+    /// there, or where the stack does not reach: the kernel has no red zone. GCC loses count of the stack pointer where
+    /// it is restored from a register.
     fn doubt_unfilled(&mut self, text: &FunctionText<'d, 'a>, address: u64) {
         let machine = self.shared.image.machine();
         for found in &mut self.found {

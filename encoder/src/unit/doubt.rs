@@ -169,8 +169,8 @@ pub(crate) fn is_computed(located: &Located, machine: Machine) -> bool {
     }
 }
 
-/// The bytes of the variables with fixed addresses that a value is to be read from, all of them as far as an array's end
-/// is not known. If code read them there, the value would be in a register. GCC has removed this read, and then nothing
+/// The bytes of the variables with fixed addresses that a value is to be read from; all addresses if the offset is not
+/// known. If code read them there, the value would be in a register. GCC has removed this read, and then nothing
 /// keeps the store that the read was of: it may be gone, or come after the site.
 pub(crate) fn removed_loads(at: &Location) -> Vec<Range<u64>> {
     let Location::Computed(computed) = at else { return Vec::new() };

@@ -2,9 +2,9 @@
 //! Expressions of GCC's that depend on bits that the value does not have.
 //!
 //! DWARF computes with 64 bits. Where the compiler's expression is narrower, what is above it must be masked out before
-//! an operation that looks at it: `x >> 2` of 32 bits in a register, whose upper half is anything. GCC leaves such masks
-//! out. It also inverts and negates truths as if they were bytes. Sums, products, `~x` and `-x` have the right low bits,
-//! whatever is above.
+//! an operation that looks at it. One is `x >> 2`, if `x` has 32 bits and its register has anything in the upper half.
+//! GCC leaves such masks out. It also inverts and negates truths as if they were bytes. Sums, products, `~x` and `-x`
+//! have the right low bits, whatever is above.
 
 use siteseer_sites::location::{Located, Location, Op};
 
@@ -40,8 +40,8 @@ fn is_depended_on_in(ops: &[Op], size: u32) -> bool {
         let has_after = |most: u8| {
             after.iter().any(|op| matches!(op, Op::ZeroExtend(bits) | Op::SignExtend(bits) if *bits <= most))
         };
-        // What is extended afterwards was narrow, whatever it is passed as. More than 32 bits are those of a value of 64
-        // that was shifted.
+        // What is extended afterwards was narrow, whatever it is passed as. More than 32 bits are those of a value of
+        // 64 that was shifted.
         let is_narrow = size < 8 || has_after(32);
         let top = if op.arity() > 0 { stack.pop().unwrap_or_default() } else { Value::ANY };
         let second = if op.arity() > 1 { stack.pop().unwrap_or_default() } else { Value::ANY };

@@ -225,7 +225,8 @@ fn what_was_moved_out_of_a_loop_is_not_the_entry() {
     }
 }
 
-/// What is passed as `p` is not looked at. Clang passes one member of the structure, and its register is that of `p`, too.
+/// What is passed as `p` is not looked at. Clang passes one member of the structure, and its register is that of `p`,
+/// too.
 const IN_PARTS: &str = r#"
 volatile long seq;
 struct three { unsigned a, b, c; };

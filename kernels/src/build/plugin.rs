@@ -3,9 +3,9 @@
 //! Plugins of compilers (tests/truth/plugins), with which a kernel is compiled that writes down where its parameters
 //! are.
 //!
-//! A plugin is compiled in the row's build root, against the headers of the compiler that loads it. Its sources are part of
-//! the kernel's recipe: another plugin makes another kernel. Such a kernel is read and not booted, so only its vmlinux
-//! is made.
+//! A plugin is compiled in the row's build root, against the headers of the compiler that loads it. Its sources are
+//! part of the kernel's recipe: another plugin makes another kernel. Such a kernel is read and not booted, so only its
+//! vmlinux is made.
 
 use std::{fs, path::Path};
 

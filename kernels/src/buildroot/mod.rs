@@ -54,9 +54,6 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// The row of `kernels/buildroot.toml` that kernels and modules are built in.
-pub(crate) const BUILD_ROOT: &str = "kernel";
-
 /// Where a root has the source packages of its row: upstream's archive, and its files in a folder of the package's
 /// name.
 const SOURCES: &str = "/usr/src";

@@ -4,8 +4,8 @@
 //!
 //! A module fits one kernel: its configuration, its compiler, its symbols' versions. For a kernel of Debian's the
 //! packages of headers have all that (they are kept beside the kernel); a kernel that was built here keeps its own
-//! tree. The compiler that made the kernel is in the build root of its row, where kbuild runs, with the vmlinux at hand:
-//! the modules come out with DWARF, as the kernel has it, and with BTF that is split over the kernel's.
+//! tree. The compiler that made the kernel is in the build root of its row. kbuild runs there, with the vmlinux at
+//! hand: the modules come out with DWARF, as the kernel has it, and with BTF that is split over the kernel's.
 //!
 //! All modules are built by one run of kbuild (`make -k M=...`), each in a folder of its own. kbuild makes no module at
 //! all if one cannot be compiled, or lacks a symbol: then the ones to blame are built each by itself, so that each gets
@@ -29,10 +29,10 @@ use self::{
 };
 use crate::{
     build,
-    buildroot::{self, BUILD_ROOT, BuildRoot, BuildRootError},
+    buildroot::{self, BuildRoot, BuildRootError},
     debian::headers,
     error::GetError,
-    matrix,
+    matrix::{self, USUAL_ROOT},
     module_tree::ModuleTree,
     record::KernelPaths,
 };
@@ -183,7 +183,7 @@ pub fn build(
 /// The build root that has the compiler of a kernel: what its row says. A kernel without a row has the usual one.
 fn root_of(kernel: &str) -> String {
     let row = matrix::workspace_matrix().and_then(|matrix| matrix.row(kernel));
-    row.map_or_else(|_| BUILD_ROOT.to_owned(), |row| row.how.root().to_owned())
+    row.map_or_else(|_| USUAL_ROOT.to_owned(), |row| row.how.root().to_owned())
 }
 
 /// What modules for this kernel are built with; it is fetched if it is not in the cache.

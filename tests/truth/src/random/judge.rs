@@ -86,8 +86,8 @@ impl Sites {
             observed.get_mut(&(function, site.address, site.kind)).and_then(VecDeque::pop_front).unwrap_or_default()
         };
         let given = set.sites.iter().map(given_of).collect();
-        // What is left of a function that was split (`f1.part.0`) is no function of the program: nobody who asks for `f1`
-        // gets it.
+        // What is left of a function that was split (`f1.part.0`) is a function of its own: a program on `f1` is not
+        // attached to it.
         let function_of = |site: &Site| {
             let name = &set.functions[site.function as usize].name;
             let function = program.functions.iter().find(|function| function.name == **name)?;
