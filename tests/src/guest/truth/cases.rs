@@ -85,7 +85,7 @@ pub(super) const TRUTHS: &[Truth] = &[
     },
     Truth {
         function: "do_mmap",
-        shows: "body whose debug information has homes in the frame for what the stack and a structure pass",
+        shows: "body whose debug information has a home in the frame for a structure in a register",
         asks: false,
         calls: do_mmap,
     },
@@ -277,16 +277,18 @@ fn ksys_shmget(calls: &mut Calls<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Flags of the mapping are an argument of their own since Linux 6.6, and in a structure since 7.3.
+/// The first six: more are not sent. The sixth is the offset in pages; since Linux 6.6, flags of the mapping come before
+/// it, since 7.3 in a structure.
 fn do_mmap(calls: &mut Calls<'_>) -> io::Result<()> {
     let file = File::open(std::env::current_exe()?)?;
-    let pointer = || Masked { value: 0xffff << 48, mask: 0xffff << 48 };
+    // Of the kernel's half of the address space, however large that is.
+    let pointer = || Masked { value: 0xff << 56, mask: 0xff << 56 };
     for n in 0..TIMES {
         let (bytes, at) = ((n + 2) * procfs::page_size(), n * procfs::page_size());
         let (protection, flags) = (libc::PROT_READ as u64, libc::MAP_PRIVATE as u64);
-        let mut arguments = vec![pointer(), Is(0), Is(bytes), Is(protection), Is(flags)];
-        arguments.extend((calls.parameters() > 8).then_some(Is(0)));
-        arguments.extend([Is(n), pointer(), pointer()]);
+        let sixth = if calls.parameters() > 8 { 0 } else { n };
+        let mut arguments = vec![pointer(), Is(0), Is(bytes), Is(protection), Is(flags), Is(sixth)];
+        arguments.resize(calls.parameters().max(arguments.len()), Value::NotSent);
         calls.expect(Body, "do_mmap", arguments);
         let mapped = syscall(libc::SYS_mmap, [0, bytes, protection, flags, file.as_raw_fd() as u64, at])?;
         syscall(libc::SYS_munmap, [mapped as u64, bytes, 0, 0, 0, 0])?;

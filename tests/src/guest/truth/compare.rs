@@ -336,7 +336,7 @@ fn is(expected: &Value, seen: Option<u64>, text: Option<&[u8]>, symbols: &str) -
         Value::Address(name) => seen.is_some() && seen == address_of(symbols, name),
         Value::Text(wanted) => text == Some(wanted.as_bytes()),
         Value::Memory(bytes) => text.is_some_and(|text| text.starts_with(bytes)),
-        Value::Missing(_) => seen.is_none(),
+        Value::Missing(_) | Value::NotSent => seen.is_none(),
         Value::OneOf(values) => values.iter().any(|value| is(value, seen, text, symbols)),
         // Slots do not nest, and an oracle that was not asked has no value.
         Value::Slots(_) | Value::Oracle(_) => false,
