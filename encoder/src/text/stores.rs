@@ -9,9 +9,9 @@ use super::{Effects, FunctionText, arm64};
 use std::ops::Range;
 
 impl FunctionText<'_, '_> {
-    /// Whether an instruction of the function may store to these bytes: it names them and does not only
-    /// read them, or it takes an address among them. On arm64, an address is computed from that of its page, so each instruction that makes
-    /// this counts.
+    /// Whether an instruction of the function may store to these bytes: it names them and does not only read them, or
+    /// it takes an address among them. On arm64, an address is computed from that of its page, so each instruction that
+    /// makes this counts.
     pub(crate) fn may_store_to(&self, bytes: &Range<u64>) -> bool {
         // The addresses in a module's instructions are known when it is loaded.
         if self.image.is_relocatable() {

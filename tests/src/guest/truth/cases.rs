@@ -277,8 +277,7 @@ fn ksys_shmget(calls: &mut Calls<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// The first six: more are not sent. The sixth is the offset in pages; since Linux 6.6, flags of the mapping come before
-/// it, since 7.3 in a structure.
+/// Flags of the mapping are an argument of their own since Linux 6.6, in a structure since 7.3: then there are nine.
 fn do_mmap(calls: &mut Calls<'_>) -> io::Result<()> {
     let file = File::open(std::env::current_exe()?)?;
     // Of the kernel's half of the address space, however large that is.
@@ -286,9 +285,9 @@ fn do_mmap(calls: &mut Calls<'_>) -> io::Result<()> {
     for n in 0..TIMES {
         let (bytes, at) = ((n + 2) * procfs::page_size(), n * procfs::page_size());
         let (protection, flags) = (libc::PROT_READ as u64, libc::MAP_PRIVATE as u64);
-        let sixth = if calls.parameters() > 8 { 0 } else { n };
-        let mut arguments = vec![pointer(), Is(0), Is(bytes), Is(protection), Is(flags), Is(sixth)];
-        arguments.resize(calls.parameters().max(arguments.len()), Value::NotSent);
+        let mut arguments = vec![pointer(), Is(0), Is(bytes), Is(protection), Is(flags)];
+        arguments.extend((calls.parameters() > 8).then_some(Is(0)));
+        arguments.extend([Is(n), pointer(), pointer()]);
         calls.expect(Body, "do_mmap", arguments);
         let mapped = syscall(libc::SYS_mmap, [0, bytes, protection, flags, file.as_raw_fd() as u64, at])?;
         syscall(libc::SYS_munmap, [mapped as u64, bytes, 0, 0, 0, 0])?;

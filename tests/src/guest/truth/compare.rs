@@ -241,8 +241,9 @@ fn describe(hit: &Record, report: &Report) -> String {
         || format!("unknown site at {:#x}", hit.address),
         |site| format!("{} {}+{:#x}", site.kind, site.symbol, site.offset),
     );
+    let count = site.map_or(6, |site| site.arguments.len());
     let values: Vec<String> =
-        (0..6).map(|n| hit.value(n, 0).map_or_else(|| "none".to_owned(), |value| format!("{value:#x}"))).collect();
+        (0..count).map(|n| hit.value(n, 0).map_or_else(|| "none".to_owned(), |value| format!("{value:#x}"))).collect();
     format!("{place}: {}", values.join(", "))
 }
 
@@ -336,7 +337,7 @@ fn is(expected: &Value, seen: Option<u64>, text: Option<&[u8]>, symbols: &str) -
         Value::Address(name) => seen.is_some() && seen == address_of(symbols, name),
         Value::Text(wanted) => text == Some(wanted.as_bytes()),
         Value::Memory(bytes) => text.is_some_and(|text| text.starts_with(bytes)),
-        Value::Missing(_) | Value::NotSent => seen.is_none(),
+        Value::Missing(_) => seen.is_none(),
         Value::OneOf(values) => values.iter().any(|value| is(value, seen, text, symbols)),
         // Slots do not nest, and an oracle that was not asked has no value.
         Value::Slots(_) | Value::Oracle(_) => false,

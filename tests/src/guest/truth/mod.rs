@@ -77,8 +77,6 @@ pub enum Value {
     Oracle(Oracle),
     /// This site does not have it, and says so. Where another kernel's does, it is this.
     Missing(Box<Value>),
-    /// The site has it, and the program does not send so many.
-    NotSent,
 }
 
 /// A call that must be seen.
