@@ -459,7 +459,11 @@ impl Fetcher<'_> {
         let modules = if modules.is_empty() {
             Vec::new()
         } else {
-            encode_modules(modules, &btf, ours, Jobs::default(), self.progress).0
+            let (encoded, left_out) = encode_modules(modules, &btf, ours, Jobs::default(), self.progress)?;
+            if left_out > 0 {
+                self.progress.say(&format!("{left_out} modules of {} could not be encoded", modules.len()));
+            }
+            encoded
         };
         Ok(Found { image: data, modules })
     }

@@ -15,7 +15,7 @@ use crate::sign::Signer;
 use crate::{http::Progress, pack, stored};
 use serde::Deserialize;
 use siteseer::internals::kernel::BuildId;
-use siteseer_encoder::{BaseKernel, KernelTypes};
+use siteseer_encoder::{BaseKernel, EncodeError, KernelTypes};
 use siteseer_sites::Machine;
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -145,7 +145,7 @@ pub fn add(folder: &Path, image: &Path, options: &Options, progress: &dyn Progre
     })?;
     let (machine, census, btf) = about;
     let btf = btf.ok_or_else(|| bad("its site data has no copy of .BTF"))?;
-    let (encoded, left_out) = encode_modules(&files, &btf, id, options.jobs, progress);
+    let (encoded, left_out) = encode_modules(&files, &btf, id, options.jobs, progress)?;
     progress.say(&format!("{}: compressing", image.display()));
     let packed = stored::pack_all(&image.display().to_string(), &sites, &btf, &encoded)?;
     let part = |files: usize, bytes: usize| Part { files: files as u64, bytes: bytes as u64, ..Part::default() };
@@ -344,17 +344,21 @@ fn modules(folder: &Path) -> Result<Vec<PathBuf>, HubError> {
 }
 
 /// The site files of modules, named by build id, and how many could not be encoded.
+///
+/// # Errors
+/// [`HubError::Malformed`] if the kernel's `.BTF` cannot be read.
 pub(crate) fn encode_modules(
     files: &[PathBuf],
     btf: &[u8],
     id: &BuildId,
     jobs: Jobs,
     progress: &dyn Progress,
-) -> (Vec<(String, Vec<u8>)>, usize) {
+) -> Result<(Vec<(String, Vec<u8>)>, usize), HubError> {
     if files.is_empty() {
-        return (Vec::new(), 0);
+        return Ok((Vec::new(), 0));
     }
-    let Ok(types) = KernelTypes::new(btf) else { return (Vec::new(), files.len()) };
+    let bad = |error: EncodeError| HubError::Malformed { what: format!("kernel {id}"), why: error.into() };
+    let types = KernelTypes::new(btf).map_err(bad)?;
     let kernel = BaseKernel { types: &types, build_id: &id.0 };
     progress.begin("modules", Some(files.len() as u64));
     let results = jobs.each(files, |path| one_module(path, kernel), |done| progress.at(done));
@@ -363,7 +367,7 @@ pub(crate) fn encode_modules(
     // is different.
     let mut known = HashSet::new();
     let encoded = results.into_iter().flatten().filter(|(name, _)| known.insert(name.clone())).collect();
-    (encoded, left_out)
+    Ok((encoded, left_out))
 }
 
 fn one_module(path: &Path, kernel: BaseKernel<'_>) -> Result<(String, Vec<u8>), HubError> {

@@ -5,6 +5,7 @@
 use super::reads::mask_bytes;
 use super::result::Result;
 use super::slots::{Access, Slot};
+use super::stores::is_data;
 use super::unwritten::Step;
 use super::zero::ZeroBranch;
 use super::{Acts, Effect, Flow, RegisterSet};
@@ -356,10 +357,14 @@ pub(super) fn takes_frame_address(image: &Image<'_>, address: u64) -> bool {
     is_sum || word & !0x1f == 0xaa1d_03e0
 }
 
-/// Whether an instruction makes an address among these bytes, or that of a page with some of them.
-pub(super) fn names_page_of(image: &Image<'_>, address: u64, bytes: &Range<u64>) -> bool {
+/// Whether an instruction makes an address from which bytes with a fixed address can be reached.
+pub(super) fn may_lead_to(image: &Image<'_>, address: u64, bytes: &Range<u64>) -> bool {
     const PAGE: u64 = 1 << 12;
     let Some(word) = word_at(image, address) else { return true };
+    // `ldr` of a literal (C4.1.96): it may be an address.
+    if word & 0x3b00_0000 == 0x1800_0000 {
+        return true;
+    }
     // `adr` and `adrp` (C6.2.12, C6.2.13); most words are none.
     if word & 0x1f00_0000 != 0x1000_0000 {
         return false;
@@ -374,7 +379,8 @@ pub(super) fn names_page_of(image: &Image<'_>, address: u64, bytes: &Range<u64>)
         Opcode::ADRP => ((address & !(PAGE - 1)).wrapping_add_signed(offset), PAGE),
         _ => (address.wrapping_add_signed(offset), 1),
     };
-    start < bytes.end && bytes.start < start.saturating_add(size)
+    let last = start.saturating_add(size - 1);
+    start < bytes.end && bytes.start <= last || is_data(image, start) || is_data(image, last)
 }
 
 /// What an instruction has to do with `x0`.

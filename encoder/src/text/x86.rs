@@ -4,6 +4,7 @@
 use super::reads::mask_bytes;
 use super::result::Result;
 use super::slots::{Access, Slot};
+use super::stores::is_data;
 use super::unwritten::Step;
 use super::zero::ZeroBranch;
 use super::{Acts, Effect, Flow, RegisterSet};
@@ -182,23 +183,27 @@ impl Effects {
         step
     }
 
-    /// Whether an instruction names bytes with a fixed address, other than to read them.
+    /// Whether an instruction may store to bytes with a fixed address, or gets an address from which they can be
+    /// reached.
     pub(super) fn may_store_to(&mut self, image: &Image<'_>, address: u64, bytes: &Range<u64>) -> bool {
         let Some(instruction) = instruction_at(image, address) else { return true };
+        let leads_there = |address: u64| bytes.contains(&address) || is_data(image, address);
         let is_immediate = |n: u32| !matches!(instruction.op_kind(n), OpKind::Register | OpKind::Memory);
         let mut immediates = (0..instruction.op_count()).filter(|&n| is_immediate(n));
-        if immediates.any(|n| instruction.try_immediate(n).is_ok_and(|value| bytes.contains(&value))) {
+        if immediates.any(|n| instruction.try_immediate(n).is_ok_and(leads_there)) {
             return true;
         }
-        let is_fixed = |base: Register| matches!(base, Register::None | Register::RIP | Register::EIP);
-        if instruction.mnemonic() == Mnemonic::Lea && is_fixed(instruction.memory_base()) {
-            return bytes.contains(&instruction.memory_displacement64());
+        if instruction.mnemonic() == Mnemonic::Lea {
+            return leads_there(instruction.memory_displacement64());
         }
         self.factory.info(&instruction).used_memory().iter().any(|used| {
             let is_read = matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
+            let is_fixed =
+                matches!(used.base(), Register::None | Register::RIP | Register::EIP) && used.index() == Register::None;
             let (start, size) = (used.displacement(), used.memory_size().size() as u64);
             let overlaps = start < bytes.end && bytes.start < start.saturating_add(size);
-            !is_read && is_fixed(used.base()) && used.index() == Register::None && overlaps
+            // An array's element may be anywhere in it.
+            !is_read && if is_fixed { overlaps } else { leads_there(start) }
         })
     }
 

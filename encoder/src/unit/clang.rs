@@ -90,7 +90,8 @@ pub(crate) fn drop_what_is_in_parts_of_others<'a>(at: &At<'_, 'a, '_>, gathered:
         .flat_map(|expression| assigned::registers(expression, encoding))
         .collect();
     for found in found {
-        if matches!(&found.argument, Ok(Located { at: Location::Register(register), .. }) if parts.contains(register)) {
+        let is_shared = |located: &Located| registers(&located.at).any(|register| parts.contains(&register));
+        if found.argument.as_ref().is_ok_and(is_shared) {
             found.argument = Err(Missing::AfterEntry);
         }
     }

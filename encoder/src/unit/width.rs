@@ -58,7 +58,8 @@ fn is_depended_on_in(ops: &[Op], size: u32) -> bool {
                 let by = if let Some(Op::Constant(by)) = index.checked_sub(1).map(|at| ops[at]) { by } else { 0 };
                 (Value { is_exact: false, is_at_the_top: matches!(by, 32 | 48 | 56) }, true)
             }
-            Op::Shr => (second, second.is_exact),
+            // What is shifted out depends on the whole count, too.
+            Op::Shr => (second, are_exact),
             Op::Sar | Op::LtS | Op::LeS => (Value::EXACT, false),
             Op::DivU | Op::ModU | Op::LtU | Op::LeU => (Value::EXACT, are_exact),
             Op::Eq | Op::Ne => {

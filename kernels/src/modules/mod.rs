@@ -32,7 +32,7 @@ use crate::{
     buildroot::{self, BuildRoot, BuildRootError},
     debian::headers,
     error::GetError,
-    matrix::{self, USUAL_ROOT},
+    matrix::{self, MatrixError, USUAL_ROOT},
     module_tree::ModuleTree,
     record::KernelPaths,
 };
@@ -95,6 +95,9 @@ pub enum ModulesError {
         #[source]
         error: Box<GetError>,
     },
+    /// The kernel's row cannot be read.
+    #[error(transparent)]
+    Matrix(#[from] MatrixError),
     /// The build root is not available.
     #[error(transparent)]
     BuildRoot(#[from] BuildRootError),
@@ -145,7 +148,7 @@ pub fn build(
         }
     }
     let progress = |line: &str| eprintln!("{line}");
-    let root = BuildRoot::get(buildroot::workspace_rows()?.row(&root_of(&kernel.name))?, false, progress)?;
+    let root = BuildRoot::get(buildroot::workspace_rows()?.row(&root_of(&kernel.name)?)?, false, progress)?;
     let tree = module_tree(kernel, progress)
         .map_err(|error| ModulesError::Headers { kernel: kernel.name.clone(), error: Box::new(error) })?;
     let store = Store::open(&kernel.directory.join("modules"))?;
@@ -181,9 +184,12 @@ pub fn build(
 }
 
 /// The build root that has the compiler of a kernel: what its row says. A kernel without a row has the usual one.
-fn root_of(kernel: &str) -> String {
-    let row = matrix::workspace_matrix().and_then(|matrix| matrix.row(kernel));
-    row.map_or_else(|_| USUAL_ROOT.to_owned(), |row| row.how.root().to_owned())
+fn root_of(kernel: &str) -> Result<String, MatrixError> {
+    match matrix::workspace_matrix()?.row(kernel) {
+        Ok(row) => Ok(row.how.root().to_owned()),
+        Err(MatrixError::Unknown { .. }) => Ok(USUAL_ROOT.to_owned()),
+        Err(error) => Err(error),
+    }
 }
 
 /// What modules for this kernel are built with; it is fetched if it is not in the cache.
