@@ -459,11 +459,11 @@ impl Fetcher<'_> {
         let modules = if modules.is_empty() {
             Vec::new()
         } else {
-            let (encoded, left_out) = encode_modules(modules, &btf, ours, Jobs::default(), self.progress)?;
-            if left_out > 0 {
-                self.progress.say(&format!("{left_out} modules of {} could not be encoded", modules.len()));
+            let encoded = encode_modules(modules, &btf, ours, Jobs::default(), self.progress)?;
+            if encoded.left_out > 0 {
+                self.progress.say(&format!("{} modules of {} could not be encoded", encoded.left_out, modules.len()));
             }
-            encoded
+            encoded.files
         };
         Ok(Found { image: data, modules })
     }

@@ -145,7 +145,7 @@ pub fn add(folder: &Path, image: &Path, options: &Options, progress: &dyn Progre
     })?;
     let (machine, census, btf) = about;
     let btf = btf.ok_or_else(|| bad("its site data has no copy of .BTF"))?;
-    let (encoded, left_out) = encode_modules(&files, &btf, id, options.jobs, progress)?;
+    let EncodedModules { files: encoded, left_out } = encode_modules(&files, &btf, id, options.jobs, progress)?;
     progress.say(&format!("{}: compressing", image.display()));
     let packed = stored::pack_all(&image.display().to_string(), &sites, &btf, &encoded)?;
     let part = |files: usize, bytes: usize| Part { files: files as u64, bytes: bytes as u64, ..Part::default() };
@@ -343,7 +343,16 @@ fn modules(folder: &Path) -> Result<Vec<PathBuf>, HubError> {
     Ok(found)
 }
 
-/// The site files of modules, named by build id, and how many could not be encoded.
+/// The site files of modules.
+#[derive(Debug, Default)]
+pub(crate) struct EncodedModules {
+    /// Each with its name, which is made of the module's build id.
+    pub(crate) files: Vec<(String, Vec<u8>)>,
+    /// How many modules could not be encoded.
+    pub(crate) left_out: usize,
+}
+
+/// Encodes modules.
 ///
 /// # Errors
 /// [`HubError::Malformed`] if the kernel's `.BTF` cannot be read.
@@ -353,9 +362,9 @@ pub(crate) fn encode_modules(
     id: &BuildId,
     jobs: Jobs,
     progress: &dyn Progress,
-) -> Result<(Vec<(String, Vec<u8>)>, usize), HubError> {
+) -> Result<EncodedModules, HubError> {
     if files.is_empty() {
-        return Ok((Vec::new(), 0));
+        return Ok(EncodedModules::default());
     }
     let bad = |error: EncodeError| HubError::Malformed { what: format!("kernel {id}"), why: error.into() };
     let types = KernelTypes::new(btf).map_err(bad)?;
@@ -367,7 +376,7 @@ pub(crate) fn encode_modules(
     // is different.
     let mut known = HashSet::new();
     let encoded = results.into_iter().flatten().filter(|(name, _)| known.insert(name.clone())).collect();
-    Ok((encoded, left_out))
+    Ok(EncodedModules { files: encoded, left_out })
 }
 
 fn one_module(path: &Path, kernel: BaseKernel<'_>) -> Result<(String, Vec<u8>), HubError> {

@@ -58,7 +58,7 @@ mod tests {
         let mut element = vec![0x89, 0x04, 0x8d];
         element.extend(((TEXT + 0x100) as u32).to_le_bytes());
         element.push(0xc3);
-        let is_near = i32::try_from(TEXT + 0x100).is_ok() || (TEXT + 0x100) as u32 as i32 as i64 as u64 == TEXT + 0x100;
+        let is_near = i64::from((TEXT + 0x100) as u32 as i32) as u64 == TEXT + 0x100;
         assert_eq!(may_store(&element), is_near, "an element of an array");
         assert!(!may_store(&[0x89, 0x07, 0xc3]), "where a register points: its address is taken by nobody here");
     }
