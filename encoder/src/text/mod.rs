@@ -22,6 +22,7 @@
 
 mod arm64;
 mod before;
+mod clears;
 mod direct;
 mod exits;
 mod graph;

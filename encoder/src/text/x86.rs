@@ -312,6 +312,34 @@ impl Effects {
     }
 }
 
+/// What comes after a loop, if it does nothing but store constants in the frame, until a register that it counts has
+/// the value of a constant. `instructions` are those of the loop, without the conditional jump back at `jump`.
+pub(super) fn end_of_clearing(image: &Image<'_>, instructions: impl Iterator<Item = u64>, jump: u64) -> Option<u64> {
+    use Mnemonic as M;
+    let is_constant = |kind: OpKind| !matches!(kind, OpKind::Register | OpKind::Memory);
+    let (mut stores, mut compared) = (false, None);
+    for at in instructions {
+        let it = instruction_at(image, at)?;
+        let memory = (0..it.op_count()).any(|nth| it.op_kind(nth) == OpKind::Memory);
+        compared = (it.mnemonic() == M::Cmp && is_constant(it.op1_kind())).then(|| it.op0_register());
+        match it.mnemonic() {
+            M::Mov if memory && it.op0_kind() == OpKind::Memory => {
+                let in_frame = it.memory_base() == Register::RSP && it.segment_prefix() == Register::None;
+                if !in_frame || !is_constant(it.op1_kind()) {
+                    return None;
+                }
+                stores = true;
+            }
+            M::Lea => {}
+            M::Mov | M::Add | M::Sub | M::Inc | M::Dec | M::Cmp if !memory && is_plain(&it) => {}
+            _ => return None,
+        }
+    }
+    let jump = instruction_at(image, jump)?;
+    let is_counted = compared.is_some_and(|register| register.is_gpr());
+    (stores && is_counted && jump.flow_control() == FlowControl::ConditionalBranch).then(|| jump.next_ip())
+}
+
 /// Whether the instructions at two addresses do the same, with whichever registers. One store may be of a register and
 /// the other of a constant.
 pub(super) fn is_alike(image: &Image<'_>, one: u64, other: u64) -> bool {

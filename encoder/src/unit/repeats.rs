@@ -222,7 +222,7 @@ impl OwnLines {
 /// rows of one place in succession count once, by the first of them. Where the compiler repeated the statement, a later
 /// statement of the body before it tells a turn of a loop from an entry. The statements of a macro are at one place,
 /// and copies of other functions may be between them. If nothing is left of the body at its entry, its statements there
-/// last until the next call of the function.
+/// last until the next call of the function. The loop of a statement that clears a variable is not one of the body.
 pub(crate) fn first_statement_comes_again(
     lines: &Lines,
     text: &FunctionText<'_, '_>,
@@ -256,9 +256,18 @@ pub(crate) fn first_statement_comes_again(
         let is_later = own.holds(pair[0].place) && pair[0].place.line > first.place.line;
         is_later && pair[1].place == first.place && is_after(pair[1].point.address)
     };
+    let comes_back = |to: u64| {
+        // No statement begins in it.
+        let is_whole =
+            |range: &Range<u64>| rows.iter().all(|row| !(range.start + 1..range.end).contains(&row.point.address));
+        match text.clearing_loop(to).filter(is_whole) {
+            Some(clears) => avoided != Some(to) && text.comes_avoiding(clears.end, to, avoided, body),
+            None => text.comes_back_avoiding(to, avoided, body),
+        }
+    };
     let mut begins = rows.chunk_by(|a, b| a.place == b.place).filter(|same| same[0].place == first.place);
     rows.windows(2).filter(|pair| is_turn(pair)).count() > own.inside
-        || begins.any(|same| text.comes_back_avoiding(same[0].point.address, avoided, body))
+        || begins.any(|same| comes_back(same[0].point.address))
 }
 
 /// Whether what a body by GCC does first is done again without an entry, by code that has no rows of statements: GCC
@@ -357,6 +366,31 @@ mod tests {
             assert!(comes_again(8));
             assert!(!comes_again(6), "the jump back is the caller's");
         });
+    }
+
+    #[test]
+    fn the_loop_of_a_statement_that_clears_a_variable_is_not_a_turn() {
+        // 0: nopl (3 bytes); 3: xor %eax,%eax; 5: movq $0,0x30(%rsp,%rax); 14: add $8,%eax; 17: cmp $0x60,%eax; 20: jb 5;
+        // 22: nop (2 bytes), or jmp 5; 24: ret
+        let code = |last: [u8; 2]| {
+            let clear = [0x48, 0xc7, 0x44, 0x04, 0x30, 0, 0, 0, 0, 0x83, 0xc0, 0x08, 0x83, 0xf8, 0x60, 0x72, 0xef];
+            [&[0x0f, 0x1f, 0x00, 0x31, 0xc0][..], &clear, &last, &[0xc3]].concat()
+        };
+        let comes_again = |last: [u8; 2], rows: &[(u64, u32)]| {
+            let mut found = false;
+            x86(&code(last), |text| {
+                let rows: Vec<_> = rows.iter().map(|&(at, line)| (TEXT + at, 0, line)).collect();
+                let declared = Place { file: 1, line: 9, column: 0 };
+                let own = OwnLines { declared, end: 50, has_opening: false, inside: 0 };
+                let body = slice::from_ref(&(TEXT..TEXT + 25));
+                found = first_statement_comes_again(&lines(&rows), text, Point { address: TEXT, view: 0 }, body, &own);
+            });
+            found
+        };
+        let (pad, back) = ([0x66, 0x90], [0xeb, 0xed]);
+        assert!(!comes_again(pad, &[(5, 10), (22, 11)]));
+        assert!(comes_again(pad, &[(5, 10), (14, 11), (17, 10), (22, 12)]), "another statement in the loop");
+        assert!(comes_again(back, &[(5, 10), (22, 11)]), "the body comes back to the loop");
     }
 
     #[test]
