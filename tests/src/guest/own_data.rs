@@ -4,9 +4,9 @@
 //! No kernel that a distribution ships has these files yet. Two kinds of kernels have them here ([`Provider`]). On
 //! most, a module (`tests/modules/siteseer_inline`) serves them as upstream's kernel will, and checks the data first,
 //! by upstream's rules. A kernel that we patched and built (`inline-7.3-x86_64`) carries the data in its own sections
-//! `.BTF.inline`, and serves it itself; so does a module for it. In both, the data is the section `.BTF.inline` of a
-//! site file alone, without our companion section. The loader prefers a site file, so the cases hide it. What the site
-//! file says about the same sites is what the kernel's data is compared with.
+//! `.BTF.inline`, and serves it itself, after the same checks; so does a module for it. In both, the data is the section
+//! `.BTF.inline` of a site file alone, without our companion section. The loader prefers a site file, so the cases hide
+//! it. What the site file says about the same sites is what the kernel's data is compared with.
 
 use crate::guest::case::{Capability, Case, Failure, Shown, case, need};
 use crate::guest::modules::{self, Hidden, Loaded, copies, load_programs, seen};
@@ -17,7 +17,7 @@ use siteseer::internals::section::Wanted;
 use siteseer::internals::source::Origin;
 use siteseer::sites::Location;
 use siteseer::sites::btf::loc::to_upstream;
-use siteseer::sites::btf::{Btf, Kind, SplitBtf, loc_flags, rules};
+use siteseer::sites::btf::{Btf, Kind, LocsecEntry, SplitBtf, Type, loc_flags, rules};
 use siteseer::{Attach, AttachOptions, Policy, SourceOptions, Target};
 use siteseer_sites::with_causes;
 use std::ffi::CString;
@@ -40,6 +40,9 @@ pub const WITH_DATA: &str = "/modules/siteseer_life_inline.ko";
 
 /// What the kernel's own data are called.
 const SERVED: &str = "/sys/kernel/btf/vmlinux.inline";
+
+/// Bytes of a type, without what follows by its kind.
+const TYPE_BYTES: usize = 12;
 
 /// Bytes of a page, on the guests.
 const PAGE: usize = 4096;
@@ -452,10 +455,9 @@ fn set(bytes: &mut [u8], at: usize, word: u32) {
     }
 }
 
-/// What breaks the rules of the LOC kinds in some data, with the places of types of each kind.
-fn damages<'d>(places: impl Fn(Kind) -> usize, foreign: [u32; 2]) -> Vec<Damage<'d>> {
-    let (param, proto, locsec) = (places(Kind::LocParam), places(Kind::LocProto), places(Kind::Locsec));
-    let [int, other_proto] = foreign;
+/// What breaks the rules of the LOC kinds in some data, with the places of a LOC_PARAM, a LOC_PROTO and a LOCSEC, and the
+/// numbers of an INT and of a LOC_PROTO of another length.
+fn damages<'d>([param, proto, locsec]: [usize; 3], [int, other_proto]: [u32; 2]) -> Vec<Damage<'d>> {
     let word = |at: usize, value: u32| -> Change<'d> { Box::new(move |bytes| set(bytes, at, value)) };
     let flag = |at: usize| -> Change<'d> { Box::new(move |bytes| bytes[at + 7] |= 0x80) };
     vec![
@@ -485,65 +487,128 @@ fn damages<'d>(places: impl Fn(Kind) -> usize, foreign: [u32; 2]) -> Vec<Damage<
     ]
 }
 
+/// Data to be damaged, and where in it what [`damages`] changes is.
+struct Intact {
+    data: Vec<u8>,
+    /// A LOC_PARAM that is a register of 8 bytes, a LOC_PROTO and a LOCSEC that are not empty.
+    places: [usize; 3],
+    /// A LOC_PROTO of another length than that of the LOCSEC's first site.
+    other_proto: u32,
+}
+
+impl Intact {
+    fn of(data: Vec<u8>, types: &Btf<'_>) -> Result<Intact, Failure> {
+        let own = Btf::parse_split(&data, types)?;
+        let find = |kind: Kind, is_it: &dyn Fn(Type<'_>) -> bool| {
+            let ty = own.types().find(|ty| ty.kind() == kind && is_it(*ty));
+            ty.ok_or_else(|| Failure::from(format!("no fitting {kind:?} in the data")))
+        };
+        let is_register = |ty: Type<'_>| {
+            let word = u32::from_le_bytes(ty.tail()[..4].try_into().unwrap_or_default());
+            (ty.size_or_type(), ty.vlen(), word) == (8, 1, loc_flags::REG)
+        };
+        let param = find(Kind::LocParam, &is_register)?;
+        let proto = find(Kind::LocProto, &|ty| ty.vlen() > 0)?;
+        let locsec = find(Kind::Locsec, &|ty| ty.vlen() > 0)?;
+        let first = locsec.locsec().first().map(LocsecEntry::loc_proto).and_then(|id| own.ty(id));
+        let first = first.ok_or("the first site has no LOC_PROTO")?.vlen();
+        let other_proto = find(Kind::LocProto, &|ty| ty.vlen() != first)?.id();
+        // A type has 12 bytes before what follows.
+        let places = [param, proto, locsec].map(|ty| ty.tail().as_ptr() as usize - data.as_ptr() as usize - TYPE_BYTES);
+        Ok(Intact { data, places, other_proto })
+    }
+}
+
 /// The sites of a module, split over its types, and a LOC_PROTO of another length in addition.
-fn small_data(types: &Btf<'_>) -> Result<(Vec<u8>, u32), Failure> {
+fn small_data(types: &Btf<'_>) -> Result<Vec<u8>, Failure> {
     let func = types.find(Kind::Func, "life_body").ok_or("no life_body among the module's types")?.id();
     let mut b = SplitBtf::new(types);
     let register = b.loc_param(8, loc_flags::REG, &[5]);
     let proto = b.loc_proto(&[register, 0]);
-    let long = b.loc_proto(&[register, 0, 0]);
-    b.locsec("inline.text", &[siteseer::sites::btf::LocsecEntry::new(func, proto, 0x40)]);
-    Ok((b.to_bytes(), long))
+    b.loc_proto(&[register, 0, 0]);
+    b.locsec("inline.text", &[LocsecEntry::new(func, proto, 0x40)]);
+    Ok(b.to_bytes())
 }
 
+/// The module that serves refuses what it is given. A kernel that serves by itself loads a module with such data
+/// without them.
 fn what_breaks_a_rule_is_refused(full: &Target) -> Result<String, Failure> {
-    need(full, Capability::OthersSiteData)?;
-    let server = Server::load()?;
-    let module = Loaded::load()?;
     let image = full.data().base_btf().ok_or("the kernel has no BTF")?;
     let image = Btf::parse(&image)?;
+    let int = image.types().find(|ty| ty.kind() == Kind::Int).ok_or("no INT")?.id();
+    let served = Path::new("/sys/kernel/btf").join(format!("{}.inline", modules::NAME));
+    let provider = Provider::get()?;
+    let module = Loaded::load()?;
     let types = fs::read(Path::new("/sys/kernel/btf").join(modules::NAME))?;
     let types = Btf::parse_split(&types, &image)?;
-    let (data, other_proto) = small_data(&types)?;
-    let int = image.types().find(|ty| ty.kind() == Kind::Int).ok_or("no INT")?.id();
+    match provider {
+        Provider::Module(server) => {
+            let intact = Intact::of(small_data(&types)?, &types)?;
+            let path = "/siteseer/damaged.inline";
+            let try_it = |data: &[u8]| {
+                fs::write(path, data)?;
+                match server.serve(modules::NAME, path) {
+                    Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                        expect("a file of what was refused", &served.exists(), &false)?;
+                        Ok(None)
+                    }
+                    done => Ok(Some(done.and_then(|()| fs::read(&served))?)),
+                }
+            };
+            for cut in [0, 8, intact.data.len() / 2, intact.data.len() - 1] {
+                if try_it(&intact.data[..cut])?.is_some() {
+                    return Err(format!("the first {cut} bytes of {} were taken", intact.data.len()).into());
+                }
+            }
+            let count = try_damages(&intact, int, &types, try_it)?;
+            drop(module);
+            Ok(format!("{count} violations are refused, and the data without any is served"))
+        }
+        Provider::Kernel => {
+            drop(module);
+            let whole = fs::read(WITH_DATA)?;
+            let intact = Intact::of(fs::read(OF_MODULE)?, &types)?;
+            let at = whole.windows(intact.data.len()).position(|part| part == intact.data);
+            let at = at.ok_or_else(|| format!("{WITH_DATA} does not hold {OF_MODULE}"))?;
+            let path = "/siteseer/damaged.ko";
+            let count = try_damages(&intact, int, &types, |data| {
+                let mut file = whole.clone();
+                file[at..at + data.len()].copy_from_slice(data);
+                fs::write(path, file)?;
+                let module = Loaded::from(path)?;
+                let seen = served.exists().then(|| fs::read(&served)).transpose()?;
+                drop(module);
+                Ok(seen)
+            })?;
+            Ok(format!("the kernel serves none of {count} modules that break a rule, and the data without any"))
+        }
+    }
+}
 
-    let path = "/siteseer/damaged.inline";
-    let served = Path::new("/sys/kernel/btf").join(format!("{}.inline", modules::NAME));
-    let try_it = |data: &[u8]| {
-        fs::write(path, data)?;
-        server.serve(modules::NAME, path)
-    };
-    // Where the first type of each kind is: the header has 24 bytes, and a type 12 before what follows.
-    let own = Btf::parse_split(&data, &types)?;
-    let place = |kind: Kind| {
-        let ty = own.types().find(|ty| ty.kind() == kind);
-        ty.map_or(usize::MAX - 64, |ty| ty.tail().as_ptr() as usize - data.as_ptr() as usize - 12)
-    };
-    let damages = damages(place, [int, other_proto]);
+/// Tries each way to break a rule, then the data as they are. `try_it` gives what is served, if the data are taken.
+fn try_damages(
+    intact: &Intact,
+    int: u32,
+    types: &Btf<'_>,
+    try_it: impl Fn(&[u8]) -> Result<Option<Vec<u8>>, Failure>,
+) -> Result<usize, Failure> {
+    let data = &intact.data;
+    let damages = damages(intact.places, [int, intact.other_proto]);
     for (what, damage) in &damages {
         let mut bytes = data.clone();
         damage(&mut bytes);
-        if bytes == data {
+        if bytes == *data {
             return Err(format!("{what}: nothing was changed").into());
         }
-        match try_it(&bytes) {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
-            other => return Err(format!("{what}: {other:?}").into()),
+        if try_it(&bytes)?.is_some() {
+            return Err(format!("{what}: it was taken").into());
         }
-        expect("a file of what was refused", &served.exists(), &false)?;
         // Our own list of the kernel's rules says the same.
-        if rules::check(&bytes, Some(&types)).is_ok_and(|found| found.is_empty()) {
+        if rules::check(&bytes, Some(types)).is_ok_and(|found| found.is_empty()) {
             return Err(format!("{what}: the kernel refuses it, and the rules do not").into());
         }
     }
-    for cut in [0, 8, data.len() / 2, data.len() - 1] {
-        if try_it(&data[..cut]).is_ok() {
-            return Err(format!("the first {cut} bytes of {} were taken", data.len()).into());
-        }
-    }
-    try_it(&data)?;
-    expect("what is served", &(fs::read(&served)? == data), &true)?;
-    expect("violations of what is served", &rules::check(&data, Some(&types))?.len(), &0)?;
-    drop(module);
-    Ok(format!("{} violations are refused, and the data without any is served", damages.len()))
+    expect("what is served", &(try_it(data)?.as_ref() == Some(data)), &true)?;
+    expect("violations of what is served", &rules::check(data, Some(types))?.len(), &0)?;
+    Ok(damages.len())
 }
