@@ -4,11 +4,12 @@
 
 use clap::Parser;
 use siteseer_conformance::measure::census::flow::Agreement;
+use siteseer_conformance::measure::census::kept::with_kept;
 use siteseer_conformance::measure::census::{LEAST, Row, page};
 use std::error::Error;
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::{fs, io};
 
 /// Prints what of the arguments at inlined copies is located, kernel by kernel.
 #[derive(Parser)]
@@ -19,7 +20,7 @@ struct Arguments {
     /// Compare where control goes after each instruction with what llvm-objdump says, and nothing else.
     #[arg(long, conflicts_with = "docs")]
     flow: bool,
-    /// Write census.md into this folder.
+    /// Write the rows into census.md in this folder. Rows of other kernels stay.
     #[arg(long)]
     docs: Option<PathBuf>,
 }
@@ -47,7 +48,12 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let page = page(&rows);
     print!("{page}");
     if let Some(docs) = &arguments.docs {
-        fs::write(docs.join("census.md"), page)?;
+        let path = docs.join("census.md");
+        let before = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read?,
+        };
+        fs::write(path, with_kept(&page, &before))?;
     }
     for row in rows.iter().filter(|row| !row.is_enough()) {
         eprintln!("{}: of the usable arguments, fewer than {LEAST} of a thousand are located", row.name);

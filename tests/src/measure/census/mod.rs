@@ -6,6 +6,7 @@
 //! thousand usable ones must be located, on every kernel, or the table says which is below.
 
 pub mod flow;
+pub mod kept;
 
 use siteseer_encoder::census::ArgumentCensus;
 use siteseer_encoder::{Census, Options};
@@ -111,14 +112,15 @@ pub fn page(rows: &[Row]) -> String {
     let mut page = String::from(
         "# What is located\n\n\
          `ci/census --update-docs` writes this page: one row for each kernel of `kernels/matrix.toml`, of what `siteseer encode` \
-         finds in its debug information.\n\n\
+         finds in its debug information. With `--kernel NAME` it writes that row alone, and the others stay as they were.\n\n\
          * Arguments are those of the abstract function at each inlined copy, also those that the copy does not mention.\n\
          * An argument is usable if the debug information has any location for it where the copy is entered; an entry value or an \
          implicit pointer is none.\n\
          * A located argument is certain, or doubtful: the debug information names a place for it that may hold another value \
          ([semantics.md](semantics.md), S4.14). Programs read certain ones.\n\
          * \"Moved\" are arguments that are located because the probe stands a few bytes after the entry. They are not among the \
-         usable.\n\n\
+         usable.\n\
+         * A `-` stands for what was not counted when the row was measured.\n\n\
          | kernel | release | arch | compiler | link | inline sites | with all arguments | arguments | usable | of these located | \
          located | certain | moved |\n\
          |---|---|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
