@@ -104,12 +104,11 @@ impl Target {
         let kernel = Kernel::identity()?;
         let (data, bases, symbols, loaded) = if source::kernel_has_its_own() {
             let (symbols, loaded) = running_symbols()?;
-            let at = RunTime {
-                text: text_base(&symbols, "_text")?,
-                stext: text_base(&symbols, "_stext")?,
-                init: text_base(&symbols, "_sinittext").ok(),
-            };
-            (SiteData::find(options, &kernel, at)?, None, OnceLock::from(symbols), loaded)
+            let (text, stext) = (text_base(&symbols, "_text")?, text_base(&symbols, "_stext")?);
+            let at = RunTime { text, stext, init: text_base(&symbols, "_sinittext").ok() };
+            // A site file may be found before the kernel's own data.
+            let bases = Bases { text, stext: Some(stext) };
+            (SiteData::find(options, &kernel, at)?, Some(bases), OnceLock::from(symbols), loaded)
         } else {
             let data = SiteData::find(options, &kernel, RunTime { text: 0, stext: 0, init: None })?;
             (data, Some(Bases::running()?), OnceLock::new(), loaded_modules()?)

@@ -13,7 +13,7 @@ mod unwritten;
 
 use crate::entry;
 use crate::guest::calls::{open, syscall};
-use crate::guest::case::{Case, Failure, case};
+use crate::guest::case::{Capability, Case, Failure, case, need};
 use crate::guest::demo::TOOL;
 use crate::guest::modules::{self, Hidden, Loaded};
 use siteseer::Target;
@@ -680,7 +680,8 @@ fn port() -> Result<(), Failure> {
 }
 
 /// Traces where no site data is found: the tool looks for it in a root of its own.
-fn without_site_data(_: &Target) -> Result<String, Failure> {
+fn without_site_data(target: &Target) -> Result<String, Failure> {
+    need(target, Capability::OthersSiteData)?;
     let hidden = "/var/cache/siteseer-hidden";
     std::fs::rename("/var/cache/siteseer", hidden)?;
     let printed =
