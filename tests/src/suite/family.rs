@@ -102,8 +102,10 @@ impl Family {
             Lto::Thin => "-thinlto",
             Lto::Full => "-fulllto",
         };
+        // Kernels by clang are all of our configuration, those by GCC of a distribution's or of ours: the flags differ.
+        let own = if self.compiler == Compiler::Gcc && self.notrace_events { "-own" } else { "" };
         let (major, minor) = self.linux;
-        format!("{}{lto}-{}-{major}.{minor}", self.compiler_name(), self.arch)
+        format!("{}{lto}{own}-{}-{major}.{minor}", self.compiler_name(), self.arch)
     }
 
     /// `gcc14`.
@@ -286,6 +288,12 @@ pub(crate) mod tests {
         assert_eq!(parse_banner(clang), Some((Compiler::Clang, 22, (7, 3))));
         // The format string of the banner is in the image, too.
         assert_eq!(parse_banner(b"Linux version %s (%s) (%s) %s\n"), None);
+    }
+
+    #[test]
+    fn kernels_of_our_configuration_have_plans_of_their_own() {
+        let own = Family { notrace_events: true, ..gcc14() };
+        assert_eq!((gcc14().name(), own.name()), ("gcc14-x86_64-7.3".to_owned(), "gcc14-own-x86_64-7.3".to_owned()));
     }
 
     #[test]
