@@ -18,8 +18,8 @@ impl FunctionText<'_, '_> {
             return None;
         }
         let near = self.edges_between(address.saturating_sub(LONGEST_LOOP), address);
-        let loops = near.iter().filter(|edge| (address..edge.target + LONGEST_LOOP).contains(&edge.source));
-        loops.map(|edge| self.as_clearing(*edge)).find_map(|clearing| clearing)
+        let mut loops = near.iter().filter(|edge| (address..edge.target + LONGEST_LOOP).contains(&edge.source));
+        loops.find_map(|edge| self.as_clearing(*edge))
     }
 
     /// The loop that an edge closes, if it clears.

@@ -370,8 +370,8 @@ mod tests {
 
     #[test]
     fn the_loop_of_a_statement_that_clears_a_variable_is_not_a_turn() {
-        // 0: nopl (3 bytes); 3: xor %eax,%eax; 5: movq $0,0x30(%rsp,%rax); 14: add $8,%eax; 17: cmp $0x60,%eax; 20: jb 5;
-        // 22: nop (2 bytes), or jmp 5; 24: ret
+        // 0: nopl (3 bytes); 3: xor %eax,%eax; 5: movq $0,0x30(%rsp,%rax); 14: add $8,%eax; 17: cmp $0x60,%eax;
+        // 20: jb 5; 22: nop (2 bytes), or jmp 5; 24: ret
         let code = |last: [u8; 2]| {
             let clear = [0x48, 0xc7, 0x44, 0x04, 0x30, 0, 0, 0, 0, 0x83, 0xc0, 0x08, 0x83, 0xf8, 0x60, 0x72, 0xef];
             [&[0x0f, 0x1f, 0x00, 0x31, 0xc0][..], &clear, &last, &[0xc3]].concat()

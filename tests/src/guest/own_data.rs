@@ -4,9 +4,9 @@
 //! No kernel that a distribution ships has these files yet. Two kinds of kernels have them here ([`Provider`]). On
 //! most, a module (`tests/modules/siteseer_inline`) serves them as upstream's kernel will, and checks the data first,
 //! by upstream's rules. A kernel that we patched and built (`inline-7.3-x86_64`) carries the data in its own sections
-//! `.BTF.inline`, and serves it itself, after the same checks; so does a module for it. In both, the data is the section
-//! `.BTF.inline` of a site file alone, without our companion section. The loader prefers a site file, so the cases hide
-//! it. What the site file says about the same sites is what the kernel's data is compared with.
+//! `.BTF.inline`, and serves it itself, after the same checks; so does a module for it. In both, the data is the
+//! section `.BTF.inline` of a site file alone, without our companion section. The loader prefers a site file, so the
+//! cases hide it. What the site file says about the same sites is what the kernel's data is compared with.
 
 use crate::guest::case::{Capability, Case, Failure, Shown, case, need};
 use crate::guest::modules::{self, Hidden, Loaded, copies, load_programs, seen};
@@ -455,8 +455,8 @@ fn set(bytes: &mut [u8], at: usize, word: u32) {
     }
 }
 
-/// What breaks the rules of the LOC kinds in some data, with the places of a LOC_PARAM, a LOC_PROTO and a LOCSEC, and the
-/// numbers of an INT and of a LOC_PROTO of another length.
+/// What breaks the rules of the LOC kinds in some data, with the places of a LOC_PARAM, a LOC_PROTO and a LOCSEC, and
+/// the numbers of an INT and of a LOC_PROTO of another length.
 fn damages<'d>([param, proto, locsec]: [usize; 3], [int, other_proto]: [u32; 2]) -> Vec<Damage<'d>> {
     let word = |at: usize, value: u32| -> Change<'d> { Box::new(move |bytes| set(bytes, at, value)) };
     let flag = |at: usize| -> Change<'d> { Box::new(move |bytes| bytes[at + 7] |= 0x80) };
