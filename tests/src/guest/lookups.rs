@@ -4,9 +4,8 @@
 //! A target that has read no symbols yet looks a name up by those of the site data, each confirmed by the kernel; one
 //! that has read them all, by its table. Both are asked the same names.
 
-use crate::guest::case::{Case, Failure, case};
+use crate::guest::case::{Capability, Case, Failure, case, need};
 use crate::guest::modules::Loaded;
-use crate::guest::own_data::is_the_kernels;
 use siteseer::internals::function::{Candidate, Function};
 use siteseer::internals::section::Wanted;
 use siteseer::sites::subset::SubsetWriter;
@@ -59,13 +58,14 @@ fn differences(name: &str, part: &Function, all: &Function) -> Vec<String> {
 
 /// Where the kernel has data of its own, all symbols are read first.
 fn a_part_says_what_all_say(target: &Target) -> Result<String, Failure> {
+    need(target, Capability::OthersSiteData)?;
     let names: Vec<String> = target.data().read(&[], |file| {
         let all: Vec<&str> = file.function_names().collect();
         let chosen = all.iter().step_by((all.len() / NAMES).max(1)).copied();
         chosen.chain(KNOWN).map(str::to_owned).collect()
     })?;
     let by_part = compare(&names)?;
-    if by_part * 10 < names.len() * 9 && !is_the_kernels() {
+    if by_part * 10 < names.len() * 9 {
         return Err(format!("only {by_part} of {} names were found without reading all symbols", names.len()).into());
     }
     Ok(format!("{by_part} of {} names without reading all symbols", names.len()))
@@ -73,12 +73,13 @@ fn a_part_says_what_all_say(target: &Target) -> Result<String, Failure> {
 
 /// With a module loaded that has site data.
 fn of_a_module(target: &Target) -> Result<String, Failure> {
+    need(target, Capability::OthersSiteData)?;
     let _module = Loaded::load()?;
     let of_module = ["life_body", "life_copied", "siteseer_life:life_body", "vmlinux:vfs_rename"];
     let names: Vec<String> = KNOWN.iter().chain(&of_module).map(|name| (*name).to_owned()).collect();
     let by_part = compare(&names)?;
     // A part does not tell where a module's text ends.
-    if by_part < names.len() && !target.kernel().decodes_past_modules && !is_the_kernels() {
+    if by_part < names.len() && !target.kernel().decodes_past_modules {
         return Err(format!("only {by_part} of {} names were found without reading all symbols", names.len()).into());
     }
     Ok(format!("{by_part} of {} names without reading all symbols", names.len()))
