@@ -18,7 +18,8 @@ impl FunctionText<'_, '_> {
             return None;
         }
         let near = self.edges_between(address.saturating_sub(LONGEST_LOOP), address);
-        let mut loops = near.iter().filter(|edge| (address..edge.target + LONGEST_LOOP).contains(&edge.source));
+        let end = |edge: &Edge| edge.target.saturating_add(LONGEST_LOOP);
+        let mut loops = near.iter().filter(|edge| (address..end(edge)).contains(&edge.source));
         loops.find_map(|edge| self.as_clearing(*edge))
     }
 
