@@ -214,6 +214,11 @@ impl<'a> DebugUnit<'a, '_> {
         self.producer.is_some_and(|producer| producer.slice().starts_with(b"GNU "))
     }
 
+    /// Whether GCC made the unit when it linked: `lto1` calls its language GIMPLE.
+    pub(crate) fn is_by_gcc_lto(&self) -> bool {
+        self.producer.is_some_and(|producer| producer.slice().starts_with(b"GNU GIMPLE "))
+    }
+
     /// The major version of clang, if clang made the unit.
     pub(crate) fn clang(&self) -> Option<u32> {
         clang_version(std::str::from_utf8(self.producer?.slice()).ok()?)

@@ -92,6 +92,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
             role,
             symbol: symbol.map_or(own_name, |symbol| symbol.name),
             compiler: self.unit.compiler(),
+            is_by_gcc_lto: self.unit.is_by_gcc_lto(),
             is_c: self.unit.is_c,
             is_global: symbols.iter().any(|symbol| symbol.name == own_name && symbol.global),
             nocall: function.nocall,

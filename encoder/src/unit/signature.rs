@@ -24,7 +24,7 @@
 //! it. Clang describes a parameter that is assigned to at once by the assigned value. The one exception is an argument
 //! that clang's callers may not pass at all ([`Missing::Unread`]).
 //!
-//! *A changed signature.* GCC's lists are right at the entry, and so are its constants, unless clones were folded. What
+//! *A changed signature.* GCC's lists are right at the entry, and so are its constants, unless clones were folded or made by LTO. What
 //! is computed from other parameters is doubtful. An expression without a list is a home here, too, unless the copy
 //! never writes that register, or the caller wrote that memory. An entry value is of a register in which the clone may
 //! never get that parameter ([`Surroundings::is_whole`]). What clang's debug information says is sorted by
@@ -50,6 +50,8 @@ pub(crate) struct Copy<'s> {
     /// The name of the symbol that gives it the role.
     pub(crate) symbol: &'s str,
     pub(crate) compiler: Compiler,
+    /// Whether GCC made it when it linked.
+    pub(crate) is_by_gcc_lto: bool,
     /// Whether it is written in C.
     pub(crate) is_c: bool,
     /// Whether a symbol with the function's own name is visible to other objects.
@@ -90,11 +92,12 @@ impl Copy<'_> {
 
     /// Whether constants may be those of another copy, or of a later assignment. GCC makes `.constprop` clones of
     /// constants that are passed; it folds such clones once they no longer look at them, and `.isra` ones, too. In a
-    /// clone that is `.isra` alone a constant is what the body assigned to a parameter that was removed. Clang's may be
-    /// those of a later assignment anywhere.
+    /// clone that is `.isra` alone a constant is what the body assigned to a parameter that was removed; a clone that
+    /// GCC makes when it links may be called `.constprop` then, too. Clang's may be those of a later assignment
+    /// anywhere.
     fn are_constants_doubtful(&self) -> bool {
         match self.compiler {
-            Compiler::Gcc => self.symbol.contains(".isra."),
+            Compiler::Gcc => self.is_by_gcc_lto || self.symbol.contains(".isra."),
             Compiler::Clang(_) | Compiler::Other => true,
         }
     }
@@ -218,7 +221,16 @@ mod tests {
     const RBX: Location = Location::Register(3);
 
     fn copy(role: Role<'_>, compiler: Compiler) -> Copy<'_> {
-        Copy { role, symbol: "foo", compiler, is_c: true, is_global: false, nocall: false, is_called: true }
+        Copy {
+            role,
+            symbol: "foo",
+            compiler,
+            is_by_gcc_lto: false,
+            is_c: true,
+            is_global: false,
+            nocall: false,
+            is_called: true,
+        }
     }
 
     fn found(at: Location, form: Form) -> Found {
@@ -299,15 +311,17 @@ mod tests {
     }
 
     #[test]
-    fn constants_of_folded_clones_are_doubtful() {
-        let doubt = |symbol, compiler| {
-            let copy = Copy { symbol, ..copy(Role::Clone { changed: true }, compiler) };
+    fn constants_of_clones_that_were_folded_or_assign_them_are_doubtful() {
+        let doubt_of = |symbol, compiler, is_by_gcc_lto| {
+            let copy = Copy { symbol, is_by_gcc_lto, ..copy(Role::Clone { changed: true }, compiler) };
             let found = vec![found(Location::Constant(5), Form::Covering), found(RDI, Form::Covering)];
             let arguments = of_changed(&copy, Machine::X86_64, found, |_| true);
             assert!(arguments[1].as_ref().unwrap().is_certain());
             arguments[0].as_ref().unwrap().doubt
         };
+        let doubt = |symbol, compiler| doubt_of(symbol, compiler, false);
         assert_eq!(doubt("foo.constprop.0", Compiler::Gcc), None);
+        assert_eq!(doubt_of("foo.constprop.0", Compiler::Gcc, true), Some(Doubt::Constant));
         assert_eq!(doubt("foo.constprop.0.isra.0", Compiler::Gcc), Some(Doubt::Constant));
         assert_eq!(doubt("foo", Compiler::Clang(22)), Some(Doubt::Constant));
     }

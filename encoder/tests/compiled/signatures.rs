@@ -6,7 +6,7 @@ use crate::{arguments, encoded, sites_of};
 use siteseer_encoder::{BaseKernel, KernelTypes, Options, encode};
 use siteseer_sites::location::{Argument, Location, Missing};
 use siteseer_sites::site::{Marks, Site};
-use siteseer_sites::{Machine, SiteSet};
+use siteseer_sites::{Doubt, Machine, SiteSet};
 
 /// Each is called so that a compiler that sees all callers changes it, except `plain`.
 const CHANGED: &str = r#"
@@ -258,4 +258,38 @@ fn gcc_changes_signatures_of_clones() {
     assert!(symbol("promoted").contains(".isra.") && symbol("dropped").contains(".isra."));
     let out = &census.out_of_line;
     assert_eq!((out.clones, out.signature_changed, out.return_kept), (4, 4, 2));
+}
+
+/// `assigned` gets 2 from all callers, and has another value before it does anything.
+const ASSIGNED_IN_A_CLONE: &str = r#"
+extern void opaque(long, long);
+static __attribute__((noinline)) void assigned(int first, unsigned long second)
+{ second = 65535; opaque(first, second); opaque(second, 3); }
+void one(int a) { assigned(a, 2); }
+void two(int a) { assigned(a + 1, 2); opaque(a, 4); }
+"#;
+
+const CALLERS: &str = r#"
+__attribute__((noipa)) void opaque(long a, long b) { __asm__ volatile("" ::: "memory"); }
+extern void one(int), two(int);
+void _start(int a) { one(a); two(a); }
+"#;
+
+// Proves S4.3.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn gcc_says_what_was_assigned_in_clones_that_it_makes_when_it_links() {
+    let sources = &[ASSIGNED_IN_A_CLONE, CALLERS];
+    for (flags, is_linked) in [(&["-O2"][..], false), (&["-O2", "-flto"], true)] {
+        let (set, _) = encoded(&Build::gcc(flags, sources).link());
+        let (site, first, second) = the_site(&set, "assigned");
+        let symbol = &set.containers[site.container as usize].name;
+        assert!(symbol.contains(".constprop."), "{flags:?}: {symbol}");
+        assert_eq!(register(first), Some(5), "{flags:?}");
+        match second {
+            Ok(located) if located.at == Location::Constant(2) => {}
+            Ok(located) => assert!(is_linked && located.doubt == Some(Doubt::Constant), "{flags:?}: {located:?}"),
+            Err(missing) => panic!("{flags:?}: {missing:?}"),
+        }
+    }
 }
