@@ -3,11 +3,10 @@
 
 use crate::text::c_string;
 use siteseer::internals::log;
-use siteseer::{AttachError, TargetError};
+use siteseer::{AttachError, LinkError, TargetError};
 use siteseer_sites::with_causes;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
@@ -46,9 +45,9 @@ impl From<AttachError> for Failure {
     }
 }
 
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
-        Failure::new(error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
+impl From<LinkError> for Failure {
+    fn from(error: LinkError) -> Failure {
+        siteseer::Error::from(error).into()
     }
 }
 
@@ -118,6 +117,7 @@ pub extern "C" fn siteseer_last_error() -> *const c_char {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
 
     #[test]
     fn panics_end_at_the_boundary() {

@@ -147,6 +147,7 @@ mod target;
 mod trampoline;
 
 pub use attach::link::{Cost, Gone, Link};
+pub use attach::unanswered::LinkError;
 pub use attach::{Attach, AttachError, AttachOptions};
 pub use error::Error;
 pub use libbpf_sys;

@@ -8,6 +8,7 @@
 use super::armed::Armed;
 use super::limits::KeptFiles;
 use super::switches::{Reliance, Switches};
+use super::unanswered::{COST, FAULTS, LIVE_PATCHES, LinkError, MISSED, MODULES, TAIL_SLOTS};
 use crate::bpf::call::check;
 use crate::bpf::map;
 use crate::bpf::objects::{open_program, program_info};
@@ -226,7 +227,7 @@ impl Link {
 
     /// At how many sites it is attached that are not gone.
     pub(super) fn live_sites(&self) -> io::Result<usize> {
-        let gone: usize = self.gone()?.iter().map(|gone| gone.sites.len()).sum();
+        let gone: usize = self.look_for_gone()?.iter().map(|gone| gone.sites.len()).sum();
         Ok(self.report.attached().count().saturating_sub(gone))
     }
 
@@ -276,7 +277,11 @@ impl Link {
     ///
     /// # Errors
     /// If the kernel does not tell which modules are loaded.
-    pub fn gone(&self) -> io::Result<Vec<Gone>> {
+    pub fn gone(&self) -> Result<Vec<Gone>, LinkError> {
+        self.look_for_gone().map_err(LinkError::of(MODULES))
+    }
+
+    fn look_for_gone(&self) -> io::Result<Vec<Gone>> {
         let mut all = Vec::new();
         for part in &self.parts {
             for (module, instance) in &part.modules {
@@ -299,8 +304,8 @@ impl Link {
     ///
     /// # Errors
     /// If the kernel does not tell which modules are loaded.
-    pub fn unseen_modules(&self) -> io::Result<Vec<String>> {
-        let now = sysfs::all()?.into_iter();
+    pub fn unseen_modules(&self) -> Result<Vec<String>, LinkError> {
+        let now = sysfs::all().map_err(LinkError::of(MODULES))?.into_iter();
         Ok(now.filter(|(name, instance)| self.known.get(name) != Some(instance)).map(|(name, _)| name).collect())
     }
 
@@ -310,9 +315,10 @@ impl Link {
     ///
     /// # Errors
     /// If the kernel does not tell which functions live patches have replaced.
-    pub fn in_the_way(&self) -> io::Result<Vec<String>> {
+    pub fn in_the_way(&self) -> Result<Vec<String>, LinkError> {
         let mut notes = Switches::running().off(self.reliance());
-        notes.extend(replaced_since(&LivePatches::running()?, self.report.attached()));
+        let patches = LivePatches::running().map_err(LinkError::of(LIVE_PATCHES))?;
+        notes.extend(replaced_since(&patches, self.report.attached()));
         Ok(notes)
     }
 
@@ -320,10 +326,10 @@ impl Link {
     ///
     /// # Errors
     /// If the kernel does not give information on a program.
-    pub fn cost(&self) -> io::Result<Cost> {
+    pub fn cost(&self) -> Result<Cost, LinkError> {
         let none = Cost { programs: 0, jited: 0, files: 0, loading: Duration::ZERO, arming: Duration::ZERO };
         self.parts.iter().try_fold(none, |sum, part| {
-            let cost = part.cost()?;
+            let cost = part.cost().map_err(LinkError::of(COST))?;
             Ok(Cost {
                 programs: sum.programs + cost.programs,
                 jited: sum.jited + cost.jited,
@@ -338,8 +344,8 @@ impl Link {
     ///
     /// # Errors
     /// If the kernel does not give the counter.
-    pub fn faults(&self) -> io::Result<u64> {
-        self.parts.iter().map(Part::faults).sum()
+    pub fn faults(&self) -> Result<u64, LinkError> {
+        self.parts.iter().map(Part::faults).sum::<io::Result<u64>>().map_err(LinkError::of(FAULTS))
     }
 
     /// How many hits the kernel did not run the program for: where it switches BPF tracing off (inside of `bpf()` map
@@ -350,8 +356,8 @@ impl Link {
     ///
     /// # Errors
     /// If the kernel does not give a counter.
-    pub fn missed(&self) -> io::Result<u64> {
-        self.parts.iter().map(Part::missed).sum()
+    pub fn missed(&self) -> Result<u64, LinkError> {
+        self.parts.iter().map(Part::missed).sum::<io::Result<u64>>().map_err(LinkError::of(MISSED))
     }
 
     /// From where the functions of BPF programs that it is attached to are entered by tail call, and not seen: what
@@ -359,10 +365,13 @@ impl Link {
     ///
     /// # Errors
     /// If the machine's maps cannot be looked through (which requires CAP_SYS_ADMIN).
-    pub fn tail_slots(&self) -> io::Result<Vec<TailSlot>> {
+    pub fn tail_slots(&self) -> Result<Vec<TailSlot>, LinkError> {
         let targets = self.report.attached().filter_map(|site| site.bpf.as_ref()).filter(|bpf| !bpf.subprogram);
         let programs: Vec<u32> = targets.map(|bpf| bpf.program).collect();
-        if programs.is_empty() { Ok(Vec::new()) } else { bpf_program::tail_slots(&programs) }
+        if programs.is_empty() {
+            return Ok(Vec::new());
+        }
+        bpf_program::tail_slots(&programs).map_err(LinkError::of(TAIL_SLOTS))
     }
 
     /// Detaches all sites; when it returns, the program runs no more. What `drop` does. A child that was forked

@@ -27,6 +27,7 @@ mod site_map;
 mod switches;
 mod tracefs;
 mod trampoline;
+pub(crate) mod unanswered;
 mod user;
 mod wait;
 

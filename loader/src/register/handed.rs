@@ -10,7 +10,8 @@
 use super::queue::{Queue, identity, is_closed};
 use super::{RegisterError, carrier};
 use crate::attach::armed::{Armed, missed_by};
-use crate::attach::link::{Cost, Link};
+use crate::attach::link::{Cost, Gone, Link};
+use crate::attach::unanswered::{LinkError, MISSED};
 use crate::attach::{Definition, remove_all};
 use crate::bpf::objects::open_link;
 use crate::forked::ForkLock;
@@ -149,7 +150,7 @@ impl Attached {
     ///
     /// # Errors
     /// If the kernel does not tell which modules are loaded.
-    pub fn gone(&self) -> io::Result<Vec<crate::attach::link::Gone>> {
+    pub fn gone(&self) -> Result<Vec<Gone>, LinkError> {
         self.0.link.gone()
     }
 
@@ -157,7 +158,7 @@ impl Attached {
     ///
     /// # Errors
     /// If the kernel does not tell which modules are loaded.
-    pub fn unseen_modules(&self) -> io::Result<Vec<String>> {
+    pub fn unseen_modules(&self) -> Result<Vec<String>, LinkError> {
         self.0.link.unseen_modules()
     }
 
@@ -165,7 +166,7 @@ impl Attached {
     ///
     /// # Errors
     /// If the kernel does not tell which functions live patches have replaced.
-    pub fn in_the_way(&self) -> io::Result<Vec<String>> {
+    pub fn in_the_way(&self) -> Result<Vec<String>, LinkError> {
         self.0.link.in_the_way()
     }
 
@@ -173,7 +174,7 @@ impl Attached {
     ///
     /// # Errors
     /// If the machine's maps cannot be looked through (which requires CAP_SYS_ADMIN).
-    pub fn tail_slots(&self) -> io::Result<Vec<TailSlot>> {
+    pub fn tail_slots(&self) -> Result<Vec<TailSlot>, LinkError> {
         self.0.link.tail_slots()
     }
 
@@ -181,10 +182,10 @@ impl Attached {
     ///
     /// # Errors
     /// If the kernel does not give a counter, or the link is destroyed.
-    pub fn missed(&self) -> io::Result<u64> {
-        let links = self.0.ids.iter().map(|&id| open_link(id)).collect::<io::Result<Vec<OwnedFd>>>()?;
+    pub fn missed(&self) -> Result<u64, LinkError> {
+        let links = self.0.ids.iter().map(|&id| open_link(id)).collect::<io::Result<Vec<OwnedFd>>>();
         let definitions = self.0.definitions.lock().unwrap_or_else(PoisonError::into_inner);
-        let by_links = missed_by(&links, &*definitions)?;
+        let by_links = links.and_then(|links| missed_by(&links, &*definitions)).map_err(LinkError::of(MISSED))?;
         Ok(self.0.link.missed()? + by_links)
     }
 
@@ -192,7 +193,7 @@ impl Attached {
     ///
     /// # Errors
     /// If the kernel does not give the counter.
-    pub fn faults(&self) -> io::Result<u64> {
+    pub fn faults(&self) -> Result<u64, LinkError> {
         self.0.link.faults()
     }
 
@@ -200,7 +201,7 @@ impl Attached {
     ///
     /// # Errors
     /// If the kernel does not give information on a program.
-    pub fn cost(&self) -> io::Result<Cost> {
+    pub fn cost(&self) -> Result<Cost, LinkError> {
         let cost = self.0.link.cost()?;
         // Its socket and the other end of it.
         Ok(Cost { files: cost.files + self.0.files + 2, ..cost })

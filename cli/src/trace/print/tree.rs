@@ -9,11 +9,10 @@ use crate::trace::tree::{self, Tree, Trees};
 use crate::trace::{Traced, latency};
 use libbpf_rs::{MapCore, MapFlags};
 use siteseer::internals::path::shown;
-use siteseer::{Link, Outcome, SiteReport};
+use siteseer::{Link, LinkError, Outcome, SiteReport};
 use siteseer_bpf_progs::trace::{Record, UNPLACED_REASONS};
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::io;
 
 /// A call that has others under it: its beginning, and its return.
 const ENTERS: &str = "→";
@@ -83,7 +82,7 @@ impl Printer<'_, '_> {
         Ok(())
     }
 
-    fn missed(&self) -> io::Result<u64> {
+    fn missed(&self) -> Result<u64, LinkError> {
         let links = self.functions.iter().flat_map(Printed::links).map(|traced| &traced.link);
         links.map(Link::missed).sum()
     }
