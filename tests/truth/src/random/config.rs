@@ -119,10 +119,14 @@ impl Config {
         Config::of(compiler, &words)
     }
 
-    /// The configuration of a name, if the compiler is there.
+    /// The configuration of a name, if the compiler is there. A name says how much is optimised and which DWARF is
+    /// written.
     pub(crate) fn parse(name: &str, compilers: &[Compiler]) -> Option<Config> {
         let words: Vec<String> = name.split('/').map(str::to_owned).collect();
-        let [compiler, machine, ..] = &words[..] else { return None };
+        let [compiler, machine, rest @ ..] = &words[..] else { return None };
+        if !["O", "dwarf"].iter().all(|said| rest.iter().any(|word| word.starts_with(said))) {
+            return None;
+        }
         let is_it = |known: &&Compiler| known.name == *compiler && known.machine.to_string() == *machine;
         compilers.iter().find(is_it).map(|compiler| Config::of(compiler, &words))
     }

@@ -157,6 +157,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error:
         return Err("none of the compilers that are asked for is there".into());
     }
     let names: Vec<String> = chosen.iter().map(|compiler| format!("{} {}", compiler.name, compiler.machine)).collect();
+    if let Some(name) = &arguments.only
+        && Config::parse(name, &chosen).is_none()
+    {
+        let names = names.join(", ");
+        return Err(format!("{name} is not COMPILER/MACHINE/O2/dwarf5/.. with one of these compilers: {names}").into());
+    }
     eprintln!("seed {seed}, {} programs, compilers: {}", arguments.count, names.join(", "));
     if let Some(threads) = arguments.threads {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
