@@ -14,14 +14,18 @@ const VARIABLE: &str = "SITESEER_KERNELS";
 /// The kernel that is tested if none is named.
 pub const REFERENCE: &str = "deb-7.3-x86_64";
 /// The oldest kernel that is supported.
-pub const OLDEST: &str = "deb-6.1-x86_64";
+const OLDEST: &str = "deb-6.1-x86_64";
+/// The kernels of each day: the oldest, the newest, and the newest of the other architecture. What the kernels between
+/// them alone can show is left to whole runs.
+const DAILY: [&str; 3] = [OLDEST, REFERENCE, "deb-7.3-arm64"];
 /// A kernel whose link is optimised as a whole, which none of Debian's is.
 const BUILT: &str = "fulllto-7.3-x86_64";
 /// Begins the names of Debian's kernels.
 pub const DEBIAN: &str = "deb-";
 
 /// The kernels that the variable `SITESEER_KERNELS` names, in the matrix's order. It has rows of the matrix, or `all`,
-/// or `default`: Debian's, and a built one if it is in the cache. Without it, [`REFERENCE`].
+/// or `daily`: the oldest and the newest, or `default`: Debian's, and a built one if it is in the cache. Without it,
+/// [`REFERENCE`].
 ///
 /// # Errors
 /// If the matrix cannot be read, or does not have a kernel that is named.
@@ -34,13 +38,14 @@ fn named(matrix: &Matrix, words: &str) -> Result<Vec<String>, MatrixError> {
     if words.is_empty() {
         words.push(REFERENCE);
     }
-    for name in words.iter().filter(|word| !matches!(**word, "all" | "default")) {
+    for name in words.iter().filter(|word| !matches!(**word, "all" | "daily" | "default")) {
         matrix.row(name)?;
     }
     let by_default = |name: &str| name.starts_with(DEBIAN) || name == BUILT && cached(BUILT).is_some();
     let is_chosen = |name: &str| {
         words.iter().any(|&word| match word {
             "all" => true,
+            "daily" => DAILY.contains(&name),
             "default" => by_default(name),
             this => this == name,
         })
@@ -61,6 +66,7 @@ mod tests {
         assert_eq!(named("all"), matrix.names().collect::<Vec<_>>());
         assert!(named("default").iter().all(|name| name.starts_with(DEBIAN) || name == BUILT));
         assert!(named("default").len() > 1);
+        assert_eq!(named("daily").len(), DAILY.len());
         assert!(
             matches!(super::named(&matrix, "deb-7.3"), Err(MatrixError::Unknown { name, .. }) if name == "deb-7.3")
         );

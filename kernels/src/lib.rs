@@ -49,7 +49,7 @@ mod workspace;
 pub use self::{
     arch::{Arch, UnknownArch},
     causes::with_causes,
-    chosen::{DEBIAN, OLDEST, REFERENCE, chosen},
+    chosen::{DEBIAN, REFERENCE, chosen},
     config::{ConfigError, Lost},
     debian::{DebugModules, debug_modules},
     error::GetError,

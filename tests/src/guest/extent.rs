@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which cases run on which kernels: all, except those of two tables.
 
-use siteseer_kernels::{OLDEST, REFERENCE};
+use siteseer_kernels::REFERENCE;
 
 /// Cases that run on one kernel alone, the one that the harness names as the reference, and why that is enough: names,
 /// or the groups before the colons. All others run on every kernel.
@@ -55,8 +55,8 @@ pub const ON_THE_REFERENCE: [(&str, &str); 12] = [
     ),
 ];
 
-/// Cases that take long, and that daily runs make on the reference and on the oldest kernel alone: names, and why that
-/// is enough for a day. They are most of the time of a kernel's boot. Runs of [`Extent::Whole`] make them everywhere.
+/// Cases that take long, and that daily runs make on the reference alone: names, and why that is enough for a day. They
+/// are most of the time of a kernel's boot. Runs of [`Extent::Whole`] make them everywhere.
 pub const LONG: [(&str, &str); 8] = [
     (
         "trace::a_condition_is_the_same_in_the_kernel_and_outside",
@@ -77,7 +77,7 @@ pub const LONG: [(&str, &str); 8] = [
 /// How much of the suite a run makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// All but what is [`LONG`], on the kernels between the oldest and the reference.
+    /// All on the reference; all but what is [`LONG`] on the others.
     Daily,
     /// Everything.
     Whole,
@@ -102,8 +102,6 @@ impl Extent {
 pub enum Role {
     /// The one whose figures are known.
     Reference,
-    /// The oldest one that is supported.
-    Oldest,
     /// Any other.
     Other,
 }
@@ -113,15 +111,14 @@ impl Role {
     pub fn of(kernel: &str) -> Role {
         match kernel {
             REFERENCE => Role::Reference,
-            OLDEST => Role::Oldest,
             _ => Role::Other,
         }
     }
 }
 
-/// Whether a kernel's boot for clients and examples is made: those of daily runs are on two kernels.
+/// Whether a kernel's boot for clients and examples is made: daily runs make that of the reference.
 pub fn is_booted(kernel: &str, extent: Extent) -> bool {
-    extent == Extent::Whole || Role::of(kernel) != Role::Other
+    extent == Extent::Whole || Role::of(kernel) == Role::Reference
 }
 
 /// Whether a case runs on a kernel.
@@ -132,7 +129,6 @@ pub fn runs_on(name: &str, role: Role, extent: Extent) -> bool {
     let is_left_out = extent == Extent::Daily && LONG.iter().any(is_of);
     match role {
         Role::Reference => true,
-        Role::Oldest => !is_alone,
         Role::Other => !is_alone && !is_left_out,
     }
 }
@@ -145,14 +141,14 @@ mod tests {
     #[test]
     fn every_line_of_the_table_is_of_some_case() {
         for (of, _) in ON_THE_REFERENCE {
-            let is_left_out = |case: &Case| !runs_on(&case.name, Role::Oldest, Extent::Whole);
+            let is_left_out = |case: &Case| !runs_on(&case.name, Role::Other, Extent::Whole);
             assert!(cases().iter().any(|case| case.name.starts_with(of) && is_left_out(case)), "{of}");
         }
         for (of, _) in LONG {
             let is_of = |case: &&Case| case.name == of;
             let case = cases().into_iter().find(|case| is_of(&case)).expect(of);
             let runs = |role, extent| runs_on(&case.name, role, extent);
-            assert!(runs(Role::Other, Extent::Whole) && runs(Role::Oldest, Extent::Daily), "{of}");
+            assert!(runs(Role::Other, Extent::Whole) && runs(Role::Reference, Extent::Daily), "{of}");
             assert!(!runs(Role::Other, Extent::Daily), "{of}");
         }
         assert!(cases().iter().all(|case| runs_on(&case.name, Role::Reference, Extent::Daily)));
