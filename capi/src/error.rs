@@ -7,6 +7,7 @@ use siteseer::{AttachError, LinkError, TargetError};
 use siteseer_sites::with_causes;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
@@ -42,6 +43,12 @@ impl From<TargetError> for Failure {
 impl From<AttachError> for Failure {
     fn from(error: AttachError) -> Failure {
         siteseer::Error::from(error).into()
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::new(error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
     }
 }
 
@@ -117,7 +124,6 @@ pub extern "C" fn siteseer_last_error() -> *const c_char {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
 
     #[test]
     fn panics_end_at_the_boundary() {
