@@ -124,10 +124,12 @@ impl Watched {
     }
 }
 
+/// How often calls have come to each program. The kernel does not run one that is running on the processor already: a
+/// task that interrupts another one in it is not seen, by whomever the program was attached.
 fn counts(programs: &[OwnedFd]) -> io::Result<Vec<u64>> {
     let count = |fd: &OwnedFd| {
         let mut info = sys::bpf_prog_info::default();
-        tell(fd, &mut info).map(|()| info.run_cnt)
+        tell(fd, &mut info).map(|()| info.run_cnt + info.recursion_misses)
     };
     programs.iter().map(count).collect()
 }
