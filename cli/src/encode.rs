@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `siteseer encode`: DWARF to site data.
 
-use crate::{Failure, output};
+use crate::{Failure, output, sandbox};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use siteseer::internals::source::{BaseTypes, Chosen, read, user_cache};
@@ -51,8 +51,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let several = arguments.images.len() > 1;
     if let Some(folder) = arguments.output.as_ref().filter(|_| several) {
-        fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        make(folder)?;
     }
+    restrict(arguments)?;
     // Read and indexed for the first module.
     let (base, types) = (OnceCell::new(), OnceCell::new());
     let mut all = Vec::new();
@@ -90,6 +91,37 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(format!("{failed} of {} images were not encoded", arguments.images.len()).into());
     }
     Ok(())
+}
+
+/// Keeps what reads DWARF from everything that is not the command's business.
+fn restrict(arguments: &Arguments) -> Result<(), Failure> {
+    let mut read: Vec<&Path> = arguments.images.iter().map(PathBuf::as_path).collect();
+    // The running kernel's types and build id.
+    read.push(arguments.base.as_deref().unwrap_or(Path::new("/sys/kernel")));
+    // How many threads to start: cgroups may allow fewer than there are processors.
+    read.extend(["/proc/self/cgroup", "/proc/self/mountinfo", "/sys/fs/cgroup"].map(Path::new));
+    let written = match &arguments.output {
+        Some(folder) if arguments.images.len() > 1 => Some(folder.join("sites")),
+        Some(file) => Some(file.clone()),
+        None if arguments.stats || arguments.json => None,
+        None => Some(cache()?.join("sites")),
+    };
+    let written: Vec<&Path> = written.iter().map(PathBuf::as_path).collect();
+    if let Err(error) = sandbox::enter(&read, &written) {
+        output::tell!("note: the kernel does not restrict what encoding may do: {}", output::chain(&error));
+    }
+    Ok(())
+}
+
+/// The user's cache, which is made if it is not there.
+fn cache() -> Result<PathBuf, Failure> {
+    let folder = user_cache().ok_or("no cache folder: neither XDG_CACHE_HOME nor HOME is set")?;
+    make(&folder)?;
+    Ok(folder)
+}
+
+fn make(folder: &Path) -> Result<(), Failure> {
+    Ok(fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?)
 }
 
 /// The kernel that modules are for.
@@ -189,11 +221,7 @@ fn destination(arguments: &Arguments, path: &Path, set: &SiteSet, several: bool)
         Some(output) if !several => return Ok(Some(output.clone())),
         Some(folder) => folder.clone(),
         None if arguments.stats || arguments.json => return Ok(None),
-        None => {
-            let folder = user_cache().ok_or("no cache folder: neither XDG_CACHE_HOME nor HOME is set")?;
-            fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-            folder
-        }
+        None => cache()?,
     };
     let id: String = set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
     if id.is_empty() {

@@ -20,6 +20,7 @@ mod map;
 mod output;
 mod page;
 mod plan;
+mod sandbox;
 mod sites;
 mod subset;
 mod symbolise;

@@ -84,8 +84,7 @@ fn write_there(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), Fai
         Ok(out.flush()?)
     };
     let name = path.file_name().ok_or("it has no file name")?;
-    // Something that is not a regular file (/dev/stdout, a pipe) cannot be replaced, and has no readers to protect.
-    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+    if is_in_place(path) {
         return write_to(fs::OpenOptions::new().write(true).open(path)?);
     }
     let mut temporary = name.to_owned();
@@ -101,6 +100,13 @@ fn write_there(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), Fai
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// Whether a file is written as it is. Something that is not a regular file (a terminal, a pipe) cannot be replaced, and
+/// has no readers to protect. What names an open file (/dev/stdout) is no file of its own, even if that one is regular.
+pub(crate) fn is_in_place(path: &Path) -> bool {
+    let is_open_file = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc/self/fd"].iter().any(|of| path.starts_with(of));
+    is_open_file || fs::metadata(path).is_ok_and(|meta| !meta.is_file())
 }
 
 #[cfg(test)]
