@@ -131,6 +131,17 @@ mod tests {
     }
 
     #[test]
+    fn names_of_open_files_are_not_replaced() {
+        let file = std::env::temp_dir().join(format!("siteseer-output-{}", std::process::id()));
+        fs::write(&file, "").unwrap();
+        assert!(!is_in_place(&file) && !is_in_place(&file.with_extension("new")));
+        fs::remove_file(&file).unwrap();
+        for path in ["/dev/stdout", "/dev/fd/3", "/proc/self/fd/1", "/dev/null"] {
+            assert!(is_in_place(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
     fn a_pipe_that_closes_is_known() {
         let (reader, mut writer) = io::pipe().unwrap();
         drop(reader);
