@@ -6,7 +6,7 @@ use crate::error::number;
 use crate::layout::{Layout, layout};
 use crate::link::{LinkHandle, ask, live};
 use crate::text::c_string;
-use siteseer::{Gone, LinkError, TailSlot};
+use siteseer::{AttachError, Gone, TailSlot};
 use std::ffi::{c_char, c_int, c_void};
 
 /// `struct siteseer_gone`
@@ -42,7 +42,7 @@ type OfTailSlot = unsafe extern "C" fn(slot: *const TailSlotInfo, ctx: *mut c_vo
 /// The link is NULL, or a live handle.
 unsafe fn each_of<T>(
     link: *const LinkHandle,
-    ask: impl FnOnce(&LinkHandle) -> Result<Vec<T>, LinkError>,
+    ask: impl FnOnce(&LinkHandle) -> Result<Vec<T>, AttachError>,
     call: Option<impl FnMut(&T)>,
 ) -> c_int {
     number(|| {

@@ -3,7 +3,7 @@
 
 use crate::text::c_string;
 use siteseer::internals::log;
-use siteseer::{AttachError, LinkError, TargetError};
+use siteseer::{AttachError, TargetError};
 use siteseer_sites::with_causes;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
@@ -49,12 +49,6 @@ impl From<AttachError> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         Failure::new(error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
-    }
-}
-
-impl From<LinkError> for Failure {
-    fn from(error: LinkError) -> Failure {
-        siteseer::Error::from(error).into()
     }
 }
 

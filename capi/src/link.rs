@@ -6,7 +6,7 @@ use crate::error::{Failure, number, plain, pointer};
 use crate::layout::{Layout, layout};
 use crate::options::{Versioned, members, write};
 use crate::report::ReportHandle;
-use siteseer::{Attached, Cost, Link, LinkError};
+use siteseer::{AttachError, Attached, Cost, Link};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -89,7 +89,7 @@ pub(crate) unsafe fn live<'a>(link: *const LinkHandle) -> Result<&'a LinkHandle,
     unsafe { link.as_ref() }.ok_or_else(|| Failure::invalid("the link is NULL"))
 }
 
-fn count(count: Result<u64, LinkError>) -> Result<i64, Failure> {
+fn count(count: Result<u64, AttachError>) -> Result<i64, Failure> {
     Ok(i64::try_from(count?).unwrap_or(i64::MAX))
 }
 

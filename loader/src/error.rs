@@ -5,7 +5,6 @@
 //! there. Those hold each other as the phases use each other; here they are told apart once, by the kind of failure.
 
 use crate::attach::AttachError;
-use crate::attach::unanswered::LinkError;
 use crate::explain::ExplainError;
 use crate::kernel::KernelError;
 use crate::kernel::symbols::SymbolsError;
@@ -68,9 +67,6 @@ pub enum Error {
     /// The plan could not be carried out.
     #[error(transparent)]
     Attach(AttachError),
-    /// The kernel does not answer a question about a link.
-    #[error(transparent)]
-    Link(#[from] LinkError),
     /// What was found out before, and has not been tried again.
     #[error(transparent)]
     Earlier(Arc<TargetError>),
@@ -144,7 +140,6 @@ impl Error {
             Error::Object(error) => error.errno(),
             Error::Plan(error) => error.errno(),
             Error::Attach(error) => error.errno(),
-            Error::Link(error) => error.errno(),
             Error::Earlier(error) => error.errno(),
         }
     }

@@ -147,7 +147,6 @@ mod target;
 mod trampoline;
 
 pub use attach::link::{Cost, Gone, Link};
-pub use attach::unanswered::LinkError;
 pub use attach::{Attach, AttachError, AttachOptions};
 pub use error::Error;
 pub use libbpf_sys;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Why a program could not be attached.
+//! Why a program could not be attached, or what is attached not be asked.
 
 use crate::bpf::call::errno;
 use crate::plan::PlanError;
@@ -77,6 +77,15 @@ pub enum AttachError {
     /// Whether modules are still loaded cannot be found out.
     #[error("/sys/module")]
     Modules(#[source] io::Error),
+    /// The kernel does not answer a question about a link. The program stays attached.
+    #[error("the kernel does not tell {what}")]
+    Unanswered {
+        /// What was asked.
+        what: &'static str,
+        /// What the kernel said.
+        #[source]
+        error: io::Error,
+    },
     /// The program would run at more sites than it may.
     #[error(
         "the program would be attached at {sites} sites, and {limit} are allowed: so many slow the whole machine down, \
@@ -189,6 +198,7 @@ impl AttachError {
             AttachError::Twice { .. } => libc::EBUSY,
             AttachError::ModulesChange => libc::EAGAIN,
             AttachError::Modules(error)
+            | AttachError::Unanswered { error, .. }
             | AttachError::Files { error, .. }
             | AttachError::Btf { error, .. }
             | AttachError::Verifier { error, .. }

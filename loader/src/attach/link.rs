@@ -5,10 +5,11 @@
 //! because modules had been loaded. A part owns what arms its sites (`Armed`), which alone has to be undone, and what
 //! can be asked about them.
 
+use super::AttachError;
 use super::armed::Armed;
 use super::limits::KeptFiles;
 use super::switches::{Reliance, Switches};
-use super::unanswered::{COST, FAULTS, LIVE_PATCHES, LinkError, MISSED, MODULES, TAIL_SLOTS};
+use super::unanswered::{COST, FAULTS, LIVE_PATCHES, MISSED, MODULES, TAIL_SLOTS, unanswered};
 use crate::bpf::call::check;
 use crate::bpf::map;
 use crate::bpf::objects::{open_program, program_info};
@@ -277,8 +278,8 @@ impl Link {
     ///
     /// # Errors
     /// If the kernel does not tell which modules are loaded.
-    pub fn gone(&self) -> Result<Vec<Gone>, LinkError> {
-        self.look_for_gone().map_err(LinkError::of(MODULES))
+    pub fn gone(&self) -> Result<Vec<Gone>, AttachError> {
+        self.look_for_gone().map_err(unanswered(MODULES))
     }
 
     fn look_for_gone(&self) -> io::Result<Vec<Gone>> {
@@ -304,8 +305,8 @@ impl Link {
     ///
     /// # Errors
     /// If the kernel does not tell which modules are loaded.
-    pub fn unseen_modules(&self) -> Result<Vec<String>, LinkError> {
-        let now = sysfs::all().map_err(LinkError::of(MODULES))?.into_iter();
+    pub fn unseen_modules(&self) -> Result<Vec<String>, AttachError> {
+        let now = sysfs::all().map_err(unanswered(MODULES))?.into_iter();
         Ok(now.filter(|(name, instance)| self.known.get(name) != Some(instance)).map(|(name, _)| name).collect())
     }
 
@@ -315,9 +316,9 @@ impl Link {
     ///
     /// # Errors
     /// If the kernel does not tell which functions live patches have replaced.
-    pub fn in_the_way(&self) -> Result<Vec<String>, LinkError> {
+    pub fn in_the_way(&self) -> Result<Vec<String>, AttachError> {
         let mut notes = Switches::running().off(self.reliance());
-        let patches = LivePatches::running().map_err(LinkError::of(LIVE_PATCHES))?;
+        let patches = LivePatches::running().map_err(unanswered(LIVE_PATCHES))?;
         notes.extend(replaced_since(&patches, self.report.attached()));
         Ok(notes)
     }
@@ -326,10 +327,10 @@ impl Link {
     ///
     /// # Errors
     /// If the kernel does not give information on a program.
-    pub fn cost(&self) -> Result<Cost, LinkError> {
+    pub fn cost(&self) -> Result<Cost, AttachError> {
         let none = Cost { programs: 0, jited: 0, files: 0, loading: Duration::ZERO, arming: Duration::ZERO };
         self.parts.iter().try_fold(none, |sum, part| {
-            let cost = part.cost().map_err(LinkError::of(COST))?;
+            let cost = part.cost().map_err(unanswered(COST))?;
             Ok(Cost {
                 programs: sum.programs + cost.programs,
                 jited: sum.jited + cost.jited,
@@ -344,8 +345,8 @@ impl Link {
     ///
     /// # Errors
     /// If the kernel does not give the counter.
-    pub fn faults(&self) -> Result<u64, LinkError> {
-        self.parts.iter().map(Part::faults).sum::<io::Result<u64>>().map_err(LinkError::of(FAULTS))
+    pub fn faults(&self) -> Result<u64, AttachError> {
+        self.parts.iter().map(Part::faults).sum::<io::Result<u64>>().map_err(unanswered(FAULTS))
     }
 
     /// How many hits the kernel did not run the program for: where it switches BPF tracing off (inside of `bpf()` map
@@ -356,8 +357,8 @@ impl Link {
     ///
     /// # Errors
     /// If the kernel does not give a counter.
-    pub fn missed(&self) -> Result<u64, LinkError> {
-        self.parts.iter().map(Part::missed).sum::<io::Result<u64>>().map_err(LinkError::of(MISSED))
+    pub fn missed(&self) -> Result<u64, AttachError> {
+        self.parts.iter().map(Part::missed).sum::<io::Result<u64>>().map_err(unanswered(MISSED))
     }
 
     /// From where the functions of BPF programs that it is attached to are entered by tail call, and not seen: what
@@ -365,13 +366,13 @@ impl Link {
     ///
     /// # Errors
     /// If the machine's maps cannot be looked through (which requires CAP_SYS_ADMIN).
-    pub fn tail_slots(&self) -> Result<Vec<TailSlot>, LinkError> {
+    pub fn tail_slots(&self) -> Result<Vec<TailSlot>, AttachError> {
         let targets = self.report.attached().filter_map(|site| site.bpf.as_ref()).filter(|bpf| !bpf.subprogram);
         let programs: Vec<u32> = targets.map(|bpf| bpf.program).collect();
         if programs.is_empty() {
             return Ok(Vec::new());
         }
-        bpf_program::tail_slots(&programs).map_err(LinkError::of(TAIL_SLOTS))
+        bpf_program::tail_slots(&programs).map_err(unanswered(TAIL_SLOTS))
     }
 
     /// Detaches all sites; when it returns, the program runs no more. What `drop` does. A child that was forked

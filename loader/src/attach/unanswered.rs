@@ -1,31 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What a link was asked, and the kernel did not answer. The link stays as it is.
+//! What a link is asked that only the kernel can tell.
 
-use crate::bpf::call::errno;
+use super::AttachError;
 use std::io;
 
-/// A question about a [`Link`](crate::Link) that the kernel does not answer. The program stays attached.
-#[derive(Debug, thiserror::Error)]
-#[error("the kernel does not tell {what}")]
-#[non_exhaustive]
-pub struct LinkError {
-    /// What was asked.
-    what: &'static str,
-    /// What the kernel said.
-    #[source]
-    error: io::Error,
-}
-
-impl LinkError {
-    /// For `map_err()`.
-    pub(crate) fn of(what: &'static str) -> impl Fn(io::Error) -> LinkError {
-        move |error| LinkError { what, error }
-    }
-
-    /// The number that stands for it where only a number can be given: positive, as in errno.h.
-    pub(crate) fn errno(&self) -> i32 {
-        errno(&self.error)
-    }
+/// What an error of the kernel's says about a link, for `map_err()`: what was asked.
+pub(crate) fn unanswered(what: &'static str) -> impl Fn(io::Error) -> AttachError {
+    move |error| AttachError::Unanswered { what, error }
 }
 
 /// Which modules are loaded.

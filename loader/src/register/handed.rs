@@ -9,9 +9,10 @@
 
 use super::queue::{Queue, identity, is_closed};
 use super::{RegisterError, carrier};
+use crate::attach::AttachError;
 use crate::attach::armed::{Armed, missed_by};
 use crate::attach::link::{Cost, Gone, Link};
-use crate::attach::unanswered::{LinkError, MISSED};
+use crate::attach::unanswered::{MISSED, unanswered};
 use crate::attach::{Definition, remove_all};
 use crate::bpf::objects::open_link;
 use crate::forked::ForkLock;
@@ -150,7 +151,7 @@ impl Attached {
     ///
     /// # Errors
     /// If the kernel does not tell which modules are loaded.
-    pub fn gone(&self) -> Result<Vec<Gone>, LinkError> {
+    pub fn gone(&self) -> Result<Vec<Gone>, AttachError> {
         self.0.link.gone()
     }
 
@@ -158,7 +159,7 @@ impl Attached {
     ///
     /// # Errors
     /// If the kernel does not tell which modules are loaded.
-    pub fn unseen_modules(&self) -> Result<Vec<String>, LinkError> {
+    pub fn unseen_modules(&self) -> Result<Vec<String>, AttachError> {
         self.0.link.unseen_modules()
     }
 
@@ -166,7 +167,7 @@ impl Attached {
     ///
     /// # Errors
     /// If the kernel does not tell which functions live patches have replaced.
-    pub fn in_the_way(&self) -> Result<Vec<String>, LinkError> {
+    pub fn in_the_way(&self) -> Result<Vec<String>, AttachError> {
         self.0.link.in_the_way()
     }
 
@@ -174,7 +175,7 @@ impl Attached {
     ///
     /// # Errors
     /// If the machine's maps cannot be looked through (which requires CAP_SYS_ADMIN).
-    pub fn tail_slots(&self) -> Result<Vec<TailSlot>, LinkError> {
+    pub fn tail_slots(&self) -> Result<Vec<TailSlot>, AttachError> {
         self.0.link.tail_slots()
     }
 
@@ -182,10 +183,10 @@ impl Attached {
     ///
     /// # Errors
     /// If the kernel does not give a counter, or the link is destroyed.
-    pub fn missed(&self) -> Result<u64, LinkError> {
+    pub fn missed(&self) -> Result<u64, AttachError> {
         let links = self.0.ids.iter().map(|&id| open_link(id)).collect::<io::Result<Vec<OwnedFd>>>();
         let definitions = self.0.definitions.lock().unwrap_or_else(PoisonError::into_inner);
-        let by_links = links.and_then(|links| missed_by(&links, &*definitions)).map_err(LinkError::of(MISSED))?;
+        let by_links = links.and_then(|links| missed_by(&links, &*definitions)).map_err(unanswered(MISSED))?;
         Ok(self.0.link.missed()? + by_links)
     }
 
@@ -193,7 +194,7 @@ impl Attached {
     ///
     /// # Errors
     /// If the kernel does not give the counter.
-    pub fn faults(&self) -> Result<u64, LinkError> {
+    pub fn faults(&self) -> Result<u64, AttachError> {
         self.0.link.faults()
     }
 
@@ -201,7 +202,7 @@ impl Attached {
     ///
     /// # Errors
     /// If the kernel does not give information on a program.
-    pub fn cost(&self) -> Result<Cost, LinkError> {
+    pub fn cost(&self) -> Result<Cost, AttachError> {
         let cost = self.0.link.cost()?;
         // Its socket and the other end of it.
         Ok(Cost { files: cost.files + self.0.files + 2, ..cost })

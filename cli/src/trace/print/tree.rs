@@ -9,7 +9,7 @@ use crate::trace::tree::{self, Tree, Trees};
 use crate::trace::{Traced, latency};
 use libbpf_rs::{MapCore, MapFlags};
 use siteseer::internals::path::shown;
-use siteseer::{Link, LinkError, Outcome, SiteReport};
+use siteseer::{AttachError, Link, Outcome, SiteReport};
 use siteseer_bpf_progs::trace::{Record, UNPLACED_REASONS};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -82,7 +82,7 @@ impl Printer<'_, '_> {
         Ok(())
     }
 
-    fn missed(&self) -> Result<u64, LinkError> {
+    fn missed(&self) -> Result<u64, AttachError> {
         let links = self.functions.iter().flat_map(Printed::links).map(|traced| &traced.link);
         links.map(Link::missed).sum()
     }
