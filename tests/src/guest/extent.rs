@@ -57,7 +57,7 @@ pub const ON_THE_REFERENCE: [(&str, &str); 12] = [
 
 /// Cases that take long, and that daily runs make on the reference alone: names, and why that is enough for a day. They
 /// are most of the time of a kernel's boot. Runs of [`Extent::Whole`] make them everywhere.
-pub const LONG: [(&str, &str); 8] = [
+pub const LONG: [(&str, &str); 14] = [
     (
         "trace::a_condition_is_the_same_in_the_kernel_and_outside",
         "46 runs of the tool; the programs are the same on all kernels, and whole runs show a verifier that differs",
@@ -71,6 +71,21 @@ pub const LONG: [(&str, &str); 8] = [
     ("trace::output_that_cannot_be_written", "what is tried is the tool's own"),
     ("trace::it_ends_while_calls_go_on", "what is tried is the tool's own"),
     ("trace::trees_of_many_calls_are_right_or_left_out", "what is tried is the tool's own"),
+    ("trace::calls_are_timed", "what is tried is the tool's own"),
+    ("trace::calls_are_in_their_callers", "what is tried is the tool's own"),
+    (
+        "explain::file_and_loaded_program_agree",
+        "an object is read as a file, and as libbpf loads it; what the kernel gives back of it is the same everywhere",
+    ),
+    (
+        "own_data::known_calls",
+        "known calls are traced by the site file everywhere, and own_data::of_a_module reads what the kernel serves",
+    ),
+    ("own_data::says_what_the_site_file_says", "both are encoded on this machine, and compared function by function"),
+    (
+        "sharing::thousands_of_prototypes_are_few_programs",
+        "which prototypes share a program is the plan's decision, which the suite's plans show",
+    ),
     ("sharing::same_records", "which prototypes share a program is the plan's decision, which the suite's plans show"),
 ];
 
