@@ -103,7 +103,7 @@ fn write_there(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), Fai
 }
 
 /// Whether a file is written as it is. Something that is not a regular file (a terminal, a pipe) cannot be replaced,
-/// and has no readers to protect. What names an open file (/dev/stdout) is not the file itself, even if that is regular.
+/// and has no readers to protect. What names an open file (/dev/stdout) is not that file, even if it is regular.
 pub(crate) fn is_in_place(path: &Path) -> bool {
     let is_open_file = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc/self/fd"].iter().any(|of| path.starts_with(of));
     is_open_file || fs::metadata(path).is_ok_and(|meta| !meta.is_file())

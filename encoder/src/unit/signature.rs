@@ -24,12 +24,12 @@
 //! it. Clang describes a parameter that is assigned to at once by the assigned value. The one exception is an argument
 //! that clang's callers may not pass at all ([`Missing::Unread`]).
 //!
-//! *A changed signature.* GCC's lists are right at the entry, and so are its constants, unless clones were folded or made
-//! by LTO. What is computed from other parameters is doubtful. An expression without a list is a home here, too, unless
-//! the copy never writes that register, or the caller wrote that memory. An entry value is of a register in which the
-//! clone may never get that parameter ([`Surroundings::is_whole`]). What clang's debug information says is sorted by
-//! [`clang::keep_what_was_passed`]; what it has in memory, callers may not have filled, and in functions that set up a
-//! frame on some ways alone it counts from below that.
+//! *A changed signature.* GCC's lists are right at the entry, and so are its constants, unless clones were folded or
+//! made by LTO. What is computed from other parameters is doubtful. An expression without a list is a home here, too,
+//! unless the copy never writes that register, or the caller wrote that memory. An entry value is of a register in
+//! which the clone may never get that parameter ([`Surroundings::is_whole`]). What clang's debug information says is
+//! sorted by [`clang::keep_what_was_passed`]; what it has in memory, callers may not have filled, and in functions that
+//! set up a frame on some ways alone it counts from below that.
 //!
 //! [`Surroundings::is_whole`]: crate::unit::arguments::Surroundings::is_whole
 
