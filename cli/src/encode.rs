@@ -200,7 +200,8 @@ fn encode<'b>(
             }
             Ok(file::write_with(&set, ranges.as_ref(), out)?)
         })?;
-        if !arguments.json && !arguments.stats {
+        // Standard output may be what was written.
+        if !arguments.json && !arguments.stats && !output::is_in_place(&output) {
             writeln!(io::stdout().lock(), "{}", output.display())?;
         }
     }
