@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 /// The newest version of the kernel's interface that is used: Linux 6.12. An older kernel restricts what it knows.
 const NEWEST: ABI = ABI::V6;
 
-/// From now on, this thread and those that it starts may read these files and what is in these folders, write these
-/// files, and no others. What is open stays open. Returns whether the kernel restricts anything: Linux before 5.13 does
+/// From now on, this thread and those that it starts may read these files and what is in these folders, and write these
+/// files. One that is written as it is may be opened for that; any other is replaced, so its folder may be written to.
+/// All else is denied. What is open stays open. Returns whether the kernel restricts anything: Linux before 5.13 does
 /// not, nor does one that has no Landlock.
 ///
 /// Files that are not there are left out: whoever opens them finds that out.
