@@ -12,6 +12,7 @@ use super::link::Part;
 use super::own::Own;
 use super::switches::Reliance;
 use super::trampoline::{Loader, Unloaded};
+use super::unanswered::{MODULES, unanswered};
 use super::{kprobes, limits, site_map};
 use crate::bpf::map::Map;
 use crate::plan::mechanism::{Barred, Mechanism};
@@ -55,13 +56,13 @@ impl CarryOut<'_> {
         }
         part.loading = begin.elapsed();
         // An address in a module that is gone is somebody else's.
-        if part.has_lost_a_module().map_err(AttachError::Modules)? {
+        if part.has_lost_a_module().map_err(unanswered(MODULES))? {
             return Ok(Carried::Stale);
         }
         let begin = Instant::now();
         let Some(refused) = self.arm(&plan, &mut part, barred)? else { return Ok(Carried::Again) };
         part.arming = begin.elapsed();
-        if part.has_lost_a_module().map_err(AttachError::Modules)? {
+        if part.has_lost_a_module().map_err(unanswered(MODULES))? {
             return Ok(Carried::Stale);
         }
         let plan = plan.without(refused)?;

@@ -74,10 +74,7 @@ pub enum AttachError {
         "modules that the function is in are loaded and unloaded all the time: it cannot be attached while nothing changes"
     )]
     ModulesChange,
-    /// Whether modules are still loaded cannot be found out.
-    #[error("/sys/module")]
-    Modules(#[source] io::Error),
-    /// The kernel does not answer a question about a link. The program stays attached.
+    /// The kernel does not answer a question about what is attached. That stays as it is.
     #[error("the kernel does not tell {what}")]
     Unanswered {
         /// What was asked.
@@ -197,8 +194,7 @@ impl AttachError {
             AttachError::Licence { .. } => libc::EACCES,
             AttachError::Twice { .. } => libc::EBUSY,
             AttachError::ModulesChange => libc::EAGAIN,
-            AttachError::Modules(error)
-            | AttachError::Unanswered { error, .. }
+            AttachError::Unanswered { error, .. }
             | AttachError::Files { error, .. }
             | AttachError::Btf { error, .. }
             | AttachError::Verifier { error, .. }

@@ -227,8 +227,8 @@ impl Link {
     }
 
     /// At how many sites it is attached that are not gone.
-    pub(super) fn live_sites(&self) -> io::Result<usize> {
-        let gone: usize = self.look_for_gone()?.iter().map(|gone| gone.sites.len()).sum();
+    pub(super) fn live_sites(&self) -> Result<usize, AttachError> {
+        let gone: usize = self.gone()?.iter().map(|gone| gone.sites.len()).sum();
         Ok(self.report.attached().count().saturating_sub(gone))
     }
 
@@ -279,14 +279,10 @@ impl Link {
     /// # Errors
     /// If the kernel does not tell which modules are loaded.
     pub fn gone(&self) -> Result<Vec<Gone>, AttachError> {
-        self.look_for_gone().map_err(unanswered(MODULES))
-    }
-
-    fn look_for_gone(&self) -> io::Result<Vec<Gone>> {
         let mut all = Vec::new();
         for part in &self.parts {
             for (module, instance) in &part.modules {
-                let now = sysfs::instance(Path::new(sysfs::SYSFS), module)?;
+                let now = sysfs::instance(Path::new(sysfs::SYSFS), module).map_err(unanswered(MODULES))?;
                 if now == Some(*instance) {
                     continue;
                 }

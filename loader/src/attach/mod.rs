@@ -151,7 +151,7 @@ impl<'t> Attach<'t> {
         to: Option<&Link>,
     ) -> Result<Option<(Part, Report)>, AttachError> {
         let first_id = to.map_or(0, |link| u32::try_from(link.report().sites().count()).unwrap_or(u32::MAX));
-        let attached = to.map_or(Ok(0), Link::live_sites).map_err(AttachError::Modules)?;
+        let attached = to.map_or(Ok(0), Link::live_sites)?;
         let work = CarryOut { prepared, target, own, many: self.options.many() };
         let mut barred = Barred::kept_to(self.pair.clone());
         loop {

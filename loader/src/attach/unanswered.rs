@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What a link is asked that only the kernel can tell.
+//! What only the kernel can tell about what is attached.
 
 use super::AttachError;
 use std::io;
 
-/// What an error of the kernel's says about a link, for `map_err()`: what was asked.
+/// Makes an error of the kernel's say what was asked, for `map_err()`.
 pub(crate) fn unanswered(what: &'static str) -> impl Fn(io::Error) -> AttachError {
     move |error| AttachError::Unanswered { what, error }
 }

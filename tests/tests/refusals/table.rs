@@ -385,7 +385,6 @@ pub(crate) const TABLE: &[Enumeration] = &[
             case("Files", "denied::too_few_files"),
             case("Licence", "denied::licence_that_is_not_gpl_compatible"),
             never("ModulesChange", "a module would have to come and go within each of five attempts"),
-            never("Modules", "root can read what sysfs has about modules"),
             never("Unanswered", "the kernel tells root about all modules, programs and maps"),
             never("Btf", "the kernel has taken the same BTF with the object; ours differs in linkage and ids alone"),
             case("Verifier", BAD_PROGRAMS),
