@@ -4,6 +4,7 @@
 use crate::Failure;
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Says something on stderr, if that can be written: `eprintln` panics where it cannot.
@@ -85,7 +86,7 @@ fn write_there(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), Fai
     };
     let name = path.file_name().ok_or("it has no file name")?;
     if is_in_place(path) {
-        return write_to(fs::OpenOptions::new().write(true).open(path)?);
+        return write_to(open_in_place(path)?);
     }
     let mut temporary = name.to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
@@ -100,6 +101,17 @@ fn write_there(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), Fai
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// Opens a file that is written as it is. Standard output is the open file itself: if it was opened once more, what it
+/// was redirected to would be written from its beginning, also where it is appended to.
+fn open_in_place(path: &Path) -> io::Result<fs::File> {
+    let open = match path.to_str() {
+        Some("/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") => io::stdout().as_fd().try_clone_to_owned()?,
+        Some("/dev/stderr" | "/dev/fd/2" | "/proc/self/fd/2") => io::stderr().as_fd().try_clone_to_owned()?,
+        _ => return fs::OpenOptions::new().write(true).truncate(true).open(path),
+    };
+    Ok(open.into())
 }
 
 /// Whether a file is written as it is. Something that is not a regular file (a terminal, a pipe) cannot be replaced,

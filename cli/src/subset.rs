@@ -65,7 +65,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         data.len(),
         data.len() / (kernels.len() + modules).max(1),
     );
-    writeln!(io::stdout().lock(), "{line}")?;
+    // Standard output may be what was written.
+    if !output::is_in_place(&arguments.output) {
+        writeln!(io::stdout().lock(), "{line}")?;
+    }
     Ok(())
 }
 

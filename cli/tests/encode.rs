@@ -21,10 +21,12 @@ fn standard_output_has_what_a_file_has() {
     let output = encode().arg("a.sites").output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(output.stdout, b"a.sites\n");
-    // A regular file, which it must not replace: the name in /dev is the machine's.
-    let redirected = File::create(folder.join("b.sites")).unwrap();
+    // A regular file that is appended to. The name in /dev is the machine's, and must not be replaced.
+    fs::write(folder.join("b.sites"), "before").unwrap();
+    let redirected = File::options().append(true).open(folder.join("b.sites")).unwrap();
     let status = encode().arg("/dev/stdout").stdout(redirected).status().unwrap();
     assert!(status.success());
     assert!(fs::symlink_metadata("/dev/stdout").unwrap().is_symlink());
-    assert!(fs::read(folder.join("a.sites")).unwrap() == fs::read(folder.join("b.sites")).unwrap());
+    let after = [b"before", &*fs::read(folder.join("a.sites")).unwrap()].concat();
+    assert!(fs::read(folder.join("b.sites")).unwrap() == after, "the same, after what was there");
 }
