@@ -18,14 +18,14 @@ const NEWEST: ABI = ABI::V6;
 
 /// From now on, this thread and those that it starts may read these files and what is in these folders, and write these
 /// files. One that is written as it is may be opened for that; any other is replaced, so its folder may be written to.
-/// All else is denied. What is open stays open. Returns whether the kernel restricts anything: Linux before 5.13 does
-/// not, nor does one that has no Landlock.
+/// All else is denied. What is open stays open. Returns how much of that the kernel does: nothing before Linux 5.13, or
+/// without Landlock.
 ///
 /// Files that are not there are left out: whoever opens them finds that out.
 ///
 /// # Errors
 /// If the kernel has Landlock, and refuses.
-pub(crate) fn enter(read: &[&Path], written: &[&Path]) -> Result<bool, RulesetError> {
+pub(crate) fn enter(read: &[&Path], written: &[&Path]) -> Result<RulesetStatus, RulesetError> {
     let rules = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?
         .handle_access(AccessNet::from_all(NEWEST))?
@@ -40,7 +40,7 @@ pub(crate) fn enter(read: &[&Path], written: &[&Path]) -> Result<bool, RulesetEr
         .add_rules(path_beneath_rules(in_place, AccessFs::WriteFile | AccessFs::Truncate))?
         .add_rules(path_beneath_rules(replaced, replace))?
         .restrict_self()?;
-    Ok(restricted.ruleset != RulesetStatus::NotEnforced)
+    Ok(restricted.ruleset)
 }
 
 /// The folder that a file is in.
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use crate::output::write_whole;
     use std::io::ErrorKind;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
     use std::process::Command;
 
     #[test]
@@ -68,11 +68,14 @@ mod tests {
             fs::write(path(name), name).unwrap();
         }
         // The threads of other tests stay as they are.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
         let restricted = std::thread::spawn({
             let folder = folder.clone();
             move || {
                 let path = |name: &str| folder.join(name);
-                if !enter(&[&path("image"), &path("no such file")], &[&path("out/sites")]).unwrap() {
+                let status = enter(&[&path("image"), &path("no such file")], &[&path("out/sites")]).unwrap();
+                if status == RulesetStatus::NotEnforced {
                     return false;
                 }
                 let denied = |error: std::io::Error| assert_eq!(error.kind(), ErrorKind::PermissionDenied);
@@ -84,6 +87,10 @@ mod tests {
                 denied(fs::write(path("image"), "").unwrap_err());
                 denied(fs::remove_file(path("secret")).unwrap_err());
                 denied(Command::new("true").status().unwrap_err());
+                // An older kernel does not know of the network.
+                if status == RulesetStatus::FullyEnforced {
+                    denied(TcpStream::connect(address).unwrap_err());
+                }
                 true
             }
         });
@@ -93,7 +100,7 @@ mod tests {
             println!("not shown: this kernel has no Landlock");
         }
         assert_eq!(fs::read(path("image")).unwrap(), b"image");
-        assert!(TcpListener::bind("127.0.0.1:0").is_ok(), "this thread is not restricted");
+        assert!(TcpStream::connect(address).is_ok(), "this thread is not restricted");
         fs::remove_dir_all(&folder).unwrap();
     }
 }
