@@ -124,12 +124,16 @@ impl Watched {
     }
 }
 
-/// How often calls have come to each program. The kernel does not run one that is running on the processor already: a
-/// task that interrupts another one in it is not seen, by whomever the program was attached.
+/// How often calls have come to each program. The kernel does not run a program of fentry or fexit that is running on
+/// the processor already: a task that interrupts another one in it is not seen, by whomever the program was attached.
+/// What keeps a kprobe program from running may be any other kprobe program, one of siteseer's too, so that its misses
+/// are calls that it lost.
 fn counts(programs: &[OwnedFd]) -> io::Result<Vec<u64>> {
     let count = |fd: &OwnedFd| {
         let mut info = sys::bpf_prog_info::default();
-        tell(fd, &mut info).map(|()| info.run_cnt + info.recursion_misses)
+        tell(fd, &mut info)?;
+        let is_tracing = info.type_ == sys::BPF_PROG_TYPE_TRACING;
+        Ok(info.run_cnt + if is_tracing { info.recursion_misses } else { 0 })
     };
     programs.iter().map(count).collect()
 }
