@@ -66,10 +66,12 @@ impl<T: Send + 'static> ForkLock<T> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use serial_test::serial;
     use std::sync::mpsc;
     use std::thread;
 
-    /// Whether a child ends well that is forked while another thread has what `hold` gives.
+    /// Whether a child ends well that is forked while another thread has what `hold` gives. Tests that call it are
+    /// `serial`: as long as the child lives, it has what other tests have open, and their locks.
     pub(crate) fn child_ends<G: 'static>(hold: fn() -> G, child: impl FnOnce() -> bool) -> bool {
         let (held, is_held) = mpsc::channel();
         let (done, is_done) = mpsc::channel::<()>();
@@ -100,6 +102,7 @@ pub(crate) mod tests {
     static NUMBERS: ForkLock<Vec<u32>> = ForkLock::new(Vec::new);
 
     #[test]
+    #[serial]
     fn a_child_begins_afresh_if_its_parent_held_the_lock_and_takes_over_if_not() {
         NUMBERS.lock().push(1);
         let fresh = || {

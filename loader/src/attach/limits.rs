@@ -102,6 +102,7 @@ pub(super) fn raise_files(more: u64) -> Result<(), AttachError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serial_test::serial;
 
     /// The limits that a process sees while there are links, and after that; in a process of its own.
     fn in_child(child: impl FnOnce() -> bool) -> bool {
@@ -122,6 +123,7 @@ mod tests {
     }
 
     #[test]
+    #[serial]
     fn the_limit_is_what_it_was_when_the_last_link_is_gone() {
         assert!(in_child(|| {
             *state() = State { holders: 0, raised: None };
@@ -141,6 +143,7 @@ mod tests {
     }
 
     #[test]
+    #[serial]
     fn a_forked_child_keeps_files() {
         assert!(crate::forked::tests::child_ends(state, || {
             let kept = KeptFiles::keep();
@@ -151,6 +154,7 @@ mod tests {
     }
 
     #[test]
+    #[serial]
     fn a_limit_that_the_application_set_stays() {
         assert!(in_child(|| {
             *state() = State { holders: 0, raised: None };

@@ -116,6 +116,7 @@ pub(super) fn events_file(folder: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
     use crate::forked::tests::child_ends;
+    use serial_test::serial;
     use std::fs;
 
     #[test]
@@ -132,6 +133,7 @@ mod tests {
     }
 
     #[test]
+    #[serial]
     fn an_owner_is_gone_when_nobody_holds_its_lock() {
         let file = tempfile::tempfile().unwrap();
         let again = || OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", file.as_raw_fd()));
@@ -150,6 +152,7 @@ mod tests {
     }
 
     #[test]
+    #[serial]
     fn a_forked_child_claims_for_itself() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("kprobe_events"), "").unwrap();

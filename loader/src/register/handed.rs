@@ -219,8 +219,10 @@ impl std::fmt::Debug for Attached {
 mod tests {
     use super::*;
     use crate::forked::tests::child_ends;
+    use serial_test::serial;
 
     #[test]
+    #[serial]
     fn a_forked_child_ends() {
         SWEEPS.store(std::process::id(), Ordering::Relaxed);
         assert!(child_ends(all, || {
@@ -230,6 +232,7 @@ mod tests {
     }
 
     #[test]
+    #[serial]
     fn a_forked_child_can_attach_and_ask() {
         assert!(child_ends(all, || {
             sweep();
