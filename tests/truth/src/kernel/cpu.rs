@@ -159,7 +159,12 @@ impl Cpu<'_> {
     /// # Errors
     /// If an instruction cannot be emulated, or the address is not reached.
     pub(super) fn run(&mut self, from: u64, until: u64) -> Result<(), CpuError> {
-        self.unicorn.emu_start(from, until, 0, 0)?;
+        // On arm64 the emulator does not always stop there, and would go on for ever.
+        let most = match self.machine {
+            Machine::X86_64 => 0,
+            Machine::Aarch64 => (until.saturating_sub(from) / 4) as usize,
+        };
+        self.unicorn.emu_start(from, until, 0, most)?;
         if self.unicorn.pc_read()? == until { Ok(()) } else { Err(CpuError(uc_error::EXCEPTION)) }
     }
 

@@ -19,6 +19,9 @@
 //! otherwise.
 //!
 //! Of two hits that one call may have, the one at a site that is marked stays alone: the mark says that it may.
+//!
+//! A function itself is entered by the call. So a hit there is in its place, or of no call: equal functions that were
+//! made one have each other's.
 
 use std::ops::Range;
 
@@ -68,22 +71,28 @@ enum Step {
 }
 
 /// For each call, the index of its hit. `differ` tells whether what was read at a hit is not what was passed in a call;
-/// `site` is the site of a hit, and `is_marked` tells whether hits there are said to be perhaps of no call.
+/// `site` is the site of a hit, and `is_marked` tells whether hits there are said to be perhaps of no call,
+/// and `is_called` whether it is a function's own.
 pub(crate) fn align(
     calls: &[Span],
     hits: &[usize],
     differ: impl Fn(usize, usize) -> bool,
     site: impl Fn(usize) -> usize,
     is_marked: impl Fn(usize) -> bool,
+    is_called: impl Fn(usize) -> bool,
 ) -> Vec<Option<usize>> {
     let width = hits.len() + 1;
+    let cost = |call: &Span, hit: usize| {
+        let in_place = hits[hit] == call.start || !is_called(hit);
+        if in_place { cost(call, hits[hit]) } else { None }
+    };
     let alone = |hit: usize| ALONE + if is_marked(hit) { 0 } else { UNANNOUNCED };
     let crossed = |row: usize, column: usize| {
         let (before, after) = (row.checked_sub(1)?, column.checked_sub(1)?);
         // The hit that comes first has the other call's effect after it, too.
         let is_before_both = hits[after] + 2 == calls[row].start;
-        let second = if is_before_both { 2 * EARLY } else { cost(&calls[row], hits[after])? };
-        let cost = cost(&calls[before], hits[column])? + second + CROSSED;
+        let second = if is_before_both { 2 * EARLY } else { cost(&calls[row], after)? };
+        let cost = cost(&calls[before], column)? + second + CROSSED;
         let is_better = site(after) != site(column)
             && (differ(before, after) || differ(row, column))
             && !differ(before, column)
@@ -101,12 +110,12 @@ pub(crate) fn align(
         let mut here = Vec::with_capacity(width);
         here.push(above[0] + ALONE);
         steps[(row + 1) * width] = Step::CallAlone;
-        for (column, hit) in hits.iter().enumerate() {
+        for column in 0..hits.len() {
             let mut best = (above[column + 1] + ALONE, Step::CallAlone);
             if here[column] + alone(column) < best.0 {
                 best = (here[column] + alone(column), Step::HitAlone);
             }
-            if let Some(cost) = cost(call, *hit)
+            if let Some(cost) = cost(call, column)
                 && above[column] + cost <= best.0
             {
                 let cost = cost + if differ(row, column) { DIFFERENT } else { 0 };
@@ -152,7 +161,7 @@ mod tests {
     use std::slice;
 
     fn align(calls: &[Span], hits: &[usize]) -> Vec<Option<usize>> {
-        super::align(calls, hits, |_, _| false, |hit| hit, |_| false)
+        super::align(calls, hits, |_, _| false, |hit| hit, |_| false, |_| false)
     }
 
     #[test]
@@ -188,9 +197,19 @@ mod tests {
     fn of_two_hits_the_marked_one_stays_alone() {
         let call = 1..2;
         for marked in 0..2 {
-            let pairs = super::align(slice::from_ref(&call), &[1, 1], |_, _| false, |hit| hit, |hit| hit == marked);
+            let pairs =
+                super::align(slice::from_ref(&call), &[1, 1], |_, _| false, |hit| hit, |hit| hit == marked, |_| false);
             assert_eq!(pairs, [Some(1 - marked)]);
         }
+    }
+
+    #[test]
+    fn a_function_itself_is_entered_by_its_calls() {
+        let calls = [1..3, 5..6];
+        let align = |hits: &[usize]| super::align(&calls, hits, |_, _| false, |hit| hit, |_| false, |_| true);
+        assert_eq!(align(&[1, 5]), [Some(0), Some(1)]);
+        assert_eq!(align(&[2, 5]), [None, Some(1)], "not late");
+        assert_eq!(align(&[1, 4]), [Some(0), None], "not early");
     }
 
     #[test]
@@ -199,7 +218,7 @@ mod tests {
         let calls = [0..4, 1..4, 2..4, 3..4, 4..8, 5..8, 6..8, 7..8];
         let hits = [1, 2, 3, 5, 6, 7, 8];
         let called = [0, 1, 2, 4, 5, 6, 7];
-        let pairs = super::align(&calls, &hits, |call, hit| called[hit] != call, |_| 0, |_| false);
+        let pairs = super::align(&calls, &hits, |call, hit| called[hit] != call, |_| 0, |_| false, |_| false);
         assert_eq!(pairs, [Some(0), Some(1), Some(2), None, Some(3), Some(4), Some(5), Some(6)]);
     }
 
@@ -207,10 +226,10 @@ mod tests {
     fn a_wrong_value_does_not_find_another_call() {
         // Each hit reads what the next call is passed.
         let calls = [0..1, 1..2, 2..3, 3..4];
-        let pairs = super::align(&calls, &[0, 1, 2, 3], |call, hit| call != hit + 1, |hit| hit, |_| false);
+        let pairs = super::align(&calls, &[0, 1, 2, 3], |call, hit| call != hit + 1, |hit| hit, |_| false, |_| false);
         assert_eq!(pairs, [Some(0), Some(1), Some(2), Some(3)]);
         let nested = [0..4, 1..4, 2..4, 3..4];
-        let pairs = super::align(&nested, &[0, 1, 2, 3], |call, hit| call != hit + 1, |hit| hit, |_| false);
+        let pairs = super::align(&nested, &[0, 1, 2, 3], |call, hit| call != hit + 1, |hit| hit, |_| false, |_| false);
         assert_eq!(pairs, [Some(0), Some(1), Some(2), Some(3)]);
     }
     #[test]
@@ -218,17 +237,21 @@ mod tests {
         // The second call's hit comes first, before the first call's store.
         let calls = [1..2, 2..3];
         let differ = |call: usize, hit: usize| call == hit;
-        assert_eq!(super::align(&calls, &[1, 1], differ, |hit| hit, |_| false), [Some(1), Some(0)]);
+        assert_eq!(super::align(&calls, &[1, 1], differ, |hit| hit, |_| false, |_| false), [Some(1), Some(0)]);
         assert_eq!(
-            super::align(&calls, &[0, 1], differ, |hit| hit, |_| false),
+            super::align(&calls, &[0, 1], differ, |hit| hit, |_| false, |_| false),
             [Some(1), Some(0)],
             "before the caller's store, too"
         );
         let in_order = [Some(0), Some(1)];
-        assert_eq!(super::align(&calls, &[1, 1], differ, |_| 0, |_| false), in_order, "hits of one site stay in order");
+        assert_eq!(
+            super::align(&calls, &[1, 1], differ, |_| 0, |_| false, |_| false),
+            in_order,
+            "hits of one site stay in order"
+        );
         let never = |_: usize, _: usize| true;
         assert_eq!(
-            super::align(&calls, &[1, 1], never, |hit| hit, |_| false),
+            super::align(&calls, &[1, 1], never, |hit| hit, |_| false, |_| false),
             in_order,
             "values that are wrong either way"
         );

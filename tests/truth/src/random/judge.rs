@@ -270,7 +270,8 @@ impl Judge<'_> {
             let times: Vec<usize> = hits.iter().map(|hit| hit.time).collect();
             let differ = |call: usize, hit: usize| self.differ(sites, calls[call], hits[hit]);
             let may_be_alone = |hit: usize| is_marked(&sites.set.sites[hits[hit].index]);
-            let pairs = align(&spans, &times, differ, |hit| hits[hit].index, may_be_alone);
+            let is_called = |hit: usize| sites.set.sites[hits[hit].index].kind != SiteKind::Inline;
+            let pairs = align(&spans, &times, differ, |hit| hits[hit].index, may_be_alone, is_called);
             let mut fail = |kind: String, index: usize, argument: usize, text: &dyn Fn() -> String| {
                 let times = &mut failures
                     .entry((kind.clone(), index, argument))
