@@ -8,10 +8,11 @@ use crate::debug::walk::{RawFunction, RawParameter};
 use crate::elf::image::Image;
 use crate::text::{self, FunctionText, Known, idle_prefix};
 use crate::types::TypeRef;
-use crate::unit::arguments::{At, Found, Gathered, Surroundings};
+use crate::unit::arguments::{At, Form, Found, Gathered, Surroundings};
 use crate::unit::assigned::Body;
 use crate::unit::clang::{self, Passed};
 use crate::unit::copies::{copies_inside, is_in_copy, nested, place_of};
+use crate::unit::doubt::Evidence;
 use crate::unit::origin::Origin;
 use crate::unit::outofline::{self, Role};
 use crate::unit::repeats::{self, OwnLines};
@@ -19,7 +20,7 @@ use crate::unit::returns::{self, Pending};
 use crate::unit::signature::{self, Copy, Signature};
 use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::btf::Kind;
-use siteseer_sites::location::Missing;
+use siteseer_sites::location::{Argument, Missing};
 use siteseer_sites::{Marks, Site, SiteKind, Unprobeable};
 use std::sync::Arc;
 
@@ -105,6 +106,9 @@ impl<'a> UnitEncoder<'a, '_, '_> {
                 Passed::new(&found.argument, abi, is_memory)
             })
             .collect();
+        if self.is_by_clang && function.origin.is_some() {
+            self.note_own(function, origin, &abi, address);
+        }
         let signature = copy.signature(&passed);
         let name_tells = matches!(role, Role::Body)
             && signature == Signature::Source
@@ -227,6 +231,28 @@ impl<'a> UnitEncoder<'a, '_, '_> {
             clang::look_past_prologue(&at, &self.gathered, origin, &mut self.found);
             clang::drop_what_is_in_parts_of_others(&at, &self.gathered, &mut self.found);
         }
+    }
+
+    /// Notes what a function by clang that has inlined copies shows of its parameters itself: which of them are where
+    /// they are passed, and which of them it assigns to.
+    fn note_own(&mut self, function: &RawFunction<'a>, origin: &Origin<'a>, abi: &[Argument], address: u64) {
+        for (index, (found, abi)) in (0u16..).zip(self.found.iter().zip(abi)) {
+            let is_passed = matches!((&found.argument, abi), (Ok(found), Ok(abi)) if found.at == abi.at);
+            if is_passed && found.form == Form::Covering {
+                let key = (origin.name, origin.declared_line, index);
+                self.out.evidence.entry(key).or_default().and(Evidence::PLAIN);
+            }
+        }
+        let known = Known {
+            entry: function.entry,
+            no_jump_tables: self.no_jump_tables,
+            tail_calls: &function.tail_calls,
+            noreturn: None,
+        };
+        let text = FunctionText::decode(self.shared.image, &function.ranges, &known);
+        let nested = nested(function, None);
+        let body = Body { text: &text, ranges: &function.ranges, nested: &nested };
+        self.note_assigned(origin, &body, address);
     }
 
     /// Whether a copy with a changed signature returns what the function does.

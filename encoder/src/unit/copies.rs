@@ -372,7 +372,10 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             }
         };
         let machine = self.shared.image.machine();
-        self.found.iter().enumerate().for_each(|(index, found)| note(index, Evidence::of(found, machine)));
+        for (index, found) in self.found.iter().enumerate() {
+            note(index, Evidence::of(found, machine));
+            note(index, Evidence::of_places(&self.found, index));
+        }
         self.gathered.assigned().for_each(|index| note(index, Evidence::ASSIGNED));
         if entries == 1 {
             self.gathered.changing(self.unit.unit.encoding()).for_each(|index| note(index, Evidence::ASSIGNED));
@@ -380,7 +383,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     }
 
     /// Notes the parameters that a body by clang assigns to.
-    fn note_assigned(&mut self, origin: &Origin<'a>, body: &Body<'_, '_, '_>, entry: u64) {
+    pub(super) fn note_assigned(&mut self, origin: &Origin<'a>, body: &Body<'_, '_, '_>, entry: u64) {
         let (evidence, encoding) = (&mut self.out.evidence, self.unit.unit.encoding());
         body.assigned(&self.gathered, encoding, entry, |index, at_once| {
             let key = (origin.name, origin.declared_line, u16::try_from(index).unwrap_or(u16::MAX));

@@ -16,13 +16,15 @@
 //!
 //! *By evidence.* Location lists show that the body assigns to a parameter: the list goes from one constant to another
 //! within one copy, or from one location to another at one address, where the machine does nothing. A copy with several
-//! entries does not count, because its list covers several calls. What GCC says about constants of such a parameter is
-//! doubtful, because its views do not order them relative to the padding before the entry. Clang has no views, so
+//! entries does not count, because its list covers several calls. What GCC says about constants of such a parameter, and
+//! what it computes by an expression, is doubtful, because its views do not order them relative to the padding before the entry, and may
+//! be lost. Clang has no views, so
 //! everything that it says about such a parameter in inlined copies is doubtful. If clang gives a parameter as computed
 //! in all copies, and as it is in none, the body does the computation. If clang gives a parameter in a register that
 //! the body itself has made, the body assigns to it (see `assigned`). If a parameter is a constant in all copies,
-//! nothing tells whether the body assigns to it. A constant is known to be what was passed only if some copy has the
-//! parameter as it is, and no copy shows an assignment. What differs from copy to copy is mostly passed, too. If one
+//! nothing tells whether the body assigns to it: `p + 1` differs from copy to copy as `p` does. Clang's constant is known
+//! to be what was passed only if some copy, or the function itself, has the parameter as it is, and none shows an
+//! assignment. If two parameters are at one place in all copies, the body may assign one of them to the other. If one
 //! entry of a copy by GCC has a constant, and another entry of the copy has nothing, the constant is doubtful: the
 //! compiler may have merged a beginning that it duplicated for this constant with another one.
 
@@ -36,12 +38,14 @@ use siteseer_sites::location::{Located, Location, Op};
 use siteseer_sites::machine::Machine;
 use std::ops::Range;
 
-/// What the copies of a function show of one of its parameters: a set of flags.
+/// What the copies of a function show of one of its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Evidence {
     flags: u8,
-    /// The constant that a copy has for it.
-    constant: Option<u64>,
+    /// The other parameters that are where it is in some copy, as bits.
+    beside: u16,
+    /// Those that are somewhere else in some copy.
+    apart: u16,
 }
 
 impl Evidence {
@@ -49,15 +53,13 @@ impl Evidence {
     pub(crate) const ASSIGNED: Evidence = Evidence::flag(1 << 0);
     /// Some copy has it computed.
     const COMPUTED: Evidence = Evidence::flag(1 << 1);
-    /// Some copy has it in a register or in memory, as it is.
+    /// Some copy has it in a register or in memory, as it is, and nothing speaks against that.
     pub(crate) const PLAIN: Evidence = Evidence::flag(1 << 2);
     /// It does so before it does anything else.
-    pub(crate) const AT_ONCE: Evidence = Evidence::flag(1 << 5);
-    /// Copies have different constants.
-    const DIFFERENT: Evidence = Evidence::flag(1 << 3);
+    pub(crate) const AT_ONCE: Evidence = Evidence::flag(1 << 3);
 
     const fn flag(flags: u8) -> Evidence {
-        Evidence { flags, constant: None }
+        Evidence { flags, beside: 0, apart: 0 }
     }
 
     fn has(self, other: Evidence) -> bool {
@@ -68,14 +70,27 @@ impl Evidence {
     pub(crate) fn of(found: &Found, machine: Machine) -> Evidence {
         match &found.argument {
             Ok(located) if is_computed(located, machine) => Evidence::COMPUTED,
-            Ok(Located { at: Location::Register(_) | Location::RegisterPair(..) | Location::Memory(..), .. }) => {
-                Evidence::PLAIN
-            }
-            Ok(Located { at: Location::Constant(value) | Location::Address(value), .. }) => {
-                Evidence { flags: 0, constant: Some(*value) }
-            }
+            Ok(Located {
+                at: Location::Register(_) | Location::RegisterPair(..) | Location::Memory(..),
+                doubt: None,
+                ..
+            }) if found.form != Form::Nothing => Evidence::PLAIN,
             _ => Evidence::default(),
         }
+    }
+
+    /// What one copy shows of one of its parameters in comparison with the others.
+    pub(crate) fn of_places(found: &[Found], index: usize) -> Evidence {
+        let Some(Ok(one)) = found.get(index).map(|found| &found.argument) else { return Evidence::default() };
+        let mut evidence = Evidence::default();
+        for (bit, other) in (0..u16::BITS).zip(found).filter(|(bit, _)| *bit as usize != index) {
+            match &other.argument {
+                Ok(other) if is_one_place(one, other) => evidence.beside |= 1 << bit,
+                Ok(_) => evidence.apart |= 1 << bit,
+                Err(_) => {}
+            }
+        }
+        evidence
     }
 
     /// Whether nothing is shown.
@@ -86,10 +101,8 @@ impl Evidence {
     /// What both show.
     pub(crate) fn and(&mut self, other: Evidence) {
         self.flags |= other.flags;
-        if let (Some(one), Some(other)) = (self.constant, other.constant) {
-            self.flags |= if one == other { 0 } else { Evidence::DIFFERENT.flags };
-        }
-        self.constant = self.constant.or(other.constant);
+        self.beside |= other.beside;
+        self.apart |= other.apart;
     }
 
     /// Why a location in an inlined copy is doubtful, given all copies' evidence on its parameter, and why it was
@@ -98,24 +111,21 @@ impl Evidence {
         let assigned = self.has(Evidence::ASSIGNED);
         let is_plain = self.has(Evidence::PLAIN);
         let always_computed = self.has(Evidence::COMPUTED) && !is_plain;
+        let is_anothers = self.beside & !self.apart != 0;
         match compiler {
-            Compiler::Gcc if assigned && matches!(located.at, Location::Constant(_)) => {
+            Compiler::Gcc if assigned && matches!(located.at, Location::Constant(_) | Location::Computed(_)) => {
                 located.doubt.or(Some(Doubt::Assigned))
             }
             Compiler::Gcc => located.doubt,
             Compiler::Clang(_) | Compiler::Other => {
                 let is_register = matches!(located.at, Location::Register(_) | Location::RegisterPair(..));
                 let is_changed = if is_register { self.has(Evidence::AT_ONCE) } else { assigned };
-                if is_changed || always_computed {
+                if is_changed || is_anothers || always_computed {
                     return located.doubt.or(Some(Doubt::Assigned));
                 }
-                let is_constant = is_constant(&located.at);
                 match located.doubt {
                     Some(Doubt::Constant) if is_plain => None,
-                    None if !is_plain && is_constant => {
-                        let differs = self.has(Evidence::DIFFERENT);
-                        (!differs).then_some(Doubt::Assigned)
-                    }
+                    None if !is_plain && is_constant(&located.at) => Some(Doubt::Constant),
                     None if !is_plain && is_computed(located, machine) => Some(Doubt::Stale),
                     doubt => doubt,
                 }
@@ -151,6 +161,17 @@ pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, locat
             Form::Covering if is_constant => Some(Doubt::Constant),
             _ => None,
         },
+    }
+}
+
+/// Whether two parameters may have one value, as far as their locations tell.
+fn is_one_place(one: &Located, other: &Located) -> bool {
+    match (&one.at, &other.at) {
+        (Location::Constant(one_value), Location::Constant(other_value)) => {
+            let bits = 8 * one.size.min(other.size).clamp(1, 8);
+            (one_value ^ other_value) << (64 - bits) == 0
+        }
+        (one, other) => one == other,
     }
 }
 
@@ -235,6 +256,7 @@ mod tests {
     use super::*;
     use crate::debug::loclist::Point;
     use crate::debug::slice::Slice;
+    use siteseer_sites::location::Computed;
 
     const SP: u16 = 7;
 
@@ -294,6 +316,9 @@ mod tests {
         for (compiler, at) in [(gcc, &constant), (clang, &constant), (clang, &Location::RegisterOffset(5, 1))] {
             assert_eq!(doubt(Evidence::ASSIGNED, compiler, at), Some(Doubt::Assigned), "{compiler:?} {at:?}");
         }
+        let negated = Location::Computed(Computed { slots: [[Op::Register(5), Op::Not].as_slice().into()].into() });
+        assert_eq!(doubt(Evidence::ASSIGNED, gcc, &negated), Some(Doubt::Assigned));
+        assert_eq!(doubt(Evidence::ASSIGNED, gcc, &Location::RegisterOffset(5, 1)), None);
         assert_eq!(doubt(Evidence::ASSIGNED, clang, &register), None, "at the entry it is what was passed");
         let mut at_once = Evidence::ASSIGNED;
         at_once.and(Evidence::AT_ONCE);
@@ -308,24 +333,36 @@ mod tests {
 
     #[test]
     fn constants_of_all_copies() {
-        let of = |value| Evidence::of(&found(Location::Constant(value), Form::Constant, false), Machine::X86_64);
-        let doubt = |evidence: Evidence| {
-            let located = Located::certain(8, false, Location::Constant(3));
-            evidence.doubt(Compiler::Clang(22), Machine::X86_64, &located)
+        let doubt = |evidence: Evidence, at: Location| {
+            evidence.doubt(Compiler::Clang(22), Machine::X86_64, &Located::certain(8, false, at))
         };
-        let mut evidence = of(3);
-        assert_eq!(doubt(evidence), Some(Doubt::Assigned), "of one copy");
-        evidence.and(of(3));
-        assert_eq!(doubt(evidence), Some(Doubt::Assigned), "the same in two copies");
-        evidence.and(of(4));
-        assert_eq!(doubt(evidence), None, "what is passed differs");
+        let mut evidence = Evidence::default();
+        for constant in [Location::Constant(3), Location::Address(0x1000)] {
+            assert_eq!(doubt(evidence, constant), Some(Doubt::Constant), "no copy has it as it is");
+        }
         let in_list = Located::certain(8, false, Location::Constant(3)).doubtful(Doubt::Constant);
         let doubt_of_list = |evidence: Evidence| evidence.doubt(Compiler::Clang(22), Machine::X86_64, &in_list);
         assert_eq!(doubt_of_list(evidence), Some(Doubt::Constant));
         evidence.and(Evidence::PLAIN);
-        assert_eq!(doubt_of_list(evidence), None, "some copy has it as it is");
+        assert_eq!(doubt(evidence, Location::Constant(3)), None, "some copy has it as it is");
+        assert_eq!(doubt_of_list(evidence), None);
         evidence.and(Evidence::ASSIGNED);
         assert_eq!(doubt_of_list(evidence), Some(Doubt::Constant));
+    }
+
+    #[test]
+    fn parameters_at_one_place_in_all_copies() {
+        let (five, four) = (Location::Register(5), Location::Register(4));
+        let copy = |places: [&Location; 2]| places.map(|at| found(at.clone(), Form::Covering, false));
+        let doubt = |evidence: Evidence, compiler| {
+            evidence.doubt(compiler, Machine::X86_64, &Located::certain(8, false, five.clone()))
+        };
+        let mut evidence = Evidence::PLAIN;
+        evidence.and(Evidence::of_places(&copy([&five, &five]), 0));
+        assert_eq!(doubt(evidence, Compiler::Clang(22)), Some(Doubt::Assigned), "the body may assign one to the other");
+        assert_eq!(doubt(evidence, Compiler::Gcc), None, "its views tell");
+        evidence.and(Evidence::of_places(&copy([&five, &four]), 0));
+        assert_eq!(doubt(evidence, Compiler::Clang(22)), None);
     }
 
     #[test]

@@ -69,6 +69,38 @@ fn what_the_body_assigns_at_once_is_not_certain() {
     }
 }
 
+/// Functions that are passed constants alone: one that counts its parameter on at once, one that is passed two places,
+/// and assigns one to the other, and one that is there itself, too.
+const CONSTANTS: &str = r#"
+volatile long seq, in;
+extern __attribute__((noinline)) long opaque(long, long);
+long opaque(long a, long b) { __asm__ volatile("" : "+r"(a), "+r"(b) :: "memory"); return a ^ b; }
+#define INLINE static inline __attribute__((always_inline))
+INLINE long next(long p) { p += 1; seq = 1; return opaque(p, 0) ^ p; }
+INLINE long copies(long p, long q) { p = q; seq = 2; return opaque(p, q) ^ p; }
+INLINE long itself(long p) { seq = 3; return opaque(p, 0) ^ p; }
+long one(void) { return next(5) + next(8) + next(-3); }
+long two(long a, long b) { opaque(a, b); return copies(in, b) + copies(7, a); }
+long three(void) { return itself(5) + itself(8); }
+long (*volatile pointer)(long) = itself;
+void unused(long a) { TRUTH(a, 0); }
+"#;
+
+#[test]
+fn a_constant_of_a_parameter_that_no_copy_has_as_it_is_is_not_certain() {
+    for level in ["-O1", "-O2", "-Os"] {
+        let Some(set) = by_clang(&[level], CONSTANTS) else { return };
+        for (name, count, is_known) in [("next", 3, false), ("copies", 2, false), ("itself", 2, true)] {
+            let sites = inlined(&set, name);
+            assert_eq!(sites.len(), count, "{level}, {name}");
+            for site in sites {
+                let first = &arguments(&set, site)[0];
+                assert_eq!(is_certain(first), is_known, "{level}, {name}: {first:?}");
+            }
+        }
+    }
+}
+
 /// A body of one statement, in a loop that is unrolled: all bodies are in one row of the line table. And a body that
 /// begins with its own loop, which is unrolled.
 const REPEATED: &str = r#"
