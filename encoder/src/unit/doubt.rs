@@ -16,17 +16,17 @@
 //!
 //! *By evidence.* Location lists show that the body assigns to a parameter: the list goes from one constant to another
 //! within one copy, or from one location to another at one address, where the machine does nothing. A copy with several
-//! entries does not count, because its list covers several calls. What GCC says about constants of such a parameter, and
-//! what it computes by an expression, is doubtful, because its views do not order them relative to the padding before the entry, and may
-//! be lost. Clang has no views, so
-//! everything that it says about such a parameter in inlined copies is doubtful. If clang gives a parameter as computed
-//! in all copies, and as it is in none, the body does the computation. If clang gives a parameter in a register that
-//! the body itself has made, the body assigns to it (see `assigned`). If a parameter is a constant in all copies,
-//! nothing tells whether the body assigns to it: `p + 1` differs from copy to copy as `p` does. Clang's constant is known
-//! to be what was passed only if some copy, or the function itself, has the parameter as it is, and none shows an
-//! assignment. If two parameters are at one place in all copies, the body may assign one of them to the other. If one
-//! entry of a copy by GCC has a constant, and another entry of the copy has nothing, the constant is doubtful: the
-//! compiler may have merged a beginning that it duplicated for this constant with another one.
+//! entries does not count, because its list covers several calls. What GCC says about constants of such a parameter,
+//! and what it computes by an expression, is doubtful, because its views do not order them relative to the padding
+//! before the entry, and may be lost. Clang has no views, so everything that it says about such a parameter in inlined
+//! copies is doubtful. If clang gives a parameter as computed in all copies, and as it is in none, the body does the
+//! computation. If clang gives a parameter in a register that the body itself has made, the body assigns to it (see
+//! `assigned`). If a parameter is a constant in all copies, nothing tells whether the body assigns to it: `p + 1`
+//! differs from copy to copy as `p` does. Clang's constant is known to be what was passed only if some copy, or the
+//! function itself, has the parameter as it is, and none shows an assignment. If two parameters are at one place in all
+//! copies, the body may assign one of them to the other. If one entry of a copy by GCC has a constant, and another
+//! entry of the copy has nothing, the constant is doubtful: the compiler may have merged a beginning that it duplicated
+//! for this constant with another one.
 
 use crate::debug::compiler::Compiler;
 use crate::debug::loclist::ListEntry;
@@ -79,7 +79,7 @@ impl Evidence {
         }
     }
 
-    /// What one copy shows of one of its parameters in comparison with the others.
+    /// What one copy shows of one of its parameters, compared with the others.
     pub(crate) fn of_places(found: &[Found], index: usize) -> Evidence {
         let Some(Ok(one)) = found.get(index).map(|found| &found.argument) else { return Evidence::default() };
         let mut evidence = Evidence::default();

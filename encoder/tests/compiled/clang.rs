@@ -69,8 +69,8 @@ fn what_the_body_assigns_at_once_is_not_certain() {
     }
 }
 
-/// Functions that are passed constants alone: one that counts its parameter on at once, one that is passed two places,
-/// and assigns one to the other, and one that is there itself, too.
+/// Functions that are passed constants: one increments its parameter at once, one assigns its second parameter to the
+/// first, and one has a body out of line.
 const CONSTANTS: &str = r#"
 volatile long seq, in;
 extern __attribute__((noinline)) long opaque(long, long);
