@@ -113,7 +113,7 @@ impl Evidence {
         let always_computed = self.has(Evidence::COMPUTED) && !is_plain;
         let is_anothers = self.beside & !self.apart != 0;
         match compiler {
-            Compiler::Gcc if assigned && matches!(located.at, Location::Constant(_) | Location::Computed(_)) => {
+            Compiler::Gcc if assigned && is_constant_or_expression(&located.at) => {
                 located.doubt.or(Some(Doubt::Assigned))
             }
             Compiler::Gcc => located.doubt,
@@ -161,6 +161,15 @@ pub(crate) fn of_form(compiler: Compiler, machine: Machine, found: &Found, locat
             Form::Covering if is_constant => Some(Doubt::Constant),
             _ => None,
         },
+    }
+}
+
+/// Whether a value is a number, or what an expression makes of one: not a structure that is in several places.
+fn is_constant_or_expression(location: &Location) -> bool {
+    match location {
+        Location::Constant(_) => true,
+        Location::Computed(computed) => computed.slots.len() == 1,
+        _ => false,
     }
 }
 
@@ -318,6 +327,8 @@ mod tests {
         }
         let negated = Location::Computed(Computed { slots: [[Op::Register(5), Op::Not].as_slice().into()].into() });
         assert_eq!(doubt(Evidence::ASSIGNED, gcc, &negated), Some(Doubt::Assigned));
+        let parts = [[Op::Register(5)].as_slice().into(), [Op::Register(4)].as_slice().into()].into();
+        assert_eq!(doubt(Evidence::ASSIGNED, gcc, &Location::Computed(Computed { slots: parts })), None, "a structure");
         assert_eq!(doubt(Evidence::ASSIGNED, gcc, &Location::RegisterOffset(5, 1)), None);
         assert_eq!(doubt(Evidence::ASSIGNED, clang, &register), None, "at the entry it is what was passed");
         let mut at_once = Evidence::ASSIGNED;
