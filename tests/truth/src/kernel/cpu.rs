@@ -162,7 +162,7 @@ impl Cpu<'_> {
         // On arm64 the emulator does not always stop there, and would go on for ever.
         let most = match self.machine {
             Machine::X86_64 => 0,
-            Machine::Aarch64 => (until.saturating_sub(from) / 4) as usize,
+            Machine::Aarch64 => (until.saturating_sub(from) / 4).max(1) as usize,
         };
         self.unicorn.emu_start(from, until, 0, most)?;
         if self.unicorn.pc_read()? == until { Ok(()) } else { Err(CpuError(uc_error::EXCEPTION)) }
