@@ -24,7 +24,7 @@ use siteseer_sites::location::{Argument, Missing};
 use siteseer_sites::{Marks, Site, SiteKind, Unprobeable};
 use std::sync::Arc;
 
-impl<'a> UnitEncoder<'a, '_, '_> {
+impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     /// Makes a site of the function itself, if its name alone cannot tell.
     pub(super) fn out_of_line_site(&mut self, function: &RawFunction<'a>, offset: usize) -> Option<()> {
         let named = self.by_symbols(function, offset)?;
@@ -43,17 +43,22 @@ impl<'a> UnitEncoder<'a, '_, '_> {
                 }
             }
         }
+        let text = self.text_of(function);
+        marks |= self.marks_of_body(function, offset, named.address, &origin, &text);
+        let unprobeable = self.prober.check(&text, named.address);
+        self.push_out_of_line(named.name, named.kind, (named.address, named.section), origin, marks, unprobeable);
+        Some(())
+    }
+
+    /// A function's instructions.
+    fn text_of(&self, function: &RawFunction<'a>) -> FunctionText<'d, 'a> {
         let known = Known {
             entry: function.entry,
             no_jump_tables: self.no_jump_tables,
             tail_calls: &function.tail_calls,
             noreturn: None,
         };
-        let text = FunctionText::decode(self.shared.image, &function.ranges, &known);
-        marks |= self.marks_of_body(function, offset, named.address, &origin, &text);
-        let unprobeable = self.prober.check(&text, named.address);
-        self.push_out_of_line(named.name, named.kind, (named.address, named.section), origin, marks, unprobeable);
-        Some(())
+        FunctionText::decode(self.shared.image, &function.ranges, &known)
     }
 
     /// What a function is by its symbols; `None` if it is not wanted.
@@ -106,10 +111,11 @@ impl<'a> UnitEncoder<'a, '_, '_> {
                 Passed::new(&found.argument, abi, is_memory)
             })
             .collect();
-        if self.is_by_clang && function.origin.is_some() {
+        let signature = copy.signature(&passed);
+        // With another signature, what seems to be in its place may be another parameter's.
+        if self.is_by_clang && function.origin.is_some() && signature == Signature::Source {
             self.note_own(function, origin, &abi, address);
         }
-        let signature = copy.signature(&passed);
         let name_tells = matches!(role, Role::Body)
             && signature == Signature::Source
             && !passed.iter().any(|passed| copy.may_be_left_out(passed))
@@ -243,13 +249,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
                 self.out.evidence.entry(key).or_default().and(Evidence::PLAIN);
             }
         }
-        let known = Known {
-            entry: function.entry,
-            no_jump_tables: self.no_jump_tables,
-            tail_calls: &function.tail_calls,
-            noreturn: None,
-        };
-        let text = FunctionText::decode(self.shared.image, &function.ranges, &known);
+        let text = self.text_of(function);
         let nested = nested(function, None);
         let body = Body { text: &text, ranges: &function.ranges, nested: &nested };
         self.note_assigned(origin, &body, address);
