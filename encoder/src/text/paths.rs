@@ -19,6 +19,15 @@ use siteseer_sites::Machine;
 use std::cell::Cell;
 use std::ops::Range;
 
+/// What was moved up: see [`FunctionText::moved_before`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MovedUp {
+    /// Where the body begins.
+    pub(crate) begin: u64,
+    /// What it does there first that can be seen.
+    pub(crate) act: u64,
+}
+
 impl FunctionText<'_, '_> {
     /// Rule 7 of the encoder: whether control can come to `entry` again from inside the body.
     ///
@@ -96,13 +105,14 @@ impl FunctionText<'_, '_> {
     /// An instruction that stores or calls shows that the body runs. Where each way into the body is known to be among
     /// the entries (`all_known`), nothing else counts: what only computes may have been moved to where no call is made.
     /// And control that comes right from another copy of the function (`is_other_copy`), with which this one shares its
-    /// end, has passed that copy's entry.
+    /// end, has passed that copy's entry. What is done for another call, too (`shared`), does not count.
     pub fn bypasses(
         &self,
         entries: &[u64],
         body: &[Range<u64>],
         all_known: bool,
         is_other_copy: &dyn Fn(u64) -> bool,
+        shared: &[u64],
     ) -> bool {
         let mut others = Vec::new();
         let mut add = |candidate| {
@@ -135,13 +145,13 @@ impl FunctionText<'_, '_> {
             self.leads_to_the_end(other, &avoided)
                 && self.is_reached(other, &avoided)
                 && (!all_known && avoided.iter().any(|&at| self.is_reached(at, &[other]))
-                    || self.acts_after(other, &avoided, body))
+                    || self.acts_after(other, &avoided, body, shared))
         })
     }
 
-    /// Whether an instruction of the body that stores or calls runs after `from`, on a way to where control leaves the
-    /// function, and none of `avoided` does.
-    fn acts_after(&self, from: usize, avoided: &[usize], body: &[Range<u64>]) -> bool {
+    /// Whether an instruction of the body that stores or calls, and is not `shared`, runs after `from`, on a way to where
+    /// control leaves the function, and none of `avoided` does.
+    fn acts_after(&self, from: usize, avoided: &[usize], body: &[Range<u64>], shared: &[u64]) -> bool {
         let graph = self.graph();
         let mut effects = Effects::new(self.image.machine());
         let mut acting = Vec::new();
@@ -153,7 +163,7 @@ impl FunctionText<'_, '_> {
                     break;
                 }
                 let address = self.address_of(index);
-                if holds(body, address) && self.acts(&mut effects, address) {
+                if holds(body, address) && !shared.contains(&address) && self.acts(&mut effects, address) {
                     acting.push(index);
                 }
                 search.leave(graph.targets(index));
@@ -616,7 +626,7 @@ impl FunctionText<'_, '_> {
 
     /// Where a body begins that was moved up from its entry to before a branch. All that it does that can be seen comes
     /// before the entry, on every way to it, and control may go from there past the entry.
-    pub(crate) fn moved_before(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
+    pub(crate) fn moved_before(&self, entry: u64, body: &[Range<u64>]) -> Option<MovedUp> {
         if holds(body, entry) {
             return None;
         }
@@ -628,7 +638,20 @@ impl FunctionText<'_, '_> {
             return None;
         }
         let start = body.iter().find(|range| range.contains(&first))?.start;
-        Some(if self.is_straight(start, first) { start } else { first })
+        let begin = if self.is_straight(start, first) { start } else { first };
+        Some(MovedUp { begin, act: first })
+    }
+
+    /// Whether control comes to an address by way of an instruction alone, after a branch, and without passing
+    /// `avoided`.
+    pub(crate) fn is_on_another_way(&self, from: u64, to: u64, avoided: Option<u64>) -> bool {
+        let index = |address| self.index(address).map(|(_, index)| index);
+        let (Some(first), Some(last)) = (index(from), index(to)) else { return false };
+        let avoided = avoided.and_then(index).unwrap_or(usize::MAX);
+        first != last
+            && !self.is_straight(from, to)
+            && self.leads_to(first, last, avoided)
+            && !self.is_reached(last, &[first])
     }
 
     /// Where a loop comes back to that is in a body except for its first instructions: in a straight line before the
@@ -694,19 +717,13 @@ impl FunctionText<'_, '_> {
         (index > first && range.contains(&head) && comes_back()).then_some(head)
     }
 
-    /// Where the padding begins that aligns an address that is jumped to.
+    /// Where the padding begins that aligns an address that is jumped to. Control need not come through it.
     pub(crate) fn padding_before(&self, address: u64) -> Option<u64> {
-        let (piece, mut index) = self.index(address).filter(|_| !self.edges_to(address).is_empty())?;
-        let mut padding = None;
-        while let Some(before) = self.fall_through_into(piece, index) {
-            let at = self.address(piece, before);
-            if self.flags[before] & NOP == 0 || !self.is_idle(at) {
-                break;
-            }
-            padding = Some(at);
-            index = before;
-        }
-        padding
+        let (piece, index) = self.index(address).filter(|_| !self.edges_to(address).is_empty())?;
+        let before =
+            (self.pieces[piece].instructions.start..index).rev().map(|before| (before, self.address(piece, before)));
+        let padding = before.take_while(|&(before, at)| self.flags[before] & NOP != 0 && self.is_idle(at));
+        padding.last().map(|(_, at)| at)
     }
 
     /// Whether a no-op stays one.

@@ -53,17 +53,29 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     fn given_entries(&self, copy: &InlinedCopy<'_, 'a, 'd>, entries: &mut Vec<Entry>) {
         let (raw, body, text) = (copy.raw(), copy.body, copy.text);
         if self.markers.state(copy.index) != State::Known {
-            entries.extend(entry::find(raw.entry, raw.view, self.is_by_clang, body, text));
+            let is_shared = |act| self.is_shared(copy, raw.entry, act);
+            entries.extend(entry::find(raw.entry, raw.view, self.is_by_clang, body, text, is_shared));
             return;
         }
         for point in self.markers.of(copy.index) {
-            let entry = entry::given(point, body, text);
+            let entry = entry::given(point, body, text, |act| self.is_shared(copy, Some(point.address), act));
             // What was moved away from several markers is done once.
             let is_moved = entry.address != point.address;
             if !(is_moved && entries.iter().any(|known| known.address == entry.address)) {
                 entries.push(entry);
             }
         }
+    }
+
+    /// Whether what a copy does first is also what a call on another way does first, which has its own entry: a call
+    /// that another marker of the copy stands for, or another copy.
+    fn is_shared(&self, copy: &InlinedCopy<'_, 'a, 'd>, entry: Option<u64>, act: u64) -> bool {
+        let is_other = |other: u64| copy.text.is_on_another_way(act, other, entry);
+        let merged = self.merged(copy.function, copy.text);
+        self.markers.of(copy.index).any(|point| is_other(point.address))
+            || merged
+                .others(copy.index)
+                .any(|(other, site)| site.entry.is_some_and(is_other) && !merged.does(other, act))
     }
 
     /// Finds where clang has a copy begin again, which it does not mark.

@@ -16,6 +16,7 @@ use crate::unit::doubt::{self, Evidence};
 use crate::unit::entry::{self, Entry, Moved};
 use crate::unit::entry_census::EntryCensus;
 use crate::unit::markers::{Callee, State};
+use crate::unit::merged::Merged;
 use crate::unit::origin::{Origin, Origins};
 use crate::unit::outofline;
 use crate::unit::rescue::{self, Rescue};
@@ -94,7 +95,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             self.out.tally.without_origin += 1;
             return None;
         };
-        if self.unit.is_gcc() && joins(function, index, text) {
+        if self.merged(function, text).joins(index) {
             self.out.tally.merged += 1;
             return None;
         }
@@ -103,16 +104,17 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let is_rest = beginnings.cut == Some(Cut::Is) || self.is_rest(function, index);
         self.gather_of(&copy, parameters, &beginnings.entries);
         let mut marks = self.marks_of_copy(&copy, &beginnings);
-        let is_fallen_into = self.unit.is_gcc() && is_fallen_into(function, index, text);
-        if is_fallen_into {
+        let merged = self.merged(function, text);
+        if merged.is_hit_by_others(index, &beginnings.entries) {
             marks |= Marks::MAY_REPEAT;
         }
+        let is_merged = merged.stands_for_others(index);
         if self.shared.exits {
             self.count_exits(&copy, &beginnings.entries, marks);
         }
         let around = Around {
             entries: beginnings.entries.len() + usize::from(beginnings.may_be_more),
-            is_merged: is_fallen_into || self.unit.is_gcc() && has_joined(function, index, text),
+            is_merged,
             is_recursive: self.is_in_recursion(&copy),
             is_joined: false,
         };
@@ -143,6 +145,15 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             self.out.several.push(sites.collect());
         }
         Some(())
+    }
+
+    /// What tells which copies of a function were merged.
+    pub(super) fn merged<'m>(
+        &'m self,
+        function: &'m RawFunction<'a>,
+        text: &'m FunctionText<'d, 'a>,
+    ) -> Merged<'m, 'a, 'd> {
+        Merged { function, text, lines: self.lines.get().filter(|_| self.unit.is_gcc()) }
     }
 
     /// Gathers what the debug information gives for a copy's parameters.
@@ -574,56 +585,6 @@ pub(super) fn copies_inside(function: &RawFunction<'_>, copy: Option<usize>, ori
         None => &function.sites[..],
     };
     inside.iter().filter(|site| site.origin == origin).count()
-}
-
-/// Whether nothing is left of a copy except a jump to where another copy of the same function begins. GCC merges code
-/// that is equal (`-fcrossjumping`), and with it copies with different arguments, if the code does not depend on these.
-fn joins(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '_>) -> bool {
-    let is_there = |target| {
-        let others = function.sites.iter().enumerate().filter(|(other, _)| *other != copy);
-        let origin = function.sites[copy].origin;
-        others.into_iter().any(|(_, site)| site.origin == origin && site.entry == Some(target))
-    };
-    only_jump(function, copy, text).is_some_and(is_there)
-}
-
-/// Whether another copy of the same function joins this one: see [`joins`].
-fn has_joined(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '_>) -> bool {
-    let (origin, entry) = (function.sites[copy].origin, function.sites[copy].entry);
-    let Some(entry) = entry else { return false };
-    text.jumps_to(entry).any(|source| {
-        let mut others = function.sites.iter().enumerate();
-        others.any(|(other, site)| {
-            other != copy
-                && site.origin == origin
-                && site.entry == Some(source)
-                && only_jump(function, other, text) == Some(entry)
-        })
-    })
-}
-
-/// Whether nothing is left of another copy of the same function except the padding before this one: it was merged with
-/// this one, as in [`joins`], and does not need a jump. Calls by way of that copy hit this one, too. It may as well be
-/// a call that does nothing, and the call after it, so both are sites.
-fn is_fallen_into(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '_>) -> bool {
-    let site = &function.sites[copy];
-    let padded = site.entry.and_then(|entry| Some(text.padding_before(entry)?..entry));
-    let Some(padding) = padded.filter(|padding| !padding.is_empty()) else { return false };
-    let is_padding = |other: usize| {
-        let mut ranges = ranges_of(function, other).iter().filter(|range| !range.is_empty()).peekable();
-        ranges.peek().is_some() && ranges.all(|range| padding.start <= range.start && range.end <= padding.end)
-    };
-    let mut others = function.sites.iter().enumerate();
-    others.any(|(other, it)| other != copy && it.origin == site.origin && is_padding(other))
-}
-
-/// Where the one instruction jumps to that is a copy's text, if it is a jump.
-fn only_jump(function: &RawFunction<'_>, copy: usize, text: &FunctionText<'_, '_>) -> Option<u64> {
-    let ranges = &function.sites[copy].ranges;
-    let mut ranges =
-        function.site_ranges[ranges.start as usize..ranges.end as usize].iter().filter(|range| !range.is_empty());
-    let (Some(range), None) = (ranges.next(), ranges.next()) else { return None };
-    text.only_jump(range)
 }
 
 /// Whether an address is in another copy of the same function.

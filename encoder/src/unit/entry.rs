@@ -18,7 +18,8 @@
 //! first, on one way of the branch alone, is where the copy is entered.
 //!
 //! *A body that was moved up* leaves its marker where it was: two branches that begin with the same are made to do this
-//! before they part. If nothing that can be seen is left of the body there, it is entered where it does this.
+//! before they part. If nothing that can be seen is left of the body there, it is entered where it does this. But if
+//! both branches begin with a call of the function, and both markers are left, each call passes its own.
 //!
 //! *Padding* that aligns the head of a loop belongs to the copy in clang's debug information, if the loop begins with
 //! the copy. A loop around the copy comes back to the instruction after it, which is the entry then.
@@ -58,6 +59,8 @@ pub(crate) struct Entry {
     /// Whether it was found from what the body does first. What the debug information says there may be about the call
     /// before.
     pub(crate) by_act: bool,
+    /// What the body does before that can be seen, if a call on another way does it, too.
+    pub(crate) shared: Option<u64>,
 }
 
 /// An entry where the body's first statement begins again.
@@ -72,15 +75,37 @@ pub(crate) fn by_act(address: u64) -> Entry {
 
 /// The same, where the step of the source is known.
 pub(crate) fn by_row(point: Point) -> Entry {
-    Entry { address: point.address, view: point.view, uncertain: false, by_statement: true, by_act: false }
+    Entry {
+        address: point.address,
+        view: point.view,
+        uncertain: false,
+        by_statement: true,
+        by_act: false,
+        shared: None,
+    }
 }
 
-/// An entry that the debug information gives, by a marker or `DW_AT_entry_pc`.
-pub(crate) fn given(point: Point, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Entry {
-    let at = |address, view, uncertain| Entry { address, view, uncertain, by_statement: false, by_act: false };
-    match text.after_branch(point.address, body).or_else(|| text.moved_before(point.address, body)) {
-        Some(address) => at(address, 0, false),
-        None => at(point.address, point.view, is_beside(point.address, body, text)),
+/// An entry that the debug information gives, by a marker or `DW_AT_entry_pc`. `is_shared` tells whether what the body
+/// does first is also of a call on another way, with an entry of its own.
+pub(crate) fn given(
+    point: Point,
+    body: &[Range<u64>],
+    text: &FunctionText<'_, '_>,
+    is_shared: impl Fn(u64) -> bool,
+) -> Entry {
+    let at =
+        |address, view| Entry { address, view, uncertain: false, by_statement: false, by_act: false, shared: None };
+    if let Some(address) = text.after_branch(point.address, body) {
+        return at(address, 0);
+    }
+    let moved_up = text.moved_before(point.address, body);
+    let shared = moved_up.map(|moved| moved.act).filter(|&act| is_shared(act));
+    match moved_up {
+        Some(moved) if shared.is_none() => at(moved.begin, 0),
+        _ => {
+            let uncertain = is_beside(point.address, body, text);
+            Entry { uncertain, shared, ..at(point.address, point.view) }
+        }
     }
 }
 
@@ -91,7 +116,8 @@ fn is_beside(address: u64, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> 
         && (text.has_two_ways_in(address) || text.loops_back_from(address, body))
 }
 
-/// Finds where a copy without a marker is entered; `entry` is `DW_AT_entry_pc`, `view` the step of the source there.
+/// Finds where a copy without a marker is entered; `entry` is `DW_AT_entry_pc`, `view` the step of the source there,
+/// and `is_shared` as for [`given`].
 ///
 /// Only clang moves instructions up past branches and calls, and keeps them in the copy.
 pub(crate) fn find(
@@ -100,15 +126,16 @@ pub(crate) fn find(
     is_by_clang: bool,
     body: &[Range<u64>],
     text: &FunctionText<'_, '_>,
+    is_shared: impl Fn(u64) -> bool,
 ) -> Option<Entry> {
-    let at = |address, uncertain| Entry { address, view, uncertain, by_statement: false, by_act: false };
+    let at = |address, uncertain| Entry { address, view, uncertain, by_statement: false, by_act: false, shared: None };
     let mut parts: Vec<Range<u64>> = body.iter().filter(|range| !range.is_empty()).cloned().collect();
     let Some(first) = parts.first_mut() else {
         let address = entry.or(body.first().map(|range| range.start))?;
         return Some(at(address, is_beside(address, &[], text)));
     };
     if let Some(address) = entry {
-        return Some(given(Point { address, view }, body, text));
+        return Some(given(Point { address, view }, body, text, is_shared));
     }
     if let Some(head) = text.past_padding(body) {
         first.start = head;
@@ -309,7 +336,7 @@ mod tests {
         let code = [0xb9, 3, 0, 0, 0, 0x89, 0x07, 0xf7, 0xf1, 0x89, 0x16, 0xc3];
         x86(&code, |text| {
             let body = [TEXT..TEXT + 5, TEXT + 7..TEXT + 11];
-            let find = |given, body: &[Range<u64>]| find(given, 0, true, body, text).unwrap().address - TEXT;
+            let find = |given, body: &[Range<u64>]| find(given, 0, true, body, text, |_| false).unwrap().address - TEXT;
             assert_eq!(find(None, &body), 7);
             assert_eq!(find(Some(TEXT), &body), 0, "the debug entry says so");
             assert_eq!(find(None, slice::from_ref(&(TEXT..TEXT + 11))), 0, "the store is the body's");
@@ -322,8 +349,10 @@ mod tests {
         let code = [0xc7, 0x07, 5, 0, 0, 0, 0x85, 0xf6, 0x74, 0x02, 0x89, 0xf0, 0xc3];
         x86(&code, |text| {
             let body = [TEXT..TEXT + 6, TEXT + 10..TEXT + 10];
-            let entry = given(Point { address: TEXT + 10, view: 3 }, &body, text);
-            assert_eq!((entry.address, entry.view, entry.uncertain), (TEXT, 0, false));
+            let given = |is_shared| given(Point { address: TEXT + 10, view: 3 }, &body, text, |_| is_shared);
+            let of = |entry: Entry| (entry.address, entry.view, entry.uncertain);
+            assert_eq!(of(given(false)), (TEXT, 0, false));
+            assert_eq!(of(given(true)), (TEXT + 10, 3, false), "another call left its own there");
         });
     }
 

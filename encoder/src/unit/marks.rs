@@ -40,7 +40,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             &many
         };
         let is_other_copy = |address: u64| is_other_copys(function, copy.index, address);
-        if state == State::Several || text.bypasses(addresses, body, state == State::Known, &is_other_copy) {
+        let shared: Vec<u64> = entries.iter().filter_map(|entry| entry.shared).collect();
+        if state == State::Several || text.bypasses(addresses, body, state == State::Known, &is_other_copy, &shared) {
             marks |= Marks::MAY_MISS;
         }
         if let Some(own) = own

@@ -65,6 +65,7 @@ mod folds;
 mod gathering;
 mod markers;
 mod marks;
+mod merged;
 pub(crate) mod origin;
 pub(crate) mod outofline;
 pub(crate) mod ranges;

@@ -6,6 +6,7 @@
 
 use crate::image::{self, Build};
 use crate::{arguments, encoded, inline_sites, sites_of};
+use siteseer_sites::location::Location;
 use siteseer_sites::site::{Marks, Site, SiteKind};
 use siteseer_sites::{Doubt, SiteSet};
 
@@ -234,6 +235,53 @@ fn a_copy_that_another_leads_to_may_have_its_calls() {
     assert!(!doubts(one).contains(&Some(Doubt::Merged)));
     let of_other = doubts(other);
     assert!(!of_other.is_empty() && of_other.iter().all(|doubt| *doubt == Some(Doubt::Merged)), "{of_other:?}");
+}
+
+/// Branches that begin with calls of one function do what it does before they part. In `both` each call has left its
+/// marker in its branch. In `one` the first one has not: nothing is left of its branch.
+const HOISTED: &str = r#"
+volatile long seq, acc;
+static inline __attribute__((always_inline)) int both_left(int a, long b) { seq = 1; return a; }
+static inline __attribute__((always_inline)) int one_left(int a, long b) { seq = 2; return a; }
+__attribute__((noinline)) void both(int c)
+{
+    if (c & 1) {
+        (void)both_left(c, 5);
+        acc = 3;
+    } else if (both_left(c >> 1, 6) & 1) {
+        acc = 4;
+    }
+}
+__attribute__((noinline)) void one(int c)
+{
+    if (c & 1)
+        (void)one_left(c, 5);
+    else if (one_left(c >> 1, 6) & 1)
+        acc = 5;
+    acc = 6;
+}
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn calls_that_were_moved_up_together_are_entered_where_their_markers_are() {
+    let (set, _) = encoded(&Build::gcc(&["-O2"], &[HOISTED]).link());
+    let constants = |site| {
+        let located = arguments(&set, site)[1].clone().unwrap();
+        (located.at, located.doubt)
+    };
+    let [one, other] = sites_of(&set, "both_left")[..] else { panic!("two calls") };
+    assert!(is_unmarked(one) && is_unmarked(other), "{one:?}, {other:?}");
+    let mut both = [constants(one), constants(other)];
+    both.sort_unstable_by_key(|(at, _)| format!("{at:?}"));
+    assert_eq!(both, [(Location::Constant(5), None), (Location::Constant(6), None)]);
+    let mut sites = sites_of(&set, "one_left");
+    sites.sort_unstable_by_key(|site| site.address);
+    let [one, other] = sites[..] else { panic!("two calls") };
+    assert!(is_unmarked(one), "both hit it: {one:?}");
+    assert!(other.marks.contains(Marks::MAY_REPEAT), "one of them hits it besides: {other:?}");
+    let doubts: Vec<_> = arguments(&set, one).iter().flatten().map(|located| located.doubt).collect();
+    assert!(doubts.iter().all(|doubt| *doubt == Some(Doubt::Merged)), "what is passed is the one's or the other's");
 }
 
 /// A recursion that becomes a loop, and two bodies that begin with a statement that is in none.

@@ -2,6 +2,7 @@
 //! Where bodies begin, and begin again.
 
 use super::*;
+use crate::text::paths::MovedUp;
 
 #[test]
 fn what_was_moved_up_before_what_others_do() {
@@ -93,6 +94,9 @@ fn padding_before_a_loop() {
         assert_eq!(text.padding_before(TEXT + 11), None, "nothing jumps there");
         assert_eq!(text.padding_before(TEXT + 2), None);
     });
+    // 0: jne 6; 2: ret; 3: nopl (3 bytes); 6: ret
+    let code = [0x75, 0x04, 0xc3, 0x0f, 0x1f, 0x00, 0xc3];
+    x86(&code, |text| assert_eq!(text.padding_before(TEXT + 6), Some(TEXT + 3), "nothing comes through it"));
 }
 
 #[test]
@@ -132,7 +136,7 @@ fn a_body_that_was_moved_up_before_a_branch() {
     let code = [0xb900_0001, 0x3400_0042, 0x5280_0023, 0xd65f_03c0];
     arm64(&code, |text| {
         let begins = |entry, body: &[(u64, u64)]| text.moved_before(TEXT + entry, &ranges(body));
-        assert_eq!(begins(8, &[(0, 4), (8, 8)]), Some(TEXT));
+        assert_eq!(begins(8, &[(0, 4), (8, 8)]), Some(MovedUp { begin: TEXT, act: TEXT }));
         assert_eq!(begins(8, &[(0, 4), (8, 12)]), None, "something of it is left there");
         assert_eq!(begins(4, &[(0, 4), (4, 4)]), None, "no branch is between");
         assert_eq!(begins(8, &[(4, 8), (8, 8)]), None, "a branch cannot be seen");
@@ -143,6 +147,21 @@ fn a_body_that_was_moved_up_before_a_branch() {
     arm64(&code, |text| {
         let body = ranges(&[(0, 4), (8, 8), (12, 16)]);
         assert_eq!(text.moved_before(TEXT + 8, &body), None, "the body goes on after it");
+    });
+}
+
+#[test]
+fn what_is_on_another_way_than_an_address() {
+    // 0: str w1, [x0]; 4: cbz w2, 16; 8: mov w3, #1; 12: ret; 16: mov w3, #2; 20: cbz w2, 8; 24: ret
+    let code = [0xb900_0001, 0x3400_0062, 0x5280_0023, 0xd65f_03c0, 0x5280_0043, 0x34ff_ffa2, 0xd65f_03c0];
+    arm64(&code, |text| {
+        let is = |from, to, avoided: u64| text.is_on_another_way(TEXT + from, TEXT + to, Some(TEXT + avoided));
+        assert!(is(0, 16, 8));
+        assert!(is(0, 8, 12), "both ways lead there");
+        assert!(!is(0, 4, 8), "no branch is between");
+        assert!(!is(0, 24, 16), "only past it");
+        assert!(!is(8, 16, 12), "it does not lead there");
+        assert!(!is(16, 8, 12), "another way leads there, too");
     });
 }
 
