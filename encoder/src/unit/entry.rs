@@ -59,8 +59,12 @@ pub(crate) struct Entry {
     /// Whether it was found from what the body does first. What the debug information says there may be about the call
     /// before.
     pub(crate) by_act: bool,
-    /// What the body does before that can be seen, if a call on another way does it, too.
-    pub(crate) shared: Option<u64>,
+}
+
+impl Entry {
+    fn at(address: u64, view: u32) -> Entry {
+        Entry { address, view, uncertain: false, by_statement: false, by_act: false }
+    }
 }
 
 /// An entry where the body's first statement begins again.
@@ -75,14 +79,7 @@ pub(crate) fn by_act(address: u64) -> Entry {
 
 /// The same, where the step of the source is known.
 pub(crate) fn by_row(point: Point) -> Entry {
-    Entry {
-        address: point.address,
-        view: point.view,
-        uncertain: false,
-        by_statement: true,
-        by_act: false,
-        shared: None,
-    }
+    Entry { by_statement: true, ..Entry::at(point.address, point.view) }
 }
 
 /// An entry that the debug information gives, by a marker or `DW_AT_entry_pc`. `is_shared` tells whether what the body
@@ -93,18 +90,12 @@ pub(crate) fn given(
     text: &FunctionText<'_, '_>,
     is_shared: impl Fn(u64) -> bool,
 ) -> Entry {
-    let at =
-        |address, view| Entry { address, view, uncertain: false, by_statement: false, by_act: false, shared: None };
-    if let Some(address) = text.after_branch(point.address, body) {
-        return at(address, 0);
-    }
-    let moved_up = text.moved_before(point.address, body);
-    let shared = moved_up.map(|moved| moved.act).filter(|&act| is_shared(act));
-    match moved_up {
-        Some(moved) if shared.is_none() => at(moved.begin, 0),
-        _ => {
+    let moved_up = || text.moved_before(point.address, body).filter(|moved| !is_shared(moved.act));
+    match text.after_branch(point.address, body).or_else(|| moved_up().map(|moved| moved.begin)) {
+        Some(address) => Entry::at(address, 0),
+        None => {
             let uncertain = is_beside(point.address, body, text);
-            Entry { uncertain, shared, ..at(point.address, point.view) }
+            Entry { uncertain, ..Entry::at(point.address, point.view) }
         }
     }
 }
@@ -128,7 +119,7 @@ pub(crate) fn find(
     text: &FunctionText<'_, '_>,
     is_shared: impl Fn(u64) -> bool,
 ) -> Option<Entry> {
-    let at = |address, uncertain| Entry { address, view, uncertain, by_statement: false, by_act: false, shared: None };
+    let at = |address, uncertain| Entry { uncertain, ..Entry::at(address, view) };
     let mut parts: Vec<Range<u64>> = body.iter().filter(|range| !range.is_empty()).cloned().collect();
     let Some(first) = parts.first_mut() else {
         let address = entry.or(body.first().map(|range| range.start))?;

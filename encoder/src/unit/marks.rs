@@ -40,8 +40,14 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             &many
         };
         let is_other_copy = |address: u64| is_other_copys(function, copy.index, address);
-        let shared: Vec<u64> = entries.iter().filter_map(|entry| entry.shared).collect();
-        if state == State::Several || text.bypasses(addresses, body, state == State::Known, &is_other_copy, &shared) {
+        let bypasses = |shared: &[u64]| text.bypasses(addresses, body, state == State::Known, &is_other_copy, shared);
+        let is_bypassed = || {
+            bypasses(&[]) && {
+                let shared = self.merged(function, text).shared(copy.index, addresses);
+                shared.is_empty() || bypasses(&shared)
+            }
+        };
+        if state == State::Several || is_bypassed() {
             marks |= Marks::MAY_MISS;
         }
         if let Some(own) = own

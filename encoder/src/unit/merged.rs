@@ -47,6 +47,20 @@ impl<'m> Merged<'m, '_, '_> {
                 || entries.iter().any(is_begun))
     }
 
+    /// What a copy does before a branch, on every way to its entries, and another copy, on another way, lacks.
+    pub(super) fn shared(&self, copy: usize, entries: &[u64]) -> Vec<u64> {
+        let comes_before = |act: u64, entry: u64| self.text.is_on_another_way(act, entry, None);
+        let is_others = |act: u64, other: usize| {
+            let entry = self.entry(other);
+            entry.is_some_and(|other| comes_before(act, other)) && !self.does(other, act)
+        };
+        let is_shared = |act: &u64| {
+            entries.iter().all(|&entry| comes_before(*act, entry))
+                && self.others(copy).any(|(other, _)| is_others(*act, other))
+        };
+        self.acts(copy).filter(is_shared).collect()
+    }
+
     /// Whether the code of a copy is that of other calls, too.
     pub(super) fn stands_for_others(&self, copy: usize) -> bool {
         let is_begun =

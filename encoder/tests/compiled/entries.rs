@@ -237,12 +237,29 @@ fn a_copy_that_another_leads_to_may_have_its_calls() {
     assert!(!of_other.is_empty() && of_other.iter().all(|doubt| *doubt == Some(Doubt::Merged)), "{of_other:?}");
 }
 
-/// Branches that begin with calls of one function do what it does before they part. In `both` each call has left its
-/// marker in its branch. In `one` the first one has not: nothing is left of its branch.
+/// Branches that begin with calls of one function do what it does before they part. In `both` and
+/// `withdraw` each call has left its marker in its branch. In `one` the first one has not: nothing is left of its branch.
 const HOISTED: &str = r#"
 volatile long seq, acc;
 static inline __attribute__((always_inline)) int both_left(int a, long b) { seq = 1; return a; }
 static inline __attribute__((always_inline)) int one_left(int a, long b) { seq = 2; return a; }
+struct account { long balance, trail; };
+static inline void note(struct account *account, int code, long amount)
+{
+    *(volatile long *)&account->trail = 7;
+    __asm__ volatile("" : : "r"(code));
+}
+__attribute__((noinline)) long withdraw(struct account *account, long amount)
+{
+    if (amount > *(volatile long *)&account->balance) {
+        note(account, -28, amount);
+        *(volatile long *)&account->balance = amount;
+        return 0;
+    }
+    note(account, 1, amount);
+    *(volatile long *)&account->balance = 5;
+    return 1;
+}
 __attribute__((noinline)) void both(int c)
 {
     if (c & 1) {
@@ -275,6 +292,8 @@ fn calls_that_were_moved_up_together_are_entered_where_their_markers_are() {
     let mut both = [constants(one), constants(other)];
     both.sort_unstable_by_key(|(at, _)| format!("{at:?}"));
     assert_eq!(both, [(Location::Constant(5), None), (Location::Constant(6), None)]);
+    let [one, other] = sites_of(&set, "note")[..] else { panic!("two calls") };
+    assert!(is_unmarked(one) && is_unmarked(other), "the store before the branch is of both: {one:?}, {other:?}");
     let mut sites = sites_of(&set, "one_left");
     sites.sort_unstable_by_key(|site| site.address);
     let [one, other] = sites[..] else { panic!("two calls") };
