@@ -642,8 +642,8 @@ impl FunctionText<'_, '_> {
         Some(MovedUp { begin, act: first })
     }
 
-    /// Whether control comes to an address by way of an instruction alone, after a branch, and without passing
-    /// `avoided`.
+    /// Whether each way to an address passes an instruction, `from`, and a branch after it. On one of the ways at least,
+    /// control does not pass `avoided` in between.
     pub(crate) fn is_on_another_way(&self, from: u64, to: u64, avoided: Option<u64>) -> bool {
         let index = |address| self.index(address).map(|(_, index)| index);
         let (Some(first), Some(last)) = (index(from), index(to)) else { return false };
