@@ -149,8 +149,8 @@ impl FunctionText<'_, '_> {
         })
     }
 
-    /// Whether an instruction of the body that stores or calls, and is not `shared`, runs after `from`, on a way to where
-    /// control leaves the function, and none of `avoided` does.
+    /// Whether an instruction of the body that stores or calls, and is not `shared`, runs after `from`, on a way to
+    /// where control leaves the function, and none of `avoided` does.
     fn acts_after(&self, from: usize, avoided: &[usize], body: &[Range<u64>], shared: &[u64]) -> bool {
         let graph = self.graph();
         let mut effects = Effects::new(self.image.machine());
@@ -642,8 +642,8 @@ impl FunctionText<'_, '_> {
         Some(MovedUp { begin, act: first })
     }
 
-    /// Whether each way to an address passes an instruction, `from`, and a branch after it. On one of the ways at least,
-    /// control does not pass `avoided` in between.
+    /// Whether each way to an address passes an instruction, `from`, and a branch after it. On one of the ways at
+    /// least, control does not pass `avoided` in between.
     pub(crate) fn is_on_another_way(&self, from: u64, to: u64, avoided: Option<u64>) -> bool {
         let index = |address| self.index(address).map(|(_, index)| index);
         let (Some(first), Some(last)) = (index(from), index(to)) else { return false };

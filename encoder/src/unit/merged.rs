@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Copies of one function that GCC merged with each other, where their code is equal. With the code it merges calls with
-//! different arguments, if the code does not depend on these. The debug information has the code as one copy's.
+//! Copies of one function that GCC merged with each other, where their code is equal. With the code it merges calls
+//! with different arguments, if the code does not depend on these. The debug information has the code as one copy's.
 //!
 //! * *Ends* (`-fcrossjumping`): the last instructions of one copy become a jump to those of the other. If this jump is
 //!   all that is left of a copy, it joins the other one: both calls hit the entry of that.
 //! * *Beginnings* (`-fcode-hoisting`): branches that begin with the same do this before they part. Each call may have
-//!   left its marker behind: then it has an entry of its own (see `entry`). If one call has not, its debug entry has all
-//!   the code, and no entry: both calls hit it. Then the other one's own site is hit besides.
+//!   left its marker in its branch: then it has an entry of its own (see `entry`). If one call has not, its debug entry
+//!   has all the code, and no entry: both calls hit it. Then the other one's own site is hit besides.
 
 use super::copies::ranges_of;
 use crate::debug::lines::Lines;

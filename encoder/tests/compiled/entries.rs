@@ -237,8 +237,8 @@ fn a_copy_that_another_leads_to_may_have_its_calls() {
     assert!(!of_other.is_empty() && of_other.iter().all(|doubt| *doubt == Some(Doubt::Merged)), "{of_other:?}");
 }
 
-/// Branches that begin with calls of one function do what it does before they part. In `both` and
-/// `withdraw` each call has left its marker in its branch. In `one` the first one has not: nothing is left of its branch.
+/// Branches that begin with calls of one function do what it does before they part. In `both` and `withdraw` each call
+/// has left its marker in its branch. In `one` the first one has not: nothing is left of its branch.
 const HOISTED: &str = r#"
 volatile long seq, acc;
 static inline __attribute__((always_inline)) int both_left(int a, long b) { seq = 1; return a; }
