@@ -74,7 +74,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let merged = self.merged(copy.function, copy.text);
         self.markers.of(copy.index).any(|point| is_other(point.address))
             || merged
-                .others(copy.index)
+                .beside(copy.index)
                 .any(|(other, site)| site.entry.is_some_and(is_other) && !merged.does(other, act))
     }
 

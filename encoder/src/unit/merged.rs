@@ -23,12 +23,21 @@ pub(super) struct Merged<'m, 'a, 'd> {
     pub(super) lines: Option<&'m Lines>,
 }
 
-impl<'m> Merged<'m, '_, '_> {
+impl Merged<'_, '_, '_> {
     /// The other copies of the function that a copy is of.
-    pub(super) fn others(&self, copy: usize) -> impl Iterator<Item = (usize, &'m RawSite)> + use<'m> {
+    pub(super) fn others(&self, copy: usize) -> impl Iterator<Item = (usize, &RawSite)> {
         let origin = self.function.sites[copy].origin;
         let sites = self.function.sites.iter().enumerate();
         sites.filter(move |(other, site)| *other != copy && site.origin == origin)
+    }
+
+    /// Those of them that are neither in the copy nor around it: they are of calls on other ways.
+    pub(super) fn beside(&self, copy: usize) -> impl Iterator<Item = (usize, &RawSite)> {
+        let function = self.function;
+        let around = move |copy: &usize| function.sites[*copy].parent.map(|parent| parent as usize);
+        let is_in =
+            move |inner: usize, outer: usize| std::iter::successors(Some(inner), around).any(|around| around == outer);
+        self.others(copy).filter(move |(other, _)| !is_in(*other, copy) && !is_in(copy, *other))
     }
 
     /// Whether nothing is left of a copy except a jump to where another one begins.
@@ -40,7 +49,7 @@ impl<'m> Merged<'m, '_, '_> {
     /// Whether other calls hit the entries of a copy, besides entries of their own or as often as there are such.
     pub(super) fn is_hit_by_others(&self, copy: usize, entries: &[Entry]) -> bool {
         let begins_with_another = || self.others(copy).any(|(_, site)| site.entry == self.function.sites[copy].entry);
-        let is_begun = |entry: &Entry| self.others(copy).any(|(other, _)| self.is_begun_in(copy, entry.address, other));
+        let is_begun = |entry: &Entry| self.beside(copy).any(|(other, _)| self.is_begun_in(copy, entry.address, other));
         self.lines.is_some()
             && (self.is_fallen_into(copy)
                 || self.has_joined(copy) && begins_with_another()
@@ -56,7 +65,7 @@ impl<'m> Merged<'m, '_, '_> {
         };
         let is_shared = |act: &u64| {
             entries.iter().all(|&entry| comes_before(*act, entry))
-                && self.others(copy).any(|(other, _)| is_others(*act, other))
+                && self.beside(copy).any(|(other, _)| is_others(*act, other))
         };
         self.acts(copy).filter(is_shared).collect()
     }
@@ -65,7 +74,7 @@ impl<'m> Merged<'m, '_, '_> {
     pub(super) fn stands_for_others(&self, copy: usize) -> bool {
         let is_begun =
             |(other, _): (usize, &RawSite)| self.entry(other).is_some_and(|entry| self.is_begun_in(other, entry, copy));
-        self.lines.is_some() && (self.is_fallen_into(copy) || self.has_joined(copy) || self.others(copy).any(is_begun))
+        self.lines.is_some() && (self.is_fallen_into(copy) || self.has_joined(copy) || self.beside(copy).any(is_begun))
     }
 
     /// Whether another copy joins this one: see [`Merged::joins`].
@@ -133,5 +142,33 @@ impl<'m> Merged<'m, '_, '_> {
         let mut ranges = ranges_of(self.function, copy).iter().filter(|range| !range.is_empty());
         let (Some(range), None) = (ranges.next(), ranges.next()) else { return None };
         self.text.only_jump(range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::tests::x86;
+
+    #[test]
+    fn copies_in_each_other_are_not_of_calls_on_other_ways() {
+        let site = |origin, parent| RawSite {
+            origin,
+            parent,
+            ranges: 0..0,
+            entry: None,
+            view: 0,
+            call_file: 1,
+            call_line: 1,
+            call_column: 0,
+            wanted: true,
+        };
+        let sites = vec![site(1, None), site(2, Some(0)), site(1, Some(1)), site(1, None)];
+        x86(&[0xc3], |text| {
+            let function = RawFunction { sites, ..RawFunction::default() };
+            let merged = Merged { function: &function, text, lines: None };
+            let beside = |copy| merged.beside(copy).map(|(other, _)| other).collect::<Vec<usize>>();
+            assert_eq!([beside(0), beside(1), beside(2), beside(3)], [vec![3], vec![], vec![3], vec![0, 2]]);
+        });
     }
 }
