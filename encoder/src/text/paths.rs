@@ -105,14 +105,13 @@ impl FunctionText<'_, '_> {
     /// An instruction that stores or calls shows that the body runs. Where each way into the body is known to be among
     /// the entries (`all_known`), nothing else counts: what only computes may have been moved to where no call is made.
     /// And control that comes right from another copy of the function (`is_other_copy`), with which this one shares its
-    /// end, has passed that copy's entry. What is done for another call, too (`shared`), does not count.
+    /// end, has passed that copy's entry.
     pub fn bypasses(
         &self,
         entries: &[u64],
         body: &[Range<u64>],
         all_known: bool,
         is_other_copy: &dyn Fn(u64) -> bool,
-        shared: &[u64],
     ) -> bool {
         let mut others = Vec::new();
         let mut add = |candidate| {
@@ -145,13 +144,13 @@ impl FunctionText<'_, '_> {
             self.leads_to_the_end(other, &avoided)
                 && self.is_reached(other, &avoided)
                 && (!all_known && avoided.iter().any(|&at| self.is_reached(at, &[other]))
-                    || self.acts_after(other, &avoided, body, shared))
+                    || self.acts_after(other, &avoided, body))
         })
     }
 
-    /// Whether an instruction of the body that stores or calls, and is not `shared`, runs after `from`, on a way to
-    /// where control leaves the function, and none of `avoided` does.
-    fn acts_after(&self, from: usize, avoided: &[usize], body: &[Range<u64>], shared: &[u64]) -> bool {
+    /// Whether an instruction of the body that stores or calls runs after `from`, on a way to where control leaves the
+    /// function, and none of `avoided` does.
+    fn acts_after(&self, from: usize, avoided: &[usize], body: &[Range<u64>]) -> bool {
         let graph = self.graph();
         let mut effects = Effects::new(self.image.machine());
         let mut acting = Vec::new();
@@ -163,7 +162,7 @@ impl FunctionText<'_, '_> {
                     break;
                 }
                 let address = self.address_of(index);
-                if holds(body, address) && !shared.contains(&address) && self.acts(&mut effects, address) {
+                if holds(body, address) && self.acts(&mut effects, address) {
                     acting.push(index);
                 }
                 search.leave(graph.targets(index));

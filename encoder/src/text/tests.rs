@@ -50,7 +50,7 @@ fn ranges(ranges: &[(u64, u64)]) -> Vec<Range<u64>> {
 
 /// Whether control may come through a body past its only entry, where nothing is known of other entries and copies.
 fn passes_by(text: &FunctionText<'_, '_>, entry: u64, body: &[Range<u64>]) -> bool {
-    text.bypasses(&[entry], body, false, &|_| false, &[])
+    text.bypasses(&[entry], body, false, &|_| false)
 }
 
 const COUNTED_LOOP: &[u8] = &[

@@ -40,14 +40,12 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             &many
         };
         let is_other_copy = |address: u64| is_other_copys(function, copy.index, address);
-        let bypasses = |shared: &[u64]| text.bypasses(addresses, body, state == State::Known, &is_other_copy, shared);
-        let is_bypassed = || {
-            bypasses(&[]) && {
-                let shared = self.merged(function, text).shared(copy.index, addresses);
-                shared.is_empty() || bypasses(&shared)
-            }
+        let is_bypassed = |entries: &[u64]| text.bypasses(entries, body, state == State::Known, &is_other_copy);
+        let is_bypassed_with_others = || {
+            let others = self.merged(function, text).entries_of_shared(copy.index, addresses);
+            others.is_empty() || is_bypassed(&[addresses, &others].concat())
         };
-        if state == State::Several || is_bypassed() {
+        if state == State::Several || is_bypassed(addresses) && is_bypassed_with_others() {
             marks |= Marks::MAY_MISS;
         }
         if let Some(own) = own

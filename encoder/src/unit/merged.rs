@@ -56,18 +56,17 @@ impl Merged<'_, '_, '_> {
                 || entries.iter().any(is_begun))
     }
 
-    /// What a copy does before a branch, on every way to its entries, and another copy, on another way, lacks.
-    pub(super) fn shared(&self, copy: usize, entries: &[u64]) -> Vec<u64> {
+    /// The entries of other copies that begin with what a copy does before a branch, on every way to its own entries.
+    /// Control that comes to one of them is of the other call.
+    pub(super) fn entries_of_shared(&self, copy: usize, entries: &[u64]) -> Vec<u64> {
         let comes_before = |act: u64, entry: u64| self.text.is_on_another_way(act, entry, None);
-        let is_others = |act: u64, other: usize| {
-            let entry = self.entry(other);
-            entry.is_some_and(|other| comes_before(act, other)) && !self.does(other, act)
+        let mut acts: Vec<u64> = self.acts(copy).collect();
+        acts.retain(|&act| entries.iter().all(|&entry| comes_before(act, entry)));
+        let shared = |(other, site): (usize, &RawSite)| {
+            let entry = site.entry?;
+            acts.iter().any(|&act| comes_before(act, entry) && !self.does(other, act)).then_some(entry)
         };
-        let is_shared = |act: &u64| {
-            entries.iter().all(|&entry| comes_before(*act, entry))
-                && self.beside(copy).any(|(other, _)| is_others(*act, other))
-        };
-        self.acts(copy).filter(is_shared).collect()
+        self.beside(copy).filter_map(shared).collect()
     }
 
     /// Whether the code of a copy is that of other calls, too.

@@ -299,8 +299,6 @@ fn calls_that_were_moved_up_together_are_entered_where_their_markers_are() {
     let [one, other] = sites[..] else { panic!("two calls") };
     assert!(is_unmarked(one), "both hit it: {one:?}");
     assert!(other.marks.contains(Marks::MAY_REPEAT), "one of them hits it besides: {other:?}");
-    let doubts: Vec<_> = arguments(&set, one).iter().flatten().map(|located| located.doubt).collect();
-    assert!(doubts.iter().all(|doubt| *doubt == Some(Doubt::Merged)), "what is passed is the one's or the other's");
 }
 
 /// A recursion that becomes a loop, and two bodies that begin with a statement that is in none.

@@ -151,6 +151,22 @@ fn a_body_that_was_moved_up_before_a_branch() {
 }
 
 #[test]
+fn a_third_way_after_what_two_calls_share_passes_both() {
+    // 0: str w1, [x0]; 4: cbz w2, 16; 8: mov w3, #1; 12: ret; 16: cbz w3, 28; 20: mov w3, #2; 24: ret; 28: ret
+    let mut code =
+        [0xb900_0001, 0x3400_0062, 0x5280_0023, 0xd65f_03c0, 0x3400_0063, 0x5280_0043, 0xd65f_03c0, 0xd65f_03c0];
+    let body = ranges(&[(0, 4), (8, 12)]);
+    let bypasses = |text: &FunctionText<'_, '_>, entries: &[u64]| text.bypasses(entries, &body, true, &|_| false);
+    arm64(&code, |text| assert!(bypasses(text, &[TEXT + 8, TEXT + 20])));
+    // 16: mov w4, #1
+    code[4] = 0x5280_0024;
+    arm64(&code, |text| {
+        assert!(bypasses(text, &[TEXT + 8]));
+        assert!(!bypasses(text, &[TEXT + 8, TEXT + 20]), "each call has its own");
+    });
+}
+
+#[test]
 fn what_is_on_another_way_than_an_address() {
     // 0: str w1, [x0]; 4: cbz w2, 16; 8: mov w3, #1; 12: ret; 16: mov w3, #2; 20: cbz w2, 8; 24: ret
     let code = [0xb900_0001, 0x3400_0062, 0x5280_0023, 0xd65f_03c0, 0x5280_0043, 0x34ff_ffa2, 0xd65f_03c0];
