@@ -127,6 +127,19 @@ pub(crate) struct Report {
     pub(crate) failures: BTreeMap<(String, String), Vec<Failure>>,
     /// Programs that end on no input, or make too many calls.
     pub(crate) untold: u64,
+    /// The most that one of the reports that were added has, by compiler and kind.
+    most: BTreeMap<(String, &'static str), u64>,
+}
+
+/// What the budget judges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Count {
+    /// How the budget names it.
+    pub(crate) kind: &'static str,
+    pub(crate) count: u64,
+    /// Of how many `what`.
+    pub(crate) of: u64,
+    pub(crate) what: &'static str,
 }
 
 /// How many failures of a kind are kept.
@@ -153,6 +166,12 @@ impl Report {
 
     /// Adds another report's counts.
     pub(crate) fn add(&mut self, other: Report) {
+        let compilers = other.calls.keys().flat_map(|compiler| other.counts(compiler).map(|count| (compiler, count)));
+        let most: Vec<_> = compilers
+            .map(|(compiler, Count { kind, count, .. })| {
+                ((compiler.clone(), kind), count.max(self.most(compiler, kind)))
+            })
+            .collect();
         for (key, values) in other.values {
             self.values.entry(key).or_default().add(values);
         }
@@ -169,6 +188,26 @@ impl Report {
             self.fail(failure);
         }
         self.untold += other.untold;
+        self.most.extend(most);
+    }
+
+    /// What the budget judges, of one compiler.
+    pub(crate) fn counts(&self, compiler: &str) -> [Count; 5] {
+        let calls = self.calls.get(compiler).copied().unwrap_or_default();
+        let values = self.of_compiler(compiler, true);
+        let count = |kind, count, of, what| Count { kind, count, of, what };
+        [
+            count("wrong", values.wrong, values.compared(), "values"),
+            count("missed", calls.missed, calls.calls, "calls"),
+            count("doubled", calls.doubled, calls.calls, "calls"),
+            count("excused", calls.missed_marked + calls.doubled_marked, calls.calls, "calls"),
+            count("failed", calls.failed_runs, calls.runs, "runs"),
+        ]
+    }
+
+    /// The most that one program has.
+    pub(crate) fn most(&self, compiler: &str, kind: &'static str) -> u64 {
+        self.most.get(&(compiler.to_owned(), kind)).copied().unwrap_or_default()
     }
 
     /// The values of a compiler, certain ones or doubtful ones.
