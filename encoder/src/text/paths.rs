@@ -417,8 +417,16 @@ impl FunctionText<'_, '_> {
 
     /// The first instructions at or after an address that do something that can be seen.
     pub(crate) fn first_acts(&self, from: u64) -> Vec<u64> {
+        self.first_acts_avoiding(from, None)
+    }
+
+    /// The same, on the ways that do not pass another instruction.
+    fn first_acts_avoiding(&self, from: u64, avoided: Option<u64>) -> Vec<u64> {
         let mut acts = Vec::new();
         let mut search = self.graph().search(None);
+        if let Some((_, avoided)) = avoided.and_then(|avoided| self.index(avoided)) {
+            search.comes_to(avoided);
+        }
         self.go_quietly(from, &mut search, &mut Effects::new(self.image.machine()), &mut |act| acts.push(act));
         acts.sort_unstable();
         acts
@@ -614,7 +622,8 @@ impl FunctionText<'_, '_> {
             (false, true) => (target, next),
             _ => return None,
         };
-        let acts = |from: u64| self.first_acts(from).iter().any(|&act| holds(body, act));
+        // A loop may come past the address again.
+        let acts = |from: u64| self.first_acts_avoiding(from, Some(entry)).iter().any(|&act| holds(body, act));
         let (Some((_, start)), Some((_, from)), Some((_, to))) =
             (self.index(entry), self.index(other), self.index(begin))
         else {

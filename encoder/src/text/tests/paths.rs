@@ -128,6 +128,9 @@ fn a_body_on_one_way_of_a_branch() {
     // 8: mov w2, #1: nothing that can be seen
     let code = [0x5280_0020, 0x3400_0040, 0x5280_0022, 0xb900_0268, 0xd65f_03c0];
     arm64(&code, |text| assert_eq!(text.after_branch(TEXT, &ranges(&[(8, 12)])), None));
+    // 0: mov w0, #1; 4: cbz w0, 12; 8: str wzr, [x1]; 12: cbnz w2, 0; 16: ret: a loop around both ways
+    let code = [0x5280_0020, 0x3400_0040, 0xb900_003f, 0x35ff_ffa2, 0xd65f_03c0];
+    arm64(&code, |text| assert_eq!(text.after_branch(TEXT, &ranges(&[(8, 12)])), Some(TEXT + 8)));
 }
 
 #[test]
