@@ -409,10 +409,11 @@ impl FunctionText<'_, '_> {
         })
     }
 
-    /// Whether an instruction stores to memory, and control goes on after it.
+    /// Whether an instruction stores to memory, which can be seen, and control goes on after it.
     pub(crate) fn stores(&self, address: u64) -> bool {
-        let effect = Effects::new(self.image.machine()).at(self.image, address);
-        effect.is_some_and(|effect| effect.stores && effect.straight)
+        let mut effects = Effects::new(self.image.machine());
+        let effect = effects.at(self.image, address);
+        effect.is_some_and(|effect| effect.stores && effect.straight) && self.acts(&mut effects, address)
     }
 
     /// The first instructions at or after an address that do something that can be seen.

@@ -168,18 +168,18 @@ pub(crate) fn begins_with_loop(text: &FunctionText<'_, '_>, lines: &Lines, start
 /// Elsewhere than in a straight line it may be so, too.
 pub(crate) fn in_line(lines: &Lines, text: &FunctionText<'_, '_>, entry: u64, body: &Body<'_, '_, '_>) -> Again {
     let is_own = |&act: &u64| body.owns(act) && text.stores(act);
-    let mut acts = text.first_acts(entry);
-    acts.retain(is_own);
-    let (act, is_first) = match acts[..] {
+    let first = text.first_acts(entry);
+    let own: Vec<u64> = first.iter().copied().filter(is_own).collect();
+    let (act, is_first) = match own[..] {
         [act] => (act, true),
-        // Instructions of others come first: they are mixed with the body's.
+        // Instructions of others come first: of copies in the body, or of what is around it, mixed with the body's.
         [] => {
             let own = body
                 .ranges
                 .iter()
                 .filter_map(|range| text.instructions(range.start.max(entry), range.end).find(is_own));
             let Some(act) = own.min() else { return Again::default() };
-            (act, false)
+            (act, !first.iter().any(|&first| holds(body.ranges, first)) && text.is_straight(entry, act))
         }
         _ => return Again::default(),
     };
@@ -348,6 +348,16 @@ mod tests {
                 |body: Range<u64>| in_line(&lines, text, TEXT, &Body { text, ranges: slice::from_ref(&body), nested });
             assert_eq!(again(TEXT..TEXT + 6), Again { is_unclear: true, ..Again::default() });
             assert_eq!(again(TEXT..TEXT + 4), Again::default(), "it is made once");
+            // It is what is around the body that stores first.
+            let again =
+                in_line(&lines, text, TEXT, &Body { text, ranges: &[TEXT..TEXT, TEXT + 2..TEXT + 6], nested: &[] });
+            assert_eq!(again, Again { entries: vec![TEXT + 4], ..Again::default() });
+        });
+        // 0: mov %eax,(%rdi); 2: push %rcx; 3: push %rcx; 4: ret
+        x86(&[0x89, 0x07, 0x51, 0x51, 0xc3], |text| {
+            let lines = lines(&[(TEXT, 0, 50), (TEXT + 2, 0, 10)]);
+            let body = Body { text, ranges: &[TEXT..TEXT, TEXT + 2..TEXT + 4], nested: &[] };
+            assert_eq!(in_line(&lines, text, TEXT, &body), Again::default(), "arguments for a call");
         });
     }
 
