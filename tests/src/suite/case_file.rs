@@ -181,6 +181,8 @@ pub struct Options {
     pub file: Option<String>,
     /// Whether functions of the name with other prototypes are taken too.
     pub all_prototypes: bool,
+    /// Whether doubtful arguments are read, too.
+    pub accept_doubt: bool,
     /// The cookie.
     pub cookie: u64,
 }
@@ -220,6 +222,9 @@ impl Expect {
         }
         if let Some(file) = &self.options.file {
             label.push_str(&format!(" of {file}"));
+        }
+        if self.options.accept_doubt {
+            label.push_str(" (accept_doubt)");
         }
         label
     }
@@ -289,6 +294,8 @@ struct ExpectTable {
     file: Option<String>,
     #[serde(default)]
     all_prototypes: bool,
+    #[serde(default)]
+    accept_doubt: bool,
     cookie: Option<toml::Value>,
 }
 
@@ -507,6 +514,7 @@ fn expect(table: ExpectTable) -> Result<Expect, String> {
             function: table.function,
             file: table.file,
             all_prototypes: table.all_prototypes,
+            accept_doubt: table.accept_doubt,
             cookie,
         },
         outcome,

@@ -156,7 +156,10 @@ impl Case<'_> {
         for name in &attempt.programs {
             let program = self.object.progs_mut().find(|program| program.name() == name.as_str());
             let program = program.ok_or_else(|| format!("no program {name}"))?;
-            let mut options = AttachOptions::default().cookie(attempt.cookie).all_prototypes(attempt.all_prototypes);
+            let mut options = AttachOptions::default()
+                .cookie(attempt.cookie)
+                .all_prototypes(attempt.all_prototypes)
+                .accept_doubt(attempt.accept_doubt);
             if let Some(complete) = attempt.complete {
                 options = options.policy(if complete { Policy::Complete } else { Policy::BestEffort });
             }

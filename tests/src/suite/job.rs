@@ -45,6 +45,8 @@ pub struct Attempt {
     pub file: Option<String>,
     /// Whether functions of the name with other prototypes are taken too.
     pub all_prototypes: bool,
+    /// Whether doubtful arguments are read, too.
+    pub accept_doubt: bool,
     /// The cookie.
     pub cookie: u64,
 }

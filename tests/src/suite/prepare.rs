@@ -236,6 +236,7 @@ fn describe(case: &CaseFile, expectations: &[&Expect]) -> Job {
         function: expect.options.function.clone(),
         file: expect.options.file.clone(),
         all_prototypes: expect.options.all_prototypes,
+        accept_doubt: expect.options.accept_doubt,
         cookie: expect.options.cookie,
     };
     Job {
