@@ -86,6 +86,14 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let again = repeats::find(lines, copy.text, first.address, own, copy.body);
         (found.may_be_more, found.may_be_less) = (again.is_unclear, again.may_be_own);
         found.entries.extend(again.entries.into_iter().map(entry::by_statement));
+        // If each of several ways in begins with the same, none is missed, whichever is the entry.
+        if first.uncertain {
+            let is_known = |way: &u64| found.entries.iter().any(|entry| entry.address == *way);
+            let ways = entry::ways_in(copy.body, copy.text);
+            let is_each_known = !ways.is_empty() && ways.iter().all(is_known);
+            found.entries[0].uncertain = !is_each_known;
+            found.may_be_less |= is_each_known;
+        }
         // The first instruction of a loop with which the body begins may have lost its line, and with it its place in
         // the copy.
         if let [first] = found.entries[..]

@@ -120,18 +120,15 @@ pub(crate) fn find(
     is_shared: impl Fn(u64) -> bool,
 ) -> Option<Entry> {
     let at = |address, uncertain| Entry { uncertain, ..Entry::at(address, view) };
-    let mut parts: Vec<Range<u64>> = body.iter().filter(|range| !range.is_empty()).cloned().collect();
-    let Some(first) = parts.first_mut() else {
+    if body.iter().all(Range::is_empty) {
         let address = entry.or(body.first().map(|range| range.start))?;
         return Some(at(address, is_beside(address, &[], text)));
-    };
+    }
     if let Some(address) = entry {
         return Some(given(Point { address, view }, body, text, is_shared));
     }
-    if let Some(head) = text.past_padding(body) {
-        first.start = head;
-    }
-    let low = first.start;
+    let parts = parts(body, text);
+    let low = parts[0].start;
     let entries = text.entries(&parts);
     let (address, uncertain) = match entries[..] {
         [] => (low, parts.len() > 1),
@@ -141,6 +138,20 @@ pub(crate) fn find(
     };
     let past_branches = || if is_by_clang { text.past_branches(address, body) } else { None };
     Some(at(text.past_others(address, body).or_else(past_branches).unwrap_or(address), uncertain))
+}
+
+/// The ranges of a copy that have instructions, without the padding that it may begin with.
+fn parts(body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Vec<Range<u64>> {
+    let mut parts: Vec<Range<u64>> = body.iter().filter(|range| !range.is_empty()).cloned().collect();
+    if let (Some(first), Some(head)) = (parts.first_mut(), text.past_padding(body)) {
+        first.start = head;
+    }
+    parts
+}
+
+/// Where control comes into a copy from outside: what [`find`] chooses from.
+pub(crate) fn ways_in(body: &[Range<u64>], text: &FunctionText<'_, '_>) -> Vec<u64> {
+    text.entries(&parts(body, text))
 }
 
 /// Where a probe moves from.

@@ -124,6 +124,34 @@ fn bodies_in_one_row_are_sites_each() {
     }
 }
 
+/// A loop that is unrolled in part: control comes into the copy in two ways, to four bodies and to the rest.
+const IN_PART: &str = r#"
+static inline __attribute__((always_inline)) void lend(volatile long *at, long value) { *at = *at - value; }
+void lent(volatile long *at, int times, long value)
+{
+    _Pragma("clang loop unroll_count(4)")
+    for (int i = 0; i < times; i++)
+        lend(at, value);
+}
+void unused(long a) { TRUTH(a, 0); }
+volatile long seq, in;
+"#;
+
+#[test]
+fn ways_in_that_are_all_entries_are_certain() {
+    for level in ["-O2", "-O3"] {
+        let Some(set) = by_clang(&[level], IN_PART) else { return };
+        let sites = inlined(&set, "lend");
+        assert_eq!(sites.len(), 5, "{level}");
+        assert!(sites.iter().all(|site| !site.marks.contains(Marks::ENTRY_UNCERTAIN)), "{level}: {sites:x?}");
+        assert_eq!(
+            sites.iter().filter(|site| site.marks.contains(Marks::MAY_REPEAT)).count(),
+            5,
+            "{level}: {sites:x?}"
+        );
+    }
+}
+
 /// Recursion that becomes a loop, in a function that loses a parameter; and a function without, that loses one, too.
 const RECURSIVE: &str = r#"
 volatile long seq, in;
