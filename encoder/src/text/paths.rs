@@ -409,7 +409,7 @@ impl FunctionText<'_, '_> {
         })
     }
 
-    /// Whether an instruction stores to memory, which can be seen, and control goes on after it.
+    /// Whether an instruction stores to memory other than the stack, and control goes on after it.
     pub(crate) fn stores(&self, address: u64) -> bool {
         let mut effects = Effects::new(self.image.machine());
         let effect = effects.at(self.image, address);
@@ -425,6 +425,7 @@ impl FunctionText<'_, '_> {
     fn first_acts_avoiding(&self, from: u64, avoided: Option<u64>) -> Vec<u64> {
         let mut acts = Vec::new();
         let mut search = self.graph().search(None);
+        // As if the search had been there.
         if let Some((_, avoided)) = avoided.and_then(|avoided| self.index(avoided)) {
             search.comes_to(avoided);
         }

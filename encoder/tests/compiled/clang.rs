@@ -144,11 +144,7 @@ fn ways_in_that_are_all_entries_are_certain() {
         let sites = inlined(&set, "lend");
         assert_eq!(sites.len(), 5, "{level}");
         assert!(sites.iter().all(|site| !site.marks.contains(Marks::ENTRY_UNCERTAIN)), "{level}: {sites:x?}");
-        assert_eq!(
-            sites.iter().filter(|site| site.marks.contains(Marks::MAY_REPEAT)).count(),
-            5,
-            "{level}: {sites:x?}"
-        );
+        assert!(sites.iter().all(|site| site.marks.contains(Marks::MAY_REPEAT)), "{level}: {sites:x?}");
     }
 }
 
