@@ -4,7 +4,7 @@
 # are one entry: a kernel that does not boot fails each of its cases.
 
 BEGIN {
-    MAX_LINES = 8
+    MAX_LINES = 16
     MAX_WIDTH = 240
     MAX_NAMES = 6
     MAX_ENTRIES = 12
