@@ -2,7 +2,7 @@
 //! A case's folder: its table `case.toml`, its sources, its BPF programs. tests/cases/README.md says what the fields
 //! mean.
 
-use super::family::On;
+use super::family::{Family, On};
 use super::limits;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -168,6 +168,26 @@ pub struct Unsupported {
     pub reasons: Vec<String>,
     /// Which limit that is.
     pub because: String,
+    /// Whether it must be refused: one day nothing may be in the way any more, and then the case has to say so.
+    pub is_certain: bool,
+}
+
+/// Where the debug information has arguments that are not believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doubtful {
+    /// On which kernels.
+    pub on: On,
+    /// What comes of attaching there.
+    pub leaves: Leaves,
+}
+
+/// What comes of attaching without doubtful arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leaves {
+    /// A refusal. Why they are not believed.
+    Nothing(String),
+    /// Sites with these events.
+    Events(Vec<Event>),
 }
 
 /// How programs are attached.
@@ -200,6 +220,8 @@ pub struct Expect {
     pub outcome: Outcome,
     /// What may be in the way.
     pub unsupported: Option<Unsupported>,
+    /// Where arguments are doubtful: it is as it should be with those accepted, and refused or attached in part else.
+    pub doubtful: Option<Doubtful>,
     /// Sites that are attached, by kind.
     pub sites: Option<BTreeMap<String, usize>>,
     /// Sites that are not, by reason.
@@ -228,7 +250,33 @@ impl Expect {
         }
         label
     }
+
+    /// What is tried on a kernel: where arguments are doubtful, first without these, and then with them.
+    pub fn on(&self, family: &Family) -> Vec<Expect> {
+        let doubtful = match &self.doubtful {
+            _ if !self.on.holds(family) => return Vec::new(),
+            Some(doubtful) if doubtful.on.holds(family) => doubtful,
+            _ => return vec![self.clone()],
+        };
+        let mut accepting = self.clone();
+        accepting.options.accept_doubt = true;
+        let mut certain = Expect { sites: None, skipped: None, skipped_for: Vec::new(), ..self.clone() };
+        match &doubtful.leaves {
+            Leaves::Events(events) => {
+                certain.outcome = Outcome::Events(events.clone());
+                certain.skipped_for = vec![MISSING.to_owned()];
+            }
+            Leaves::Nothing(because) => {
+                let (reasons, because) = (vec![MISSING.to_owned()], because.clone());
+                certain.unsupported = Some(Unsupported { reasons, because, is_certain: true });
+            }
+        }
+        vec![certain, accepting]
+    }
 }
+
+/// Why a site is not attached that lacks an argument, also if it has a doubtful one.
+const MISSING: &str = "missing_arguments";
 
 fn one<T: From<u8>>() -> T {
     T::from(1)
@@ -297,6 +345,15 @@ struct ExpectTable {
     #[serde(default)]
     accept_doubt: bool,
     cookie: Option<toml::Value>,
+    doubtful: Option<DoubtfulTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DoubtfulTable {
+    on: Vec<String>,
+    leaves: Option<Vec<EventTable>>,
+    because: Option<String>,
 }
 
 #[derive(Deserialize, PartialEq, Eq)]
@@ -475,8 +532,23 @@ fn expect(table: ExpectTable) -> Result<Expect, String> {
             sentence("expect", because)?;
             None
         }
-        (reasons, because) => Some(Unsupported { because: sentence("expect", because)?, reasons }),
+        (reasons, because) => Some(Unsupported { because: sentence("expect", because)?, reasons, is_certain: false }),
     };
+    let doubtful = match table.doubtful {
+        None => None,
+        Some(_) if table.accept_doubt => return Err(of("`doubtful` stands in place of `accept_doubt`")),
+        Some(DoubtfulTable { on, leaves, because }) => {
+            let leaves = match (leaves, because) {
+                (Some(_), Some(_)) => return Err(of("doubtful: it takes either `leaves` or `because`")),
+                (Some(events), None) => Leaves::Events(events.into_iter().map(event).collect::<Result<_, _>>()?),
+                (None, because) => Leaves::Nothing(sentence("doubtful", because)?),
+            };
+            Some(Doubtful { on: On::parse(&on)?, leaves })
+        }
+    };
+    if doubtful.is_some() && matches!(outcome, Outcome::Refused(_)) {
+        return Err(of("`doubtful` stands beside `events`"));
+    }
     if let Some(unsupported) = &unsupported {
         if matches!(outcome, Outcome::Refused(_)) {
             return Err(of("`unsupported` stands beside `events`"));
@@ -519,6 +591,7 @@ fn expect(table: ExpectTable) -> Result<Expect, String> {
         },
         outcome,
         unsupported,
+        doubtful,
         sites: table.sites,
         skipped: table.skipped,
         skipped_for: table.skipped_for,
@@ -602,6 +675,15 @@ mod tests {
             ("[[expect]]\nprogram = 'p'\nevents = []\nunsupported = ['notrace']", "because"),
             ("[[expect]]\nprogram = 'p'\nevents = []\nunsupported = ['program']\nbecause = 'x'", "is not a limit"),
             ("[[expect]]\nprogram = 'p'\nrefused = ['notrace']\nunsupported = ['notrace']\nbecause = 'x'", "beside"),
+            ("[[expect]]\nprogram = 'p'\nevents = []\ndoubtful = { on = ['clang'] }", "because"),
+            (
+                "[[expect]]\nprogram = 'p'\nevents = []\naccept_doubt = true\ndoubtful = { on = ['clang'], because = 'x' }",
+                "in place of",
+            ),
+            (
+                "[[expect]]\nprogram = 'p'\nrefused = ['notrace']\ndoubtful = { on = ['clang'], because = 'x' }",
+                "beside",
+            ),
             ("[[expect]]\nprograms = ['p', 'q']\nevents = [[1]]", "which program"),
             ("[[expect]]\nprogram = 'p'\nevents = [{ program = 'q', values = [] }]", "not among"),
             ("[[expect]]\nprogram = 'p'\nevents = []\nsites = { inlined = 1 }", "is not a kind"),
@@ -616,6 +698,27 @@ mod tests {
             assert!(error.contains(why), "{text}: {error}");
         }
         assert!(parse("title = 't'\nabout = 'a'\nexercised = []\nexpect = []").is_err());
+    }
+
+    #[test]
+    fn what_is_doubtful_is_tried_without_and_with_it() {
+        let case = |leaves: &str| {
+            let table = format!("doubtful = {{ on = ['gcc14'], {leaves} }}");
+            parse(&format!("{HEAD}[[expect]]\nprogram = 'p'\nevents = [[1], [2]]\nsites = {{ body = 2 }}\n{table}"))
+                .unwrap()
+        };
+        let gcc14 = crate::suite::family::tests::gcc14();
+        let refused = &case("because = 'x'").expect[0].on(&gcc14)[..];
+        let [certain, accepting] = refused else { panic!("{refused:?}") };
+        assert!(certain.unsupported.as_ref().is_some_and(|unsupported| unsupported.is_certain));
+        assert!(certain.sites.is_none() && !certain.options.accept_doubt);
+        assert!(accepting.unsupported.is_none() && accepting.sites.is_some() && accepting.options.accept_doubt);
+        let case = case("leaves = [[1]]");
+        let left = &case.expect[0].on(&gcc14)[0];
+        assert!(matches!(&left.outcome, Outcome::Events(events) if events.len() == 1));
+        assert_eq!((left.skipped_for.as_slice(), &left.unsupported), (&[MISSING.to_owned()][..], &None));
+        let other = crate::suite::family::Family { major: 12, ..gcc14 };
+        assert!(matches!(&case.expect[0].on(&other)[..], [only] if only.sites.is_some() && !only.options.accept_doubt));
     }
 
     #[test]

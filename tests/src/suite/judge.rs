@@ -109,8 +109,8 @@ pub enum Held {
 }
 
 /// The expectations of a case that are for a kernel, in their order.
-pub fn expectations<'c>(case: &'c CaseFile, family: &Family) -> Vec<&'c Expect> {
-    case.expect.iter().filter(|expect| expect.on.holds(family)).collect()
+pub fn expectations(case: &CaseFile, family: &Family) -> Vec<Expect> {
+    case.expect.iter().flat_map(|expect| expect.on(family)).collect()
 }
 
 /// Judges what was seen of a case that is exercised. With `planted`, its first expectation is made wrong first.
@@ -129,7 +129,7 @@ pub fn judge(case: &CaseFile, family: &Family, seen: &Observation, planted: bool
         );
     }
     let (mut status, mut failed, mut details, mut good) = (Status::Pass, Vec::new(), Vec::new(), Vec::new());
-    for (nth, (expect, attempted)) in expectations.into_iter().zip(&seen.attempts).enumerate() {
+    for (nth, (expect, attempted)) in expectations.iter().zip(&seen.attempts).enumerate() {
         let held = Wanted::of(expect, &seen.addresses).map_or_else(Held::Fails, |mut wanted| {
             if planted && nth == 0 {
                 plant::first(&mut wanted);
@@ -194,6 +194,9 @@ impl Wanted {
 pub fn hold(wanted: &Wanted, attempted: &Attempted, any_process: bool) -> Held {
     let result = match (attempted, &wanted.outcome) {
         (Attempted::Error(why), _) => Err(why.clone()),
+        (Attempted::Attached(_), Ok(_)) if wanted.unsupported.as_ref().is_some_and(|limit| limit.is_certain) => {
+            Err("attached, and `doubtful` says that it is refused: nothing is in the way any more".to_owned())
+        }
         (Attempted::Attached(seen), Ok(events)) => attached(wanted, events, seen, any_process),
         (Attempted::Attached(seen), Err(reasons)) => {
             Err(format!("attached, and should be refused ({}); seen: {}", list(reasons), events_text(&seen.events)))
@@ -264,7 +267,7 @@ fn refused_as(wanted: &BTreeSet<String>, refused: &Refused) -> Result<(), String
 
 /// Whether a refusal is one that is allowed, and a limit; what to say about it.
 fn unsupported(allowed: Option<&Unsupported>, refused: &Refused) -> Result<String, String> {
-    let Some(Unsupported { reasons, because }) = allowed else { return Err(format!("refused: {}", refused.text)) };
+    let Some(Unsupported { reasons, because, .. }) = allowed else { return Err(format!("refused: {}", refused.text)) };
     let is_allowed = |reason: &InWay| reason.is_limit && reasons.contains(&reason.key);
     if let Some(other) = refused.reasons.iter().find(|reason| !is_allowed(reason)) {
         let why = if other.is_limit { "which is not expected" } else { "which is not a limit of others" };
@@ -428,8 +431,11 @@ pub(crate) mod tests {
     fn unsupported_is_a_limit_of_others_that_the_case_allows() {
         let mut want = wanted(Ok(vec![sent(&[1])]));
         fails(&want, &refused(&[("missing_arguments", true)]), "refused: why");
-        want.unsupported =
-            Some(Unsupported { reasons: vec!["missing_arguments".to_owned()], because: "it is gone".to_owned() });
+        want.unsupported = Some(Unsupported {
+            reasons: vec!["missing_arguments".to_owned()],
+            because: "it is gone".to_owned(),
+            is_certain: false,
+        });
         match hold(&want, &refused(&[("missing_arguments", true)]), false) {
             Held::Unsupported(why) => {
                 assert_eq!(why, "it is gone (the debug information: missing_arguments)");
@@ -438,6 +444,12 @@ pub(crate) mod tests {
         }
         fails(&want, &refused(&[("missing_arguments", false)]), "not a limit of others");
         fails(&want, &refused(&[("missing_arguments", true), ("notrace", true)]), "not expected");
+        // It may not be in the way; one that is certain has to be.
+        let attached = Attempted::Attached(seen(vec![sent(&[1])]));
+        assert_eq!(hold(&want, &attached, false), Held::Holds);
+        want.unsupported.as_mut().unwrap().is_certain = true;
+        fails(&want, &attached, "nothing is in the way");
+        assert!(matches!(hold(&want, &refused(&[("missing_arguments", true)]), false), Held::Unsupported(_)));
     }
 
     /// What the guest tells about the case `complete_inlining` if all is well.
@@ -453,7 +465,7 @@ pub(crate) mod tests {
             Outcome::Refused(keys) => refused(&keys.iter().map(|key| (key.as_str(), true)).collect::<Vec<_>>()),
         };
         let family = super::super::family::tests::gcc14();
-        let attempts = expectations(&case, &family).into_iter().map(attempt).collect();
+        let attempts = expectations(&case, &family).iter().map(attempt).collect();
         let suite = case.name.clone();
         (case, Observation { suite, broken: None, addresses: BTreeMap::new(), attempts, milliseconds: 1 })
     }

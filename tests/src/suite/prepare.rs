@@ -220,7 +220,7 @@ fn staged(case: &CaseFile, folder: &Path) -> Result<ModuleSource, PrepareError> 
     Ok(ModuleSource { name: case.module(), folder: own, flags: Vec::new() })
 }
 
-fn describe(case: &CaseFile, expectations: &[&Expect]) -> Job {
+fn describe(case: &CaseFile, expectations: &[Expect]) -> Job {
     let mut symbols = BTreeSet::new();
     for expect in expectations {
         if let Outcome::Events(events) = &expect.outcome {
@@ -230,7 +230,7 @@ fn describe(case: &CaseFile, expectations: &[&Expect]) -> Job {
             }));
         }
     }
-    let attempt = |expect: &&Expect| Attempt {
+    let attempt = |expect: &Expect| Attempt {
         programs: expect.programs.clone(),
         complete: expect.options.complete,
         function: expect.options.function.clone(),

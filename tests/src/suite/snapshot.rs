@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 /// The plans of a case as text.
-pub fn text(expectations: &[&Expect], attempts: &[Attempted]) -> String {
+pub fn text(expectations: &[Expect], attempts: &[Attempted]) -> String {
     let mut text = String::new();
     for (expect, attempted) in expectations.iter().zip(attempts) {
         match attempted {
