@@ -9,7 +9,7 @@ use siteseer::internals::path::{full, shown};
 use siteseer::internals::pattern::Pattern;
 use siteseer_sites::Machine;
 use siteseer_sites::location::{Argument, Located};
-use siteseer_sites::site::SiteKind;
+use siteseer_sites::site::{Marks, SiteKind};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -107,20 +107,22 @@ fn declaration(type_name: &str, name: &str) -> String {
     format!("{type_name}{space}{name}")
 }
 
+/// What the marks say for which `complete` refuses a site.
+const MARKED: [(Marks, &str); 3] = [
+    (Marks::ENTRY_UNCERTAIN, "may not be where it is entered"),
+    (Marks::MAY_REPEAT, "may repeat within one call"),
+    (Marks::MAY_MISS, "may be passed by"),
+];
+
 /// What a person should know of a site besides where it is.
 pub(crate) fn notes(site: &Candidate) -> Vec<String> {
-    use siteseer_sites::site::Marks;
     let mut notes = Vec::new();
     if site.moved > 0 {
         let side = if site.marks.contains(Marks::MOVED_BACK) { "before" } else { "after" };
         notes.push(format!("probe {} bytes {side} the entry", site.moved));
     }
-    if site.marks.contains(Marks::MAY_REPEAT) {
-        notes.push("may repeat within one call".to_owned());
-    }
-    if site.marks.contains(Marks::MAY_MISS) {
-        notes.push("may be passed by".to_owned());
-    }
+    let marked = MARKED.iter().filter(|(mark, _)| site.marks.contains(*mark));
+    notes.extend(marked.map(|(_, what)| (*what).to_owned()));
     if site.marks.contains(Marks::SIGNATURE_CHANGED) {
         let returns = if site.marks.returns_value() { "" } else { ", return value not certain" };
         notes.push(format!("signature changed{returns}"));
