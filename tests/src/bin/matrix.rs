@@ -29,9 +29,9 @@ struct Arguments {
     /// Write docs/conformance.md and docs/conformance.svg. It takes all kernels and all cases
     #[arg(long)]
     update_docs: bool,
-    /// Make the page from this result, and run nothing
+    /// Make the page from this result, and run nothing; may be given again, for runs of other kernels
     #[arg(long, value_name = "FILE")]
-    from: Option<PathBuf>,
+    from: Vec<PathBuf>,
     /// Where the result goes, and beside it the consoles of the guests
     #[arg(long, value_name = "FILE")]
     json: PathBuf,
@@ -119,13 +119,26 @@ fn write_docs(results: &Results, arguments: &Arguments) -> Result<(), Box<dyn Er
     Ok(())
 }
 
+fn read(path: &Path) -> Result<Results, String> {
+    let bytes = std::fs::read(path).map_err(|error| error.to_string());
+    let results = bytes.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
+    results.map_err(|why| format!("{}: {why}", path.display()))
+}
+
 fn matrix(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
-    let results = match &arguments.from {
-        Some(path) => serde_json::from_slice(&std::fs::read(path)?)?,
-        None => {
+    let results = match &arguments.from[..] {
+        [] => {
             let results = measure(arguments)?;
             std::fs::write(&arguments.json, serde_json::to_string_pretty(&results)?)?;
             results
+        }
+        [first, others @ ..] => {
+            let matrix = siteseer_kernels::workspace_matrix()?;
+            let order: Vec<&str> = matrix.names().collect();
+            others.iter().try_fold(read(first)?, |results, path| {
+                let joined = results.join(read(path)?, &order);
+                joined.map_err(|why| format!("{}: {why}", path.display()))
+            })?
         }
     };
     print(&results);

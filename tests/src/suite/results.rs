@@ -63,6 +63,30 @@ impl Results {
         row.cells.get(&kernel.name).cloned()
     }
 
+    /// The results of another run with other kernels besides, in the order that is given.
+    ///
+    /// # Errors
+    /// If the runs have a kernel in common, or not the same cases: they are not of one state of the tree.
+    pub fn join(mut self, other: Results, order: &[&str]) -> Result<Results, String> {
+        if let Some(both) = other.kernels.iter().find(|kernel| self.kernels.iter().any(|own| own.name == kernel.name)) {
+            return Err(format!("two results have {}", both.name));
+        }
+        let mut others = other.rows;
+        for row in &mut self.rows {
+            let is_same = |other: &Row| (&other.group, &other.name) == (&row.group, &row.name);
+            let Some(at) = others.iter().position(is_same) else {
+                return Err(format!("only one of two results has {}::{}", row.group, row.name));
+            };
+            row.cells.extend(others.remove(at).cells);
+        }
+        if let Some(row) = others.first() {
+            return Err(format!("only one of two results has {}::{}", row.group, row.name));
+        }
+        self.kernels.extend(other.kernels);
+        self.kernels.sort_by_key(|kernel| order.iter().position(|name| *name == kernel.name));
+        Ok(self)
+    }
+
     /// How many cells of a kernel have each status.
     pub fn counts(&self, kernel: &str) -> BTreeMap<Status, usize> {
         let mut counts = BTreeMap::new();
@@ -127,6 +151,26 @@ pub(crate) mod tests {
                 row("limit", &[("one", Status::Unsupported, "no location")]),
             ],
         }
+    }
+
+    #[test]
+    fn runs_of_several_kernels_are_one_result() {
+        let mut other = example();
+        for kernel in &mut other.kernels {
+            kernel.name.insert_str(0, "other_");
+        }
+        for row in &mut other.rows {
+            row.cells =
+                std::mem::take(&mut row.cells).into_iter().map(|(name, v)| (format!("other_{name}"), v)).collect();
+        }
+        let order = ["other_one", "one", "two", "other_two"];
+        let joined = example().join(other.clone(), &order).unwrap();
+        assert_eq!(joined.kernels.iter().map(|kernel| kernel.name.as_str()).collect::<Vec<_>>(), order);
+        assert_eq!((joined.rows.len(), joined.failures().len()), (3, 4));
+        assert!(example().join(example(), &order).unwrap_err().contains("two results have one"));
+        other.rows.pop();
+        assert!(example().join(other.clone(), &order).unwrap_err().contains("suite::limit"));
+        assert!(other.join(example(), &order).is_err());
     }
 
     #[test]
