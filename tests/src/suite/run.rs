@@ -102,8 +102,10 @@ fn kernel(name: &str, wanted: &Wanted, making: &Mutex<()>, progress: &(dyn Fn(&s
         (run, verdicts)
     };
     let Some(paths) = siteseer_kernels::cached(name) else {
+        // Nothing is known of its cases.
         let problem = format!("it has not been fetched or built: ci/kernel {name}");
-        return nothing(KernelRun::failed(name, "", problem), "there is no such kernel in the cache");
+        progress(&format!("{name}: {problem}"));
+        return (KernelRun::failed(name, "", problem), Default::default());
     };
     let release = &paths.record.release;
     let ready = {
