@@ -34,7 +34,7 @@ use siteseer_conformance::guest::case::{Capability, Ending, Lack, Verdict, cases
 use siteseer_conformance::guest::demo::TOOL;
 use siteseer_conformance::guest::extent::{Extent, Role, runs_on};
 use siteseer_conformance::guest::known::{self, Judged, KNOWN, SUITE};
-use siteseer_conformance::guest::{modules, own_data, refused, soak, trace_tool};
+use siteseer_conformance::guest::{killed, modules, own_data, refused, soak, trace_tool};
 use siteseer_conformance::suite::case_file::{self, CaseFile};
 use siteseer_conformance::suite::judge::{self, Status};
 use siteseer_conformance::suite::prepare::Prepared;
@@ -209,6 +209,8 @@ fn suite_cases(selected: &[String]) -> Vec<CaseFile> {
     all.into_iter().filter(|(name, _)| chosen(name)).filter_map(|(_, case)| case.ok()).collect()
 }
 
+/// The cases with an outcome that is printed as a whole: its figures are wanted.
+const FIGURES: [&str; 4] = ["reach::", "soak::", "killed::", "libbpf::nothing_is_lost_in_a_life"];
 /// The cases that load the module.
 const OF_MODULE: [&str; 6] = [
     "modules::",
@@ -287,8 +289,9 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
         Ok(guest) => guest,
         Err(why) => return failed(why.to_string()),
     };
-    let minutes = std::env::var(soak::MINUTES).ok().and_then(|minutes| minutes.parse().ok()).unwrap_or(0);
-    let soaking = Duration::from_secs(60 * minutes);
+    let number = |variable: &str| std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(0);
+    // A kill takes a part of a second, and a machine may be slow.
+    let soaking = Duration::from_secs(60 * number(soak::MINUTES) + 2 * number(killed::COUNT));
     let mut vm = Vm::new(arch, &paths.vmlinuz)
         .init(&guest)
         .arg("test")
@@ -300,7 +303,7 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
         vm = vm.file(&path, inside);
     }
     vm = prepared.install(vm);
-    for variable in [soak::MINUTES, soak::SEED] {
+    for variable in [soak::MINUTES, soak::SEED, killed::COUNT, killed::SEED] {
         if let Ok(value) = std::env::var(variable) {
             vm = vm.env(variable, &value);
         }
@@ -385,7 +388,7 @@ fn print_table(kernel: &str, release: &str, time: Duration, verdicts: &BTreeMap<
     for verdict in verdicts.values().filter(passed) {
         if verdict.name.starts_with("tools::") {
             println!("\nOrdinary tools on {kernel}, {}: {}", verdict.name, verdict.detail);
-        } else if verdict.name.starts_with("reach::") || verdict.name.starts_with("soak::") {
+        } else if FIGURES.iter().any(|of| verdict.name.starts_with(of)) {
             println!("\n{}", verdict.detail);
         }
     }

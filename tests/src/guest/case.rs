@@ -29,6 +29,12 @@ pub struct Case {
     pub run: Box<Body>,
 }
 
+/// A number that whoever runs the cases may set.
+pub(crate) fn number(variable: &str) -> Result<Option<u64>, Failure> {
+    let text = std::env::var(variable).ok();
+    text.map(|text| text.parse().map_err(|_| format!("{variable}: {text:?} is not a number").into())).transpose()
+}
+
 /// What a case that passed showed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shown {

@@ -16,7 +16,7 @@ const SLACK: u64 = 16 << 20;
 
 /// What there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Inventory {
+pub(crate) struct Inventory {
     descriptors: usize,
     threads: usize,
     programs: usize,
@@ -26,18 +26,18 @@ pub(super) struct Inventory {
     definitions: usize,
     /// Kprobes, of anybody.
     kprobes: usize,
-    /// Bytes of this process.
-    memory: u64,
+    /// Bytes of this process, if they are to be compared.
+    memory: Option<u64>,
 }
 
 /// The two, in words.
-pub(super) struct Compared {
+pub(crate) struct Compared {
     before: Inventory,
     after: Inventory,
 }
 
 impl Inventory {
-    pub(super) fn take() -> Result<Inventory, Failure> {
+    pub(crate) fn take() -> Result<Inventory, Failure> {
         let process = procfs::process::Process::myself()?;
         Ok(Inventory {
             descriptors: process.fd_count()?,
@@ -47,12 +47,33 @@ impl Inventory {
             links: ids(sys::bpf_link_get_next_id)?,
             definitions: lines("/sys/kernel/tracing/kprobe_events")?,
             kprobes: lines("/sys/kernel/debug/kprobes/list")?,
-            memory: process.statm()?.resident * procfs::page_size(),
+            memory: Some(process.statm()?.resident * procfs::page_size()),
         })
     }
 
+    /// The same without memory: an allocator may keep much after one thing, and no more after many.
+    pub(crate) fn without_memory(self) -> Inventory {
+        Inventory { memory: None, ..self }
+    }
+
+    /// BPF programs, maps, links, and kprobes that are armed, of anybody.
+    pub(crate) fn armed() -> Result<[usize; 4], Failure> {
+        let kprobes = fs::read_to_string("/sys/kernel/debug/kprobes/list")?;
+        Ok([
+            ids(sys::bpf_prog_get_next_id)?,
+            ids(sys::bpf_map_get_next_id)?,
+            ids(sys::bpf_link_get_next_id)?,
+            kprobes.lines().filter(|line| !line.contains("[DISABLED]")).count(),
+        ])
+    }
+
+    /// Bytes of this process.
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory.unwrap_or(0)
+    }
+
     /// What there is when the kernel has freed what it frees later: when it is the same for a second.
-    pub(super) fn settled() -> Result<Inventory, Failure> {
+    pub(crate) fn settled() -> Result<Inventory, Failure> {
         let begin = Instant::now();
         let mut last = Inventory::take()?;
         loop {
@@ -73,11 +94,12 @@ impl Inventory {
         let counts =
             |of: &Inventory| [of.descriptors, of.threads, of.programs, of.maps, of.links, of.definitions, of.kprobes];
         let fits = counts(self).iter().zip(counts(before)).all(|(after, before)| *after <= before);
-        fits && self.memory <= before.memory + SLACK
+        let memory = self.memory.zip(before.memory);
+        fits && memory.is_none_or(|(after, before)| after <= before + SLACK)
     }
 
     /// Whether there is now no more than there was, as soon as the kernel has freed what it frees later.
-    pub(super) fn compare(self) -> Result<Compared, Failure> {
+    pub(crate) fn compare(self) -> Result<Compared, Failure> {
         let begin = Instant::now();
         loop {
             let compared = Compared { before: self, after: Inventory::take()? };
@@ -104,8 +126,12 @@ impl Display for Compared {
             ("definitions in tracefs", before.definitions, after.definitions),
             ("kprobes", before.kprobes, after.kprobes),
         ];
-        rows.iter().try_for_each(|(what, before, after)| writeln!(f, "{what}: {before} before, {after} after"))?;
-        write!(f, "memory: {} KiB before, {} KiB after", before.memory >> 10, after.memory >> 10)
+        let rows = rows.map(|(what, before, after)| format!("{what}: {before} before, {after} after"));
+        f.write_str(&rows.join("\n"))?;
+        match before.memory.zip(after.memory) {
+            Some((before, after)) => write!(f, "\nmemory: {} KiB before, {} KiB after", before >> 10, after >> 10),
+            None => Ok(()),
+        }
     }
 }
 

@@ -2,13 +2,16 @@
 //! Processes that are killed while they attach and detach, and what is left of them: nothing that fires, definitions
 //! that the next process removes, and everybody else's probes as they were.
 //!
-//! The moments are random numbers from a fixed seed, spread over the time that one attachment and detachment takes. A
+//! The moments are random numbers from a seed, spread over the time that one attachment and detachment takes. A
 //! process that is killed here attaches and detaches without end. Meanwhile, and after each, this process makes calls
 //! that hit one of the sites; two probes of "somebody else" stand on that very site, an event of tracefs and a perf
 //! kprobe, and must count every one of these calls, no more and no less.
+//!
+//! The suite kills [`KILLS`] processes; `ci/soak --kills N` as many as it is told, with another seed each time.
 
 use crate::guest::calls::syscall;
-use crate::guest::case::{Case, Failure};
+use crate::guest::case::{Case, Failure, number};
+use crate::guest::inventory::Inventory;
 use crate::measure::cost::perf;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use siteseer::{Attach, AttachOptions, Link, Policy, Target};
@@ -35,7 +38,11 @@ pub fn cases() -> Vec<Case> {
 /// Functions with a few sites each, of several location prototypes; the first one's is hit.
 const FUNCTIONS: [&str; 3] = ["ksys_semget", "__bpf_copy_key", "setfl"];
 /// How many processes are killed.
-const KILLS: usize = 200;
+const KILLS: u64 = 200;
+/// How many are killed instead.
+pub const COUNT: &str = "SITESEER_KILLS";
+/// The seed of the moments.
+pub const SEED: &str = "SITESEER_KILLS_SEED";
 /// A round has up to so many processes at once: most of the time that attaching takes is waiting for the kernel, and
 /// they wait together.
 const AT_ONCE: usize = 4;
@@ -45,6 +52,10 @@ const CALLS: u64 = 3;
 /// How long after a kill the program may run. What removes definitions is a process that begins with copies of the
 /// descriptors, and closes them first.
 const GONE: Duration = Duration::from_secs(1);
+/// After every so many rounds it is looked for what the kernel has.
+const LOOKED: usize = 10;
+/// How long after it the kernel may have its programs, links, maps and armed kprobes: it frees them later.
+const FREED: Duration = Duration::from_secs(30);
 
 const LISTING: &str = "/sys/kernel/tracing/kprobe_events";
 
@@ -191,6 +202,21 @@ impl Random {
     }
 }
 
+/// Waits until the kernel has no more programs, maps, links and armed kprobes than before. How long after the kill
+/// that is.
+fn freed(before: [usize; 4], killed: Instant) -> Result<Duration, Failure> {
+    loop {
+        let now = Inventory::armed()?;
+        if now.iter().zip(before).all(|(now, before)| *now <= before) {
+            return Ok(killed.elapsed());
+        }
+        if killed.elapsed() > FREED {
+            return Err(format!("programs, maps, links, armed kprobes: {now:?}, {before:?} before").into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 // Proves S13.7.
 fn at_any_moment(target: &Target) -> Result<String, Failure> {
     let object = load()?;
@@ -213,10 +239,14 @@ fn at_any_moment(target: &Target) -> Result<String, Failure> {
     link.detach();
     let cycle = begin.elapsed();
     let mut others = Others::new(&symbol, offset, address)?;
-    let mut random = Random::new(0x5173_5ee7);
+    let kills = number(COUNT)?.unwrap_or(KILLS);
+    let seed = number(SEED)?.unwrap_or(0x5173_5ee7);
+    let mut random = Random::new(seed);
+    let armed = Inventory::armed()?;
+    let mut longest = Duration::ZERO;
     let (mut killed, mut round) = (0, 0);
     let mut fired_before_the_kill = 0;
-    while killed < KILLS {
+    while killed < kills {
         round += 1;
         let mut children = Vec::new();
         let at_once = 1 + round % AT_ONCE;
@@ -252,6 +282,11 @@ fn at_any_moment(target: &Target) -> Result<String, Failure> {
             }
             seen = now;
         }
+        // The kernel frees some of it when all processors have been somewhere else, which takes longer than the rest.
+        if round % LOOKED == 0 {
+            longest =
+                longest.max(freed(armed, killed_at).map_err(|why| format!("seed {seed:#x}, round {round}: {why}"))?);
+        }
     }
     if fired_before_the_kill == 0 {
         return Err("no process was ever killed after it had attached: the moments are too early".into());
@@ -269,8 +304,10 @@ fn at_any_moment(target: &Target) -> Result<String, Failure> {
     let calls = others.calls;
     others.remove()?;
     Ok(format!(
-        "{killed} processes killed in {round} rounds, {sites} sites each; {fired_before_the_kill} rounds fired before; \
-         {stale} definitions left, none after the next start; others' probes counted all {calls} calls"
+        "{killed} processes killed in {round} rounds, {sites} sites each, seed {seed:#x}; {fired_before_the_kill} rounds fired \
+         before; their programs, maps, links and armed kprobes were gone after {} ms at most; {stale} definitions left, none \
+         after the next start; others' probes counted all {calls} calls",
+        longest.as_millis()
     ))
 }
 

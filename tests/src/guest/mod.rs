@@ -21,6 +21,7 @@ pub mod explain;
 pub mod extent;
 pub mod faults;
 pub mod fentry;
+mod inventory;
 pub mod killed;
 pub mod known;
 pub mod libbpf;

@@ -4,20 +4,19 @@
 //!
 //! A round attaches to a function at random, makes calls, and detaches. The program sees each call, except those that
 //! the kernel says that it missed, and none after it was detached. Meanwhile [`disturb`] changes the machine. When all
-//! is over, the process and the kernel have what they had after the first rounds ([`inventory`]).
+//! is over, the process and the kernel have what they had after the first rounds ([`crate::guest::inventory`]).
 //!
 //! The suite makes rounds for [`SHORT`]; `ci/soak --minutes N` for as long as it is told, with another seed each time.
 
 mod disturb;
-mod inventory;
 
-use crate::guest::case::{Case, Failure, case};
+use crate::guest::case::{Case, Failure, case, number};
+use crate::guest::inventory::Inventory;
 use crate::guest::killed::{Random, call, counters, load};
 use crate::guest::modules::{self, Loaded, copies, load_programs, seen};
 use crate::guest::removal;
 use crate::guest::typed::program_of;
 use disturb::Disturbance;
-use inventory::Inventory;
 use libbpf_rs::Object;
 use siteseer::{Attach, AttachOptions, Policy, Target};
 use std::time::{Duration, Instant};
@@ -40,11 +39,6 @@ const FUNCTIONS: [&str; 4] = ["__bpf_copy_key", "setfl", "vfs_fsync_range", "ns_
 /// All cases of this group.
 pub fn cases() -> Vec<Case> {
     vec![case("soak", "nothing_is_left_after_many_rounds", soak)]
-}
-
-fn number(variable: &str) -> Result<Option<u64>, Failure> {
-    let text = std::env::var(variable).ok();
-    text.map(|text| text.parse().map_err(|_| format!("{variable}: {text:?} is not a number").into())).transpose()
 }
 
 /// What was done.
