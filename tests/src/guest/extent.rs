@@ -5,7 +5,7 @@ use siteseer_kernels::REFERENCE;
 
 /// Cases that run on one kernel alone, the one that the harness names as the reference, and why that is enough: names,
 /// or the groups before the colons. All others run on every kernel.
-pub const ON_THE_REFERENCE: [(&str, &str); 12] = [
+pub const ON_THE_REFERENCE: [(&str, &str); 13] = [
     (
         "soak",
         "one of two processors goes off and on, and the other guests have one; what is attached and left elsewhere is what the other \
@@ -45,6 +45,10 @@ pub const ON_THE_REFERENCE: [(&str, &str); 12] = [
          every kernel has, and an attachment for each system call of one",
     ),
     (
+        "libbpf::nothing_is_lost_in_a_life_with_a_system_call_that_fails",
+        "as the one before, and a life for each error of each system call of one",
+    ),
+    (
         "libbpf::errors_of_loading_are_libbpfs",
         "do_getpgid() has a body there; where it has copies alone, as on arm64, plain libbpf finds no function, and siteseer \
          loads the program behind the guard: the verifier refuses it when it is attached",
@@ -57,7 +61,7 @@ pub const ON_THE_REFERENCE: [(&str, &str); 12] = [
 
 /// Cases that take minutes in an emulated machine, and that daily runs do not make at all: names, and what daily runs
 /// have of them.
-pub const NOT_DAILY: [(&str, &str); 2] = [
+pub const NOT_DAILY: [(&str, &str); 3] = [
     (
         "trace::thousands_of_sites_are_asked_for",
         "the bound has a unit test (loader/src/attach/options.rs); `soak` and `killed` arm and disarm often, at fewer sites",
@@ -65,6 +69,10 @@ pub const NOT_DAILY: [(&str, &str); 2] = [
     (
         "trace::the_longest_condition_is_loaded_in_each_program",
         "trace::a_condition_is_the_same_in_the_kernel_and_outside loads 46 shorter ones",
+    ),
+    (
+        "libbpf::nothing_is_lost_in_a_life_with_a_system_call_that_fails",
+        "libbpf::nothing_stays_when_a_system_call_fails has those of attaching, with two errors each",
     ),
 ];
 

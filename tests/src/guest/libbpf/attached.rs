@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// The counters of registered.bpf.c.
 pub(super) const MAYBE: usize = 0;
-const ENTRY: usize = 1;
+pub(super) const ENTRY: usize = 1;
 const PLAIN: usize = 2;
 const ASKS: usize = 3;
 

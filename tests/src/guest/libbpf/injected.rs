@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Every system call of an attachment fails once, and nothing is left behind.
-//!
-//! A thread attaches under a seccomp filter that asks another thread about the calls that matter (seccomp_unotify(2)):
-//! it counts them, and lets the one whose turn it is fail.
 
+use super::asked::{self, Calls};
 use super::attached::{MAYBE, definitions, files, no_definitions, open, program, same, seen, semget};
 use crate::guest::case::Failure;
 use libbpf_rs::{AsRawLibbpf, Object, libbpf_sys as sys};
 use siteseer::AttachOptions;
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::mpsc;
-use std::thread;
 
 /// The system calls that may fail.
 const CALLS: [libc::c_long; 8] = [
@@ -29,62 +23,6 @@ const CALLS: [libc::c_long; 8] = [
 
 /// What they fail with: once what stands for the site, once what stands for the machine.
 const ERRORS: [i32; 2] = [libc::EINVAL, libc::ENOMEM];
-
-fn code(parts: u32) -> u16 {
-    parts as u16
-}
-
-/// Puts the calling thread under a filter that asks about [`CALLS`].
-fn filter() -> io::Result<OwnedFd> {
-    let statement = |parts: u32, k: u32| libc::sock_filter { code: code(parts), jt: 0, jf: 0, k };
-    let mut filter = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0)];
-    for (nth, call) in CALLS.iter().enumerate() {
-        let to_ask = (CALLS.len() - nth) as u8;
-        filter.push(libc::sock_filter {
-            code: code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K),
-            jt: to_ask,
-            jf: 0,
-            k: *call as u32,
-        });
-    }
-    filter.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW));
-    filter.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_USER_NOTIF));
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: the filter lives through the call; the result is a new descriptor.
-    unsafe {
-        let (mode, flags) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
-        let listener = libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program);
-        if listener < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(listener as RawFd)) }
-    }
-}
-
-/// Answers one question, if there is one within a moment. What was asked about, and whether it failed.
-fn answer(listener: &OwnedFd, fail: impl FnOnce() -> Option<i32>) -> io::Result<Option<libc::c_long>> {
-    const RECV: libc::c_ulong = 0xc050_2100;
-    const SEND: libc::c_ulong = 0xc018_2101;
-    let fd = listener.as_raw_fd();
-    // SAFETY: the structures live through the calls, and have the sizes that the numbers of the requests say.
-    unsafe {
-        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        if libc::poll(&raw mut poll, 1, 1) <= 0 || poll.revents & libc::POLLIN == 0 {
-            return Ok(None);
-        }
-        let mut question: libc::seccomp_notif = std::mem::zeroed();
-        if libc::ioctl(fd, RECV as _, &raw mut question) != 0 {
-            return Ok(None);
-        }
-        let mut response: libc::seccomp_notif_resp = std::mem::zeroed();
-        response.id = question.id;
-        match fail() {
-            Some(errno) => response.error = -errno,
-            None => response.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
-        }
-        if libc::ioctl(fd, SEND as _, &raw mut response) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Some(question.data.nr.into()))
-    }
-}
 
 /// A link that a thread hands to another.
 struct Sent(NonNull<sys::bpf_link>);
@@ -102,26 +40,21 @@ type Attempt = (Option<Sent>, BTreeMap<libc::c_long, usize>, Option<libc::c_long
 /// Attaches while the system call of a number fails.
 fn attach(object: &Object, nth: usize, errno: i32) -> Result<Attempt, Failure> {
     let lent = Lent(program(object, "maybe")?.as_libbpf_object());
-    let (send, receive) = mpsc::channel();
-    let attaching = thread::spawn(move || {
+    let (mut calls, mut count, mut failed) = (BTreeMap::new(), 0, None);
+    let attaching = move || {
         let Lent(program) = { lent };
-        send.send(filter()).ok()?;
         // SAFETY: the program is alive as long as the object, which waits for this thread.
         NonNull::new(unsafe { sys::bpf_program__attach(program.as_ptr()) }).map(Sent)
-    });
-    let listener = receive.recv()??;
-    let (mut calls, mut count, mut failed) = (BTreeMap::new(), 0, None);
-    while !attaching.is_finished() {
+    };
+    let link = asked::run(Calls::These(&CALLS), attaching, |question| {
+        *calls.entry(question.call).or_default() += 1;
         let turn = count == nth;
-        if let Some(call) = answer(&listener, || turn.then_some(errno))? {
-            *calls.entry(call).or_default() += 1;
-            count += 1;
-            if turn {
-                failed = Some(call);
-            }
-        }
-    }
-    let link = attaching.join().map_err(|_| "the attaching thread panicked")?;
+        count += 1;
+        turn.then(|| {
+            failed = Some(question.call);
+            errno
+        })
+    })?;
     Ok((link, calls, failed))
 }
 

@@ -4,11 +4,13 @@
 //! The other cases attach by siteseer's own calls, and have its handlers plan nothing; so each case here is a process
 //! of its own, `siteseer-guest libbpf CASE`, which says how it went.
 
+mod asked;
 mod attached;
 mod corpus;
 mod errors;
 mod injected;
 mod kinds;
+mod life;
 mod light;
 mod unheard;
 mod ways;
@@ -21,7 +23,7 @@ use std::process::{Command, Stdio};
 
 type Run = fn() -> Result<String, Failure>;
 
-const CASES: [(&str, Run); 28] = [
+const CASES: [(&str, Run); 29] = [
     // Proves S23.1.
     ("objects_of_every_kind_are_as_without_siteseer", corpus::compare),
     ("a_link_stands_for_all_sites", attached::a_link_stands_for_all_sites),
@@ -51,6 +53,10 @@ const CASES: [(&str, Run); 28] = [
     ("a_light_skeleton_is_not_touched", light::a_light_skeleton_is_not_touched),
     ("warnings_that_cannot_be_written", unheard::warnings_that_cannot_be_written),
     ("nothing_stays_when_a_system_call_fails", injected::nothing_stays_when_a_system_call_fails),
+    (
+        "nothing_is_lost_in_a_life_with_a_system_call_that_fails",
+        life::nothing_is_lost_in_a_life_with_a_system_call_that_fails,
+    ),
 ];
 
 /// All cases of this group.

@@ -127,8 +127,8 @@ const BETWEEN: Duration = Duration::from_millis(60);
 
 /// Two threads make more calls than can be printed while they do it: what is printed as a tree is one.
 ///
-/// Of their trees none need be certain: a thread that is preempted in a program has the kernel skip it for the other.
-/// Of those of calls that are far apart some are, however busy the machine is.
+/// None of their trees has to be certain: while a thread is preempted in a program, the kernel skips it for the other.
+/// Some trees of calls that are far apart are certain, however busy the machine is.
 pub(super) fn many(_: &Target) -> Result<String, Failure> {
     let chroot = entry!("chroot");
     let functions = [chroot, "ns_capable", "security_capable"];
