@@ -169,7 +169,7 @@ pub struct Unsupported {
     /// Which limit that is.
     pub because: String,
     /// Whether it must be refused: one day nothing may be in the way any more, and then the case has to say so.
-    pub is_certain: bool,
+    pub is_required: bool,
 }
 
 /// Where the debug information has arguments that are not believed.
@@ -268,7 +268,7 @@ impl Expect {
             }
             Leaves::Nothing(because) => {
                 let (reasons, because) = (vec![MISSING.to_owned()], because.clone());
-                certain.unsupported = Some(Unsupported { reasons, because, is_certain: true });
+                certain.unsupported = Some(Unsupported { reasons, because, is_required: true });
             }
         }
         vec![certain, accepting]
@@ -532,7 +532,7 @@ fn expect(table: ExpectTable) -> Result<Expect, String> {
             sentence("expect", because)?;
             None
         }
-        (reasons, because) => Some(Unsupported { because: sentence("expect", because)?, reasons, is_certain: false }),
+        (reasons, because) => Some(Unsupported { because: sentence("expect", because)?, reasons, is_required: false }),
     };
     let doubtful = match table.doubtful {
         None => None,
@@ -710,7 +710,7 @@ mod tests {
         let gcc14 = crate::suite::family::tests::gcc14();
         let refused = &case("because = 'x'").expect[0].on(&gcc14)[..];
         let [certain, accepting] = refused else { panic!("{refused:?}") };
-        assert!(certain.unsupported.as_ref().is_some_and(|unsupported| unsupported.is_certain));
+        assert!(certain.unsupported.as_ref().is_some_and(|unsupported| unsupported.is_required));
         assert!(certain.sites.is_none() && !certain.options.accept_doubt);
         assert!(accepting.unsupported.is_none() && accepting.sites.is_some() && accepting.options.accept_doubt);
         let case = case("leaves = [[1]]");

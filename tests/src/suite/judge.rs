@@ -194,7 +194,7 @@ impl Wanted {
 pub fn hold(wanted: &Wanted, attempted: &Attempted, any_process: bool) -> Held {
     let result = match (attempted, &wanted.outcome) {
         (Attempted::Error(why), _) => Err(why.clone()),
-        (Attempted::Attached(_), Ok(_)) if wanted.unsupported.as_ref().is_some_and(|limit| limit.is_certain) => {
+        (Attempted::Attached(_), Ok(_)) if wanted.unsupported.as_ref().is_some_and(|limit| limit.is_required) => {
             Err("attached, and `doubtful` says that it is refused: nothing is in the way any more".to_owned())
         }
         (Attempted::Attached(seen), Ok(events)) => attached(wanted, events, seen, any_process),
@@ -434,7 +434,7 @@ pub(crate) mod tests {
         want.unsupported = Some(Unsupported {
             reasons: vec!["missing_arguments".to_owned()],
             because: "it is gone".to_owned(),
-            is_certain: false,
+            is_required: false,
         });
         match hold(&want, &refused(&[("missing_arguments", true)]), false) {
             Held::Unsupported(why) => {
@@ -447,7 +447,7 @@ pub(crate) mod tests {
         // It may not be in the way; one that is certain has to be.
         let attached = Attempted::Attached(seen(vec![sent(&[1])]));
         assert_eq!(hold(&want, &attached, false), Held::Holds);
-        want.unsupported.as_mut().unwrap().is_certain = true;
+        want.unsupported.as_mut().unwrap().is_required = true;
         fails(&want, &attached, "nothing is in the way");
         assert!(matches!(hold(&want, &refused(&[("missing_arguments", true)]), false), Held::Unsupported(_)));
     }
