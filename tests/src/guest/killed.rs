@@ -242,6 +242,8 @@ fn at_any_moment(target: &Target) -> Result<String, Failure> {
     let kills = number(COUNT)?.unwrap_or(KILLS);
     let seed = number(SEED)?.unwrap_or(0x5173_5ee7);
     let mut random = Random::new(seed);
+    // Without what the kernel frees later of the link that was just detached.
+    Inventory::settled()?;
     let armed = Inventory::armed()?;
     let mut longest = Duration::ZERO;
     let (mut killed, mut round) = (0, 0);
