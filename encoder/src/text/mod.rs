@@ -24,6 +24,7 @@ mod arm64;
 mod before;
 mod clears;
 mod direct;
+mod dominators;
 mod exits;
 mod graph;
 mod kept;

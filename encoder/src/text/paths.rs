@@ -196,7 +196,7 @@ impl FunctionText<'_, '_> {
 
     /// Whether control can come to an instruction from the function's entry, and not pass one of `avoided`. Where jumps
     /// may go anywhere, an instruction that nothing is known to lead to is reached.
-    fn is_reached(&self, to: usize, avoided: &[usize]) -> bool {
+    pub(super) fn is_reached(&self, to: usize, avoided: &[usize]) -> bool {
         let graph = self.graph();
         let entry = self.index(self.entry).map(|(_, index)| index);
         let mut search = graph.search(Some(to));

@@ -82,8 +82,9 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     fn begins_again_by_clang(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, found: &mut Beginnings) {
         let [first] = found.entries[..] else { return };
         let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-        let own = innermost(copy.function, copy.index, first.address);
-        let again = repeats::find(lines, copy.text, first.address, own, copy.body);
+        let copy_at = |address| innermost(copy.function, Some(copy.index), address);
+        let own = copy_at(first.address).map_or(copy.body, |own| ranges_of(copy.function, own));
+        let again = repeats::find(lines, copy.text, first.address, own, copy.body, copy_at);
         (found.may_be_more, found.may_be_less) = (again.is_unclear, again.may_be_own);
         found.entries.extend(again.entries.into_iter().map(entry::by_statement));
         // If each of several ways in begins with the same, none is missed, whichever is the entry.

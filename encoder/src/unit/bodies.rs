@@ -11,7 +11,7 @@ use crate::types::TypeRef;
 use crate::unit::arguments::{At, Form, Found, Gathered, Surroundings};
 use crate::unit::assigned::Body;
 use crate::unit::clang::{self, Passed};
-use crate::unit::copies::{copies_inside, is_in_copy, nested, place_of};
+use crate::unit::copies::{copies_inside, innermost, is_in_copy, nested, place_of};
 use crate::unit::doubt::Evidence;
 use crate::unit::origin::Origin;
 use crate::unit::outofline::{self, Role};
@@ -158,7 +158,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let first = past_tracer(image, address);
         if self.is_by_clang {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-            if repeats::begins_with_loop(text, lines, first, &function.ranges) {
+            let copy_at = |address| innermost(function, None, address);
+            if repeats::begins_with_loop(text, lines, first, &function.ranges, copy_at) {
                 marks |= Marks::MAY_MISS;
             }
         }

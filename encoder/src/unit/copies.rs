@@ -54,6 +54,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             }
             self.site_of.push(first..self.out.sites.len() as u32);
         }
+        self.settle_hoisted(function, &text);
     }
 
     /// Whether a function is entered as its source says: see [`Surroundings::is_whole`].
@@ -552,17 +553,17 @@ pub(super) fn ranges_of<'r>(function: &'r RawFunction<'_>, copy: usize) -> &'r [
     &function.site_ranges[ranges.start as usize..ranges.end as usize]
 }
 
-/// The ranges of the innermost copy in a copy, or of that itself, that hold an address.
-pub(super) fn innermost<'r>(function: &'r RawFunction<'_>, copy: usize, address: u64) -> &'r [Range<u64>] {
-    let ranges = |site: &RawSite| &function.site_ranges[site.ranges.start as usize..site.ranges.end as usize];
+/// The innermost copy that an address is in, of those in a copy and that itself, or of all in the function.
+pub(super) fn innermost(function: &RawFunction<'_>, copy: Option<usize>, address: u64) -> Option<usize> {
     let mut found = copy;
     // Copies come before those in them.
-    for (inner, site) in function.sites.iter().enumerate().skip(copy + 1) {
-        if site.parent == Some(found as u32) && ranges(site).iter().any(|range| range.contains(&address)) {
-            found = inner;
+    for (inner, site) in function.sites.iter().enumerate().skip(copy.map_or(0, |copy| copy + 1)) {
+        let is_next = site.parent.map(|parent| parent as usize) == found;
+        if is_next && ranges_of(function, inner).iter().any(|range| range.contains(&address)) {
+            found = Some(inner);
         }
     }
-    ranges(&function.sites[found])
+    found
 }
 
 /// The ranges of the copies that are right in a copy, or in the function itself.

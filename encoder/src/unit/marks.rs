@@ -10,6 +10,7 @@ use crate::debug::loclist::Point;
 use crate::debug::walk::RawSite;
 use crate::unit::assigned::Body;
 use crate::unit::entry::Entry;
+use crate::unit::hoisted;
 use crate::unit::markers::State;
 use crate::unit::repeats::{self, OwnLines};
 use crate::unit::split;
@@ -28,7 +29,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         if beginnings.may_be_less || beginnings.cut == Some(Cut::MayBe) {
             marks |= Marks::MAY_REPEAT;
         }
-        if self.is_by_clang && split::may_be_merged(self.unit, function, copy.raw()) {
+        if self.is_by_clang && hoisted::may_be_merged(self.unit, function, copy.raw()) {
             marks |= Marks::ENTRY_UNCERTAIN;
         }
         let (one, many);

@@ -63,6 +63,7 @@ pub(crate) mod exits;
 pub(crate) mod folded;
 mod folds;
 mod gathering;
+mod hoisted;
 mod markers;
 mod marks;
 mod merged;
@@ -158,7 +159,7 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) containers: Vec<(Container<'a>, Option<Unprobeable>)>,
     pub(crate) files: Vec<String>,
     pub(crate) sites: Vec<Site>,
-    /// Those of them that are not sites, but the rest of a function that was split. In order.
+    /// Those of them that are not sites, but parts of a call that has another site: see `split` and `hoisted`. In order.
     pub(crate) rests: Vec<u32>,
     /// Those of them that are entries by a marker, at an address that control comes to in one way: whatever else begins
     /// there begins each time. In order.

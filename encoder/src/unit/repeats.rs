@@ -16,7 +16,8 @@
 //! be seen is there again, in a row of the same place in the source, and control comes to it without passing the entry.
 //!
 //! If something that the body does can come both before and after such a place, that place is in the middle of the
-//! body: in a loop of its own that was unrolled, mostly.
+//! body: in a loop of its own that was unrolled, mostly. And if such a place is in a straight line after the entry, and
+//! nothing after it does again what the body did first, it is the second half of a statement that is mixed with others.
 //!
 //! *GCC* marks entries, but loses the marks of some loops that it unrolls. Its statements have rows even where nothing
 //! is left of them, so the order of rows tells: where the first statement comes again, and a statement of the caller is
@@ -44,13 +45,14 @@ pub(crate) struct Again {
 }
 
 /// Finds where the statement at a copy's entry begins again, as a new call. `own` are the ranges of the innermost copy
-/// that the entry is in; `body` those of the copy.
+/// that the entry is in; `body` those of the copy. `copy_at` tells the innermost copy that an address is in.
 pub(crate) fn find(
     lines: &Lines,
     text: &FunctionText<'_, '_>,
     entry: u64,
     own: &[Range<u64>],
     body: &[Range<u64>],
+    copy_at: impl Fn(u64) -> Option<usize>,
 ) -> Again {
     let rows = || own.iter().filter(|range| !range.is_empty()).flat_map(|range| lines.statements(range));
     let first = rows().find(|row| row.point.address == entry);
@@ -62,7 +64,7 @@ pub(crate) fn find(
             .collect()
     });
     let acts = text.first_acts(entry);
-    let mut repeated = acts_again(lines, text, &acts, &[entry], body);
+    let mut repeated = acts_again(lines, text, &acts, &[entry], body, copy_at);
     // In a loop inside of the copy: recursion that became one, or the body's own.
     let all = repeated.len();
     repeated.retain(|&address| text.is_boundary(address) && !text.comes_back(address, body));
@@ -73,6 +75,7 @@ pub(crate) fn find(
     again.sort_unstable();
     again.dedup();
     again.retain(|&address| text.is_boundary(address) && !text.comes_back(address, body));
+    again.retain(|&address| !is_second_half(lines, text, &acts, entry, address, body));
     let leads_to_one = |address: &u64| text.first_acts(*address).iter().any(|act| repeated.contains(act));
     let is_anew =
         |address: &u64| text.is_entered_from_outside(*address, body) && text.is_past_branch(entry, *address, body);
@@ -102,13 +105,40 @@ pub(crate) fn find(
     Again { entries: again, is_unclear, may_be_own }
 }
 
-/// Where what a body does first, at `acts`, is done again without passing an entry.
+/// Whether a place in a straight line after a body's entry, in the statement that is there, is of the same call:
+/// nothing is done again at or after it that the body does first, at `acts`.
+fn is_second_half(
+    lines: &Lines,
+    text: &FunctionText<'_, '_>,
+    acts: &[u64],
+    entry: u64,
+    address: u64,
+    body: &[Range<u64>],
+) -> bool {
+    let place = |act: u64| lines.row_at(act).map(|row| row.place).filter(|place| place.line != 0);
+    let own: Vec<u64> = acts.iter().copied().filter(|&act| holds(body, act)).collect();
+    if own.is_empty() || !text.is_straight(entry, address) {
+        return false;
+    }
+    let mut later = text.all_acts(body);
+    let is_there = later.contains(&address);
+    text.keep_reached(&[address], &[entry], &mut later);
+    later.extend(is_there.then_some(address));
+    let is_again = |&other: &u64| {
+        own.iter().any(|&act| text.is_alike(act, other) || place(act).is_some() && place(act) == place(other))
+    };
+    !later.iter().any(is_again)
+}
+
+/// Where what a body does first, at `acts`, is done again without passing an entry. What two calls in the body do, of
+/// one function, is not the same; `copy_at` tells their copies.
 fn acts_again(
     lines: &Lines,
     text: &FunctionText<'_, '_>,
     acts: &[u64],
     entries: &[u64],
     body: &[Range<u64>],
+    copy_at: impl Fn(u64) -> Option<usize>,
 ) -> Vec<u64> {
     let place = |act: u64| lines.row_at(act).map(|row| row.place).filter(|place| place.line != 0);
     let own = acts.iter().filter(|&&act| holds(body, act));
@@ -120,7 +150,7 @@ fn acts_again(
     for (place, run) in body.iter().filter(|range| !range.is_empty()).flat_map(|range| lines.runs(range)) {
         for &(act, _) in placed.iter().filter(|placed| placed.1 == place) {
             let others = text.instructions(run.start, run.end).filter(|other| !acts.contains(other));
-            again.extend(others.filter(|&other| text.is_alike(act, other)));
+            again.extend(others.filter(|&other| text.is_alike(act, other) && copy_at(act) == copy_at(other)));
         }
     }
     if !again.is_empty() {
@@ -156,10 +186,16 @@ pub(crate) fn after_caller(
 /// or in one that its calls of itself became.
 ///
 /// `start` is after what tracers put in the function.
-pub(crate) fn begins_with_loop(text: &FunctionText<'_, '_>, lines: &Lines, start: u64, ranges: &[Range<u64>]) -> bool {
+pub(crate) fn begins_with_loop(
+    text: &FunctionText<'_, '_>,
+    lines: &Lines,
+    start: u64,
+    ranges: &[Range<u64>],
+    copy_at: impl Fn(u64) -> Option<usize>,
+) -> bool {
     let acts = text.first_acts(start);
     acts.iter().any(|&act| holds(ranges, act) && text.comes_back(act, ranges))
-        || !acts_again(lines, text, &acts, &[start], ranges).is_empty()
+        || !acts_again(lines, text, &acts, &[start], ranges, copy_at).is_empty()
 }
 
 /// Finds where GCC's copy that lost its markers begins again in a straight line: the first store of the body itself is
@@ -187,7 +223,7 @@ pub(crate) fn in_line(lines: &Lines, text: &FunctionText<'_, '_>, entry: u64, bo
         let is_left = text.instructions(act, other).any(|at| !holds(body.ranges, at));
         is_left || lines.statements(&(act + 1..other.saturating_add(1))).is_empty()
     };
-    let mut again = acts_again(lines, text, &[act], &[entry], body.ranges);
+    let mut again = acts_again(lines, text, &[act], &[entry], body.ranges, |_| None);
     again.retain(|&other| other > act && text.is_boundary(other) && body.owns(other) && is_anew(other));
     let all = again.len();
     again.retain(|&other| is_first && text.is_straight(act, other));
@@ -285,7 +321,7 @@ pub(crate) fn first_acts_come_again(
 ) -> bool {
     let mut acts: Vec<u64> = entries.iter().flat_map(|&entry| text.first_acts(entry)).collect();
     acts.retain(|act| body.owns(*act) && lines.row_at(*act).is_some_and(|row| own.holds(row.place)));
-    acts_again(lines, text, &acts, entries, around).into_iter().any(|act| !is_others(act))
+    acts_again(lines, text, &acts, entries, around, |_| None).into_iter().any(|act| !is_others(act))
 }
 
 fn holds(body: &[Range<u64>], address: u64) -> bool {
@@ -317,6 +353,38 @@ mod tests {
             after_caller(&lines, Point { address: 0, view: 1 }, slice::from_ref(&(0..8)), |place| place.line >= 50)
                 .is_empty()
         );
+    }
+
+    #[test]
+    fn a_statement_that_is_mixed_with_another_begins_once() {
+        // 0: mov (%rsi),%eax; 2: mov %ecx,(%rdi); 4: mov %eax,8(%rdi); 7: mov (%rsi),%eax; 9: mov %ecx,(%rdi); 11: ret
+        let code = [0x8b, 0x06, 0x89, 0x0f, 0x89, 0x47, 0x08, 0x8b, 0x06, 0x89, 0x0f, 0xc3];
+        x86(&code, |text| {
+            let find = |end: u64, rows: &[(u64, u32)]| {
+                let rows: Vec<_> = rows.iter().map(|&(at, line)| (TEXT + at, 0, line)).collect();
+                let body = TEXT..TEXT + end;
+                let body = slice::from_ref(&body);
+                super::find(&lines(&rows), text, TEXT, body, body, |_| Some(0)).entries
+            };
+            assert!(find(7, &[(0, 11), (2, 12), (4, 11)]).is_empty(), "the second half");
+            assert_eq!(find(11, &[(0, 11), (2, 12), (4, 13), (7, 11), (9, 12)]), [TEXT + 7], "it does all again");
+        });
+    }
+
+    #[test]
+    fn what_two_calls_in_a_body_do_is_not_done_again() {
+        // 0: mov %eax,(%rdi); 2: mov %ecx,8(%rdi); 5: mov %eax,(%rdi); 7: ret
+        x86(&[0x89, 0x07, 0x89, 0x4f, 0x08, 0x89, 0x07, 0xc3], |text| {
+            let lines = lines(&[(TEXT, 0, 10), (TEXT + 2, 0, 11), (TEXT + 5, 0, 10)]);
+            let body = TEXT..TEXT + 7;
+            let body = slice::from_ref(&body);
+            let begins = |second: usize| {
+                let copy_at = |address: u64| Some(if address < TEXT + 5 { 1 } else { second });
+                begins_with_loop(text, &lines, TEXT, body, copy_at)
+            };
+            assert!(begins(1), "one call, of which there are two bodies");
+            assert!(!begins(2));
+        });
     }
 
     #[test]

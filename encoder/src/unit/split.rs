@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Copies that are not calls: the rest of a function that was split, and what was merged of several copies.
+//! Copies that are not calls: the rest of a function that was split.
 //!
 //! GCC splits a function if its head often returns early (`-fpartial-inlining`): the head is inlined into callers, the
 //! rest becomes `foo.part.0`. If the rest is inlined as well, back into `foo` or after a copy of its head, the debug
@@ -16,12 +16,6 @@
 //! If the head ends in the middle of a call that was inlined into the function, the rest begins with the rest of this
 //! call. No entry of it is given there. If the call's copy in the head is at hand, as it is if the rest was inlined
 //! after the head, it is known that the call began before; otherwise it may have.
-//!
-//! Clang merges instructions that two branches have in common, and puts them before or after the branch. If they belong
-//! to two copies of one function, clang makes a third copy, called at line 0, for the merged instructions
-//! (`getMergedLocation` in llvm/lib/IR/DebugInfoMetadata.cpp). Either the calls still begin in their own copies, or
-//! nothing is left of these, and the third copy stands for all calls. The two cases are told apart by whether the
-//! function around it has another copy.
 
 use crate::debug::units::DebugUnit;
 use crate::debug::walk::{RawFunction, RawSite};
@@ -71,13 +65,6 @@ pub(crate) fn has_begun(function: &RawFunction<'_>, copy: usize, rest: usize) ->
         beside = u32::try_from(head).ok();
     }
     true
-}
-
-/// Whether a copy may be what clang merged of several calls, beside which their copies are still there: a probe on it
-/// would see them twice.
-pub(crate) fn may_be_merged(unit: &DebugUnit<'_, '_>, function: &RawFunction<'_>, site: &RawSite) -> bool {
-    let is_another = |other: &RawSite| other.origin == site.origin && !std::ptr::eq(other, site);
-    site.call_line == 0 && unit.clang().is_some() && function.sites.iter().any(is_another)
 }
 
 /// Whether two indices of files, each of a unit, are of one file.

@@ -303,3 +303,65 @@ fn a_register_with_a_part_of_another_argument_has_only_that() {
         }
     }
 }
+
+/// Branches that begin, and that end, with what their calls of one function have in common: clang merges it.
+const MERGED: &str = r#"
+volatile long seq, in, out, other;
+#define INLINE static inline __attribute__((always_inline))
+INLINE void first(long p, long q) { seq = 1; if (p & 1) out = q; else other = in; }
+INLINE void last(long p, long q) { if (p & 1) out = q; else other = in; seq = 2; }
+void begins(long a)
+{
+    if (in & 7)
+        first(2, a);
+    else
+        first(3, a);
+}
+void ends(long a)
+{
+    if (in & 7)
+        last(2, a);
+    else
+        last(3, a);
+}
+void unused(long a) { TRUTH(a, 0); }
+"#;
+
+#[test]
+fn what_was_merged_of_two_calls_is_not_a_third() {
+    for level in ["-O1", "-O2", "-Os"] {
+        let Some(set) = by_clang(&[level], MERGED) else { return };
+        for name in ["first", "last"] {
+            let sites = inlined(&set, name);
+            assert_eq!(sites.len(), 2, "{level}, {name}: {sites:x?}");
+            assert!(sites.iter().all(|site| site.marks == Marks::default()), "{level}, {name}: {sites:x?}");
+            let mut passed: Vec<String> = sites.iter().map(|site| format!("{:?}", arguments(&set, site)[0])).collect();
+            passed.dedup();
+            assert_eq!(passed.len(), 2, "{level}, {name}: each call has its own argument: {passed:?}");
+        }
+    }
+}
+
+/// Bodies that make one call twice, inlined and out of line.
+const CALLS_TWICE: &str = r#"
+volatile long seq, in, out;
+#define INLINE static inline __attribute__((always_inline))
+INLINE void inner(long p) { seq = 1; out = p; }
+INLINE void twice(long p) { inner(p); seq = 2; inner(p + 1); }
+void caller(long a) { twice(a); in = 3; twice(in); }
+__attribute__((noinline)) void alone(long p) { inner(p); seq = 3; inner(p + 1); }
+void unused(long a) { alone(a); TRUTH(a, 0); }
+"#;
+
+#[test]
+fn a_call_that_a_body_makes_again_is_not_the_body_again() {
+    for level in ["-O1", "-O2", "-Os"] {
+        let Some(set) = by_clang(&[level], CALLS_TWICE) else { return };
+        assert_eq!(inlined(&set, "inner").len(), 6, "{level}");
+        let twice = inlined(&set, "twice");
+        assert_eq!(twice.len(), 2, "{level}: {twice:x?}");
+        let alone = sites_of(&set, "alone");
+        let all = twice.iter().chain(&alone);
+        assert!(all.into_iter().all(|site| site.marks == Marks::default()), "{level}: {twice:x?} {alone:x?}");
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What control passes on every way to an instruction, and on every way on from one.
+
+use super::FunctionText;
+
+impl FunctionText<'_, '_> {
+    /// Whether control comes to an address only after one of some entries, and it is not one of them.
+    pub(crate) fn is_only_after(&self, address: u64, entries: &[u64]) -> bool {
+        let Some((_, to)) = self.index(address) else { return false };
+        let entries = self.indices(entries);
+        entries.binary_search(&to).is_err() && !self.is_reached(to, &entries)
+    }
+
+    /// Whether control goes from each of some instructions to one of others, whichever way it takes, and passes none of
+    /// the first ones on its way.
+    pub(crate) fn always_leads_to(&self, from: &[u64], to: &[u64]) -> bool {
+        if from.is_empty() || self.has_unknown_targets() {
+            return false;
+        }
+        let graph = self.graph();
+        let (starts, ends) = (self.indices(from), self.indices(to));
+        let mut search = graph.search(None);
+        for &start in &starts {
+            let (targets, next) = (graph.targets(start), graph.next(start));
+            if targets.is_empty() && next.is_none() {
+                return false;
+            }
+            search.leave(targets);
+            search.leave(next.map(|next| next as u32).as_slice());
+        }
+        while let Some(first) = search.resume() {
+            let mut at = Some(first);
+            while let Some(index) = at {
+                if ends.binary_search(&index).is_ok() {
+                    break;
+                }
+                if starts.binary_search(&index).is_ok() {
+                    return false;
+                }
+                if !search.comes_to(index) {
+                    break;
+                }
+                let targets = graph.targets(index);
+                search.leave(targets);
+                at = graph.next(index);
+                if at.is_none() && targets.is_empty() {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// The indices of some instructions, in order.
+    fn indices(&self, addresses: &[u64]) -> Vec<usize> {
+        let mut indices: Vec<usize> =
+            addresses.iter().filter_map(|&at| self.index(at)).map(|(_, index)| index).collect();
+        indices.sort_unstable();
+        indices
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::elf::test_image::TEXT;
+    use crate::text::tests::x86;
+
+    #[test]
+    fn what_is_on_every_way() {
+        // 0: inc %eax; 2: test %edi,%edi; 4: je 9; 6: dec %eax; 8: ret; 9: dec %edi; 11: ret
+        x86(&[0xff, 0xc0, 0x85, 0xff, 0x74, 0x03, 0xff, 0xc8, 0xc3, 0xff, 0xcf, 0xc3], |text| {
+            let only_after = |address, entries: &[u64]| {
+                let entries: Vec<u64> = entries.iter().map(|entry| TEXT + entry).collect();
+                text.is_only_after(TEXT + address, &entries)
+            };
+            assert!(only_after(6, &[2]) && only_after(9, &[2]) && only_after(9, &[6, 4]));
+            assert!(!only_after(9, &[6]), "on the other way");
+            assert!(!only_after(6, &[6]) && !only_after(2, &[4]));
+            let leads = |from: &[u64], to: &[u64]| {
+                let at = |all: &[u64]| all.iter().map(|address| TEXT + address).collect::<Vec<u64>>();
+                text.always_leads_to(&at(from), &at(to))
+            };
+            assert!(leads(&[0], &[6, 9]) && leads(&[0], &[4]) && leads(&[6, 9], &[8, 11]));
+            assert!(!leads(&[0], &[6]), "control may go the other way");
+            assert!(!leads(&[0, 2], &[6, 9]), "one comes after the other");
+            assert!(!leads(&[11], &[6]) && !leads(&[], &[6]));
+        });
+    }
+
+    #[test]
+    fn a_loop_comes_back_first() {
+        // 0: inc %eax; 2: dec %edi; 4: jne 0; 6: ret
+        x86(&[0xff, 0xc0, 0xff, 0xcf, 0x75, 0xfa, 0xc3], |text| {
+            assert!(!text.always_leads_to(&[TEXT], &[TEXT + 6]));
+            assert!(text.always_leads_to(&[TEXT], &[TEXT + 4]));
+            assert!(text.is_only_after(TEXT + 6, &[TEXT]));
+        });
+    }
+}
