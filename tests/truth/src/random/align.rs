@@ -14,9 +14,13 @@
 //! far less than to leave a call and a hit alone. A wrong value does not find another call by that, since a call has
 //! its hit in its place.
 //!
+//! *Where the call is* in the source decides, too: the hits of an inlined copy are of the call that was inlined. Where
+//! the compiler merged two calls, the hits of one copy are of both, so a pair of two places costs less than to leave
+//! both alone.
+//!
 //! The compiler may also reorder the beginnings of two copies, where neither has an effect before the other's: their
-//! hits come in the other order. Two hits in a row of different sites are crossed if by that all values agree, and not
-//! otherwise.
+//! hits come in the other order. Two hits in a row of different sites are crossed if by that all places and values
+//! agree, and not otherwise.
 //!
 //! Of two hits that one call may have, the one at a site that is marked stays alone: the mark says that it may.
 //!
@@ -35,11 +39,12 @@ const UNANNOUNCED: u32 = 1;
 const LATE: u32 = 2;
 const EARLY: u32 = 8;
 const DIFFERENT: u32 = 6;
+const ELSEWHERE: u32 = 12;
 /// What two hits that come in the other order cost beside their times: less than two values that differ.
 const CROSSED: u32 = 2;
 /// How many effects of what follows a call a hit may come after, and what that costs at least.
 const MAX_AFTER: usize = 20;
-const AFTER: u32 = 24;
+const AFTER: u32 = 4;
 /// How many effects of the caller a hit may come before, and what that costs at least.
 const MAX_BEFORE: usize = 4;
 const BEFORE: u32 = 24;
@@ -70,23 +75,34 @@ enum Step {
     HitAlone,
 }
 
-/// For each call, the index of its hit. `differ` tells whether what was read at a hit is not what was passed in a call;
-/// `site` is the site of a hit, and `is_marked` tells whether hits there are said to be perhaps of no call,
-/// and `is_called` whether it is a function's own.
-pub(crate) fn align(
-    calls: &[Span],
-    hits: &[usize],
-    differ: impl Fn(usize, usize) -> bool,
-    site: impl Fn(usize) -> usize,
-    is_marked: impl Fn(usize) -> bool,
-    is_called: impl Fn(usize) -> bool,
-) -> Vec<Option<usize>> {
+/// What is known of calls and hits, beside their times.
+pub(crate) trait Known {
+    /// Whether what was read at a hit is not what was passed in a call.
+    fn differ(&self, call: usize, hit: usize) -> bool;
+    /// Whether a hit is at a site of another call in the source.
+    fn is_elsewhere(&self, call: usize, hit: usize) -> bool;
+    /// The site of a hit.
+    fn site(&self, hit: usize) -> usize;
+    /// Whether hits at the site are said to be perhaps of no call.
+    fn is_marked(&self, hit: usize) -> bool;
+    /// Whether the site is a function's own.
+    fn is_called(&self, hit: usize) -> bool;
+}
+
+/// For each call, the index of its hit.
+pub(crate) fn align(calls: &[Span], hits: &[usize], known: &impl Known) -> Vec<Option<usize>> {
     let width = hits.len() + 1;
+    let differ = |call: usize, hit: usize| known.differ(call, hit);
+    let (site, is_called) = (|hit: usize| known.site(hit), |hit: usize| known.is_called(hit));
     let cost = |call: &Span, hit: usize| {
         let in_place = hits[hit] == call.start || !is_called(hit);
         if in_place { cost(call, hits[hit]) } else { None }
     };
-    let alone = |hit: usize| ALONE + if is_marked(hit) { 0 } else { UNANNOUNCED };
+    let alone = |hit: usize| ALONE + if known.is_marked(hit) { 0 } else { UNANNOUNCED };
+    let penalty = |call: usize, hit: usize| {
+        let elsewhere = if known.is_elsewhere(call, hit) { ELSEWHERE } else { 0 };
+        elsewhere + if differ(call, hit) { DIFFERENT } else { 0 }
+    };
     let crossed = |row: usize, column: usize| {
         let (before, after) = (row.checked_sub(1)?, column.checked_sub(1)?);
         // The hit that comes first has the other call's effect after it, too.
@@ -94,9 +110,9 @@ pub(crate) fn align(
         let second = if is_before_both { 2 * EARLY } else { cost(&calls[row], after)? };
         let cost = cost(&calls[before], column)? + second + CROSSED;
         let is_better = site(after) != site(column)
-            && (differ(before, after) || differ(row, column))
-            && !differ(before, column)
-            && !differ(row, after);
+            && (penalty(before, after) > 0 || penalty(row, column) > 0)
+            && penalty(before, column) == 0
+            && penalty(row, after) == 0;
         is_better.then_some(cost)
     };
     let mut steps = vec![Step::HitAlone; (calls.len() + 1) * width];
@@ -118,7 +134,7 @@ pub(crate) fn align(
             if let Some(cost) = cost(call, column)
                 && above[column] + cost <= best.0
             {
-                let cost = cost + if differ(row, column) { DIFFERENT } else { 0 };
+                let cost = cost + penalty(row, column);
                 if above[column] + cost <= best.0 {
                     best = (above[column] + cost, Step::Pair);
                 }
@@ -160,8 +176,40 @@ mod tests {
     use super::*;
     use std::slice;
 
+    /// Hits of sites of their own, about which nothing speaks against any call.
+    #[derive(Default)]
+    struct Told {
+        differ: Option<fn(usize, usize) -> bool>,
+        elsewhere: Option<fn(usize, usize) -> bool>,
+        marked: Option<usize>,
+        one_site: bool,
+        called: bool,
+    }
+
+    impl Known for Told {
+        fn differ(&self, call: usize, hit: usize) -> bool {
+            self.differ.is_some_and(|differ| differ(call, hit))
+        }
+
+        fn is_elsewhere(&self, call: usize, hit: usize) -> bool {
+            self.elsewhere.is_some_and(|elsewhere| elsewhere(call, hit))
+        }
+
+        fn site(&self, hit: usize) -> usize {
+            if self.one_site { 0 } else { hit }
+        }
+
+        fn is_marked(&self, hit: usize) -> bool {
+            self.marked == Some(hit)
+        }
+
+        fn is_called(&self, _: usize) -> bool {
+            self.called
+        }
+    }
+
     fn align(calls: &[Span], hits: &[usize]) -> Vec<Option<usize>> {
-        super::align(calls, hits, |_, _| false, |hit| hit, |_| false, |_| false)
+        super::align(calls, hits, &Told::default())
     }
 
     #[test]
@@ -197,8 +245,8 @@ mod tests {
     fn of_two_hits_the_marked_one_stays_alone() {
         let call = 1..2;
         for marked in 0..2 {
-            let pairs =
-                super::align(slice::from_ref(&call), &[1, 1], |_, _| false, |hit| hit, |hit| hit == marked, |_| false);
+            let told = Told { marked: Some(marked), ..Told::default() };
+            let pairs = super::align(slice::from_ref(&call), &[1, 1], &told);
             assert_eq!(pairs, [Some(1 - marked)]);
         }
     }
@@ -206,7 +254,7 @@ mod tests {
     #[test]
     fn a_function_itself_is_entered_by_its_calls() {
         let calls = [1..3, 5..6];
-        let align = |hits: &[usize]| super::align(&calls, hits, |_, _| false, |hit| hit, |_| false, |_| true);
+        let align = |hits: &[usize]| super::align(&calls, hits, &Told { called: true, ..Told::default() });
         assert_eq!(align(&[1, 5]), [Some(0), Some(1)]);
         assert_eq!(align(&[2, 5]), [None, Some(1)], "not late");
         assert_eq!(align(&[1, 4]), [Some(0), None], "not early");
@@ -217,8 +265,8 @@ mod tests {
         // Each call stores once and calls the next; all hits come after the store, and the fourth call has none.
         let calls = [0..4, 1..4, 2..4, 3..4, 4..8, 5..8, 6..8, 7..8];
         let hits = [1, 2, 3, 5, 6, 7, 8];
-        let called = [0, 1, 2, 4, 5, 6, 7];
-        let pairs = super::align(&calls, &hits, |call, hit| called[hit] != call, |_| 0, |_| false, |_| false);
+        let differ = |call, hit| [0, 1, 2, 4, 5, 6, 7][hit] != call;
+        let pairs = super::align(&calls, &hits, &Told { differ: Some(differ), one_site: true, ..Told::default() });
         assert_eq!(pairs, [Some(0), Some(1), Some(2), None, Some(3), Some(4), Some(5), Some(6)]);
     }
 
@@ -226,34 +274,36 @@ mod tests {
     fn a_wrong_value_does_not_find_another_call() {
         // Each hit reads what the next call is passed.
         let calls = [0..1, 1..2, 2..3, 3..4];
-        let pairs = super::align(&calls, &[0, 1, 2, 3], |call, hit| call != hit + 1, |hit| hit, |_| false, |_| false);
+        let told = Told { differ: Some(|call, hit| call != hit + 1), ..Told::default() };
+        let pairs = super::align(&calls, &[0, 1, 2, 3], &told);
         assert_eq!(pairs, [Some(0), Some(1), Some(2), Some(3)]);
         let nested = [0..4, 1..4, 2..4, 3..4];
-        let pairs = super::align(&nested, &[0, 1, 2, 3], |call, hit| call != hit + 1, |hit| hit, |_| false, |_| false);
+        let pairs = super::align(&nested, &[0, 1, 2, 3], &told);
         assert_eq!(pairs, [Some(0), Some(1), Some(2), Some(3)]);
     }
+
     #[test]
     fn beginnings_that_were_reordered_cross() {
         // The second call's hit comes first, before the first call's store.
         let calls = [1..2, 2..3];
-        let differ = |call: usize, hit: usize| call == hit;
-        assert_eq!(super::align(&calls, &[1, 1], differ, |hit| hit, |_| false, |_| false), [Some(1), Some(0)]);
-        assert_eq!(
-            super::align(&calls, &[0, 1], differ, |hit| hit, |_| false, |_| false),
-            [Some(1), Some(0)],
-            "before the caller's store, too"
-        );
+        let told = Told { differ: Some(|call, hit| call == hit), ..Told::default() };
+        assert_eq!(super::align(&calls, &[1, 1], &told), [Some(1), Some(0)]);
+        assert_eq!(super::align(&calls, &[0, 1], &told), [Some(1), Some(0)], "before the caller's store, too");
         let in_order = [Some(0), Some(1)];
-        assert_eq!(
-            super::align(&calls, &[1, 1], differ, |_| 0, |_| false, |_| false),
-            in_order,
-            "hits of one site stay in order"
-        );
-        let never = |_: usize, _: usize| true;
-        assert_eq!(
-            super::align(&calls, &[1, 1], never, |hit| hit, |_| false, |_| false),
-            in_order,
-            "values that are wrong either way"
-        );
+        let at_one = Told { one_site: true, ..told };
+        assert_eq!(super::align(&calls, &[1, 1], &at_one), in_order, "hits of one site stay in order");
+        let never = Told { differ: Some(|_, _| true), ..Told::default() };
+        assert_eq!(super::align(&calls, &[1, 1], &never), in_order, "values that are wrong either way");
+    }
+
+    #[test]
+    fn a_hit_is_of_the_call_that_was_inlined() {
+        // Both hits are late, and in the other order.
+        let told = Told { elsewhere: Some(|call, hit| call == hit), ..Told::default() };
+        assert_eq!(super::align(&[1..2, 2..3], &[2, 3], &told), [Some(1), Some(0)]);
+        // A call without a hit, and one with a late hit.
+        let second = Told { elsewhere: Some(|call, _| call == 0), ..Told::default() };
+        assert_eq!(super::align(&[1..2, 2..3], &[2], &second), [None, Some(0)]);
+        assert_eq!(super::align(&[1..2], &[1], &second), [Some(0)], "the two calls were merged");
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Compares what was seen at the sites of a compiled program with what its unoptimised build logged.
 
-use crate::random::align::{Span, align};
+use crate::random::align::{Known, Span, align};
 use crate::random::build::{Built, base_btf};
+use crate::random::callers::Place;
 use crate::random::config::Config;
 use crate::random::observe::{Hit, RunError, Runner, STACK_RANGE, Seen, Watch};
 use crate::random::program::{Function, Program, START};
@@ -54,6 +55,8 @@ struct Sites {
     set: SiteSet,
     /// For each site, the place of its function in the program.
     functions: Vec<Option<usize>>,
+    /// For each site, where the call is that was inlined, if that is known.
+    places: Vec<Option<Place>>,
     /// For each site, the step of the source at which it begins, of those at its address; and how the debug information
     /// gives each argument.
     given: Vec<Given>,
@@ -94,6 +97,12 @@ impl Sites {
             (function.name != START).then_some(function.id)
         };
         let functions = set.sites.iter().map(function_of).collect();
+        let place_of = |site: &Site| {
+            let file = set.files.get(site.source.file as usize)?;
+            let is_known = site.kind == SiteKind::Inline && site.source.line != 0;
+            is_known.then(|| Place::new(file, site.source.line))
+        };
+        let places = set.sites.iter().map(place_of).collect();
         let file = object::File::parse(&*built.image)?;
         let mut symbols: Vec<(Range<u64>, String)> = file
             .symbols()
@@ -106,7 +115,7 @@ impl Sites {
             None => Vec::new(),
         };
         let known = Symbols::of(&file, program);
-        Ok(Sites { set, functions, given, moved, symbols, known })
+        Ok(Sites { set, functions, places, given, moved, symbols, known })
     }
 
     /// Where an address of the site data is in the image that is run.
@@ -268,10 +277,7 @@ impl Judge<'_> {
             let hits: Vec<&Hit> = seen.hits.iter().filter(of_function).collect();
             let spans: Vec<Span> = calls.iter().map(|call| call.begin..call.end).collect();
             let times: Vec<usize> = hits.iter().map(|hit| hit.time).collect();
-            let differ = |call: usize, hit: usize| self.differ(sites, calls[call], hits[hit]);
-            let may_be_alone = |hit: usize| is_marked(&sites.set.sites[hits[hit].index]);
-            let is_called = |hit: usize| sites.set.sites[hits[hit].index].kind != SiteKind::Inline;
-            let pairs = align(&spans, &times, differ, |hit| hits[hit].index, may_be_alone, is_called);
+            let pairs = align(&spans, &times, &Pairing { judge: self, sites, calls: &calls, hits: &hits });
             let mut fail = |kind: String, index: usize, argument: usize, text: &dyn Fn() -> String| {
                 let times = &mut failures
                     .entry((kind.clone(), index, argument))
@@ -412,6 +418,43 @@ impl Judge<'_> {
         let there = there.and_then(|(_, name)| self.program.named(name));
         let expected = self.program.function(expected);
         there.map(|function| function.number) == expected.map(|function| function.number)
+    }
+}
+
+/// What tells which hits of a function are of which of its calls.
+struct Pairing<'p> {
+    judge: &'p Judge<'p>,
+    sites: &'p Sites,
+    calls: &'p [&'p Call],
+    hits: &'p [&'p Hit],
+}
+
+impl Pairing<'_> {
+    fn of(&self, hit: usize) -> &Site {
+        &self.sites.set.sites[self.hits[hit].index]
+    }
+}
+
+impl Known for Pairing<'_> {
+    fn differ(&self, call: usize, hit: usize) -> bool {
+        self.judge.differ(self.sites, self.calls[call], self.hits[hit])
+    }
+
+    fn is_elsewhere(&self, call: usize, hit: usize) -> bool {
+        let site = self.sites.places[self.hits[hit].index].as_ref();
+        site.zip(self.calls[call].place.as_ref()).is_some_and(|(site, call)| site != call)
+    }
+
+    fn site(&self, hit: usize) -> usize {
+        self.hits[hit].index
+    }
+
+    fn is_marked(&self, hit: usize) -> bool {
+        is_marked(self.of(hit))
+    }
+
+    fn is_called(&self, hit: usize) -> bool {
+        self.of(hit).kind != SiteKind::Inline
     }
 }
 

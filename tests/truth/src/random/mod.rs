@@ -10,6 +10,7 @@
 
 mod align;
 pub(crate) mod build;
+mod callers;
 mod config;
 mod csmith;
 mod generate;
@@ -25,6 +26,7 @@ use crate::budget::Budget;
 use crate::machine::EmulatorError;
 use crate::page;
 use crate::random::build::{BuildError, build, build_truth};
+use crate::random::callers::{BadDebugInfo, Callers, DebugSections};
 use crate::random::config::{Compiler, Config, compilers};
 use crate::random::csmith::CsmithError;
 use crate::random::judge::{Judge, JudgeError};
@@ -133,6 +135,8 @@ enum ProgramError {
     Run(#[from] RunError),
     #[error(transparent)]
     Log(#[from] BadLog),
+    #[error(transparent)]
+    DebugInfo(#[from] BadDebugInfo),
     #[error(transparent)]
     Judge(#[from] JudgeError),
     #[error(transparent)]
@@ -319,10 +323,12 @@ impl Work<'_> {
         let mut runner = Runner::new(&built.image, reference.machine, built.world, Vec::new())?.with_log()?;
         let file = object::File::parse(&*built.image).map_err(RunError::Image)?;
         let symbols = Symbols::of(&file, program);
+        let sections = DebugSections::of(&file);
+        let callers = Callers::of(&sections)?;
         let mut truth = Truth::default();
         for input in inputs {
             let trace = match (runner.log(input), self.arguments.generator) {
-                (Ok(log), _) => Trace::parse(&log, program, &symbols)?,
+                (Ok(log), _) => Trace::parse(&log, program, &symbols, &callers)?,
                 // Nobody promises that a program of csmith's ends.
                 (Err(RunError::TooLong | RunError::Emulator(EmulatorError::Stopped { .. })), Generator::Csmith) => {
                     continue;

@@ -38,7 +38,12 @@ typedef int (*callback_t)(int, u64);
 
 #define inline __inline__
 #define noinline __attribute__((__noinline__))
+#ifdef TRUTH
+/* Each call has a return address. */
+#define always_inline inline
+#else
 #define always_inline inline __attribute__((__always_inline__))
+#endif
 #define cold __attribute__((__cold__))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -50,11 +55,11 @@ typedef int (*callback_t)(int, u64);
 #define max(x, y) ({ __typeof__(x) x_ = (x); __typeof__(x) y_ = (y); x_ > y_ ? x_ : y_; })
 
 #ifdef TRUTH
-void log_enter(u64 id);
+void log_enter(u64 id, const void *return_address);
 void log_bytes(const void *from, u64 size);
 void log_seq(u64 number);
 void log_leave(u64 *id);
-#define ENTER(id, args) __attribute__((__cleanup__(log_leave))) u64 entered_ = id; log_enter(id); args
+#define ENTER(id, args) __attribute__((__cleanup__(log_leave))) u64 entered_ = id; log_enter(id, __builtin_return_address(0)); args
 #define ARG(p) log_bytes(&p, sizeof(p));
 /* MASKS(p) is an array of values of its type: bits that are 1 in all of them have a meaning. */
 void log_record(const void *from, u64 size, const void *masks, u64 count);

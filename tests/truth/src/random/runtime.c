@@ -23,9 +23,10 @@ static void put(u64 word)
 	LOG[0] = used + 1;
 }
 
-void log_enter(u64 id)
+void log_enter(u64 id, const void *return_address)
 {
 	put(1ul << 56 | id);
+	put((u64)return_address);
 }
 
 void log_seq(u64 number)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What really happened: the log of the build that is not optimised.
 
+use crate::random::callers::{Callers, Place};
 use crate::random::observe::STACK_RANGE;
 use crate::random::program::{Parameter, Program, Type};
 use crate::random::symbols::Symbols;
@@ -25,6 +26,8 @@ pub(crate) struct Call {
     pub(crate) function: usize,
     /// Whether the function called itself.
     pub(crate) is_recursive: bool,
+    /// Where it was called, if that is known.
+    pub(crate) place: Option<Place>,
     /// How many stores of numbers came before it, and how many until it returned.
     pub(crate) begin: usize,
     pub(crate) end: usize,
@@ -54,8 +57,13 @@ const STORE: u64 = 2;
 const LEAVE: u64 = 3;
 
 impl Trace {
-    /// Reads a log of a build with these symbols.
-    pub(crate) fn parse(words: &[u64], program: &Program, symbols: &Symbols) -> Result<Trace, BadLog> {
+    /// Reads a log of a build with these symbols; `callers` tells where it calls.
+    pub(crate) fn parse(
+        words: &[u64],
+        program: &Program,
+        symbols: &Symbols,
+        callers: &Callers<'_>,
+    ) -> Result<Trace, BadLog> {
         let mut trace = Trace::default();
         let mut open: Vec<usize> = Vec::new();
         let mut at = 0;
@@ -67,6 +75,8 @@ impl Trace {
             match word >> 56 {
                 ENTER => {
                     let function = program.function(id).ok_or_else(bad)?;
+                    let place = callers.place(*words.get(at).ok_or_else(bad)?);
+                    at += 1;
                     let mut arguments = Vec::new();
                     for parameter in &function.parameters {
                         arguments.push(argument(words, &mut at, parameter, symbols).ok_or_else(bad)?);
@@ -74,7 +84,15 @@ impl Trace {
                     let is_recursive = open.last().is_some_and(|caller| trace.calls[*caller].function == id);
                     open.push(trace.calls.len());
                     let begin = trace.stores.len();
-                    trace.calls.push(Call { function: id, is_recursive, begin, end: begin, store: None, arguments });
+                    trace.calls.push(Call {
+                        function: id,
+                        is_recursive,
+                        place,
+                        begin,
+                        end: begin,
+                        store: None,
+                        arguments,
+                    });
                 }
                 STORE => {
                     let call = open.last().and_then(|call| trace.calls.get_mut(*call)).ok_or_else(bad)?;
