@@ -11,31 +11,23 @@ impl FunctionText<'_, '_> {
         entries.binary_search(&to).is_err() && !self.is_reached(to, &entries)
     }
 
-    /// Whether control goes from each of some instructions to one of others, whichever way it takes, and passes none of
-    /// the first ones on its way.
-    pub(crate) fn always_leads_to(&self, from: &[u64], to: &[u64]) -> bool {
-        if from.is_empty() || self.has_unknown_targets() {
-            return false;
-        }
+    /// Whether control goes from an instruction to one of others, whichever way it takes, and does not come back before.
+    pub(crate) fn always_leads_to(&self, from: u64, to: &[u64]) -> bool {
+        let Some((_, start)) = self.index(from).filter(|_| !self.has_unknown_targets()) else { return false };
         let graph = self.graph();
-        let (starts, ends) = (self.indices(from), self.indices(to));
-        let mut search = graph.search(None);
-        for &start in &starts {
-            let (targets, next) = (graph.targets(start), graph.next(start));
-            if targets.is_empty() && next.is_none() {
-                return false;
-            }
-            search.leave(targets);
-            search.leave(next.map(|next| next as u32).as_slice());
-        }
+        let ends = self.indices(to);
+        let mut search = graph.search(Some(start));
+        let mut is_first = true;
         while let Some(first) = search.resume() {
             let mut at = Some(first);
             while let Some(index) = at {
-                if ends.binary_search(&index).is_ok() {
-                    break;
-                }
-                if starts.binary_search(&index).is_ok() {
-                    return false;
+                if !std::mem::take(&mut is_first) {
+                    if ends.binary_search(&index).is_ok() {
+                        break;
+                    }
+                    if index == start {
+                        return false;
+                    }
                 }
                 if !search.comes_to(index) {
                     break;
@@ -76,14 +68,13 @@ mod tests {
             assert!(only_after(6, &[2]) && only_after(9, &[2]) && only_after(9, &[6, 4]));
             assert!(!only_after(9, &[6]), "on the other way");
             assert!(!only_after(6, &[6]) && !only_after(2, &[4]));
-            let leads = |from: &[u64], to: &[u64]| {
-                let at = |all: &[u64]| all.iter().map(|address| TEXT + address).collect::<Vec<u64>>();
-                text.always_leads_to(&at(from), &at(to))
+            let leads = |from, to: &[u64]| {
+                let to: Vec<u64> = to.iter().map(|address| TEXT + address).collect();
+                text.always_leads_to(TEXT + from, &to)
             };
-            assert!(leads(&[0], &[6, 9]) && leads(&[0], &[4]) && leads(&[6, 9], &[8, 11]));
-            assert!(!leads(&[0], &[6]), "control may go the other way");
-            assert!(!leads(&[0, 2], &[6, 9]), "one comes after the other");
-            assert!(!leads(&[11], &[6]) && !leads(&[], &[6]));
+            assert!(leads(0, &[6, 9]) && leads(0, &[4]) && leads(6, &[8]));
+            assert!(!leads(0, &[6]), "control may go the other way");
+            assert!(!leads(11, &[6]) && !leads(0, &[0]));
         });
     }
 
@@ -91,8 +82,8 @@ mod tests {
     fn a_loop_comes_back_first() {
         // 0: inc %eax; 2: dec %edi; 4: jne 0; 6: ret
         x86(&[0xff, 0xc0, 0xff, 0xcf, 0x75, 0xfa, 0xc3], |text| {
-            assert!(!text.always_leads_to(&[TEXT], &[TEXT + 6]));
-            assert!(text.always_leads_to(&[TEXT], &[TEXT + 4]));
+            assert!(!text.always_leads_to(TEXT, &[TEXT + 6]));
+            assert!(text.always_leads_to(TEXT, &[TEXT + 4]));
             assert!(text.is_only_after(TEXT + 6, &[TEXT]));
         });
     }

@@ -7,13 +7,14 @@
 //! both calls. Else control passes two copies in one call, and a probe on each would see it twice:
 //!
 //! * *Beginnings.* Control comes to what is left of the calls only after the merged copy, and what is left does not do
-//!   what that did first. If control goes from the merged copy to what is left of one call on every way, the sites are
-//!   there: each has its own arguments, and the merged copy has none.
-//! * *Ends.* Control comes to the merged copy only after the copy of one of the calls, and the merged copy does not do
-//!   what that did first. It is not a site.
+//!   what that did first; or the merged copy does nothing that can be seen, and what is left does. From the merged copy,
+//!   control goes to what is left of one of the calls, whichever way it takes.
+//! * *Ends.* Control comes to the merged copy only after the copies of the calls, once after each. It does not do what
+//!   these do first; or they do nothing that can be seen, and what is seen next is what it does.
 //!
-//! That is believed if it holds for two calls at least: what is left of one call alone may also be a call of its own,
-//! with a first act that had nothing more to do. Then both are sites, with a mark.
+//! Then the merged copy is no site: each call has one of its own, with its own arguments. That is believed if it holds
+//! for two calls at least: what is left of one call alone may also be a call of its own, with a first act that had
+//! nothing more to do. In all other cases nothing tells which copies a call passes (see [`may_be_merged`]).
 
 use super::UnitEncoder;
 use super::copies::ranges_of;
@@ -22,7 +23,6 @@ use crate::debug::units::DebugUnit;
 use crate::debug::walk::{RawFunction, RawSite};
 use crate::text::FunctionText;
 use crate::unit::merged::Merged;
-use siteseer_sites::Marks;
 
 /// Whether a copy may be what clang merged of several calls, beside which their copies are still there: a probe on it
 /// would see them twice.
@@ -42,55 +42,90 @@ fn merged_copies(function: &RawFunction<'_>) -> Vec<bool> {
     merged
 }
 
+/// What tells which of a function's copies are parts of the same calls.
+struct Parts<'p, 'a, 'd> {
+    merged: Merged<'p, 'a, 'd>,
+    /// For each copy, where its sites begin.
+    entries: Vec<Vec<u64>>,
+}
+
+impl Parts<'_, '_, '_> {
+    fn holds(&self, copy: usize, address: u64) -> bool {
+        ranges_of(self.merged.function, copy).iter().any(|range| range.contains(&address))
+    }
+
+    fn entries_of(&self, copies: &[usize]) -> Vec<u64> {
+        copies.iter().flat_map(|&copy| &self.entries[copy]).copied().collect()
+    }
+
+    /// What is done first after the entries of a copy that can be seen.
+    fn next_acts(&self, copy: usize) -> Vec<u64> {
+        self.entries[copy].iter().flat_map(|&entry| self.merged.text.first_acts(entry)).collect()
+    }
+
+    /// Whether a copy does nothing of what another one does first, and that does something.
+    fn goes_on(&self, copy: usize, other: usize) -> bool {
+        let mut acts = self.next_acts(other);
+        acts.retain(|&act| self.holds(other, act));
+        !acts.is_empty() && acts.iter().all(|&act| !self.merged.does(copy, act))
+    }
+
+    /// Whether all that can be seen next after the entries of a copy is what another one does.
+    fn leads_to_acts_of(&self, copy: usize, other: usize) -> bool {
+        let acts = self.next_acts(copy);
+        !acts.is_empty() && acts.iter().all(|&act| self.holds(other, act))
+    }
+
+    /// Whether a copy does something that can be seen first, and another one does nothing.
+    fn acts_alone(&self, copy: usize, other: usize) -> bool {
+        self.leads_to_acts_of(copy, copy)
+            && self.merged.text.all_acts(ranges_of(self.merged.function, other)).is_empty()
+    }
+
+    /// Whether a merged copy is at each of its entries the beginning, or the end, of one of some calls.
+    fn is_part(&self, copy: usize, calls: &[usize]) -> bool {
+        let text = self.merged.text;
+        let has_begun = |call: &usize| self.goes_on(copy, *call) || self.leads_to_acts_of(*call, copy);
+        let begun: Vec<usize> = calls.iter().copied().filter(has_begun).collect();
+        let is_after = |&entry: &u64| text.is_only_after(entry, &self.entries[copy]);
+        let has_rest = |call: usize| self.goes_on(call, copy) || self.acts_alone(call, copy);
+        let is_left = |call: &usize| has_rest(*call) && self.entries[*call].iter().all(is_after);
+        let left: Vec<usize> = calls.iter().copied().filter(is_left).collect();
+        let (begun_at, left_at) = (self.entries_of(&begun), self.entries_of(&left));
+        let comes_back = |entry: u64| {
+            let mut again = vec![entry];
+            text.keep_reached(&[entry], &begun_at, &mut again);
+            !again.is_empty()
+        };
+        let is_end = |entry: u64| begun.len() > 1 && text.is_only_after(entry, &begun_at) && !comes_back(entry);
+        let is_beginning = |entry: u64| left.len() > 1 && text.always_leads_to(entry, &left_at);
+        self.entries[copy].iter().all(|&entry| is_end(entry) || is_beginning(entry))
+    }
+}
+
 impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
-    /// Settles which copies are no calls, once the sites of all of a function's copies are made.
+    /// Settles which merged copies are no sites, once the sites of all of a function's copies are made.
     pub(super) fn settle_hoisted(&mut self, function: &RawFunction<'a>, text: &FunctionText<'d, 'a>) {
         if !self.is_by_clang || function.sites.iter().all(|site| site.call_line != 0) {
             return;
         }
         let is_merged = merged_copies(function);
         let lines = self.lines.get_or_init(|| Lines::read(self.unit));
-        let merged = Merged { function, text, lines: Some(lines) };
-        let sites = &self.out.sites;
-        let entries_of: Vec<Vec<u64>> =
-            self.site_of.iter().map(|of| of.clone().map(|site| sites[site as usize].entry()).collect()).collect();
-        let is_known = |copy: &usize| entries_of.get(*copy).is_some_and(|entries| !entries.is_empty());
-        let acts_of = |copy: usize| {
-            let is_own = |act: &u64| ranges_of(function, copy).iter().any(|range| range.contains(act));
-            entries_of[copy].iter().flat_map(|&entry| text.first_acts(entry)).filter(is_own).collect::<Vec<u64>>()
+        let entry = |site: u32| self.out.sites[site as usize].entry();
+        let parts = Parts {
+            merged: Merged { function, text, lines: Some(lines) },
+            entries: self.site_of.iter().map(|of| of.clone().map(entry).collect()).collect(),
         };
-        // Whether a copy does nothing of what another one does first, if that is known.
-        let goes_on = |copy: usize, acts: &[u64]| !acts.is_empty() && acts.iter().all(|&act| !merged.does(copy, act));
-        let is_after =
-            |copy: usize, entries: &[u64]| entries_of[copy].iter().all(|&entry| text.is_only_after(entry, entries));
-        let (mut rests, mut repeated) = (Vec::new(), Vec::new());
-        for copy in (0..is_merged.len()).filter(|&copy| is_merged[copy]).filter(is_known) {
-            let own: Vec<usize> = merged
-                .beside(copy)
-                .map(|(other, _)| other)
-                .filter(|&other| !is_merged[other])
-                .filter(is_known)
-                .collect();
-            let entries =
-                |copies: &[usize]| copies.iter().flat_map(|&copy| &entries_of[copy]).copied().collect::<Vec<u64>>();
-            let begun: Vec<usize> = own.iter().copied().filter(|&other| goes_on(copy, &acts_of(other))).collect();
-            if begun.len() > 1 && is_after(copy, &entries(&begun)) {
-                rests.push(copy);
-                continue;
-            }
-            let acts = acts_of(copy);
-            let is_left = |other: &usize| goes_on(*other, &acts) && is_after(*other, &entries_of[copy]);
-            let left: Vec<usize> = own.iter().copied().filter(is_left).collect();
-            if left.len() > 1 && text.always_leads_to(&entries_of[copy], &entries(&left)) {
-                rests.push(copy);
-            } else {
-                repeated.extend(left);
+        let mut rests = Vec::new();
+        for copy in (0..is_merged.len()).filter(|&copy| is_merged[copy] && !parts.entries[copy].is_empty()) {
+            let beside = parts.merged.beside(copy).map(|(other, _)| other);
+            let calls: Vec<usize> =
+                beside.filter(|&other| !is_merged[other] && !parts.entries[other].is_empty()).collect();
+            if parts.is_part(copy, &calls) {
+                rests.extend(self.site_of[copy].clone());
             }
         }
-        for site in repeated.into_iter().flat_map(|copy| self.site_of[copy].clone()) {
-            self.out.sites[site as usize].marks |= Marks::MAY_REPEAT;
-        }
-        self.out.rests.extend(rests.into_iter().flat_map(|copy| self.site_of[copy].clone()));
+        self.out.rests.extend(rests);
     }
 }
 
