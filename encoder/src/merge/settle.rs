@@ -30,7 +30,8 @@ pub(super) fn settle(
         refused: unit.tally.refused,
         exits: unit.tally.exits,
     };
-    mark_shared(unit);
+    let shared = mark_shared(unit);
+    doubt_where_shared(unit, &shared);
     let provisional = std::mem::take(&mut unit.provisional);
     doubt_by_evidence(unit, machine, evidence);
     doubt_what_others_lack(unit);
@@ -73,7 +74,8 @@ pub(super) fn settle(
 /// Marks copies of one function that begin at one address, unless markers in a straight line say that they are calls
 /// one after the other. They may be branches that the compiler merged, and control takes only one of these. The debug
 /// information does not say; a program that runs for each of them may run more often than the function was called.
-fn mark_shared(unit: &mut UnitSites<'_>) {
+/// Gives the pairs.
+fn mark_shared(unit: &mut UnitSites<'_>) -> Vec<[u32; 2]> {
     let rests: HashSet<u32> = unit.rests.iter().copied().collect();
     let order: Vec<u32> = (0u32..)
         .zip(&unit.sites)
@@ -85,12 +87,34 @@ fn mark_shared(unit: &mut UnitSites<'_>) {
     order.sort_unstable();
     let (sites, in_line) = (&mut unit.sites, &unit.in_line);
     let is_in_line = |index: u32| in_line.binary_search(&index).is_ok();
+    let mut pairs = Vec::new();
     for pair in order.windows(2) {
         let [(address, function, one), (other_address, other_function, other)] = [pair[0], pair[1]];
         let is_shared = (address, function) == (other_address, other_function);
         if is_shared && !(is_in_line(one) && is_in_line(other)) {
             sites[one as usize].marks |= Marks::MAY_REPEAT;
             sites[other as usize].marks |= Marks::MAY_REPEAT;
+            pairs.push([one, other]);
+        }
+    }
+    pairs
+}
+
+/// Marks arguments that two copies of one function, which begin at one address, do not have in one place: a hit may be
+/// of either call.
+fn doubt_where_shared(unit: &mut UnitSites<'_>, pairs: &[[u32; 2]]) {
+    let at = |argument: &Argument| argument.as_ref().ok().map(|located| located.at.clone());
+    for pair in pairs {
+        let [one, other] = pair.map(|site| unit.prototypes[unit.sites[site as usize].prototype as usize].clone());
+        let differs: Vec<bool> = one.iter().zip(&other).map(|(one, other)| at(one) != at(other)).collect();
+        for (site, mut arguments) in pair.iter().zip([one, other]) {
+            let located = arguments.iter_mut().zip(&differs).filter(|(_, differs)| **differs);
+            for located in located.filter_map(|(argument, _)| argument.as_mut().ok()) {
+                located.doubt.get_or_insert(Doubt::Merged);
+            }
+            let next = unit.prototypes.len() as u32;
+            unit.sites[*site as usize].prototype = next;
+            unit.prototypes.push(arguments);
         }
     }
 }
@@ -187,6 +211,30 @@ mod tests {
         mark_shared(&mut unit);
         let marks: Vec<Marks> = unit.sites.iter().map(|site| site.marks).collect();
         assert_eq!(marks, [Marks::default(), Marks::default(), Marks::MAY_REPEAT, Marks::MAY_REPEAT]);
+    }
+
+    #[test]
+    fn what_copies_at_one_address_do_not_agree_on_is_doubtful() {
+        let at = |location| Ok(Located::certain(8, false, location));
+        let (three, four, register) = (at(Location::Constant(3)), at(Location::Constant(4)), at(Location::Register(5)));
+        let mut unit = UnitSites {
+            sites: vec![site(8, 0, 0, None), site(8, 0, 1, None), site(24, 0, 0, None)],
+            prototypes: vec![
+                Box::new([three.clone(), register.clone(), register.clone()]),
+                Box::new([four, register, Err(Missing::NotAtEntry)]),
+            ],
+            ..UnitSites::default()
+        };
+        let shared = mark_shared(&mut unit);
+        assert_eq!(shared, [[0, 1]]);
+        doubt_where_shared(&mut unit, &shared);
+        let doubts = |site: usize| {
+            let arguments = &unit.prototypes[unit.sites[site].prototype as usize];
+            arguments.iter().map(|argument| argument.as_ref().ok()?.doubt).collect::<Vec<_>>()
+        };
+        assert_eq!(doubts(0), [Some(Doubt::Merged), None, Some(Doubt::Merged)]);
+        assert_eq!(doubts(1), [Some(Doubt::Merged), None, None]);
+        assert_eq!(doubts(2), [None, None, None], "it is alone");
     }
 
     #[test]
