@@ -28,9 +28,9 @@ pub enum Doubt {
     /// A register, or a slot of the stack, that nothing has written between the entry of the enclosing function and the
     /// site.
     Unwritten = 4,
-    /// An expression for a value that the compiler has narrowed, or computes in another way by now. Or a register that
-    /// the body does not read in the parameter's whole width: clang need not compute the rest. Or a variable with a
-    /// fixed address that GCC does not read for it any more.
+    /// An expression for a value that the compiler has narrowed, or computes in another way by now, or for a counter
+    /// before its last step. Or a register that the body does not read in the parameter's whole width: clang need not
+    /// compute the rest. Or a variable with a fixed address that GCC does not read for it any more.
     Stale = 5,
     /// The value that a register had at the function's entry, in a copy that may not receive the parameter there.
     EntryValue = 6,
@@ -41,8 +41,8 @@ pub enum Doubt {
     Home = 8,
     /// A structure that clang passes on the stack. Callers that it sees may fill only what the body looks at.
     Unfilled = 9,
-    /// The compiler merged this copy's code with that of another copy of the function. Calls of that copy come here
-    /// too. The location is that of one of the two.
+    /// The compiler merged this copy's code with that of another copy of the function, or both begin at one address.
+    /// Calls of that copy come here too. The location is that of one of the two.
     Merged = 10,
     /// A constant at a site that the body may come back to. If that is a recursion which became a loop, the constant is
     /// of one of the calls.

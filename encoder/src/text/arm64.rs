@@ -57,6 +57,15 @@ pub(super) fn register_copy(image: &Image<'_>, address: u64) -> Option<(u16, u16
     (word & !REGISTERS == COPY && to != ZERO && from != ZERO).then_some((to as u16, from as u16))
 }
 
+/// Whether an instruction adds a constant to a register: `add` or `sub` with an immediate.
+pub(super) fn counts_on(image: &Image<'_>, address: u64, register: u16) -> bool {
+    const GROUP: u32 = 0x1f80_0000;
+    const ADD: u32 = 0x1100_0000;
+    let Some(word) = word_at(image, address) else { return false };
+    let (to, from) = (word & 0x1f, word >> 5 & 0x1f);
+    word & GROUP == ADD && to == from && to == u32::from(register)
+}
+
 /// Decodes linearly; stops when `visit`, which gets each instruction's offset, says so.
 pub(super) fn decode(bytes: &[u8], address: u64, visit: &mut dyn FnMut(u32, Flow) -> bool) {
     for (word, offset) in bytes.chunks_exact(4).filter_map(<[u8]>::first_chunk::<4>).zip((0u32..).step_by(4)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which instructions make a value, and which only put one somewhere else.
 
-use super::{Acts, Effects, FunctionText, arm64};
+use super::{Acts, Effects, FunctionText, arm64, x86};
 use siteseer_sites::Machine;
 use siteseer_sites::machine::Register;
 
@@ -81,6 +81,17 @@ impl Makers<'_, '_, '_> {
         text.has_unknown_targets() || text.any_before(to, &mut |address| self.writes(address, register))
     }
 
+    /// Whether the last instruction that writes a register in the straight line up to an address adds a constant to it:
+    /// it is a counter, or a pointer that goes on.
+    pub(crate) fn was_counted_on(&mut self, register: Register, address: u64) -> bool {
+        let (text, image) = (self.text, self.text.image);
+        let written = text.line_before(address).find(|&before| self.writes(before, register));
+        written.is_some_and(|at| match self.text.machine() {
+            Machine::X86_64 => x86::counts_on(image, at, register),
+            Machine::Aarch64 => arm64::counts_on(image, at, register),
+        })
+    }
+
     /// Whether an instruction leaves a value in a register that was nowhere before: not a copy of another register, not
     /// what had been put on the stack, not that value in another width, not a constant. What a call leaves in registers
     /// does not count.
@@ -117,6 +128,33 @@ mod tests {
             assert_eq!(text.instruction_before(TEXT + 28), Some(TEXT + 27));
             assert_eq!(text.instruction_before(TEXT + 8), None, "no instruction ends there");
             assert_eq!(text.instruction_before(TEXT), None);
+        });
+    }
+
+    #[test]
+    fn counters() {
+        // 0: inc %edi; 2: mov %edi,%eax; 4: sub $2,%eax; 7: mov (%rdi),%rdi; 10: lea -1(%rdi),%rdi; 14: lea
+        // 1(%rdi,%rax),%rdi; 18: ret
+        let code = [
+            0xff, 0xc7, 0x89, 0xf8, 0x83, 0xe8, 2, 0x48, 0x8b, 0x3f, 0x48, 0x8d, 0x7f, 0xff, 0x48, 0x8d, 0x7c, 0x07, 1,
+            0xc3,
+        ];
+        x86(&code, |text| {
+            let mut makers = text.makers();
+            let mut counted = |register, at: &[u64]| -> Vec<u64> {
+                at.iter().copied().filter(|at| makers.was_counted_on(register, TEXT + at)).collect()
+            };
+            assert_eq!(counted(5, &[2, 4, 7, 10, 14, 19]), [2, 4, 7, 14], "not after a load, or another register");
+            assert_eq!(counted(0, &[4, 7, 10]), [7, 10], "not after a copy");
+        });
+        // add x0, x0, #1; mov w1, w0; sub w1, w1, #2; add x0, x1, #1; ret
+        arm64(&[0x9100_0400, 0x2a00_03e1, 0x5100_0821, 0x9100_0420, 0xd65f_03c0], |text| {
+            let mut makers = text.makers();
+            let mut counted = |register, at: &[u64]| -> Vec<u64> {
+                at.iter().copied().filter(|at| makers.was_counted_on(register, TEXT + at)).collect()
+            };
+            assert_eq!(counted(0, &[4, 8, 12, 16]), [4, 8, 12]);
+            assert_eq!(counted(1, &[8, 12, 16]), [12, 16]);
         });
     }
 

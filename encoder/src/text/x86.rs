@@ -400,6 +400,21 @@ pub(super) fn register_copy(image: &Image<'_>, address: u64) -> Option<(u16, u16
     Some((dwarf_register(instruction.op0_register())?, dwarf_register(instruction.op1_register())?))
 }
 
+/// Whether an instruction adds a constant to a register.
+pub(super) fn counts_on(image: &Image<'_>, address: u64, register: u16) -> bool {
+    let Some(instruction) = instruction_at(image, address) else { return false };
+    let is_it = |one: Register| dwarf_register(one.full_register()) == Some(register);
+    let is_constant = match instruction.mnemonic() {
+        Mnemonic::Inc | Mnemonic::Dec => true,
+        Mnemonic::Add | Mnemonic::Sub => {
+            instruction.op1_kind() != OpKind::Register && instruction.op1_kind() != OpKind::Memory
+        }
+        Mnemonic::Lea => instruction.memory_index() == Register::None && is_it(instruction.memory_base()),
+        _ => false,
+    };
+    is_constant && instruction.op0_kind() == OpKind::Register && is_it(instruction.op0_register())
+}
+
 /// Whom the `call` before an address calls.
 pub(super) fn call_target(image: &Image<'_>, returns_to: u64) -> Option<u64> {
     const CALL: u8 = 0xe8;

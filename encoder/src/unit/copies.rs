@@ -346,6 +346,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         self.doubt_unfilled(copy.text, address);
         if self.unit.is_gcc() {
             self.doubt_removed_loads(copy.text);
+            self.doubt_counters(copy.text, address);
         }
         if is_merged {
             let located = self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok());
@@ -445,6 +446,19 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         located.filter(|located| doubt::removed_loads(&located.at).iter().any(is_stored)).for_each(|located| {
             located.doubt = Some(Doubt::Stale);
         });
+    }
+
+    /// Marks what is computed from a register that was counted on just before: in a loop, GCC's expression may be for
+    /// what the register had before.
+    fn doubt_counters(&mut self, text: &FunctionText<'d, 'a>, address: u64) {
+        let machine = self.shared.image.machine();
+        let mut makers = text.makers();
+        for located in self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok()) {
+            let registers = doubt::computed_from(located, machine);
+            if registers.into_iter().any(|register| makers.was_counted_on(register, address)) {
+                located.doubt = Some(Doubt::Stale);
+            }
+        }
     }
 
     /// Marks what is doubtful of an inlined copy's arguments by how the debug information gives them.

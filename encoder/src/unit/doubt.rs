@@ -7,7 +7,8 @@
 //!
 //! *By form.* GCC's view of a parameter in memory or computed, one view after the entry, may be of a step of the body;
 //! in a register or as a constant it is what was passed. GCC's expressions leave out masks where 64 bits are wider
-//! than the value, and name variables that are written later, or not at all. Its one expression for a parameter of an
+//! than the value, and name variables that are written later, or not at all. What it computes from a counter may be
+//! computed from what the counter was a step before. Its one expression for a parameter of an
 //! inlined copy is the place that it has in most of the copy. What is located only after the entry, where the probe is
 //! moved to, may be what the body made of it. A clone that first got a constant and then lost the parameter
 //! (`.constprop.0.isra.0`) may stand for clones with other constants, since their code is equal. Clang computes a
@@ -35,7 +36,7 @@ use crate::unit::width;
 use gimli::{Encoding, Expression, Operation};
 use siteseer_sites::Doubt;
 use siteseer_sites::location::{Located, Location, Op};
-use siteseer_sites::machine::Machine;
+use siteseer_sites::machine::{Machine, Register};
 use std::ops::Range;
 
 /// What the copies of a function show of one of its parameters.
@@ -187,6 +188,18 @@ fn is_one_place(one: &Located, other: &Located) -> bool {
 /// Whether a value is the same in all calls.
 fn is_constant(location: &Location) -> bool {
     matches!(location, Location::Constant(_) | Location::Address(_))
+}
+
+/// The registers that a value is computed from, other than the stack pointer.
+pub(crate) fn computed_from(located: &Located, machine: Machine) -> Vec<Register> {
+    match &located.at {
+        Location::Computed(computed) => {
+            let register = |op: &Op| if let Op::Register(register) = *op { Some(register) } else { None };
+            computed.slots.iter().flatten().filter_map(register).filter(|one| *one != machine.stack_pointer()).collect()
+        }
+        Location::RegisterOffset(register, _) if is_computed(located, machine) => vec![*register],
+        _ => Vec::new(),
+    }
 }
 
 /// Whether a value is computed from what is in registers or memory, and not there itself. An address in the frame is

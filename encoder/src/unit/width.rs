@@ -15,14 +15,16 @@ struct Value {
     is_exact: bool,
     /// All that was above it was shifted out.
     is_at_the_top: bool,
+    /// It was loaded, and nothing tells with which sign: GCC leaves the extension out, too.
+    is_loaded: bool,
 }
 
 impl Value {
-    const EXACT: Value = Value { is_exact: true, is_at_the_top: false };
-    const ANY: Value = Value { is_exact: false, is_at_the_top: false };
+    const EXACT: Value = Value { is_exact: true, is_at_the_top: false, is_loaded: false };
+    const ANY: Value = Value { is_exact: false, is_at_the_top: false, is_loaded: false };
 
     fn exact_if(is_exact: bool) -> Value {
-        Value { is_exact, is_at_the_top: false }
+        Value { is_exact, ..Value::ANY }
     }
 }
 
@@ -49,17 +51,18 @@ fn is_depended_on_in(ops: &[Op], size: u32) -> bool {
         let (result, is_right) = match op {
             // Nothing is above a small constant, or above what was loaded or extended.
             Op::Constant(constant) => (Value::exact_if(*constant <= i32::MAX as u64), true),
-            Op::Address(_) | Op::Load(_) | Op::ZeroExtend(_) => (Value::EXACT, true),
+            Op::Load(bytes) => (Value { is_loaded: *bytes < 8, ..Value::EXACT }, true),
+            Op::Address(_) | Op::ZeroExtend(_) => (Value::EXACT, true),
             Op::Register(_) | Op::SignExtend(_) | Op::Add | Op::Sub | Op::Mul => (Value::ANY, true),
             Op::Neg | Op::Not => (Value::ANY, size > 1 && !has_after(8)),
             Op::And => (Value::exact_if(top.is_exact || second.is_exact), true),
             Op::Or | Op::Xor => (Value::exact_if(are_exact), true),
             Op::Shl => {
                 let by = if let Some(Op::Constant(by)) = index.checked_sub(1).map(|at| ops[at]) { by } else { 0 };
-                (Value { is_exact: false, is_at_the_top: matches!(by, 32 | 48 | 56) }, true)
+                (Value { is_at_the_top: matches!(by, 32 | 48 | 56), ..Value::ANY }, true)
             }
             // What is shifted out depends on the whole count, too.
-            Op::Shr => (second, are_exact),
+            Op::Shr => (second, are_exact && !second.is_loaded),
             Op::Sar | Op::LtS | Op::LeS => (Value::EXACT, false),
             Op::DivU | Op::ModU | Op::LtU | Op::LeU => (Value::EXACT, are_exact),
             Op::Eq | Op::Ne => {
@@ -93,7 +96,10 @@ mod tests {
         assert!(is_wrong(4, &shifted));
         assert!(!is_wrong(8, &shifted));
         assert!(is_wrong(8, &[&shifted[..], &[Op::ZeroExtend(32)]].concat()), "of 4 bytes, passed as 8");
-        assert!(!is_wrong(4, &[Op::Register(5), Op::Load(4), Op::Constant(2), Op::Shr]), "all of it is there");
+        let load = [Op::Register(5), Op::Load(4)];
+        assert!(is_wrong(4, &[&load[..], &[Op::Constant(2), Op::Shr]].concat()), "all of it is there, but which sign?");
+        let extended = [Op::ZeroExtend(32), Op::Constant(2), Op::Shr];
+        assert!(!is_wrong(4, &[&load[..], &extended].concat()), "the extension is there");
         let field = [Op::Register(5), Op::Constant(255), Op::And, Op::Constant(2), Op::Shr];
         assert!(!is_wrong(4, &field), "the mask is there");
         let page = [Op::Register(5), Op::Constant(12), Op::Shr, Op::ZeroExtend(52)];
