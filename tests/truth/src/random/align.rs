@@ -304,6 +304,7 @@ mod tests {
         // A call without a hit, and one with a late hit.
         let second = Told { elsewhere: Some(|call, _| call == 0), ..Told::default() };
         assert_eq!(super::align(&[1..2, 2..3], &[2], &second), [None, Some(0)]);
-        assert_eq!(super::align(&[1..2], &[1], &second), [Some(0)], "the two calls were merged");
+        let call = 1..2;
+        assert_eq!(super::align(slice::from_ref(&call), &[1], &second), [Some(0)], "the two calls were merged");
     }
 }
