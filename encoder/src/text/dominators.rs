@@ -11,7 +11,8 @@ impl FunctionText<'_, '_> {
         entries.binary_search(&to).is_err() && !self.is_reached(to, &entries)
     }
 
-    /// Whether control goes from an instruction to one of others, whichever way it takes, and does not come back before.
+    /// Whether control goes from an instruction to one of others, whichever way it takes, and does not come back
+    /// before.
     pub(crate) fn always_leads_to(&self, from: u64, to: &[u64]) -> bool {
         let Some((_, start)) = self.index(from).filter(|_| !self.has_unknown_targets()) else { return false };
         let graph = self.graph();

@@ -7,14 +7,14 @@
 //! both calls. Else control passes two copies in one call, and a probe on each would see it twice:
 //!
 //! * *Beginnings.* Control comes to what is left of the calls only after the merged copy, and what is left does not do
-//!   what that did first; or the merged copy does nothing that can be seen, and what is left does. From the merged copy,
-//!   control goes to what is left of one of the calls, whichever way it takes.
+//!   what that did first; or the merged copy does nothing that can be seen, and what is left does. From the merged
+//!   copy, control goes to what is left of one of the calls, whichever way it takes.
 //! * *Ends.* Control comes to the merged copy only after the copies of the calls, once after each. It does not do what
 //!   these do first; or they do nothing that can be seen, and what is seen next is what it does.
 //!
-//! Then the merged copy is no site: each call has one of its own, with its own arguments. That is believed if it holds
-//! for two calls at least: what is left of one call alone may also be a call of its own, with a first act that had
-//! nothing more to do. In all other cases nothing tells which copies a call passes (see [`may_be_merged`]).
+//! Then the merged copy is not a site: each call has one of its own, with its own arguments. That is believed if it
+//! holds for two calls at least: what is left of one call alone may also be a call of its own, with a first act that
+//! had nothing more to do. In all other cases nothing tells which copies a call passes (see [`may_be_merged`]).
 
 use super::UnitEncoder;
 use super::copies::ranges_of;
@@ -104,7 +104,7 @@ impl Parts<'_, '_, '_> {
 }
 
 impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
-    /// Settles which merged copies are no sites, once the sites of all of a function's copies are made.
+    /// Settles which merged copies are not sites, once the sites of all of a function's copies are made.
     pub(super) fn settle_hoisted(&mut self, function: &RawFunction<'a>, text: &FunctionText<'d, 'a>) {
         if !self.is_by_clang || function.sites.iter().all(|site| site.call_line != 0) {
             return;

@@ -159,7 +159,8 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) containers: Vec<(Container<'a>, Option<Unprobeable>)>,
     pub(crate) files: Vec<String>,
     pub(crate) sites: Vec<Site>,
-    /// Those of them that are not sites, but parts of a call that has another site: see `split` and `hoisted`. In order.
+    /// Those of them that are not sites, but parts of a call that has another site: see `split` and `hoisted`. In
+    /// order.
     pub(crate) rests: Vec<u32>,
     /// Those of them that are entries by a marker, at an address that control comes to in one way: whatever else begins
     /// there begins each time. In order.

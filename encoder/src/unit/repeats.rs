@@ -105,7 +105,7 @@ pub(crate) fn find(
     Again { entries: again, is_unclear, may_be_own }
 }
 
-/// Whether a place in a straight line after a body's entry, in the statement that is there, is of the same call:
+/// Whether a place in a straight line after a body's entry, in the statement of the entry, is of the same call:
 /// nothing is done again at or after it that the body does first, at `acts`.
 fn is_second_half(
     lines: &Lines,
@@ -382,7 +382,7 @@ mod tests {
                 let copy_at = |address: u64| Some(if address < TEXT + 5 { 1 } else { second });
                 begins_with_loop(text, &lines, TEXT, body, copy_at)
             };
-            assert!(begins(1), "one call, of which there are two bodies");
+            assert!(begins(1), "one call, with two bodies");
             assert!(!begins(2));
         });
     }

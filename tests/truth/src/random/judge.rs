@@ -421,7 +421,7 @@ impl Judge<'_> {
     }
 }
 
-/// What tells which hits of a function are of which of its calls.
+/// What tells which hit of a function belongs to which call.
 struct Pairing<'p> {
     judge: &'p Judge<'p>,
     sites: &'p Sites,
