@@ -108,6 +108,12 @@ impl Lines {
         Lines { others: others.into_iter().collect(), ..self }
     }
 
+    /// The same with points where text begins that belongs to no line.
+    #[cfg(test)]
+    pub(crate) fn with_unknown(self, unknown: impl IntoIterator<Item = Point>) -> Lines {
+        Lines { unknown: unknown.into_iter().collect(), ..self }
+    }
+
     /// The statement with an index.
     pub(crate) fn get(&self, index: usize) -> Option<&Row> {
         self.statements.get(index)

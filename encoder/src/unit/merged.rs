@@ -125,7 +125,8 @@ impl Merged<'_, '_, '_> {
     /// Whether a copy itself does what an instruction does that can be seen: the same, or in the same place of the
     /// source.
     pub(super) fn does(&self, copy: usize, act: u64) -> bool {
-        let row = |act: u64| self.lines.and_then(|lines| lines.row_at(act));
+        let lines = |act: u64| self.lines.filter(|lines| !lines.has_no_line(act));
+        let row = |act: u64| lines(act).and_then(|lines| lines.row_at(act));
         let place = |act: u64| row(act).map(|row| row.place).filter(|place| place.line != 0);
         let wanted = place(act);
         self.acts(copy).any(|own| self.text.is_alike(act, own) || wanted.is_some() && place(own) == wanted)
@@ -147,6 +148,9 @@ impl Merged<'_, '_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::debug::lines::{Place, Row};
+    use crate::debug::loclist::Point;
+    use crate::elf::test_image::TEXT;
     use crate::text::tests::x86;
 
     #[test]
@@ -168,6 +172,33 @@ mod tests {
             let merged = Merged { function: &function, text, lines: None };
             let beside = |copy| merged.beside(copy).map(|(other, _)| other).collect::<Vec<usize>>();
             assert_eq!([beside(0), beside(1), beside(2), beside(3)], [vec![3], vec![], vec![3], vec![0, 2]]);
+        });
+    }
+    #[test]
+    fn an_act_without_a_line_is_of_no_statement() {
+        let site = |ranges| RawSite {
+            origin: 1,
+            parent: None,
+            ranges,
+            entry: None,
+            view: 0,
+            call_file: 1,
+            call_line: 1,
+            call_column: 0,
+            wanted: true,
+        };
+        // 0: mov %eax,(%rdi); 2: mov %ecx,8(%rdi); 5: ret
+        x86(&[0x89, 0x07, 0x89, 0x4f, 0x08, 0xc3], |text| {
+            let function = RawFunction {
+                sites: vec![site(0..1), site(1..2)],
+                site_ranges: vec![TEXT..TEXT + 2, TEXT + 2..TEXT + 5],
+                ..RawFunction::default()
+            };
+            let point = |address| Point { address, view: 0 };
+            let first = Row { point: point(TEXT), place: Place { file: 1, line: 10, column: 0 } };
+            let does = |lines: Lines| Merged { function: &function, text, lines: Some(&lines) }.does(1, TEXT);
+            assert!(does(Lines::of([first])), "two parts of a statement");
+            assert!(!does(Lines::of([first]).with_unknown([point(TEXT + 2)])));
         });
     }
 }
