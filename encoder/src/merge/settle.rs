@@ -100,21 +100,30 @@ fn mark_shared(unit: &mut UnitSites<'_>) -> Vec<[u32; 2]> {
     pairs
 }
 
-/// Marks arguments that two copies of one function, which begin at one address, do not have in one place: a hit may be
-/// of either call.
+/// Marks arguments that copies of one function, which begin at one address, do not have in one place: a hit may be of
+/// each of the calls.
 fn doubt_where_shared(unit: &mut UnitSites<'_>, pairs: &[[u32; 2]]) {
-    let at = |argument: &Argument| argument.as_ref().ok().map(|located| located.at.clone());
-    for pair in pairs {
-        let [one, other] = pair.map(|site| unit.prototypes[unit.sites[site as usize].prototype as usize].clone());
-        let differs: Vec<bool> = one.iter().zip(&other).map(|(one, other)| at(one) != at(other)).collect();
-        for (site, mut arguments) in pair.iter().zip([one, other]) {
-            let located = arguments.iter_mut().zip(&differs).filter(|(_, differs)| **differs);
-            for located in located.filter_map(|(argument, _)| argument.as_mut().ok()) {
-                located.doubt.get_or_insert(Doubt::Merged);
+    // All copies at one address follow each other.
+    for group in pairs.chunk_by(|one, other| one[1] == other[0]) {
+        let sites: Vec<u32> = group.iter().map(|pair| pair[0]).chain(group.last().map(|pair| pair[1])).collect();
+        let prototype = |site: u32| &unit.prototypes[unit.sites[site as usize].prototype as usize];
+        let of_all: Vec<Box<[Argument]>> = sites.iter().map(|&site| prototype(site).clone()).collect();
+        let at =
+            |argument: Option<&Argument>| argument.and_then(|one| one.as_ref().ok()).map(|located| located.at.clone());
+        let differs = |index: usize| of_all.iter().any(|one| at(one.get(index)) != at(of_all[0].get(index)));
+        for (&site, before) in sites.iter().zip(&of_all) {
+            let mut arguments = before.clone();
+            for (index, argument) in arguments.iter_mut().enumerate() {
+                if let Ok(located) = argument
+                    && differs(index)
+                {
+                    located.doubt.get_or_insert(Doubt::Merged);
+                }
             }
-            let next = unit.prototypes.len() as u32;
-            unit.sites[*site as usize].prototype = next;
-            unit.prototypes.push(arguments);
+            if arguments != *before {
+                unit.sites[site as usize].prototype = unit.prototypes.len() as u32;
+                unit.prototypes.push(arguments);
+            }
         }
     }
 }
@@ -218,7 +227,7 @@ mod tests {
         let at = |location| Ok(Located::certain(8, false, location));
         let (three, four, register) = (at(Location::Constant(3)), at(Location::Constant(4)), at(Location::Register(5)));
         let mut unit = UnitSites {
-            sites: vec![site(8, 0, 0, None), site(8, 0, 1, None), site(24, 0, 0, None)],
+            sites: vec![site(8, 0, 0, None), site(8, 0, 0, None), site(8, 0, 1, None), site(24, 0, 0, None)],
             prototypes: vec![
                 Box::new([three.clone(), register.clone(), register.clone()]),
                 Box::new([four, register, Err(Missing::NotAtEntry)]),
@@ -226,15 +235,17 @@ mod tests {
             ..UnitSites::default()
         };
         let shared = mark_shared(&mut unit);
-        assert_eq!(shared, [[0, 1]]);
+        assert_eq!(shared, [[0, 1], [1, 2]]);
         doubt_where_shared(&mut unit, &shared);
         let doubts = |site: usize| {
             let arguments = &unit.prototypes[unit.sites[site].prototype as usize];
             arguments.iter().map(|argument| argument.as_ref().ok()?.doubt).collect::<Vec<_>>()
         };
-        assert_eq!(doubts(0), [Some(Doubt::Merged), None, Some(Doubt::Merged)]);
-        assert_eq!(doubts(1), [Some(Doubt::Merged), None, None]);
-        assert_eq!(doubts(2), [None, None, None], "it is alone");
+        for first in 0..2 {
+            assert_eq!(doubts(first), [Some(Doubt::Merged), None, Some(Doubt::Merged)], "the third differs from both");
+        }
+        assert_eq!(doubts(2), [Some(Doubt::Merged), None, None]);
+        assert_eq!(doubts(3), [None, None, None], "it is alone");
     }
 
     #[test]

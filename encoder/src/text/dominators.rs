@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What control passes on every way to an instruction, and on every way on from one.
 
-use super::FunctionText;
+use super::{Acts, Effects, FunctionText};
 
 impl FunctionText<'_, '_> {
     /// Whether control comes to an address only after one of some entries, and it is not one of them.
@@ -17,6 +17,7 @@ impl FunctionText<'_, '_> {
         let Some((_, start)) = self.index(from).filter(|_| !self.has_unknown_targets()) else { return false };
         let graph = self.graph();
         let ends = self.indices(to);
+        let mut effects = Effects::new(self.image.machine());
         let mut search = graph.search(Some(start));
         let mut is_first = true;
         while let Some(first) = search.resume() {
@@ -36,7 +37,10 @@ impl FunctionText<'_, '_> {
                 let targets = graph.targets(index);
                 search.leave(targets);
                 at = graph.next(index);
-                if at.is_none() && targets.is_empty() {
+                // A branch out of the function is a tail call, also if it is conditional.
+                let acts = effects.acts(self.image, self.address_of(index));
+                let leaves = matches!(acts, Acts::Jumps(target) if self.index(target).is_none());
+                if leaves || at.is_none() && targets.is_empty() {
                     return false;
                 }
             }
@@ -76,6 +80,15 @@ mod tests {
             assert!(leads(0, &[6, 9]) && leads(0, &[4]) && leads(6, &[8]));
             assert!(!leads(0, &[6]), "control may go the other way");
             assert!(!leads(11, &[6]) && !leads(0, &[0]));
+        });
+    }
+
+    #[test]
+    fn a_conditional_tail_call_is_a_way_out() {
+        // 0: test %edi,%edi; 2: je 0x100; 8: dec %eax; 10: ret
+        x86(&[0x85, 0xff, 0x0f, 0x84, 0xf8, 0, 0, 0, 0xff, 0xc8, 0xc3], |text| {
+            assert!(!text.always_leads_to(TEXT, &[TEXT + 8]));
+            assert!(text.always_leads_to(TEXT + 8, &[TEXT + 10]));
         });
     }
 

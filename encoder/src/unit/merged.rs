@@ -174,6 +174,7 @@ mod tests {
             assert_eq!([beside(0), beside(1), beside(2), beside(3)], [vec![3], vec![], vec![3], vec![0, 2]]);
         });
     }
+
     #[test]
     fn an_act_without_a_line_is_of_no_statement() {
         let site = |ranges| RawSite {
