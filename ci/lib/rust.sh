@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Finds cargo and checks that it is new enough.
+# Finds cargo and checks that it is new enough; runs programs of the workspace.
 
 # require_cargo ROOT: succeeds if the cargo in PATH (or rustup's usual place, which is then added to PATH) can build the
 # workspace in ROOT; else says what to do and fails.
@@ -22,6 +22,18 @@ require_cargo() {
         _say_how_to_get_rust "the Rust toolchain here is $have" "$wanted"
         return 1
     fi
+}
+
+# run_program ROOT PROGRAM ARGUMENT...: builds a program of the workspace in ROOT, unoptimised, and runs it. With --package cargo
+# would choose the features that this package alone asks for, and compile again what the tests share with it: the emulator of
+# ci/truth is minutes of C.
+run_program() {
+    local root=$1 program=$2 target
+    shift 2
+    cargo build --quiet --manifest-path "$root/Cargo.toml" --workspace --bin "$program"
+    target=$(cargo metadata --manifest-path "$root/Cargo.toml" --format-version 1 --no-deps |
+        sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+    "$target/debug/$program" "$@"
 }
 
 _say_how_to_get_rust() {
