@@ -44,8 +44,9 @@ pub enum Doubt {
     /// The compiler merged this copy's code with that of another copy of the function, or both begin at one address.
     /// Calls of that copy come here too. The location is that of one of the two.
     Merged = 10,
-    /// A constant at a site that the body may come back to. If that is a recursion which became a loop, the constant is
-    /// of one of the calls.
+    /// A constant at a site that the body may come back to: if that is a recursion which became a loop, the constant is
+    /// of one of the calls. Or an argument of a function that control comes back to the entry of: its later calls need
+    /// not have it where the first one has.
     OtherCall = 11,
 }
 
@@ -101,7 +102,7 @@ impl fmt::Display for Doubt {
             Doubt::Home => "in the variable's home, which the body may not have filled at its entry",
             Doubt::Unfilled => "a structure on the stack: callers may fill only the part that the body looks at",
             Doubt::Merged => "another copy of the function goes on here, and it may have passed another value",
-            Doubt::OtherCall => "a constant where the body may begin again: it may be another call's value",
+            Doubt::OtherCall => "the body may begin again there, and it may be another call's value",
         })
     }
 }

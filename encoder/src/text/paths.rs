@@ -251,9 +251,8 @@ impl FunctionText<'_, '_> {
         let acts = self.all_acts(body);
         loops.any(|&Edge { target, source }| {
             let (Some((_, target)), Some((_, source))) = (self.index(target), self.index(source)) else { return false };
-            let acts = acts.iter().filter_map(|&act| self.index(act)).map(|(_, act)| act);
-            let mut within = acts.filter(|act| (target..=source).contains(act));
-            within.any(|act| self.leads_to(target, act, start) && self.leads_to(act, source, start))
+            let mut acts = acts.iter().filter_map(|&act| self.index(act)).map(|(_, act)| act);
+            acts.any(|act| self.leads_to(target, act, start) && self.leads_to(act, source, start))
         })
     }
 

@@ -21,7 +21,7 @@ use crate::unit::signature::{self, Copy, Signature};
 use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::btf::Kind;
 use siteseer_sites::location::{Argument, Missing};
-use siteseer_sites::{Marks, Site, SiteKind, Unprobeable};
+use siteseer_sites::{Doubt, Marks, Site, SiteKind, Unprobeable};
 use std::sync::Arc;
 
 impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
@@ -45,6 +45,10 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
         let text = self.text_of(function);
         marks |= self.marks_of_body(function, offset, named.address, &origin, &text);
+        if text.reentered_from(named.address, &function.ranges) {
+            let located = self.arguments.iter_mut().filter_map(|argument| argument.as_mut().ok());
+            located.for_each(|located| located.doubt = located.doubt.or(Some(Doubt::OtherCall)));
+        }
         let unprobeable = self.prober.check(&text, named.address);
         self.push_out_of_line(named.name, named.kind, (named.address, named.section), origin, marks, unprobeable);
         Some(())

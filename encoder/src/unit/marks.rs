@@ -62,10 +62,10 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         {
             marks |= Marks::MAY_MISS;
         }
-        if self.unit.is_gcc()
-            && state == State::None
+        if state == State::None
             && let [entry] = *addresses
-            && (text.was_moved_out_of_loop(entry, body) || text.comes_again_after_others(entry, body))
+            && (text.was_moved_out_of_loop(entry, body)
+                || self.unit.is_gcc() && text.comes_again_after_others(entry, body))
         {
             marks |= Marks::MAY_MISS;
         }

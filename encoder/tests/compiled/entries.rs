@@ -324,6 +324,11 @@ fn a_recursion_that_became_a_loop_is_marked() {
             // At -Os the loop may come back to the entry.
             let has_mark = |site: &&Site| site.marks.0 & (Marks::MAY_MISS | Marks::MAY_REPEAT).0 != 0;
             assert!(sites.iter().all(|site| has_mark(site) == is_marked), "{level}, {name}: {sites:?}");
+            for site in sites {
+                let doubt = site.marks.contains(Marks::MAY_REPEAT).then_some(Doubt::OtherCall);
+                let located = arguments(&set, site)[0].clone().unwrap();
+                assert_eq!(located.doubt, doubt, "{level}, {name}: later calls may have it elsewhere");
+            }
         }
     }
 }

@@ -220,3 +220,16 @@ fn a_straight_line_to_where_a_loop_begins() {
         assert!(text.is_straight(TEXT + 2, TEXT + 4) && !text.falls_through(TEXT + 4, TEXT + 8));
     });
 }
+
+#[test]
+fn a_body_in_a_loop_that_comes_back_to_after_its_first_instruction() {
+    // 0: add w2, w2, #1; 4: cbz w1, 16; 8: cbnz w2, 4; 12: ret; 16: str w8, [x19]; 20: b 8. What the body does is after
+    // the loop.
+    let code = [0x1100_0442, 0x3400_0061, 0x35ff_ffe2, 0xd65f_03c0, 0xb900_0268, 0x17ff_fffd];
+    arm64(&code, |text| {
+        assert!(text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 8), (16, 24)])));
+        assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 12), (16, 24)])), "the loop is its own");
+        assert!(!text.was_moved_out_of_loop(TEXT + 4, &ranges(&[(4, 8), (16, 24)])), "it comes back to the entry");
+        assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 8)])), "it does nothing in the loop");
+    });
+}
