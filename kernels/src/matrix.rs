@@ -267,8 +267,9 @@ mod tests {
     fn every_row_of_the_matrix_of_this_workspace_is_right() {
         let matrix = workspace_matrix().unwrap();
         let truth = Matrix::read(&workspace_file("truth.toml")).unwrap();
-        for (matrix, name) in [&matrix, &truth].iter().flat_map(|matrix| matrix.names().map(move |name| (matrix, name)))
-        {
+        let debug = Matrix::read(&workspace_file("debug.toml")).unwrap();
+        let all = [&matrix, &truth, &debug];
+        for (matrix, name) in all.iter().flat_map(|matrix| matrix.names().map(move |name| (matrix, name))) {
             let row = matrix.row(name).unwrap();
             assert!(name.ends_with(&row.arch.to_string()), "{name}");
             match row.how {

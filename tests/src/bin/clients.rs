@@ -6,7 +6,7 @@ use clap::Parser;
 use siteseer_conformance::compare::clients::judge::{Verdict, judge};
 use siteseer_conformance::compare::clients::prepare::{Prepared, prepare};
 use siteseer_conformance::compare::clients::{Linking, Run, Way, boot, page};
-use siteseer_conformance::measure::proposal::fill;
+use siteseer_conformance::measure::tables::fill;
 use siteseer_kernels::KernelPaths;
 use siteseer_sites::file;
 use siteseer_sites::with_causes;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What runs in the virtual machine: `siteseer-guest test [CASE...]`, `siteseer-guest suite`, `siteseer-guest cost
 //! [WHAT...]`, `siteseer-guest demo`, `siteseer-guest examples [NAME...]`, `siteseer-guest clients`, `siteseer-guest
-//! compared`, `siteseer-guest reach`, `siteseer-guest startup ROUNDS`, or `siteseer-guest starts ROUNDS`;
-//! `siteseer-guest plain`, `siteseer-guest libbpf` and `siteseer-guest start` are what the others start of their own.
+//! compared`, `siteseer-guest reach`, `siteseer-guest startup ROUNDS`, `siteseer-guest starts ROUNDS`, `siteseer-guest
+//! armed [FIRST END]`, or `siteseer-guest planted WHAT`; `siteseer-guest plain`, `siteseer-guest libbpf` and
+//! `siteseer-guest start` are what the others start of their own.
 
 use siteseer_conformance::compare::{clients, compared, reach};
 use siteseer_conformance::guest::{case, demo, examples, libbpf, starts, tools};
-use siteseer_conformance::measure::{cost, startup};
+use siteseer_conformance::measure::{armed, cost, startup};
 use siteseer_conformance::suite;
 use siteseer_sites::with_causes;
 use std::io::Write;
@@ -59,8 +60,18 @@ fn run() -> Result<(), case::Failure> {
         Some("compared") => compared::guest::run(&mut results),
         Some("startup") => startup::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
         Some("starts") => starts::run(arguments.next().ok_or("how many rounds?")?.parse()?, &mut results),
+        Some("armed") => {
+            let range = match arguments.collect::<Vec<String>>().as_slice() {
+                [] => None,
+                [first, end] => Some(first.parse()?..end.parse()?),
+                other => return Err(format!("expected FIRST END, not {other:?}").into()),
+            };
+            armed::run(range, &mut results)
+        }
+        Some("planted") => armed::plant::run(arguments.next().as_deref()),
         other => {
-            let known = "test, suite, cost, demo, examples, clients, compared, reach, startup or starts";
+            let known =
+                "test, suite, cost, demo, examples, clients, compared, reach, startup, starts, armed or planted";
             Err(format!("expected {known}, not {other:?}").into())
         }
     }

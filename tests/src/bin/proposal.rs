@@ -4,9 +4,8 @@
 use clap::Parser;
 use siteseer_conformance::measure::bench::guest::{self, Time};
 use siteseer_conformance::measure::census::Row;
-use siteseer_conformance::measure::proposal::{
-    entries, fill, formats, forms, functions, links, missing, table, tools, truth,
-};
+use siteseer_conformance::measure::proposal::{entries, formats, forms, functions, links, missing, tools, truth};
+use siteseer_conformance::measure::tables::{fill, table};
 use siteseer_encoder::Options;
 use std::error::Error;
 use std::fs;

@@ -3,7 +3,8 @@
 
 use clap::Parser;
 use siteseer::internals::source::BaseTypes;
-use siteseer_conformance::measure::proposal::{fill, rules, table};
+use siteseer_conformance::measure::proposal::rules;
+use siteseer_conformance::measure::tables::{fill, table};
 use siteseer_encoder::{BaseKernel, KernelTypes};
 use std::error::Error;
 use std::fs;

@@ -21,7 +21,7 @@ pub mod explain;
 pub mod extent;
 pub mod faults;
 pub mod fentry;
-mod inventory;
+pub(crate) mod inventory;
 pub mod killed;
 pub mod known;
 pub mod libbpf;

@@ -339,7 +339,7 @@ fn is_traced_in_part(function: &Function) -> bool {
 }
 
 /// A program that is planned with and never run: it reads no argument, or, by a number that is not a constant, all.
-fn hypothetical(everything: bool) -> Result<(UserProgram, Uses), Failure> {
+pub(crate) fn hypothetical(everything: bool) -> Result<(UserProgram, Uses), Failure> {
     const GET_FUNC_ARG: i32 = siteseer::internals::helper::GET_FUNC_ARG as i32;
     let insn = |code: u8, dst: u8, src: u8, off: i16, imm: i32| Insn { code, dst_src: dst | src << 4, off, imm };
     let exit = [insn(0xb7, 0, 0, 0, 0), insn(0x95, 0, 0, 0, 0)];

@@ -18,10 +18,12 @@ use std::panic;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What does not fail: because it cannot (exit), because no error of it undoes it (close), because an allocator or a
-/// lock may end the process then, because the standard library keeps another descriptor for good then (getrandom), or
-/// because it is the workload.
-const NEVER: [libc::c_long; 21] = [
+/// What does not fail: because it cannot (exit, getpid), because no error of it undoes it (close), because an allocator
+/// or a lock may end the process then, because the standard library keeps another descriptor for good then (getrandom),
+/// or because it is the workload.
+const NEVER: [libc::c_long; 23] = [
+    libc::SYS_getpid,
+    libc::SYS_gettid,
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_close,

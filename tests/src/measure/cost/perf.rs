@@ -126,6 +126,17 @@ pub fn kprobe_multi(program: BorrowedFd<'_>, address: u64) -> io::Result<OwnedFd
     multi(program, &[address], None, 0)
 }
 
+/// Links a program to the entries of functions by one kprobe.multi link, with a cookie each.
+///
+/// # Errors
+/// The kernel's.
+pub fn kprobe_multi_all(program: BorrowedFd<'_>, addresses: &[u64], cookies: &[u64]) -> io::Result<OwnedFd> {
+    if addresses.len() != cookies.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    multi(program, addresses, Some(cookies), 0)
+}
+
 /// `BPF_F_KPROBE_MULTI_RAW` of kernels/patches/kprobe-multi-addresses.patch.
 const RAW: u32 = 2;
 

@@ -2,7 +2,7 @@
 //! Whether the entry points of inlined copies are known: what the debug information says, and what is left open after
 //! the text and the line table were asked.
 
-use super::share;
+use crate::measure::tables::share;
 use siteseer_encoder::Census;
 
 /// The header of [`rows`].

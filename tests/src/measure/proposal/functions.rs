@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which functions need site data, and what the policies make of them.
 
-use super::share;
+use crate::measure::tables::share;
 use siteseer_sites::{Marks, Site, SiteKind, SiteSet, Unprobeable};
 use std::collections::HashSet;
 

@@ -3,8 +3,8 @@
 //! fexit programs of the kinds that public collections have. Nothing is booted: plans for the kernel are made, as
 //! `siteseer check` does.
 
-use super::share;
 use crate::guest::tools::GROUPS;
+use crate::measure::tables::share;
 use siteseer::Target;
 use siteseer::internals::check::{self, Answer, Question, Shape};
 use siteseer::internals::object_file;
