@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Numbers: what attaching and hits cost ([`cost`] in the guest, [`bench`] outside), from start to first event
+//! Numbers: what attaching and hits cost ([`cost`] in the guest, [`mod@bench`] outside), from start to first event
 //! ([`startup`]), what is located ([`census`]), the tables of docs/proposal.md ([`proposal`]), and whether each site
 //! may be armed ([`armed`]). They write [`tables`] into pages.
 

@@ -2,14 +2,14 @@
 //! Every site of a kernel, armed once under load, on a kernel that looks for its own faults: `ci/armed`.
 //!
 //! A breakpoint in the wrong place stops a kernel. siteseer's promise is that each site of a plan may be armed, so all
-//! of them are: those that a plan for each function attaches to ([`places`]), in batches, while threads lead through as
-//! much of the kernel as they can ([`load`]). Inlined copies are armed by one link for a batch
+//! of them are: those that a plan for each function attaches to (`places`), in batches, while threads lead through as
+//! much of the kernel as they can (`load`). Inlined copies are armed by one link for a batch
 //! (`kernels/patches/kprobe-multi-addresses.patch`), because the kernel's own way takes hours for all of them. Entries
 //! are armed by kprobe.multi, as siteseer does it. Before each batch, a line of the kernel's log says which sites it
 //! has: what the kernel prints after it, or its death, is about these.
 //!
 //! siteseer itself attaches to some of the functions, and to one again and again while another allocation of the kernel
-//! fails each time ([`own`]).
+//! fails each time (`own`).
 //!
 //! Faults on purpose show that a fault is found ([`plant`]).
 
