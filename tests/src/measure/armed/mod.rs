@@ -42,6 +42,9 @@ const BATCH: usize = 1000;
 /// How long a batch stays armed.
 const ARMED_FOR: Duration = Duration::from_millis(300);
 
+/// What the kernel's log has before memory is denied for the first time.
+pub const FIRST_DENIED: &str = "siteseer: allocation 1 of attaching";
+
 /// How many sites share a fate, and one of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
