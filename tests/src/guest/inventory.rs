@@ -107,7 +107,7 @@ impl Inventory {
                 return Ok(compared);
             }
             if begin.elapsed() > PATIENCE {
-                return Err(format!("something is left:\n{compared}").into());
+                return Err(format!("something is left:\n{compared}\nopen now: {}", open()?).into());
             }
             thread::sleep(Duration::from_millis(100));
         }
@@ -133,6 +133,13 @@ impl Display for Compared {
             None => Ok(()),
         }
     }
+}
+
+/// What the descriptors of this process refer to.
+fn open() -> Result<String, Failure> {
+    let descriptors = procfs::process::Process::myself()?.fd()?.flatten();
+    let shown: Vec<String> = descriptors.map(|one| format!("{} {:?}", one.fd, one.target)).collect();
+    Ok(shown.join(", "))
 }
 
 /// How many ids the kernel tells.
