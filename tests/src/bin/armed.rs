@@ -81,15 +81,16 @@ fn arm(arguments: &Arguments, kernel: &KernelPaths) -> Result<(), Box<dyn Error>
         Err(VmError::Splat { outcome }) if is_of_failing_memory(&outcome) => *outcome,
         other => other?,
     };
-    if !outcome.exit_status.is_some_and(ExitStatus::success) {
-        // The kernel's lines have the time in brackets.
-        let own: Vec<&str> = outcome.console.lines().filter(|line| !line.starts_with('[')).collect();
-        return Err(format!("the guest ended with {:?}: {}", outcome.exit_status, own.join("; ")).into());
-    }
+    // The kernel's lines have the time in brackets.
+    let own = || outcome.console.lines().filter(|line| !line.starts_with('[')).collect::<Vec<&str>>().join("; ");
+    let failed = || format!("the guest ended with {:?}: {}", outcome.exit_status, own());
     let lines = outcome.result_lines();
-    let armed: Armed = serde_json::from_str(lines.first().ok_or("the guest has said nothing")?)?;
+    let armed: Armed = serde_json::from_str(lines.first().ok_or_else(failed)?)?;
     let text = page::print(&arguments.kernel, &outcome.release, &armed, outcome.wall.as_secs() / 60);
     print!("{text}");
+    if !outcome.exit_status.is_some_and(ExitStatus::success) {
+        return Err(failed().into());
+    }
     if let Some(path) = &arguments.update {
         fs::write(path, fill(&fs::read_to_string(path)?, &[("armed", text)])?)?;
     }

@@ -133,10 +133,11 @@ pub fn run(range: Option<Range<usize>>, out: &mut dyn Write) -> Result<(), Failu
     armed.own = own::under_load(&target)?;
     armed.load = load.end()?;
     armed.failing = own::without_memory(&target)?;
+    armed.seconds = begin.elapsed().as_secs();
+    // What was armed is worth an hour: it is told whatever is left now.
+    writeln!(out, "{}", serde_json::to_string(&armed)?)?;
     removal::wait()?;
     before.without_memory().compare()?;
-    armed.seconds = begin.elapsed().as_secs();
-    writeln!(out, "{}", serde_json::to_string(&armed)?)?;
     Ok(())
 }
 
