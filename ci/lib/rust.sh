@@ -30,10 +30,11 @@ require_cargo() {
 run_program() {
     local root=$1 program=$2 target
     shift 2
-    cargo build --quiet --manifest-path "$root/Cargo.toml" --workspace --bin "$program"
-    target=$(cargo metadata --manifest-path "$root/Cargo.toml" --format-version 1 --no-deps |
-        sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
-    "$target/debug/$program" "$@"
+    # Joined by &&: where a caller says `|| status=1`, the shell goes on after a build that failed, and would run an older program.
+    cargo build --quiet --manifest-path "$root/Cargo.toml" --workspace --bin "$program" &&
+        target=$(cargo metadata --manifest-path "$root/Cargo.toml" --format-version 1 --no-deps |
+            sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p') &&
+        "$target/debug/$program" "$@"
 }
 
 _say_how_to_get_rust() {

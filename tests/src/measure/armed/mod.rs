@@ -203,10 +203,17 @@ impl Arming<'_> {
     /// Reads what was hit.
     fn count(mut self) -> Result<Way, Failure> {
         let hits = self.object.maps().find(|map| map.name() == "hits").ok_or("no map of hits")?;
+        let mut counted = 0;
         for (_, value) in hits.lookup_batch(BATCH as u32, MapFlags::ANY, MapFlags::ANY)? {
+            counted += 1;
             let count = u64::from_ne_bytes(value.try_into().map_err(|_| "a count of another size")?);
             self.way.hit += usize::from(count > 0);
             self.way.hits += count;
+        }
+        // The iterator ends at an error as it does at the end.
+        let expected = self.way.places.max(1);
+        if counted != expected {
+            return Err(format!("hits of {counted} places, not of {expected}").into());
         }
         Ok(self.way)
     }

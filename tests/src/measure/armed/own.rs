@@ -45,13 +45,13 @@ pub struct Failing {
     pub function: String,
     /// How many allocations of an attachment and of its end were tried.
     pub tried: usize,
-    /// At all sites all the same.
+    /// At all sites all the same, by the report.
     pub attached: usize,
     /// Refused, with an error.
     pub refused: usize,
-    /// The process itself did not get memory.
+    /// Ended by a signal: as a rule, the process itself did not get memory.
     pub ended: usize,
-    /// The last allocation that an attachment makes.
+    /// The last allocation that was tried.
     pub allocations: u32,
 }
 
@@ -207,10 +207,9 @@ pub(super) fn without_memory(target: &Target) -> Result<Failing, Failure> {
             Some(code) if code == Ending::Beyond as i32 => return Ok(failing),
             Some(code) if code == Ending::Attached as i32 => failing.attached += 1,
             Some(code) if code == Ending::Refused as i32 => failing.refused += 1,
-            Some(code) if code == Ending::Wrong as i32 || code == 101 => {
-                return Err(format!("allocation {nth}: the attempt ended with {code}").into());
-            }
-            _ => failing.ended += 1,
+            // An error of the attempt itself, or a panic.
+            Some(code) => return Err(format!("allocation {nth}: the attempt ended with {code}").into()),
+            None => failing.ended += 1,
         }
         failing.tried += 1;
         failing.allocations = nth;

@@ -38,8 +38,8 @@ pub fn print(kernel: &str, release: &str, outcome: &Armed, minutes: u64) -> Stri
     let _ = write!(
         text,
         "\nsiteseer attached to {} functions at {} sites under the same load. It attached to `{}` while one slab allocation of the \
-         kernel failed, {} times, up to allocation {}: {} times at all sites all the same, {} times in part or not at all, with a \
-         reason; {} times the process itself did not get memory, and ended.\n\nMeanwhile, turns: ",
+         kernel failed, {} times, up to allocation {}: {} times at all sites all the same, by its report, {} times in part \
+         or not at all; {} times a signal ended the process, which itself did not get memory.\n\nMeanwhile, turns: ",
         own.functions,
         own.sites,
         failing.function,

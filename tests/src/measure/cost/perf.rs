@@ -131,9 +131,6 @@ pub fn kprobe_multi(program: BorrowedFd<'_>, address: u64) -> io::Result<OwnedFd
 /// # Errors
 /// The kernel's.
 pub fn kprobe_multi_all(program: BorrowedFd<'_>, addresses: &[u64], cookies: &[u64]) -> io::Result<OwnedFd> {
-    if addresses.len() != cookies.len() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
     multi(program, addresses, Some(cookies), 0)
 }
 
@@ -146,14 +143,14 @@ const RAW: u32 = 2;
 /// # Errors
 /// The kernel's.
 pub fn kprobe_multi_raw(program: BorrowedFd<'_>, addresses: &[u64], cookies: &[u64]) -> io::Result<OwnedFd> {
-    if addresses.len() != cookies.len() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
     multi(program, addresses, Some(cookies), RAW)
 }
 
-/// `cookies` are as many as the addresses.
+/// `cookies` must be as many as the addresses.
 fn multi(program: BorrowedFd<'_>, addresses: &[u64], cookies: Option<&[u64]>, flags: u32) -> io::Result<OwnedFd> {
+    if cookies.is_some_and(|cookies| cookies.len() != addresses.len()) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let mut options =
         sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
     options.__bindgen_anon_1.kprobe_multi = sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_2 {
