@@ -45,8 +45,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         }
         let text = self.text_of(function);
         marks |= self.marks_of_body(function, offset, named.address, &origin, &text);
-        // A recursion that became a loop need not come back with its arguments where callers put them. Entries that ftrace
-        // patches are not concerned: a loop comes back to after what is patched.
+        // A recursion that became a loop need not come back with its arguments where callers put them. Entries that
+        // ftrace patches are not concerned: a loop comes back to after what is patched.
         if text.reentered_from(named.address, &function.ranges) {
             for located in self.arguments.iter_mut().filter_map(|argument| argument.as_mut().ok()) {
                 located.doubt.get_or_insert(Doubt::OtherCall);
