@@ -156,7 +156,7 @@ fn acts_again(
     if !again.is_empty() {
         again.sort_unstable();
         again.dedup();
-        text.keep_reached(acts, entries, &mut again);
+        text.keep_reached(&[acts, entries].concat(), entries, &mut again);
     }
     again
 }
@@ -310,6 +310,9 @@ pub(crate) fn first_statement_comes_again(
 /// inlines a function into itself without a trace in the debug entries. Then the code may be in no copy, either, so it
 /// is searched for in `around`, the ranges of the function that the body is in. `is_others` tells what is in another
 /// copy.
+///
+/// What the first statement does counts wherever it is: it may have been moved to before the entry, or into the loop
+/// that the body's calls of itself became.
 pub(crate) fn first_acts_come_again(
     lines: &Lines,
     text: &FunctionText<'_, '_>,
@@ -319,9 +322,21 @@ pub(crate) fn first_acts_come_again(
     around: &[Range<u64>],
     is_others: impl Fn(u64) -> bool,
 ) -> bool {
+    let place = |act: u64| lines.row_at(act).map(|row| row.place).filter(|place| own.holds(*place));
     let mut acts: Vec<u64> = entries.iter().flat_map(|&entry| text.first_acts(entry)).collect();
-    acts.retain(|act| body.owns(*act) && lines.row_at(*act).is_some_and(|row| own.holds(row.place)));
-    acts_again(lines, text, &acts, entries, around, |_| None).into_iter().any(|act| !is_others(act))
+    acts.retain(|act| body.owns(*act) && place(*act).is_some());
+    let begins = |entry: &u64| lines.statements(&(*entry..*entry + 1)).iter().find(|row| own.holds(row.place));
+    let first: Vec<Place> = entries.iter().filter_map(begins).map(|row| row.place).collect();
+    let mut of_first = if first.is_empty() { Vec::new() } else { text.all_acts(body.ranges) };
+    of_first.retain(|act| body.owns(*act) && place(*act).is_some_and(|place| first.contains(&place)));
+    let comes_back = |act: &u64| {
+        let [entry] = *entries else { return false };
+        text.clearing_loop(*act).is_none() && text.comes_back_avoiding(*act, Some(entry), body.ranges)
+    };
+    of_first.iter().any(comes_back)
+        || [acts, of_first]
+            .iter()
+            .any(|acts| acts_again(lines, text, acts, entries, around, |_| None).into_iter().any(|act| !is_others(act)))
 }
 
 fn holds(body: &[Range<u64>], address: u64) -> bool {
@@ -334,6 +349,14 @@ mod tests {
     use crate::elf::test_image::TEXT;
     use crate::text::tests::x86;
     use std::slice;
+
+    /// A function that is declared in line 9 and ends before line 50.
+    const OWN: OwnLines =
+        OwnLines { declared: Place { file: 1, line: 9, column: 0 }, end: 50, has_opening: false, inside: 0 };
+
+    fn row(at: u64, line: u32) -> Row {
+        Row { point: Point { address: TEXT + at, view: 0 }, place: Place { file: 1, line, column: 0 } }
+    }
 
     fn lines(rows: &[(u64, u32, u32)]) -> Lines {
         Lines::of(rows.iter().map(|&(address, view, line)| Row {
@@ -493,23 +516,46 @@ mod tests {
         // 0: mov %eax,(%rdi); 2: mov %ecx,8(%rdi); 5: mov %eax,(%rdi); 7: ret
         let code = [0x89, 0x07, 0x89, 0x4f, 0x08, 0x89, 0x07, 0xc3];
         x86(&code, |text| {
-            let row = |at: u64, line| Row {
-                point: Point { address: TEXT + at, view: 0 },
-                place: Place { file: 1, line, column: 0 },
-            };
-            let declared = Place { file: 1, line: 9, column: 0 };
-            let own = OwnLines { declared, end: 50, has_opening: false, inside: 0 };
             let again = |second_line, body: Range<u64>, others: Range<u64>| {
                 let lines = Lines::of([row(0, 10)]).with_others([row(2, 11), row(5, second_line)]);
                 let body = Body { text, ranges: slice::from_ref(&body), nested: &[] };
                 let around = slice::from_ref(&(TEXT..TEXT + 8));
-                first_acts_come_again(&lines, text, &[TEXT], &body, &own, around, |at| others.contains(&at))
+                first_acts_come_again(&lines, text, &[TEXT], &body, &OWN, around, |at| others.contains(&at))
             };
             assert!(again(10, TEXT..TEXT + 8, 0..0));
             assert!(again(10, TEXT..TEXT + 5, 0..0), "it is in no copy");
             assert!(!again(10, TEXT..TEXT + 5, TEXT + 5..TEXT + 7), "it is another copy's");
             assert!(!again(11, TEXT..TEXT + 8, 0..0), "another statement does it");
             assert!(!again(10, TEXT + 2..TEXT + 8, 0..0), "what comes first is not the body's");
+        });
+    }
+
+    #[test]
+    fn what_the_first_statement_does_counts_wherever_it_is() {
+        // 0: mov %eax,(%rdi); 2: inc %eax; 4: mov %eax,(%rdi); 6: jne 0; 8: ret
+        let code = [0x89, 0x07, 0xff, 0xc0, 0x89, 0x07, 0x75, 0xf8, 0xc3];
+        x86(&code, |text| {
+            let again = |entry: u64, body: Range<u64>, lines: &Lines| {
+                let body = Body { text, ranges: slice::from_ref(&body), nested: &[] };
+                let around = slice::from_ref(&(TEXT..TEXT + 9));
+                first_acts_come_again(lines, text, &[TEXT + entry], &body, &OWN, around, |_| false)
+            };
+            // The entry is after the first store, which is made again outside of the copy.
+            let moved = Lines::of([row(2, 10), row(8, 99)]).with_others([row(0, 10), row(4, 10), row(6, 99)]);
+            assert!(again(2, TEXT..TEXT + 4, &moved));
+            let other = Lines::of([row(2, 10), row(8, 99)]).with_others([row(0, 10), row(4, 11), row(6, 99)]);
+            assert!(!again(2, TEXT..TEXT + 4, &other), "another statement does it");
+        });
+        // 0: xor %eax,%eax; 2: mov %eax,(%rdi); 4: inc %eax; 6: jne 2; 8: ret
+        x86(&[0x31, 0xc0, 0x89, 0x07, 0xff, 0xc0, 0x75, 0xfa, 0xc3], |text| {
+            let whole = TEXT..TEXT + 9;
+            let again = |stores: u32| {
+                let lines = Lines::of([row(0, 10), row(4, 12)]).with_others([row(2, stores)]);
+                let body = Body { text, ranges: slice::from_ref(&whole), nested: &[] };
+                first_acts_come_again(&lines, text, &[TEXT], &body, &OWN, slice::from_ref(&whole), |_| false)
+            };
+            assert!(again(10), "a loop that begins in the middle of the first statement");
+            assert!(!again(11), "the loop of a later statement");
         });
     }
 }
