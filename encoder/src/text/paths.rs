@@ -237,13 +237,14 @@ impl FunctionText<'_, '_> {
 
     /// Whether an entry is before a loop of the caller's in which the body runs: instructions that only compute, and
     /// compute the same in each turn, were moved out of the loop. It is the caller's loop if the jump back is not in
-    /// the body.
+    /// the body, or does not lead into it.
     pub(crate) fn was_moved_out_of_loop(&self, entry: u64, body: &[Range<u64>]) -> bool {
         let Some((_, start)) = self.index(entry) else { return false };
         let Some(end) = body.iter().filter(|range| !range.is_empty()).map(|range| range.end).max() else {
             return false;
         };
-        let comes_back = |edge: &&Edge| edge.source >= edge.target && !holds(body, edge.source);
+        let is_own = |edge: &Edge| holds(body, edge.source) && holds(body, edge.target);
+        let comes_back = |edge: &&Edge| edge.source >= edge.target && !is_own(edge);
         let mut loops = self.edges_between(entry.saturating_add(1), end).iter().filter(comes_back).peekable();
         if loops.peek().is_none() {
             return false;

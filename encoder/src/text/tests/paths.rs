@@ -74,7 +74,11 @@ fn what_was_moved_out_of_a_loop() {
         let body = ranges(&[(0, 4), (8, 12)]);
         assert!(text.was_moved_out_of_loop(TEXT, &body));
         assert!(!text.was_moved_out_of_loop(TEXT + 8, &body), "each turn passes it");
-        assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (8, 20)])), "the loop is the body's");
+        assert!(
+            text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (8, 20)])),
+            "its jump leads back to the caller's code"
+        );
+        assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 20)])), "the loop is the body's");
         assert!(!text.was_moved_out_of_loop(TEXT, &ranges(&[(0, 4), (20, 24)])), "the body runs after the loop");
     });
     // 0: mov w3, #1; 4: cbz w2, 24; 8: sub w1, w1, #1; 12: str w3, [x0]; 16: cmn w1, #1; 20: b.ne 8; 24: ret
@@ -105,7 +109,7 @@ fn a_body_that_begins_again_after_others() {
     let code = [0x5280_0041, 0x1400_0002, 0x5100_0463, 0xb900_0268, 0xb900_00e1, 0x35ff_ffa3, 0xd65f_03c0];
     arm64(&code, |text| {
         let body = ranges(&[(0, 4), (16, 24)]);
-        assert!(!text.was_moved_out_of_loop(TEXT, &body), "the jump back is the body's");
+        assert!(text.was_moved_out_of_loop(TEXT, &body), "the jump leads back to the caller's code");
         assert!(text.comes_again_after_others(TEXT, &body));
         assert!(!text.comes_again_after_others(TEXT + 16, &body), "each turn passes it");
         assert!(!text.comes_again_after_others(TEXT, &ranges(&[(0, 24)])), "the loop is the body's");
