@@ -234,10 +234,12 @@ pub(crate) fn removed_loads(at: &Location) -> Vec<Range<u64>> {
     loads
 }
 
-/// Whether a constant of a list is what GCC makes of `!x` where it knows `x`: it inverts all bits of a byte, not one
-/// bit.
+/// Whether a constant of a list is what GCC makes of `!x` where it knows `x`, shifted to the left, if it is: it inverts
+/// all bits of a byte, not one bit.
 fn is_negated_truth(found: &Found, located: &Located) -> bool {
-    found.form != Form::Constant && matches!(located.at, Location::Constant(0xfe | 0xff))
+    let Location::Constant(value) = located.at else { return false };
+    let zeros = value.trailing_zeros();
+    found.form != Form::Constant && matches!((zeros, value.checked_shr(zeros)), (_, Some(0xff)) | (1.., Some(0x7f)))
 }
 
 /// Whether a list goes from one constant to another.
@@ -321,6 +323,8 @@ mod tests {
         let doubt = |compiler, value, form| doubt(compiler, Location::Constant(value), form, false);
         assert_eq!(doubt(gcc, 0xff, Form::Covering), Some(Doubt::Stale));
         assert_eq!(doubt(gcc, 0xfe, Form::View), Some(Doubt::Stale));
+        assert_eq!(doubt(gcc, 0xff << 1, Form::Covering), Some(Doubt::Stale), "it is shifted");
+        assert_eq!(doubt(gcc, 0, Form::Covering), None);
         assert_eq!(doubt(gcc, 0xff, Form::Constant), None, "it is not of a list");
         assert_eq!(doubt(gcc, 0xfd, Form::Covering), None);
         assert_eq!(doubt(clang, 0xff, Form::Constant), None);
