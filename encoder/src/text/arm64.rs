@@ -57,13 +57,17 @@ pub(super) fn register_copy(image: &Image<'_>, address: u64) -> Option<(u16, u16
     (word & !REGISTERS == COPY && to != ZERO && from != ZERO).then_some((to as u16, from as u16))
 }
 
-/// Whether an instruction adds a constant to a register: `add` or `sub` with an immediate.
-pub(super) fn counts_on(image: &Image<'_>, address: u64, register: u16) -> bool {
+/// The constant that an instruction adds to a register: `add` or `sub` with an immediate.
+pub(super) fn counts_on(image: &Image<'_>, address: u64, register: u16) -> Option<i64> {
     const GROUP: u32 = 0x1f80_0000;
     const ADD: u32 = 0x1100_0000;
-    let Some(word) = word_at(image, address) else { return false };
-    let (to, from) = (word & 0x1f, word >> 5 & 0x1f);
-    word & GROUP == ADD && to == from && to == u32::from(register)
+    const SUBTRACTS: u32 = 1 << 30;
+    const SHIFTED: u32 = 1 << 22;
+    let word = word_at(image, address)?;
+    let (to, from, immediate) = (word & 0x1f, word >> 5 & 0x1f, i64::from(word >> 10 & 0xfff));
+    let distance = if word & SHIFTED == 0 { immediate } else { immediate << 12 };
+    let is_one = word & GROUP == ADD && to == from && to == u32::from(register);
+    is_one.then_some(if word & SUBTRACTS == 0 { distance } else { -distance })
 }
 
 /// Decodes linearly; stops when `visit`, which gets each instruction's offset, says so.

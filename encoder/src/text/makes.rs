@@ -4,6 +4,7 @@
 use super::{Acts, Effects, FunctionText, arm64, x86};
 use siteseer_sites::Machine;
 use siteseer_sites::machine::Register;
+use std::ops::ControlFlow;
 
 /// Asks about single instructions of a function.
 pub(crate) struct Makers<'t, 'i, 'a> {
@@ -78,18 +79,35 @@ impl Makers<'_, '_, '_> {
     /// Whether an instruction writes a register on some way from the function's entry to an address.
     pub(crate) fn has_written(&mut self, register: Register, to: u64) -> bool {
         let text = self.text;
-        text.has_unknown_targets() || text.any_before(to, &mut |address| self.writes(address, register))
+        let mut visit = |address| {
+            if self.writes(address, register) { ControlFlow::Break(true) } else { ControlFlow::Continue(()) }
+        };
+        text.has_unknown_targets() || text.any_before(to, &mut visit)
     }
 
     /// Whether the last instruction that writes a register in the straight line up to an address adds a constant to it:
     /// it is a counter, or a pointer that goes on.
     pub(crate) fn was_counted_on(&mut self, register: Register, address: u64) -> bool {
-        let (text, image) = (self.text, self.text.image);
-        let written = text.line_before(address).find(|&before| self.writes(before, register));
-        written.is_some_and(|at| match self.text.machine() {
-            Machine::X86_64 => x86::counts_on(image, at, register),
-            Machine::Aarch64 => arm64::counts_on(image, at, register),
-        })
+        let written = self.text.line_before(address).find(|&before| self.writes(before, register));
+        written.is_some_and(|at| self.counts_on(at, register).is_some())
+    }
+
+    /// Whether the last instruction that writes a register on some way up to an address may add this constant to it.
+    pub(crate) fn may_be_counted_on(&mut self, register: Register, step: i64, address: u64) -> bool {
+        let text = self.text;
+        let mut visit = |before| match self.writes(before, register) {
+            // Of 32 bits, a step is told modulo 2^32.
+            true => ControlFlow::Break(self.counts_on(before, register).is_some_and(|one| one as u32 == step as u32)),
+            false => ControlFlow::Continue(()),
+        };
+        text.any_before(address, &mut visit)
+    }
+
+    fn counts_on(&self, address: u64, register: Register) -> Option<i64> {
+        match self.text.machine() {
+            Machine::X86_64 => x86::counts_on(self.text.image, address, register),
+            Machine::Aarch64 => arm64::counts_on(self.text.image, address, register),
+        }
     }
 
     /// Whether an instruction leaves a value in a register that was nowhere before: not a copy of another register, not
@@ -146,6 +164,9 @@ mod tests {
             };
             assert_eq!(counted(5, &[2, 4, 7, 10, 14, 19]), [2, 4, 7, 14], "not after a load, or another register");
             assert_eq!(counted(0, &[4, 7, 10]), [7, 10], "not after a copy");
+            assert!(makers.may_be_counted_on(0, -2, TEXT + 14) && makers.may_be_counted_on(5, -1, TEXT + 14));
+            assert!(!makers.may_be_counted_on(0, 2, TEXT + 14), "another step");
+            assert!(!makers.may_be_counted_on(5, 1, TEXT + 14), "it is not the last");
         });
         // add x0, x0, #1; mov w1, w0; sub w1, w1, #2; add x0, x1, #1; ret
         arm64(&[0x9100_0400, 0x2a00_03e1, 0x5100_0821, 0x9100_0420, 0xd65f_03c0], |text| {
@@ -155,6 +176,7 @@ mod tests {
             };
             assert_eq!(counted(0, &[4, 8, 12, 16]), [4, 8, 12]);
             assert_eq!(counted(1, &[8, 12, 16]), [12, 16]);
+            assert!(makers.may_be_counted_on(1, -2, TEXT + 12) && !makers.may_be_counted_on(1, 2, TEXT + 12));
         });
     }
 

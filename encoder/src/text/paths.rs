@@ -17,7 +17,7 @@ use super::graph::{Graph, Search};
 use super::{Acts, Edge, Effects, FALLS, FunctionText, NOP, arm64, x86};
 use siteseer_sites::Machine;
 use std::cell::Cell;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 /// What was moved up: see [`FunctionText::moved_before`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -293,8 +293,10 @@ impl FunctionText<'_, '_> {
         false
     }
 
-    /// Whether there is such an instruction on a way from the function's entry to an address.
-    pub(super) fn any_before(&self, to: u64, is_one: &mut dyn FnMut(u64) -> bool) -> bool {
+    /// Whether there is an instruction before an address, on some way from the function's entry, that a visitor looks for.
+    /// The visitor is asked about each instruction on these ways, the last first: `Break(true)` if it is found,
+    /// `Break(false)` if those before it do not matter.
+    pub(super) fn any_before(&self, to: u64, visit: &mut dyn FnMut(u64) -> ControlFlow<bool>) -> bool {
         let graph = self.graph();
         let Some((_, to)) = self.index(to) else { return true };
         let mut search = graph.search(None);
@@ -306,8 +308,10 @@ impl FunctionText<'_, '_> {
                 if !search.comes_to(index) {
                     break;
                 }
-                if is_one(self.address_of(index)) {
-                    return true;
+                match visit(self.address_of(index)) {
+                    ControlFlow::Break(true) => return true,
+                    ControlFlow::Break(false) => break,
+                    ControlFlow::Continue(()) => {}
                 }
                 search.leave(graph.sources(index));
                 at = graph.previous(index);

@@ -400,19 +400,24 @@ pub(super) fn register_copy(image: &Image<'_>, address: u64) -> Option<(u16, u16
     Some((dwarf_register(instruction.op0_register())?, dwarf_register(instruction.op1_register())?))
 }
 
-/// Whether an instruction adds a constant to a register.
-pub(super) fn counts_on(image: &Image<'_>, address: u64, register: u16) -> bool {
-    let Some(instruction) = instruction_at(image, address) else { return false };
+/// The constant that an instruction adds to a register, if this is all that it does.
+pub(super) fn counts_on(image: &Image<'_>, address: u64, register: u16) -> Option<i64> {
+    let instruction = instruction_at(image, address)?;
     let is_it = |one: Register| dwarf_register(one.full_register()) == Some(register);
-    let is_constant = match instruction.mnemonic() {
-        Mnemonic::Inc | Mnemonic::Dec => true,
-        Mnemonic::Add | Mnemonic::Sub => {
-            instruction.op1_kind() != OpKind::Register && instruction.op1_kind() != OpKind::Memory
+    if instruction.op0_kind() != OpKind::Register || !is_it(instruction.op0_register()) {
+        return None;
+    }
+    let is_immediate = !matches!(instruction.op1_kind(), OpKind::Register | OpKind::Memory);
+    match instruction.mnemonic() {
+        Mnemonic::Inc => Some(1),
+        Mnemonic::Dec => Some(-1),
+        Mnemonic::Add if is_immediate => Some(instruction.immediate(1).cast_signed()),
+        Mnemonic::Sub if is_immediate => Some(instruction.immediate(1).cast_signed().wrapping_neg()),
+        Mnemonic::Lea if instruction.memory_index() == Register::None && is_it(instruction.memory_base()) => {
+            Some(instruction.memory_displacement64().cast_signed())
         }
-        Mnemonic::Lea => instruction.memory_index() == Register::None && is_it(instruction.memory_base()),
-        _ => false,
-    };
-    is_constant && instruction.op0_kind() == OpKind::Register && is_it(instruction.op0_register())
+        _ => None,
+    }
 }
 
 /// Whom the `call` before an address calls.

@@ -449,13 +449,16 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     }
 
     /// Marks what is computed from a register that was counted on just before: in a loop, GCC's expression may be for
-    /// what the register had before.
+    /// what the register had before. If the expression adds what the register was counted on by, this is so wherever
+    /// that was.
     fn doubt_counters(&mut self, text: &FunctionText<'d, 'a>, address: u64) {
         let machine = self.shared.image.machine();
         let mut makers = text.makers();
         for located in self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok()) {
             let registers = doubt::computed_from(located, machine);
-            if registers.into_iter().any(|register| makers.was_counted_on(register, address)) {
+            if registers.into_iter().any(|register| makers.was_counted_on(register, address))
+                || doubt::steps(located).any(|(register, step)| makers.may_be_counted_on(register, step, address))
+            {
                 located.doubt = Some(Doubt::Stale);
             }
         }

@@ -202,6 +202,16 @@ pub(crate) fn computed_from(located: &Located, machine: Machine) -> Vec<Register
     }
 }
 
+/// The constants that a value adds to registers, each with its register.
+pub(crate) fn steps(located: &Located) -> impl Iterator<Item = (Register, i64)> {
+    let slots = if let Location::Computed(computed) = &located.at { &*computed.slots } else { &[] };
+    slots.iter().flat_map(|ops| ops.windows(3)).filter_map(|ops| match *ops {
+        [Op::Register(register), Op::Constant(step), Op::Add] => Some((register, step.cast_signed())),
+        [Op::Register(register), Op::Constant(step), Op::Sub] => Some((register, step.cast_signed().wrapping_neg())),
+        _ => None,
+    })
+}
+
 /// Whether a value is computed from what is in registers or memory, and not there itself. An address in the frame is
 /// one that nothing else could stand for.
 pub(crate) fn is_computed(located: &Located, machine: Machine) -> bool {
