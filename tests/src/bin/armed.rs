@@ -81,8 +81,9 @@ fn arm(arguments: &Arguments, kernel: &KernelPaths) -> Result<(), Box<dyn Error>
         Err(VmError::Splat { outcome }) if is_of_failing_memory(&outcome) => *outcome,
         other => other?,
     };
-    // The kernel's lines have the time in brackets.
-    let own = || outcome.console.lines().filter(|line| !line.starts_with('[')).collect::<Vec<&str>>().join("; ");
+    // The guest program says last what went wrong. The kernel's lines have the time in brackets.
+    let said = outcome.console.rfind("siteseer-guest: ").map_or("", |begin| &outcome.console[begin..]);
+    let own = || said.lines().filter(|line| !line.starts_with('[')).collect::<Vec<&str>>().join("; ");
     let failed = || format!("the guest ended with {:?}: {}", outcome.exit_status, own());
     let lines = outcome.result_lines();
     let armed: Armed = serde_json::from_str(lines.first().ok_or_else(failed)?)?;

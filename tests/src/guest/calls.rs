@@ -95,33 +95,48 @@ pub fn syscall32(_number: u32, _arguments: [u32; 5]) -> io::Result<i64> {
     answer(-i64::from(libc::ENOSYS))
 }
 
+/// Runs `work` in a process of its own, which ends with the exit code that it gives.
+///
+/// # Errors
+/// If the process cannot be made.
+pub(crate) fn fork(work: impl FnOnce() -> i32) -> io::Result<libc::pid_t> {
+    // SAFETY: no other thread runs siteseer or holds a lock of the allocator, or `work` makes system calls only.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let code = work();
+            // SAFETY: _exit ends the process.
+            unsafe { libc::_exit(code) }
+        }
+        process => Ok(process),
+    }
+}
+
+/// Waits for the end of a process. Gives its exit code, or none if a signal ended it.
+///
+/// # Errors
+/// If it is no child of this process.
+pub(crate) fn exit_code(process: libc::pid_t) -> io::Result<Option<i32>> {
+    let mut status = 0;
+    // SAFETY: `status` is a live int.
+    if unsafe { libc::waitpid(process, &raw mut status, 0) } != process {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)))
+}
+
 /// Runs `child` in a forked process and waits for it; `child` must make system calls only.
 ///
 /// # Errors
 /// If the process cannot be made, or ends otherwise than by returning `Ok`.
 pub fn in_child(child: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-    // SAFETY: The child calls nothing that another thread of the parent could hold a lock of: system calls, then _exit.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => {
-            let code = match child() {
-                Ok(()) => 0,
-                Err(error) => error.raw_os_error().unwrap_or(255).clamp(1, 255),
-            };
-            // SAFETY: _exit ends the process.
-            unsafe { libc::_exit(code) }
-        }
-        pid => {
-            let mut status = 0;
-            // SAFETY: `status` is a live int.
-            if unsafe { libc::waitpid(pid, &raw mut status, 0) } != pid {
-                return Err(io::Error::last_os_error());
-            }
-            match (libc::WIFEXITED(status), libc::WEXITSTATUS(status)) {
-                (true, 0) => Ok(()),
-                (true, code) => Err(io::Error::from_raw_os_error(code)),
-                _ => Err(io::Error::other(format!("the child ended with wait status {status:#x}"))),
-            }
-        }
+    let process = fork(|| match child() {
+        Ok(()) => 0,
+        Err(error) => error.raw_os_error().unwrap_or(255).clamp(1, 255),
+    })?;
+    match exit_code(process)? {
+        Some(0) => Ok(()),
+        Some(code) => Err(io::Error::from_raw_os_error(code)),
+        None => Err(io::Error::other("a signal ended the child")),
     }
 }

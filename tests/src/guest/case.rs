@@ -282,6 +282,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::guest::own_data::cases());
     all.extend(crate::guest::raw_link::cases());
     all.extend(crate::guest::soak::cases());
+    all.extend(crate::measure::armed::cases());
     all
 }
 

@@ -9,7 +9,7 @@
 //!
 //! The suite kills [`KILLS`] processes; `ci/soak --kills N` as many as it is told, with another seed each time.
 
-use crate::guest::calls::syscall;
+use crate::guest::calls::{fork, syscall};
 use crate::guest::case::{Case, Failure, number};
 use crate::guest::inventory::Inventory;
 use crate::measure::cost::perf;
@@ -119,16 +119,11 @@ struct Child(libc::pid_t);
 impl Child {
     /// Forks. This process has one thread, so that the child may do whatever it likes.
     fn new(run: impl FnOnce()) -> io::Result<Child> {
-        // SAFETY: no other thread could hold a lock.
-        match unsafe { libc::fork() } {
-            -1 => Err(io::Error::last_os_error()),
-            0 => {
-                run();
-                // SAFETY: ends the process.
-                unsafe { libc::_exit(1) }
-            }
-            pid => Ok(Child(pid)),
-        }
+        let process = fork(|| {
+            run();
+            1
+        })?;
+        Ok(Child(process))
     }
 
     /// Waits until it has ended by itself.

@@ -12,6 +12,8 @@
 //! fails each time (`own`).
 //!
 //! Faults on purpose show that a fault is found ([`plant`]).
+//!
+//! The suite arms a part of the entries of Debian's kernel, and attaches to a few functions.
 
 mod load;
 mod own;
@@ -19,7 +21,7 @@ pub mod page;
 mod places;
 pub mod plant;
 
-use crate::guest::case::Failure;
+use crate::guest::case::{Case, Failure, case};
 use crate::guest::inventory::Inventory;
 use crate::guest::removal;
 use crate::guest::typed::program_of;
@@ -41,6 +43,12 @@ use std::time::{Duration, Instant};
 const BATCH: usize = 1000;
 /// How long a batch stays armed.
 const ARMED_FOR: Duration = Duration::from_millis(300);
+
+/// Functions that siteseer attaches to under load.
+const OWN: usize = 40;
+/// The suite's part: one function in so many, and these functions under load.
+const PART: usize = 16;
+const PART_OWN: usize = 6;
 
 /// What the kernel's log has before memory is denied for the first time.
 pub const FIRST_DENIED: &str = "siteseer: allocation 1 of attaching";
@@ -118,7 +126,7 @@ pub fn run(range: Option<Range<usize>>, out: &mut dyn Write) -> Result<(), Failu
     siteseer::register_with(siteseer::RegisterOptions::default().plan_at_load(false))?;
     let begin = Instant::now();
     let target = Target::running(&SourceOptions::default())?;
-    let Places { functions, sites, skipped, mut entries, mut instructions } = places::all(&target)?;
+    let Places { functions, sites, skipped, mut entries, mut instructions } = places::of_each(&target, 1)?;
     if let Some(range) = range {
         let end = range.end.min(instructions.len());
         instructions = instructions.drain(range.start.min(end)..end).collect();
@@ -126,11 +134,12 @@ pub fn run(range: Option<Range<usize>>, out: &mut dyn Write) -> Result<(), Failu
     }
     let mut armed = Armed { functions, sites, skipped, ..Armed::default() };
     mark(&format!("{} entries and {} instructions of {sites} sites", entries.len(), instructions.len()))?;
+    own::once(&target)?;
     let before = Inventory::settled()?;
     let load = Load::begin()?;
     armed.entries = arm("entries", &entries, false)?;
     armed.instructions = arm("instructions", &instructions, true)?;
-    armed.own = own::under_load(&target)?;
+    armed.own = own::under_load(&target, OWN)?;
     armed.load = load.end()?;
     armed.failing = own::without_memory(&target)?;
     armed.seconds = begin.elapsed().as_secs();
@@ -139,6 +148,30 @@ pub fn run(range: Option<Range<usize>>, out: &mut dyn Write) -> Result<(), Failu
     removal::wait()?;
     before.without_memory().compare()?;
     Ok(())
+}
+
+/// The suite's case.
+pub fn cases() -> Vec<Case> {
+    vec![case("armed", "a_part_of_all_sites_under_load", part)]
+}
+
+fn part(target: &Target) -> Result<String, Failure> {
+    let Places { functions, entries, .. } = places::of_each(target, PART)?;
+    own::once(target)?;
+    let before = Inventory::settled()?;
+    let load = Load::begin()?;
+    let way = arm("entries", &entries, false)?;
+    let own = own::under_load(target, PART_OWN)?;
+    load.end()?;
+    removal::wait()?;
+    before.without_memory().compare()?;
+    if way.armed < way.places {
+        return Err(format!("{} of {} entries were armed: {:?}", way.armed, way.places, way.refused).into());
+    }
+    Ok(format!(
+        "{functions} functions planned, {} entries armed, {} of them hit; {} sites of {} functions attached by siteseer",
+        way.armed, way.hit, own.sites, own.functions
+    ))
 }
 
 /// Arms places batch by batch.

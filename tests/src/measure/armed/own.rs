@@ -6,6 +6,7 @@
 //! Documentation/fault-injection/fault-injection.rst). Each attempt is made by a process of its own: memory that the
 //! process itself does not get ends it.
 
+use crate::guest::calls::{exit_code, fork};
 use crate::guest::case::Failure;
 use crate::guest::typed::program_of;
 use crate::measure::cost::attach::counts;
@@ -19,8 +20,10 @@ use std::os::unix::fs::FileExt;
 
 /// Numbers of sites of the functions that are attached under load.
 const SITES: std::ops::RangeInclusive<u32> = 2..=60;
-/// How many these functions are.
-const FUNCTIONS: usize = 40;
+/// How many functions are tried where one is wanted.
+const CANDIDATES: usize = 40;
+/// Numbers of sites of the function that is attached first: enough for definitions in tracefs.
+const MANY: std::ops::RangeInclusive<u32> = 20..=60;
 /// Numbers of sites of the function that is attached without memory.
 const FEW: std::ops::RangeInclusive<u32> = 2..=4;
 /// The first allocations fail one by one, and then one of so many.
@@ -73,11 +76,23 @@ fn some(target: &Target, sites: std::ops::RangeInclusive<u32>, aim: usize) -> Re
     Ok(counts.into_iter().step_by(step).take(aim).map(|(name, _)| name).collect())
 }
 
+/// Attaches to a function and detaches. A process that has had definitions in tracefs keeps its lock on them.
+pub(super) fn once(target: &Target) -> Result<(), Failure> {
+    let object = load()?;
+    for function in some(target, MANY, CANDIDATES)? {
+        if let Ok(link) = attach(target, &object, &function, true)? {
+            link.detach();
+            return Ok(());
+        }
+    }
+    Err("no function can be attached that has many sites".into())
+}
+
 /// Attaches to some functions and detaches, in both ways that kprobes are made.
-pub(super) fn under_load(target: &Target) -> Result<Own, Failure> {
+pub(super) fn under_load(target: &Target, functions: usize) -> Result<Own, Failure> {
     let object = load()?;
     let mut own = Own::default();
-    for (nth, function) in some(target, SITES, FUNCTIONS)?.iter().enumerate() {
+    for (nth, function) in some(target, SITES, functions)?.iter().enumerate() {
         super::mark(&format!("siteseer attaches to {function}"))?;
         match attach(target, &object, function, nth % 2 == 0)? {
             Ok(link) => {
@@ -90,8 +105,8 @@ pub(super) fn under_load(target: &Target) -> Result<Own, Failure> {
             Err(error) => return Err(format!("{function}: {}", siteseer_sites::with_causes(&error)).into()),
         }
     }
-    if own.functions * 2 < FUNCTIONS {
-        return Err(format!("of {FUNCTIONS} functions, {} could be attached", own.functions).into());
+    if own.functions * 2 < functions {
+        return Err(format!("of {functions} functions, {} could be attached", own.functions).into());
     }
     Ok(own)
 }
@@ -162,26 +177,14 @@ fn attempt(target: &Target, object: &Object, function: &str, nth: u32) -> Result
 
 /// How a process that makes the attempt ends; none if a signal ends it.
 fn in_process(work: impl FnOnce() -> Result<Ending, Failure>) -> io::Result<Option<i32>> {
-    // SAFETY: nothing else runs in this process: its threads have been joined.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => {
-            let ending = work().unwrap_or_else(|error| {
-                eprintln!("an attempt failed: {error}");
-                Ending::Wrong
-            });
-            // SAFETY: _exit ends the process.
-            unsafe { libc::_exit(ending as i32) }
-        }
-        process => {
-            let mut status = 0;
-            // SAFETY: `status` is a live int.
-            if unsafe { libc::waitpid(process, &raw mut status, 0) } != process {
-                return Err(io::Error::last_os_error());
-            }
-            Ok(libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)))
-        }
-    }
+    let process = fork(|| {
+        let ending = work().unwrap_or_else(|error| {
+            eprintln!("an attempt failed: {error}");
+            Ending::Wrong
+        });
+        ending as i32
+    })?;
+    exit_code(process)
 }
 
 /// Attaches to a function again and again, and each time another allocation fails.
@@ -189,7 +192,7 @@ pub(super) fn without_memory(target: &Target) -> Result<Failing, Failure> {
     prepare()?;
     let object = load()?;
     let mut failing = Failing::default();
-    for function in some(target, FEW, FUNCTIONS)? {
+    for function in some(target, FEW, CANDIDATES)? {
         if let Ok(link) = attach(target, &object, &function, false)?
             && link.report().sites().all(|site| site.is_attached())
         {

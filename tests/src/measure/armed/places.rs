@@ -32,10 +32,12 @@ pub(super) struct Places {
     pub(super) instructions: Vec<Place>,
 }
 
-pub(super) fn all(target: &Target) -> Result<Places, Failure> {
+/// Those of one function in so many.
+pub(super) fn of_each(target: &Target, nth: usize) -> Result<Places, Failure> {
     let mut names: Vec<String> = target.data().read(&[], |file| file.function_names().map(str::to_owned).collect())?;
     names.sort_unstable();
     names.dedup();
+    let names: Vec<String> = names.into_iter().step_by(nth).collect();
     let mut places = Places::default();
     for names in names.chunks(TOGETHER) {
         let wanted: Vec<Wanted> =

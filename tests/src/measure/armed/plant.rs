@@ -6,6 +6,7 @@
 //! nothing any more, have a boot each.
 
 use super::mark;
+use crate::guest::calls::fork;
 use crate::guest::case::Failure;
 use siteseer_vmtest::splat;
 use std::fs;
@@ -85,16 +86,11 @@ pub fn run(what: Option<&str>) -> Result<(), Failure> {
 
 /// Has a process of its own do something that may not return.
 fn apart(work: impl FnOnce()) -> io::Result<()> {
-    // SAFETY: nothing else runs in this process.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => {
-            work();
-            // SAFETY: _exit ends the process.
-            unsafe { libc::_exit(0) }
-        }
-        _ => Ok(()),
-    }
+    fork(|| {
+        work();
+        0
+    })?;
+    Ok(())
 }
 
 /// On the second processor, so that this one can go on; the last fault comes when that is stuck.
