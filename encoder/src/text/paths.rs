@@ -293,8 +293,8 @@ impl FunctionText<'_, '_> {
         false
     }
 
-    /// Whether there is an instruction before an address, on some way from the function's entry, that a visitor looks for.
-    /// The visitor is asked about each instruction on these ways, the last first: `Break(true)` if it is found,
+    /// Whether there is an instruction before an address, on some way from the function's entry, that a visitor looks
+    /// for. The visitor is asked about each instruction on these ways, the last first: `Break(true)` if it is found,
     /// `Break(false)` if those before it do not matter.
     pub(super) fn any_before(&self, to: u64, visit: &mut dyn FnMut(u64) -> ControlFlow<bool>) -> bool {
         let graph = self.graph();

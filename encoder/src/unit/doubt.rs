@@ -341,6 +341,19 @@ mod tests {
     }
 
     #[test]
+    fn constants_that_are_added_to_registers() {
+        let steps_of = |ops: &[Op]| {
+            let at = Location::Computed(Computed { slots: [ops.into()].into() });
+            steps(&Located::certain(4, true, at)).collect::<Vec<_>>()
+        };
+        let minus_one = u64::MAX;
+        let last = [Op::Register(0), Op::Constant(minus_one), Op::Add, Op::ZeroExtend(8), Op::Neg];
+        assert_eq!(steps_of(&last), [(0, -1)]);
+        assert_eq!(steps_of(&[Op::Register(5), Op::Constant(2), Op::Sub, Op::Not]), [(5, -2)]);
+        assert_eq!(steps_of(&[Op::Register(5), Op::Constant(2), Op::Mul]), []);
+    }
+
+    #[test]
     fn evidence() {
         let (gcc, clang) = (Compiler::Gcc, Compiler::Clang(22));
         let of = |at: Location| Evidence::of(&found(at, Form::Covering, false), Machine::X86_64);

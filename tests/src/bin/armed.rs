@@ -87,7 +87,8 @@ fn arm(arguments: &Arguments, kernel: &KernelPaths) -> Result<(), Box<dyn Error>
     let failed = || format!("the guest ended with {:?}: {}", outcome.exit_status, own());
     let lines = outcome.result_lines();
     let armed: Armed = serde_json::from_str(lines.first().ok_or_else(failed)?)?;
-    let text = page::print(&arguments.kernel, &outcome.release, &armed, outcome.wall.as_secs() / 60);
+    let text =
+        page::print(&arguments.kernel, &outcome.release, &armed, outcome.wall.as_secs() / 60, outcome.splats.len());
     print!("{text}");
     if !outcome.exit_status.is_some_and(ExitStatus::success) {
         return Err(failed().into());

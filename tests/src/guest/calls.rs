@@ -115,7 +115,7 @@ pub(crate) fn fork(work: impl FnOnce() -> i32) -> io::Result<libc::pid_t> {
 /// Waits for the end of a process. Gives its exit code, or none if a signal ended it.
 ///
 /// # Errors
-/// If it is no child of this process.
+/// If it is not a child of this process.
 pub(crate) fn exit_code(process: libc::pid_t) -> io::Result<Option<i32>> {
     let mut status = 0;
     // SAFETY: `status` is a live int.

@@ -21,12 +21,15 @@ fn reasons(by: &str, tally: &Tally) -> Vec<Vec<String>> {
     rows.into_iter().map(|(key, counted)| row(key, &counted.why, &counted.example, counted.count)).collect()
 }
 
-/// The tables, and what else was done.
-pub fn print(kernel: &str, release: &str, outcome: &Armed, minutes: u64) -> String {
+/// The tables, and what else was done. `traces` is how often vmalloc() said that it got no memory, while that was
+/// denied: nothing else may be reported.
+pub fn print(kernel: &str, release: &str, outcome: &Armed, minutes: u64, traces: usize) -> String {
     let Armed { functions, sites, skipped, entries, instructions, own, failing, load, seconds } = outcome;
+    let planned = sites - skipped.values().map(|counted| counted.count).sum::<usize>();
     let mut text = format!(
-        "{kernel} ({release}), {minutes} minutes, {seconds} s of the guest's clock: {sites} sites of {functions} functions. The \
-         kernel reported nothing.\n\n"
+        "{kernel} ({release}), {minutes} minutes, {seconds} s of the guest's clock: {sites} sites of {functions} functions. \
+         Plans attach to {planned} of them, at the places in the table: several sites may share one. The kernel reported \
+         nothing, but that vmalloc() got no memory, {traces} times, while memory was denied to it.\n\n"
     );
     let rows = [armed("entries, by ftrace", entries), armed("instructions, by breakpoints", instructions)];
     text += &table(&["armed", "places", "armed", "refused by the kernel", "hit meanwhile", "hits"], &rows);
@@ -67,7 +70,8 @@ mod tests {
         }
         let refused = Counted { count: 7, why: "a|b".to_owned(), example: "g+0x4".to_owned() };
         outcome.instructions.refused.insert("EILSEQ".to_owned(), refused);
-        let text = print("k", "7.3", &outcome, 5);
+        let text = print("k", "7.3", &outcome, 5, 1);
+        assert!(text.contains("attach to 37 of them"), "{text}");
         assert!(text.contains("| siteseer: `blacklisted` | may not be probed | `f+0` | 3 |"), "{text}");
         assert!(text.contains("| the kernel, instructions: `EILSEQ` | a\\|b | `g+0x4` | 7 |"), "{text}");
         assert!(text.contains("| instructions, by breakpoints | 0 | 0 | 7 | 0 (0.0%) | 0 |"), "{text}");
