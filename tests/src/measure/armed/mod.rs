@@ -47,8 +47,8 @@ const ARMED_FOR: Duration = Duration::from_millis(300);
 /// Functions that siteseer attaches to under load.
 const OWN: usize = 40;
 /// The suite's part: one function in so many, and these functions under load.
-const PART: usize = 16;
-const PART_OWN: usize = 6;
+const PART: usize = 32;
+const PART_OWN: usize = 4;
 
 /// What the kernel's log has before memory is denied for the first time.
 pub const FIRST_DENIED: &str = "siteseer: allocation 1 of attaching";
