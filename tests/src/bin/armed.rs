@@ -81,8 +81,8 @@ fn arm(arguments: &Arguments, kernel: &KernelPaths) -> Result<(), Box<dyn Error>
         Err(VmError::Splat { outcome }) if is_of_failing_memory(&outcome) => *outcome,
         other => other?,
     };
-    // The guest program says last what went wrong. The kernel's lines have the time in brackets.
-    let said = outcome.console.rfind("siteseer-guest: ").map_or("", |begin| &outcome.console[begin..]);
+    // The guest program says last what went wrong, unless it panicked. The kernel's lines have the time in brackets.
+    let said = outcome.console.rfind("siteseer-guest: ").map_or(&*outcome.console, |begin| &outcome.console[begin..]);
     let own = || said.lines().filter(|line| !line.starts_with('[')).collect::<Vec<&str>>().join("; ");
     let failed = || format!("the guest ended with {:?}: {}", outcome.exit_status, own());
     let lines = outcome.result_lines();

@@ -95,12 +95,13 @@ pub fn syscall32(_number: u32, _arguments: [u32; 5]) -> io::Result<i64> {
     answer(-i64::from(libc::ENOSYS))
 }
 
-/// Runs `work` in a process of its own, which ends with the exit code that it gives.
+/// Runs `work` in a process of its own, which ends with the exit code that it gives. If this process has other threads,
+/// `work` must make system calls only.
 ///
 /// # Errors
 /// If the process cannot be made.
 pub(crate) fn fork(work: impl FnOnce() -> i32) -> io::Result<libc::pid_t> {
-    // SAFETY: no other thread runs siteseer or holds a lock of the allocator, or `work` makes system calls only.
+    // SAFETY: no other thread holds a lock that `work` takes, by the contract above.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {

@@ -19,7 +19,7 @@ pub(super) struct Place {
     pub(super) name: String,
 }
 
-/// All of them, in the order of their addresses.
+/// The places of some functions, in the order of their addresses.
 #[derive(Default)]
 pub(super) struct Places {
     pub(super) functions: usize,
