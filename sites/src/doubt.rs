@@ -39,7 +39,8 @@ pub enum Doubt {
     Cleared = 7,
     /// An expression without a list: the place that the variable has in most of the body, not necessarily at its entry.
     Home = 8,
-    /// A structure that clang passes on the stack. Callers that it sees may fill only what the body looks at.
+    /// A structure that clang passes on the stack, or a value in two registers. Callers that it sees may pass only what
+    /// the body looks at.
     Unfilled = 9,
     /// The compiler merged this copy's code with that of another copy of the function, or both begin at one address.
     /// Calls of that copy come here too. The location is that of one of the two.
@@ -100,7 +101,7 @@ impl fmt::Display for Doubt {
             Doubt::EntryValue => "a value at the entry, in a register that may not receive the parameter",
             Doubt::Cleared => "zeros that clang may have filled in before the value was known",
             Doubt::Home => "in the variable's home, which the body may not have filled at its entry",
-            Doubt::Unfilled => "a structure on the stack: callers may fill only the part that the body looks at",
+            Doubt::Unfilled => "a structure or a wide number: callers may pass only the part that the body looks at",
             Doubt::Merged => "another copy of the function goes on here, and it may have passed another value",
             Doubt::OtherCall => "the body may begin again there, and it may be another call's value",
         })

@@ -126,7 +126,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let name_tells = matches!(role, Role::Body)
             && signature == Signature::Source
             && !passed.iter().any(|passed| copy.may_be_left_out(passed))
-            && !abi.iter().zip(&shapes).any(|(abi, shape)| copy.may_be_unfilled(abi, shape))
+            && !abi.iter().zip(&shapes).zip(&passed).any(|((abi, shape), passed)| copy.may_be_unfilled(abi, shape, passed))
             && image.symbols_named(name).nth(1).is_none()
             && !shared.namesakes.contains(name)
             // A module's name is looked up in its own BTF alone.

@@ -102,6 +102,8 @@ pub(crate) fn drop_what_is_in_parts_of_others<'a>(at: &At<'_, 'a, '_>, gathered:
 pub(crate) struct Passed {
     /// Whether the debug information has a value for it that is read from there.
     pub(crate) is_read: bool,
+    /// Whether that value is read from all registers that it is passed in.
+    pub(crate) is_read_whole: bool,
     /// Whether it is where the calling convention puts it.
     pub(crate) in_place: bool,
     /// Whether it may be passed as what it points to.
@@ -120,7 +122,11 @@ impl Passed {
             (Ok(found), Ok(abi)) => found.at == abi.at || registers(&abi.at).any(|register| reads(&found.at, register)),
             _ => false,
         };
-        Passed { is_read, in_place, is_memory }
+        let is_read_whole = match (found, abi) {
+            (Ok(found), Ok(abi)) => found.at == abi.at || registers(&abi.at).all(|register| reads(&found.at, register)),
+            _ => false,
+        };
+        Passed { is_read, is_read_whole, in_place, is_memory }
     }
 }
 
@@ -207,7 +213,7 @@ mod tests {
 
     #[test]
     fn versions_that_do_not_mark() {
-        let passed = |in_place, is_memory| Passed { is_read: in_place, in_place, is_memory };
+        let passed = |in_place, is_memory| Passed { is_read: in_place, is_read_whole: in_place, in_place, is_memory };
         let unmarked = |version, parameters: &[Passed]| may_be_unmarked(version, parameters);
         assert!(unmarked(15, &[passed(false, false)]) && unmarked(0, &[passed(true, true), passed(false, true)]));
         assert!(!unmarked(16, &[passed(false, false)]) && unmarked(22, &[passed(false, false), passed(false, true)]));

@@ -103,10 +103,14 @@ impl Copy<'_> {
     }
 
     /// Whether callers may not pass an argument whole: clang leaves out stores to a structure that it passes on the
-    /// stack if the body that it sees does not load them.
-    pub(crate) fn may_be_unfilled(&self, abi: &Argument, shape: &ParamShape) -> bool {
-        let is_on_stack = abi.as_ref().is_ok_and(|located| matches!(located.at, Location::Memory(..)));
-        shape.composite && is_on_stack && self.is_called && matches!(self.compiler, Compiler::Clang(_))
+    /// stack if the body that it sees does not load them, and one of two registers if the body does not look at it.
+    pub(crate) fn may_be_unfilled(&self, abi: &Argument, shape: &ParamShape, passed: &Passed) -> bool {
+        let is_by_parts = match abi {
+            Ok(Located { at: Location::Memory(..), .. }) => shape.composite,
+            Ok(Located { at: Location::RegisterPair(..), .. }) => !passed.is_read_whole,
+            _ => false,
+        };
+        is_by_parts && self.is_called && matches!(self.compiler, Compiler::Clang(_))
     }
 
     /// Whether callers may leave out an argument that the copy does not look at.
@@ -134,7 +138,7 @@ pub(crate) fn of_source(
         .enumerate()
         .map(|(index, ((found, abi), passed))| match found {
             _ if copy.may_be_left_out(passed) && index < known => Err(Missing::Unread),
-            _ if index < known && copy.may_be_unfilled(&abi, &shapes[index]) => {
+            _ if index < known && copy.may_be_unfilled(&abi, &shapes[index], passed) => {
                 abi.map(|located| located.doubtful(Doubt::Unfilled))
             }
             _ if index < known => abi,
@@ -245,8 +249,8 @@ mod tests {
 
     #[test]
     fn the_table() {
-        let moved = [Passed { is_read: false, in_place: false, is_memory: true }];
-        let in_place = [Passed { is_read: true, in_place: true, is_memory: true }];
+        let moved = [Passed { is_read: false, is_read_whole: false, in_place: false, is_memory: true }];
+        let in_place = [Passed { is_read: true, is_read_whole: true, in_place: true, is_memory: true }];
         let body = |compiler| copy(Role::Body, compiler);
         let (source, changed) = (Signature::Source, Signature::Changed);
         assert_eq!(Copy { is_c: false, is_global: true, ..body(Compiler::Gcc) }.signature(&in_place), changed);
@@ -271,7 +275,7 @@ mod tests {
     #[test]
     fn the_convention_wins_over_homes() {
         let abi = abi_arguments(Machine::X86_64, &[SCALAR, SCALAR], None);
-        let read = Passed { is_read: true, in_place: true, is_memory: false };
+        let read = Passed { is_read: true, is_read_whole: true, in_place: true, is_memory: false };
         let homes = || vec![found(Location::Memory(7, -24), Form::Expression), found(RBX, Form::Expression)];
         let gcc = copy(Role::Body, Compiler::Gcc);
         let arguments = of_source(&gcc, homes(), abi.clone(), &[SCALAR; 2], &[read, read]);
@@ -287,7 +291,7 @@ mod tests {
     #[test]
     fn arguments_that_clang_leaves_out() {
         let abi = abi_arguments(Machine::X86_64, &[SCALAR], None);
-        let unread = [Passed { is_read: false, in_place: false, is_memory: false }];
+        let unread = [Passed { is_read: false, is_read_whole: false, in_place: false, is_memory: false }];
         let arguments = |copy: Copy<'_>| {
             let home = vec![found(Location::Constant(3), Form::Covering)];
             places(&of_source(&copy, home, abi.clone(), &[SCALAR], &unread))
@@ -330,7 +334,7 @@ mod tests {
     fn structures_on_the_stack_that_callers_may_not_fill() {
         let big = ParamShape { size: 24, composite: true, ..SCALAR };
         let abi = abi_arguments(Machine::X86_64, &[big], None);
-        let read = [Passed { is_read: true, in_place: true, is_memory: true }];
+        let read = [Passed { is_read: true, is_read_whole: true, in_place: true, is_memory: true }];
         let doubt = |copy: Copy<'_>| {
             let home = vec![found(Location::Memory(7, 8), Form::Expression)];
             of_source(&copy, home, abi.clone(), &[big], &read)[0].as_ref().unwrap().doubt
@@ -339,6 +343,23 @@ mod tests {
         assert_eq!(doubt(by_clang), Some(Doubt::Unfilled));
         assert_eq!(doubt(Copy { is_called: false, ..by_clang }), None);
         assert_eq!(doubt(copy(Role::Body, Compiler::Gcc)), None);
+    }
+
+    #[test]
+    fn one_of_two_registers_that_clang_may_leave_out() {
+        let abi = abi_arguments(Machine::X86_64, &[ParamShape { size: 12, composite: true, ..SCALAR }], None);
+        let pair = abi[0].as_ref().unwrap().at.clone();
+        assert!(matches!(pair, Location::RegisterPair(..)), "{pair:?}");
+        let doubt = |copy: Copy<'_>, is_read_whole| {
+            let passed = [Passed { is_read: true, is_read_whole, in_place: true, is_memory: true }];
+            let found = vec![found(pair.clone(), Form::Covering)];
+            of_source(&copy, found, abi.clone(), &[SCALAR], &passed)[0].as_ref().unwrap().doubt
+        };
+        let by_clang = copy(Role::Body, Compiler::Clang(22));
+        assert_eq!(doubt(by_clang, false), Some(Doubt::Unfilled));
+        assert_eq!(doubt(by_clang, true), None);
+        assert_eq!(doubt(Copy { is_called: false, ..by_clang }, false), None);
+        assert_eq!(doubt(copy(Role::Body, Compiler::Gcc), false), None);
     }
 
     #[test]
