@@ -5,7 +5,7 @@ use crate::{Failure, output, sandbox};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use siteseer::internals::source::{BaseTypes, Chosen, read, user_cache};
-use siteseer_encoder::{BaseKernel, Census, Detail, Encoded, KernelTypes, Options};
+use siteseer_encoder::{BaseKernel, Census, Detail, KernelTypes, Options};
 use siteseer_sites::{Doubt, Missing, SiteSet, file};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -16,8 +16,9 @@ use std::thread;
 
 /// Encode the DWARF of a kernel image, or of modules, as site data
 ///
-/// The result holds the image's own BTF, the sites as split BTF over it in upstream's LOC kinds (.BTF.inline), and a
-/// companion section for what these kinds cannot express (.BTF.inline.ext). It is valid for the kernel or module with
+/// The result holds the image's own BTF, the sites as split BTF over it in upstream's LOC kinds (.BTF.inline), a
+/// companion section for what these kinds cannot express (.BTF.inline.ext), and a short checksum of the instructions at
+/// each site (.BTF.inline.code). It is valid for the kernel or module with
 /// the same build id.
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -184,21 +185,21 @@ fn encode<'b>(
         Arguments { ranges: true, .. } => Detail::Copies,
         _ => Detail::Nothing,
     };
-    let options = Options { progress: Some(&progress), kernel, ranges, ..Options::default() };
+    let code = !arguments.raw;
+    let options = Options { progress: Some(&progress), kernel, ranges, code, ..Options::default() };
     let encoded = siteseer_encoder::encode_with_ranges(&image, &options);
     bar.finish_and_clear();
-    let Encoded { set, census, ranges } =
-        encoded.map_err(|error| format!("{}: {}", path.display(), output::chain(&error)))?;
+    let encoded = encoded.map_err(|error| format!("{}: {}", path.display(), output::chain(&error)))?;
     // The set has all that is written; without the image's pages there is room for it. If no thread can be started, the
     // closure that owns the image is dropped here.
     let unmapping = thread::Builder::new().spawn(|| drop(image));
 
-    if let Some(output) = destination(arguments, path, &set, several)? {
+    if let Some(output) = destination(arguments, path, &encoded.set, several)? {
         output::write_whole(&output, |out| {
             if arguments.raw {
-                return Ok(out.write_all(&file::write_raw(&set)?)?);
+                return Ok(out.write_all(&file::write_raw(&encoded.set)?)?);
             }
-            Ok(file::write_with(&set, ranges.as_ref(), out)?)
+            Ok(file::write_with(&encoded.set, &encoded.optional(), out)?)
         })?;
         // Standard output may be what was written.
         if !arguments.json && !arguments.stats && !output::is_in_place(&output) {
@@ -211,9 +212,9 @@ fn encode<'b>(
     }
     if !several {
         // The process ends soon: the system takes a million small allocations back at once.
-        std::mem::forget((set, ranges));
+        std::mem::forget((encoded.set, encoded.ranges));
     }
-    Ok(census)
+    Ok(encoded.census)
 }
 
 /// The file to write, if any.

@@ -46,9 +46,10 @@ use crate::unit::origin::Foreign;
 use crate::unit::ranges::UnitRanges;
 use crate::unit::{Shared, UnitEncoder, UnitSites};
 use rayon::prelude::*;
-use siteseer_sites::SiteSet;
 use siteseer_sites::btf::{self, Btf, KnownStrings};
+use siteseer_sites::file::Optional;
 use siteseer_sites::ranges::Ranges;
+use siteseer_sites::{CodeSum, SiteSet};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,6 +69,8 @@ pub struct Options<'o> {
     /// What [`encode_with_ranges`] finds out about the text of copies. Nothing if only some functions are encoded: then
     /// most copies are not looked at.
     pub ranges: Detail,
+    /// Whether to sum the code at the sites ([`Encoded::code`]).
+    pub code: bool,
     /// Whether to count how control leaves inlined copies ([`census::ExitCensus`]). Nothing else depends on it.
     pub exits: bool,
 }
@@ -122,6 +125,15 @@ pub struct Encoded {
     pub census: Census,
     /// Which copy each instruction belongs to, if that was asked for.
     pub ranges: Option<Ranges>,
+    /// The sums of the code at the sites, in their order, if that was asked for.
+    pub code: Option<Vec<CodeSum>>,
+}
+
+impl Encoded {
+    /// What a site file may have besides the sites.
+    pub fn optional(&self) -> Optional<'_> {
+        Optional { ranges: self.ranges.as_ref(), code: self.code.as_deref() }
+    }
 }
 
 /// Finds all sites of an image's functions.
@@ -197,7 +209,8 @@ fn encode_here(bytes: &[u8], options: &Options<'_>) -> Result<Encoded, EncodeErr
         || merge::merge(&shared, base_btf, kernel_build_id, beginning, units),
         || unit::ranges::merge(&of_units, shared.ranges),
     );
-    Ok(Encoded { set, census, ranges })
+    let code = options.code.then(|| text::stable::sums(&image, &set));
+    Ok(Encoded { set, census, ranges, code })
 }
 
 fn kernel_types<'a>(options: &Options<'a>) -> Result<&'a KernelTypes<'a>, EncodeError> {

@@ -22,6 +22,7 @@ pub mod access;
 pub mod both;
 pub mod btf;
 mod causes;
+pub mod code;
 pub mod doubt;
 pub mod earlier;
 pub mod evaluate;
@@ -35,6 +36,7 @@ pub mod subset;
 mod sums;
 
 pub use causes::with_causes;
+pub use code::CodeSum;
 pub use doubt::Doubt;
 pub use location::{Argument, Computed, Located, Location, Missing, Op};
 pub use machine::Machine;

@@ -5,7 +5,7 @@ mod common;
 
 use common::{BASE, exercise, ranges, reseal, site_set};
 use proptest::prelude::*;
-use siteseer_sites::file::{self, FileError, RangesError, SiteFile};
+use siteseer_sites::file::{self, FileError, Optional, RangesError, SiteFile};
 use siteseer_sites::ranges::Ranges;
 use siteseer_sites::site::SourceLine;
 use siteseer_sites::{SiteSet, with_causes};
@@ -59,7 +59,8 @@ fn found(file: &SiteFile<'_>, address: u64) -> Result<Option<Vec<String>>, FileE
 
 fn written(set: &SiteSet, ranges: &Ranges) -> Vec<u8> {
     let mut bytes = Vec::new();
-    file::write_with(set, Some(ranges), &mut bytes).expect("they do not contradict each other");
+    file::write_with(set, &Optional { ranges: Some(ranges), ..Optional::default() }, &mut bytes)
+        .expect("they do not contradict each other");
     bytes
 }
 
@@ -212,7 +213,9 @@ fn ranges_that_contradict_themselves_are_not_written() {
     let error = |alter: fn(&mut Ranges)| {
         let mut ranges = ranges.clone();
         alter(&mut ranges);
-        file::write_with(&set, Some(&ranges), &mut Vec::new()).expect_err("a contradiction").to_string()
+        file::write_with(&set, &Optional { ranges: Some(&ranges), ..Optional::default() }, &mut Vec::new())
+            .expect_err("a contradiction")
+            .to_string()
     };
     let of = |what: &str| format!("the ranges of copies: {what} contradicts the others");
     assert_eq!(error(|ranges| ranges.functions[0].declared.file = 7), of("file 7"));

@@ -6,8 +6,9 @@ mod common;
 use common::{base_btf, ranges, site_set};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
+use siteseer_sites::CodeSum;
 use siteseer_sites::file::packed::{UnpackError, is_packed, pack, parts, unpack};
-use siteseer_sites::file::{self, SiteFile};
+use siteseer_sites::file::{self, Optional, SiteFile};
 
 const LIMIT: usize = 64 << 20;
 
@@ -23,18 +24,23 @@ proptest! {
     fn what_is_packed_comes_out(sets in prop::collection::vec(site_set(), 1..4), ranges in ranges()) {
         let mut files: Vec<Vec<u8>> = sets.iter().map(|set| file::write(set).unwrap()).collect();
         let mut whole = Vec::new();
-        if file::write_with(&sets[0], Some(&ranges), &mut whole).is_ok() {
+        if file::write_with(&sets[0], &Optional { ranges: Some(&ranges), ..Optional::default() }, &mut whole).is_ok() {
             files.push(whole);
         }
+        let code = vec![CodeSum::of(&[0x55, 0x48], 0..2); sets[0].sites.len()];
+        let mut with_code = Vec::new();
+        file::write_with(&sets[0], &Optional { code: Some(&code), ..Optional::default() }, &mut with_code).unwrap();
+        let of_code = with_code.len() - files[0].len();
+        files.push(with_code);
         let slices: Vec<&[u8]> = files.iter().map(Vec::as_slice).collect();
         let (btf, _) = base_btf();
         for beside in [None, Some(&btf[..])] {
             let packed = pack(&slices, beside);
             prop_assert!(is_packed(&packed));
             prop_assert_eq!(&unpack(&packed, beside, LIMIT).unwrap(), &files);
-            // Only the ranges are plain.
-            let of_ranges = files.get(sets.len()).map_or(0, |file| file.len() - files[0].len());
-            prop_assert!(plain(&packed) < 1000 * sets.len() + of_ranges, "{} bytes are not in columns", plain(&packed));
+            // Only what is optional is plain.
+            let of_ranges = files[sets.len()].len() - files[0].len();
+            prop_assert!(plain(&packed) < 1000 * sets.len() + of_ranges + of_code, "{} bytes are not in columns", plain(&packed));
             // What was left out is missed.
             let other = pack(&[&btf], None);
             let without = unpack(&packed, None, LIMIT);

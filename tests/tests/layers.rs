@@ -59,7 +59,7 @@ const LAYERS: [Layers; 6] = [
         folder: "sites/src",
         order: &[
             &["machine"],
-            &["sums"],
+            &["sums", "code"],
             &["doubt"],
             &["location"],
             &["btf"],

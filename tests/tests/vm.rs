@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Boots each kernel once and shows every case inside as a test of its own.
+//! Boots each kernel once, the reference twice, and shows every case inside as a test of its own.
 //!
-//! The first test of a kernel that runs boots it, with all the cases that were asked for; the others take their verdict
+//! The first test of a boot that runs makes it, with all the cases that were asked for; the others take their verdict
 //! from that run. A machine without QEMU, or a kernel that was not fetched (`ci/kernel NAME`), fails the tests with a
 //! sentence that says what to do.
 //!
@@ -11,7 +11,7 @@
 //! [`REFERENCE`] alone. All cases run on each, except those of a
 //! [table](siteseer_conformance::guest::extent::ON_THE_REFERENCE), which says why one kernel is enough. With
 //! `SITESEER_CASES=daily`, those that take [long](siteseer_conformance::guest::extent::LONG) run on the reference
-//! alone, and [two](siteseer_conformance::guest::extent::NOT_DAILY) do not run.
+//! alone, and [some](siteseer_conformance::guest::extent::NOT_DAILY) do not run.
 //!
 //! # What may differ
 //! The cases state what must come out on the [`REFERENCE`] kernel, and hold there to the letter. Other compilers inline
@@ -32,16 +32,16 @@ use siteseer::Target;
 use siteseer::internals::source::{BaseTypes, SiteData};
 use siteseer_conformance::guest::case::{Capability, Ending, Lack, Verdict, cases};
 use siteseer_conformance::guest::demo::TOOL;
-use siteseer_conformance::guest::extent::{Extent, Role, runs_on};
+use siteseer_conformance::guest::extent::{Extent, Role, is_apart, runs_on};
 use siteseer_conformance::guest::known::{self, Judged, KNOWN, SUITE};
-use siteseer_conformance::guest::{killed, modules, own_data, refused, soak, trace_tool};
+use siteseer_conformance::guest::{code, killed, modules, own_data, refused, soak, trace_tool};
 use siteseer_conformance::suite::case_file::{self, CaseFile};
 use siteseer_conformance::suite::judge::{self, Status};
 use siteseer_conformance::suite::prepare::Prepared;
-use siteseer_encoder::{BaseKernel, Detail, Encoded, KernelTypes, Options, encode_with_ranges};
+use siteseer_encoder::{BaseKernel, Detail, KernelTypes, Options, encode_with_ranges};
 use siteseer_kernels::modules::ModuleSource;
 use siteseer_kernels::{KernelPaths, REFERENCE};
-use siteseer_sites::ranges::Ranges;
+use siteseer_sites::file::Optional;
 use siteseer_sites::with_causes;
 use siteseer_sites::{SiteSet, file};
 use siteseer_vmtest::{Vm, build_guest_for};
@@ -59,6 +59,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(3000);
 /// A kernel that boots when the first of its tests runs.
 struct Boot {
     kernel: String,
+    /// Whether it is the one with the cases that are [apart](is_apart).
+    apart: bool,
     /// The cases that are run in it.
     selected: Vec<String>,
     run: OnceLock<Run>,
@@ -95,15 +97,31 @@ fn main() -> ExitCode {
     };
     let mut boots: Vec<Arc<Boot>> = kernels
         .into_iter()
-        .map(|kernel| Arc::new(Boot { selected: selection(&arguments, &kernel, extent), kernel, run: OnceLock::new() }))
+        .flat_map(|kernel| [false, true].map(|apart| (kernel.clone(), apart)))
+        .filter(|(kernel, apart)| !apart || kernel == REFERENCE)
+        .map(|(kernel, apart)| {
+            let selected = selection(&arguments, &kernel, apart, extent);
+            Arc::new(Boot { kernel, apart, selected, run: OnceLock::new() })
+        })
         .collect();
     // What takes longest, by far, is not to be what all others have waited for.
     boots.sort_by_key(|boot| boot.kernel != REFERENCE);
-    // Case by case rather than kernel by kernel: the threads of the test program then boot different kernels, an
-    // emulated machine on each, instead of waiting for the same one.
+    // The boots come first, and then the cases one by one rather than kernel by kernel: the threads of the test program
+    // then boot different kernels, an emulated machine on each, instead of waiting for the same one.
     let mut trials = Vec::new();
+    for boot in boots.iter().cloned() {
+        // The run itself is a test: splats, a crash of the guest's program, or a kernel that does not boot.
+        let which = if boot.apart { "_apart" } else { "" };
+        trials.push(Trial::test(format!("{}::the_kernel_does_not_complain{which}", boot.kernel), move || {
+            boot.run().failure.clone().map_or(Ok(()), |why| Err(Failed::from(why)))
+        }));
+    }
     for case in cases() {
-        for boot in boots.iter().filter(|boot| runs_on(&case.name, Role::of(&boot.kernel), extent)) {
+        let is_of = |boot: &&Arc<Boot>| {
+            let role = Role::of(&boot.kernel);
+            runs_on(&case.name, role, extent) && is_apart(&case.name, role) == boot.apart
+        };
+        for boot in boots.iter().filter(is_of) {
             let (boot, name) = (boot.clone(), case.name.clone());
             trials.push(Trial::test(format!("{}::{name}", boot.kernel), move || {
                 known(&boot.kernel, &name, verdict(&boot.kernel, boot.run(), &name), boot.run())
@@ -111,28 +129,23 @@ fn main() -> ExitCode {
         }
     }
     for name in suite_names() {
-        for boot in &boots {
+        for boot in boots.iter().filter(|boot| !boot.apart) {
             let (boot, name) = (boot.clone(), name.clone());
             trials
                 .push(Trial::test(format!("{}::{SUITE}{name}", boot.kernel), move || suite_verdict(boot.run(), &name)));
         }
     }
-    for boot in boots {
-        // The run itself is a test: splats, a crash of the guest's program, or a kernel that does not boot.
-        trials.push(Trial::test(format!("{}::the_kernel_does_not_complain", boot.kernel), move || {
-            boot.run().failure.clone().map_or(Ok(()), |why| Err(Failed::from(why)))
-        }));
-    }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// The cases of a kernel that the command line's filters leave.
-fn selection(arguments: &Arguments, kernel: &str, extent: Extent) -> Vec<String> {
+/// The cases of a boot that the command line's filters leave.
+fn selection(arguments: &Arguments, kernel: &str, apart: bool, extent: Extent) -> Vec<String> {
     let names = cases().into_iter().map(|case| case.name);
     let names = names.chain(suite_names().into_iter().map(|name| format!("{SUITE}{name}")));
     names
         .filter(|name| {
-            if !runs_on(name, Role::of(kernel), extent) {
+            let role = Role::of(kernel);
+            if !runs_on(name, role, extent) || is_apart(name, role) != apart {
                 return false;
             }
             let full = format!("{kernel}::{name}");
@@ -210,7 +223,7 @@ fn suite_cases(selected: &[String]) -> Vec<CaseFile> {
 }
 
 /// The cases with an outcome that is printed as a whole: its figures are wanted.
-const FIGURES: [&str; 4] = ["reach::", "soak::", "killed::", "libbpf::nothing_is_lost_in_a_life"];
+const FIGURES: [&str; 5] = ["reach::", "soak::", "killed::", "code::", "libbpf::nothing_is_lost_in_a_life"];
 /// The cases that load the module.
 const OF_MODULE: [&str; 6] = [
     "modules::",
@@ -261,6 +274,9 @@ fn carried(kernel: &KernelPaths, selected: &[String]) -> Result<Carried, String>
     }
     if selected.iter().any(|name| name.starts_with("refused::")) {
         files.push((spoiled(&kernel.vmlinux)?, refused::FILE.to_owned()));
+    }
+    if selected.iter().any(|name| name.starts_with("code::ten_thousand")) {
+        files.push((moved(&kernel.vmlinux)?, code::FILE.to_owned()));
     }
     Ok(Carried { files, image })
 }
@@ -467,7 +483,7 @@ fn module_files(paths: &KernelPaths) -> Result<[(PathBuf, String); 2], String> {
     let base = BaseTypes::open(&paths.vmlinux).map_err(|error| with_causes(&error))?;
     let types = KernelTypes::new(&base.btf).map_err(|error| with_causes(&error))?;
     let kernel = BaseKernel { types: &types, build_id: &base.build_id.0 };
-    let sites = encoded(&module, &Options { kernel: Some(kernel), ..Options::default() })?;
+    let sites = encoded(&module, &Options { kernel: Some(kernel), code: true, ..Options::default() })?;
     let name = sites.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     Ok([(module, modules::FILE.to_owned()), (sites, format!("/var/cache/siteseer/{name}"))])
 }
@@ -503,29 +519,39 @@ fn spoiled(vmlinux: &Path) -> Result<PathBuf, String> {
     let options = Options { functions: Some(functions), ..Options::default() };
     let (mut set, _) = siteseer_encoder::encode(&bytes, &options).map_err(|error| failed(&error))?;
     refused::spoil(&mut set, &bytes)?;
-    written(&set, None, "-refused")
+    written(&set, &Optional::default(), "-refused")
+}
+
+/// Site data in which sites were moved.
+fn moved(vmlinux: &Path) -> Result<PathBuf, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", vmlinux.display());
+    let bytes = std::fs::read(vmlinux).map_err(|error| failed(&error))?;
+    let options = Options { code: true, ..Options::default() };
+    let mut encoded = encode_with_ranges(&bytes, &options).map_err(|error| failed(&error))?;
+    code::moved(&mut encoded, &bytes)?;
+    written(&encoded.set, &encoded.optional(), "-moved")
 }
 
 /// The encoded site data of an image, made again: encoding takes seconds.
 fn site_file(vmlinux: &Path, ranges: Detail) -> Result<PathBuf, String> {
-    encoded(vmlinux, &Options { ranges, ..Options::default() })
+    encoded(vmlinux, &Options { ranges, code: true, ..Options::default() })
 }
 
 fn encoded(image: &Path, options: &Options<'_>) -> Result<PathBuf, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", image.display());
     let bytes = std::fs::read(image).map_err(|error| failed(&error))?;
-    let Encoded { set, ranges, .. } = encode_with_ranges(&bytes, options).map_err(|error| failed(&error))?;
-    written(&set, ranges.as_ref(), "")
+    let encoded = encode_with_ranges(&bytes, options).map_err(|error| failed(&error))?;
+    written(&encoded.set, &encoded.optional(), "")
 }
 
 /// Writes site data into a file that is named for the image's build id.
-fn written(set: &SiteSet, ranges: Option<&Ranges>, suffix: &str) -> Result<PathBuf, String> {
+fn written(set: &SiteSet, optional: &Optional<'_>, suffix: &str) -> Result<PathBuf, String> {
     let id: String = set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
     let name = format!("{id}{suffix}");
     let mut bytes = Vec::new();
-    file::write_with(set, ranges, &mut bytes).map_err(|error| with_causes(&error))?;
+    file::write_with(set, optional, &mut bytes).map_err(|error| with_causes(&error))?;
     // Of one image there may be both.
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(if ranges.is_some() { "lines" } else { "" });
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(if optional.ranges.is_some() { "lines" } else { "" });
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let path = folder.join(format!("{name}.sites"));
     std::fs::write(&path, bytes).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -30,10 +30,10 @@ siteseer_fuzz::target!(|data| {
     let mut bytes = image.bytes.to_vec();
     patch::apply(data, &mut bytes, &image.sections(&SECTIONS));
     siteseer_fuzz::alone(|| {
-        let options = Options { ranges: Detail::Lines, ..Options::default() };
+        let options = Options { ranges: Detail::Lines, code: true, ..Options::default() };
         let Ok(encoded) = encode_with_ranges(&bytes, &options) else { return };
         let mut written = Vec::new();
-        if file::write_with(&encoded.set, encoded.ranges.as_ref(), &mut written).is_ok() {
+        if file::write_with(&encoded.set, &encoded.optional(), &mut written).is_ok() {
             let file = SiteFile::parse(&written).expect("what was written is read");
             assert_eq!(file.sites().filter_map(Result::ok).count(), encoded.set.sites.len(), "sites of the file");
         }

@@ -423,6 +423,11 @@ impl<'a> Image<'a> {
         self.section_at(address).map_or(address, |index| self.text[usize::from(index)].range().end)
     }
 
+    /// All addresses of the image.
+    pub(crate) fn extent(&self) -> Range<u64> {
+        self.extent.clone()
+    }
+
     /// The value of a linker symbol that [`crate::elf::symbols`] keeps, in any section.
     pub(crate) fn linker_symbol(&self, name: &str) -> Option<u64> {
         self.symbols.linker(name)
@@ -434,6 +439,29 @@ impl<'a> Image<'a> {
             (Some(start), Some(end)) if start <= end => start..end,
             _ => 0..0,
         }
+    }
+
+    /// The addresses of all sections whose names begin so.
+    pub(crate) fn section_ranges(&self, prefix: &str) -> Vec<Range<u64>> {
+        let sections = self.elf.sections();
+        let named =
+            sections.filter(|section| section.name_bytes().is_ok_and(|name| name.starts_with(prefix.as_bytes())));
+        let header = |section: object::read::elf::ElfSection64<'_, '_, LittleEndian>| {
+            let header = section.elf_section_header();
+            let start = self.layout.address(section.index(), header);
+            start..start.saturating_add(header.sh_size.get(LittleEndian))
+        };
+        named.map(header).collect()
+    }
+
+    /// Where a module's text has relocations.
+    pub(crate) fn relocated(&self) -> Vec<u64> {
+        if !self.is_relocatable() {
+            return Vec::new();
+        }
+        let text =
+            self.elf.sections().filter(|section| is_text(section.elf_section_header().sh_flags.get(LittleEndian)));
+        text.flat_map(|section| relocate::places(&self.elf, &self.layout, section.index())).collect()
     }
 
     /// The addresses of a section by name, if it is loaded.

@@ -129,6 +129,20 @@ pub(crate) fn apply<'a>(
     Cow::Owned(bytes)
 }
 
+/// The addresses of a section's relocations.
+pub(crate) fn places(file: &ElfFile64<'_, LittleEndian>, layout: &Layout, section: SectionIndex) -> Vec<u64> {
+    let Some(Some(relocations)) = layout.relocations.get(section.0) else { return Vec::new() };
+    let sections = file.elf_section_table();
+    let relas =
+        sections.section(*relocations).ok().and_then(|header| header.rela(LittleEndian, file.data()).ok().flatten());
+    let base = layout.addresses.get(section.0).copied().unwrap_or(0);
+    relas
+        .map_or(&[][..], |(relas, _)| relas)
+        .iter()
+        .map(|rela| base.wrapping_add(rela.r_offset(LittleEndian)))
+        .collect()
+}
+
 fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
     let end = offset.checked_add(value.len());
     if let Some(slot) = end.and_then(|end| bytes.get_mut(offset..end)) {

@@ -170,12 +170,12 @@ fn i32_at(bytes: &[u8], offset: usize) -> Option<i64> {
 }
 
 /// The address that the relative field at `offset` of an entry at `place` points to.
-fn relative(place: u64, entry: &[u8], offset: usize) -> Option<u64> {
+pub(super) fn relative(place: u64, entry: &[u8], offset: usize) -> Option<u64> {
     Some(place.wrapping_add(offset as u64).wrapping_add_signed(i32_at(entry, offset)?))
 }
 
 /// The entries of a table, each with its address.
-fn entries(base: u64, bytes: &[u8], size: usize) -> impl Iterator<Item = (u64, &[u8])> {
+pub(super) fn entries(base: u64, bytes: &[u8], size: usize) -> impl Iterator<Item = (u64, &[u8])> {
     bytes.chunks_exact(size).enumerate().map(move |(index, entry)| (base.wrapping_add((index * size) as u64), entry))
 }
 

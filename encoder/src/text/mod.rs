@@ -35,6 +35,7 @@ pub mod probeable;
 mod reads;
 mod result;
 mod slots;
+pub(crate) mod stable;
 mod stores;
 mod thunk;
 mod unwritten;

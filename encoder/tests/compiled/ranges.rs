@@ -30,10 +30,9 @@ long hot(long a, long b) { return checked(a) + checked(b) * seen; }
 type Chain = Vec<(String, u32)>;
 
 fn site_file(image: &[u8], ranges: Detail) -> Vec<u8> {
-    let Encoded { set, ranges, .. } =
-        encode_with_ranges(image, &Options { ranges, ..Options::default() }).expect("the image is encoded");
+    let encoded = encode_with_ranges(image, &Options { ranges, ..Options::default() }).expect("the image is encoded");
     let mut bytes = Vec::new();
-    file::write_with(&set, ranges.as_ref(), &mut bytes).expect("the sites are written");
+    file::write_with(&encoded.set, &encoded.optional(), &mut bytes).expect("the sites are written");
     bytes
 }
 
@@ -160,7 +159,7 @@ fn the_sites_are_the_same_with_and_without() {
     let plain = siteseer_encoder::encode(&image, &Options::default()).unwrap();
     for ranges in [Detail::Copies, Detail::Lines] {
         let options = Options { ranges, threads: Some(3), ..Options::default() };
-        let Encoded { set, census, ranges } = encode_with_ranges(&image, &options).unwrap();
+        let Encoded { set, census, ranges, .. } = encode_with_ranges(&image, &options).unwrap();
         assert_eq!((&set.sites, &set.files, &census), (&plain.0.sites, &plain.0.files, &plain.1));
         let again = encode_with_ranges(&image, &Options { threads: Some(1), ..options }).unwrap();
         assert_eq!(again.ranges, ranges, "whatever the number of threads");

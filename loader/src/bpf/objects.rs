@@ -108,12 +108,12 @@ pub(crate) fn program_if_there(id: u32) -> io::Result<Option<OwnedFd>> {
     still_there(unsafe { sys::bpf_prog_get_fd_by_id(id) })
 }
 
-/// Runs a program of the type SYSCALL once, with a number as its context.
-pub(crate) fn run(program: BorrowedFd<'_>, mut context: u64) -> io::Result<()> {
+/// Runs a program of the type SYSCALL once, with numbers as its context.
+pub(crate) fn run<const N: usize>(program: BorrowedFd<'_>, mut context: [u64; N]) -> io::Result<()> {
     let mut opts = sys::bpf_test_run_opts {
         sz: size_of::<sys::bpf_test_run_opts>() as sys::size_t,
         ctx_in: (&raw mut context).cast(),
-        ctx_size_in: size_of::<u64>() as u32,
+        ctx_size_in: size_of::<[u64; N]>() as u32,
         ..Default::default()
     };
     // SAFETY: the context lives through the call, and is as long as is said; the kernel writes it back.

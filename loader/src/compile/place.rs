@@ -91,6 +91,7 @@ mod tests {
             source: None,
             declared: None,
             obstacle: None,
+            code: siteseer_sites::CodeSum::NONE,
             ends_module: false,
             traceable: None,
             described: true,

@@ -13,6 +13,7 @@
 
 pub mod symbols;
 pub mod sysfs;
+pub(crate) mod text;
 mod types;
 
 use crate::bpf::call::errno;

@@ -5,6 +5,7 @@ use super::bpf::BpfSite;
 use super::live_patch::Concern;
 use super::reason::Reason;
 use super::unavailable::{Unavailable, available};
+use siteseer_sites::CodeSum;
 use siteseer_sites::btf::TypeId;
 use siteseer_sites::location::{Argument, Located, Missing};
 use siteseer_sites::site::{Marks, SiteKind};
@@ -54,6 +55,8 @@ pub struct Candidate {
     /// What stands against a probe there, whatever the program.
     /// `Kernel::notrace_events` says that some obstacles are not obstacles on this kernel.
     pub obstacle: Option<Reason>,
+    /// The sum of the kernel's code there, as far as the site data has it.
+    pub code: CodeSum,
     /// Whether it is in the last function of a module's text: see
     /// `Kernel::decodes_past_modules`.
     pub ends_module: bool,

@@ -55,6 +55,8 @@ pub enum Reason {
     SymbolMismatch,
     /// The site data puts the site outside of the symbol that is said to hold it.
     OutsideSymbol,
+    /// The kernel's code at the site is not that of the image that the site data was made from.
+    CodeDiffers,
     /// The site is in a module that has no site data.
     InModule(String),
     /// The kernel has no mechanism that could reach the site.
@@ -148,6 +150,7 @@ impl Reason {
             Reason::FileUnknown => "file_unknown",
             Reason::SymbolMismatch => "symbol_mismatch",
             Reason::OutsideSymbol => "outside_symbol",
+            Reason::CodeDiffers => "code_differs",
             Reason::InModule(_) => "in_module",
             Reason::NoMechanism => "no_mechanism",
             Reason::ExitOfInline => "exit_of_inline",
@@ -246,6 +249,7 @@ impl fmt::Display for Reason {
             ),
             Reason::SymbolMismatch => f.write_str("the kernel has another symbol there than the site data"),
             Reason::OutsideSymbol => f.write_str("the site data puts it outside of the symbol that holds it"),
+            Reason::CodeDiffers => f.write_str("the kernel has other instructions there than the site data"),
             Reason::InModule(module) => write!(f, "in module {module}, which has no site data"),
             Reason::NoMechanism => f.write_str("this kernel has no kprobes"),
             Reason::ExitOfInline => f.write_str("an inlined copy has no return that a probe could be put on"),

@@ -577,10 +577,14 @@ impl SiteData {
         let options = siteseer_encoder::Options {
             functions: (!functions.is_empty()).then_some(functions),
             kernel: types.as_ref().map(|types| siteseer_encoder::BaseKernel { types, build_id }),
+            code: true,
             ..siteseer_encoder::Options::default()
         };
-        let (set, _) = siteseer_encoder::encode(image, &options).map_err(|error| failed(error.into()))?;
-        siteseer_sites::file::write(&set).map_err(|error| failed(error.into()))
+        let encoded = siteseer_encoder::encode_with_ranges(image, &options).map_err(|error| failed(error.into()))?;
+        let mut bytes = Vec::new();
+        siteseer_sites::file::write_with(&encoded.set, &encoded.optional(), &mut bytes)
+            .map_err(|error| failed(error.into()))?;
+        Ok(bytes)
     }
 
     #[cfg(not(feature = "dwarf"))]

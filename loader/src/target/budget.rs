@@ -74,12 +74,13 @@ mod tests {
             declared: None,
             marks: Marks::default(),
             unprobeable: None,
+            code: siteseer_sites::CodeSum::NONE,
         }
     }
 
     /// How many such sites may be read of a file of a megabyte.
     fn count(site: &DataSite) -> usize {
-        let mut budget = Budget::of(Sizes { btf: 1 << 19, inline: 1 << 18, ext: 1 << 18, ranges: 0 });
+        let mut budget = Budget::of(Sizes { btf: 1 << 19, inline: 1 << 18, ext: 1 << 18, ranges: 0, code: 0 });
         (0..1_000_000).find(|_| budget.take(site).is_err()).unwrap_or(1_000_000)
     }
 

@@ -15,6 +15,7 @@
 
 pub mod bpf_program;
 mod budget;
+mod code;
 mod error;
 mod folders;
 pub mod function;
@@ -33,10 +34,10 @@ use crate::source::{self, BaseTypes, ModuleFinder, Over, RunTime, SiteData, Sour
 use crate::target::function::{DataSite, Function, Holder, Place, Sources, is_fragment};
 use crate::target::livepatch::LivePatches;
 use budget::Budget;
-use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, BtfError, TypeId};
-use siteseer_sites::file::{ContainerRef, FileError, SiteFile, SiteRef, Source};
+use siteseer_sites::file::{Code, ContainerRef, FileError, SiteFile, SiteRef, Source};
 use siteseer_sites::site::{SiteKind, Unprobeable};
+use siteseer_sites::{CodeSum, Machine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -312,6 +313,9 @@ impl Target {
             for function in &mut functions {
                 self.live_patches.mark(&mut function.candidates, symbols);
             }
+        }
+        if self.bases.is_some() {
+            code::confirm(functions.iter_mut().flat_map(|function| &mut function.candidates));
         }
         Ok(functions)
     }
@@ -674,10 +678,11 @@ impl Target {
             return Ok(None);
         }
         let mut sites = Vec::new();
+        let code = file.code()?;
         let mut budget = Budget::of(file.sizes());
         for function in file.functions(name)? {
             for site in function.sites() {
-                let site = data_site(name, site?, placement, symbols)?;
+                let site = data_site(name, site?, placement, symbols, code.as_ref())?;
                 budget.take(&site)?;
                 sites.push(site);
             }
@@ -736,6 +741,7 @@ fn data_site(
     site: SiteRef<'_, '_>,
     placement: &Placement,
     symbols: &Symbols,
+    code: Option<&Code<'_>>,
 ) -> Result<DataSite, FileError> {
     let place = |source: Source<'_>| Place { file: source.file.to_owned(), line: source.line };
     let holder = site.container();
@@ -765,6 +771,7 @@ fn data_site(
         }),
         source: site.source().map(place),
         declared: site.declared()?.map(place),
+        code: code.map_or(Ok(CodeSum::NONE), |code| code.of(site.index()))?,
         marks: site.marks(),
         unprobeable: site.unprobeable(),
     })

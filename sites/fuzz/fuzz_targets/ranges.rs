@@ -9,7 +9,7 @@ mod exercise;
 mod reseal;
 
 use siteseer_sites::btf::{Btf, SplitBtf};
-use siteseer_sites::file::{self, SiteFile};
+use siteseer_sites::file::{self, Optional, SiteFile};
 use siteseer_sites::ranges::{Copy, Named, Piece, Ranges, Run, Tree};
 use siteseer_sites::site::SourceLine;
 use siteseer_sites::{Machine, SiteSet};
@@ -49,7 +49,7 @@ static TEMPLATE: LazyLock<(Vec<u8>, usize)> = LazyLock::new(|| {
         has_lines: true,
     };
     let mut bytes = Vec::new();
-    file::write_with(&set, Some(&ranges), &mut bytes).expect("written");
+    file::write_with(&set, &Optional { ranges: Some(&ranges), ..Optional::default() }, &mut bytes).expect("written");
     let magic = [0x53, 0x52, 1, 1];
     let start = bytes.windows(4).rposition(|word| word == magic).expect("the section");
     (bytes, start)

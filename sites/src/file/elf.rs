@@ -16,6 +16,7 @@ pub(super) const BTF: &str = ".BTF";
 pub(super) const INLINE: &str = ".BTF.inline";
 pub(super) const EXT: &str = ".BTF.inline.ext";
 pub(super) const RANGES: &str = ".BTF.inline.ranges";
+pub(super) const CODE: &str = ".BTF.inline.code";
 
 /// What an ELF file has for us.
 pub(super) struct Sections<'a> {
@@ -26,6 +27,7 @@ pub(super) struct Sections<'a> {
     pub(super) inline: Option<&'a [u8]>,
     pub(super) ext: Option<&'a [u8]>,
     pub(super) ranges: Option<&'a [u8]>,
+    pub(super) code: Option<&'a [u8]>,
 }
 
 impl<'a> Sections<'a> {
@@ -43,8 +45,9 @@ impl<'a> Sections<'a> {
         let inline = section(INLINE)?;
         let ext = section(EXT)?;
         let ranges = section(RANGES)?;
+        let code = section(CODE)?;
         let build_id = file.build_id().map_err(FileError::Elf)?.unwrap_or_default();
-        Ok(Sections { file, machine, build_id, btf, inline, ext, ranges })
+        Ok(Sections { file, machine, build_id, btf, inline, ext, ranges, code })
     }
 
     /// The executable sections of the ELF file itself, for a file whose sites come without ours.
@@ -67,23 +70,27 @@ impl<'a> Sections<'a> {
     }
 }
 
+/// What is written into an ELF file.
+#[derive(Default)]
+pub(super) struct Contents<'c> {
+    pub(super) build_id: &'c [u8],
+    pub(super) btf: &'c [u8],
+    pub(super) inline: &'c [u8],
+    pub(super) ext: &'c [u8],
+    pub(super) ranges: &'c [u8],
+    pub(super) code: &'c [u8],
+}
+
 /// Writes an ELF file of the sections; those that are empty are left out.
-pub(super) fn assemble(
-    machine: Machine,
-    build_id: &[u8],
-    btf: &[u8],
-    inline: &[u8],
-    ext: &[u8],
-    ranges: &[u8],
-    out: &mut dyn io::Write,
-) -> Result<(), WriteError> {
-    let note = build_id_note(build_id);
-    let contents: [(&'static str, elf::SectionType, &[u8]); 5] = [
+pub(super) fn assemble(machine: Machine, all: &Contents<'_>, out: &mut dyn io::Write) -> Result<(), WriteError> {
+    let note = build_id_note(all.build_id);
+    let contents: [(&'static str, elf::SectionType, &[u8]); 6] = [
         (".note.gnu.build-id", elf::SHT_NOTE, &note),
-        (BTF, elf::SHT_PROGBITS, btf),
-        (INLINE, elf::SHT_PROGBITS, inline),
-        (EXT, elf::SHT_PROGBITS, ext),
-        (RANGES, elf::SHT_PROGBITS, ranges),
+        (BTF, elf::SHT_PROGBITS, all.btf),
+        (INLINE, elf::SHT_PROGBITS, all.inline),
+        (EXT, elf::SHT_PROGBITS, all.ext),
+        (RANGES, elf::SHT_PROGBITS, all.ranges),
+        (CODE, elf::SHT_PROGBITS, all.code),
     ];
     let mut out = StreamingBuffer::new(out);
     let mut writer = Writer::new(Endianness::Little, true, &mut out);

@@ -23,6 +23,7 @@ pub fn join(build_id: &[u8], btf: &[u8], inline: &[u8], ext: &[u8]) -> Result<Ve
     let damaged = |damage: Damage| FileError::Damaged { section: damage.part, offset: damage.offset };
     sums(machine)?.all().map_err(damaged)?;
     let mut file = Vec::new();
-    elf::assemble(machine, build_id, btf, inline, ext, &[], &mut file).map_err(FileError::Assembled)?;
+    let contents = elf::Contents { build_id, btf, inline, ext, ..elf::Contents::default() };
+    elf::assemble(machine, &contents, &mut file).map_err(FileError::Assembled)?;
     Ok(file)
 }

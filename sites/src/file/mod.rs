@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The site file: all sites of a kernel image, in a form that is searched where it lies.
 //!
-//! It is an ELF file (ELF64, little-endian, relocatable, of the image's machine) with four sections, or five:
+//! It is an ELF file (ELF64, little-endian, relocatable, of the image's machine) with four to six sections:
 //!
 //! | section | holds |
 //! |---|---|
@@ -10,6 +10,7 @@
 //! | `.BTF.inline` | split BTF over it in upstream's kinds: FUNCs, LOC_PARAMs, LOC_PROTOs, a LOCSEC per text section |
 //! | `.BTF.inline.ext` | what these kinds cannot carry |
 //! | `.BTF.inline.ranges` | which copy each instruction belongs to, if that was asked for (see `ranges.rs`) |
+//! | `.BTF.inline.code` | a short sum of the instructions at each site, if the writer knew them (see `code.rs`) |
 //!
 //! A reader that knows upstream's kinds alone reads the first three and loses nothing that these kinds can say; one
 //! that does not know them steps over them by the layout section.
@@ -58,6 +59,7 @@
 mod by_address;
 mod by_file;
 mod by_name;
+mod code;
 mod companion;
 mod elf;
 mod ext;
@@ -72,6 +74,7 @@ mod read;
 mod site;
 mod write;
 
+pub use code::Code;
 pub use function::{FunctionRef, Prototype};
 pub use join::join;
 pub use nearest::nearest;
@@ -80,4 +83,4 @@ pub use read::{
     FileError, Image, LoadedSection, ModuleRef, SiteFile, Sizes, TextSection, has_sites, module_kernel, section_names,
 };
 pub use site::{ContainerRef, PrototypeKey, SiteRef, Source};
-pub use write::{WriteError, write, write_raw, write_to, write_with};
+pub use write::{Optional, WriteError, write, write_raw, write_to, write_with};

@@ -98,7 +98,7 @@ fn unzigzag(value: u64) -> i64 {
 
 /// The checksum of what is read whenever the section is opened: its header, its checksums, and that of the companion
 /// section, which stands for the strings and the image.
-fn root(companion: u32, header: &[u8], sums: &[u8]) -> u32 {
+pub(super) fn root(companion: u32, header: &[u8], sums: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(header);
     hasher.update(sums);

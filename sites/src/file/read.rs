@@ -74,6 +74,9 @@ pub enum FileError {
     /// The section that tells which copies addresses are in cannot be used.
     #[error(".BTF.inline.ranges")]
     Ranges(#[source] RangesError),
+    /// The section with the sums of code cannot be used.
+    #[error(".BTF.inline.code: {0}")]
+    Code(&'static str),
     /// What the sites of a function have would take more memory than a file of this size justifies.
     #[error("the sites of the function take more memory than a file of this size can need")]
     TooLarge,
@@ -153,6 +156,8 @@ pub struct Sizes {
     pub ext: usize,
     /// Which copies addresses are in; 0 if the file does not have it.
     pub ranges: usize,
+    /// Sums of the code at sites; 0 if the file does not have them.
+    pub code: usize,
 }
 
 /// Where the functions and their sites are.
@@ -188,6 +193,7 @@ pub struct SiteFile<'a> {
     index: Index<'a>,
     pub(super) ext: Option<Ext<'a>>,
     pub(super) ranges: Option<&'a [u8]>,
+    pub(super) code: Option<&'a [u8]>,
     sums: Option<Arc<Sums<'a>>>,
     sizes: Sizes,
     base_bytes: Option<&'a [u8]>,
@@ -337,12 +343,14 @@ impl<'a> SiteFile<'a> {
             index: Index::Stored { functions: ext.functions, runs: ext.runs },
             ext: Some(ext),
             ranges: sections.ranges,
+            code: sections.code,
             sums: Some(sums),
             sizes: Sizes {
                 btf: sections.btf.len(),
                 inline: inline.len(),
                 ext: ext_data.len(),
                 ranges: sections.ranges.map_or(0, <[u8]>::len),
+                code: sections.code.map_or(0, <[u8]>::len),
             },
             base_bytes: Some(sections.btf),
         };
@@ -431,8 +439,9 @@ impl<'a> SiteFile<'a> {
             index,
             ext: None,
             ranges: None,
+            code: None,
             sums: None,
-            sizes: Sizes { btf: 0, inline: inline_len, ext: 0, ranges: 0 },
+            sizes: Sizes { inline: inline_len, ..Sizes::default() },
             base_bytes: None,
         })
     }

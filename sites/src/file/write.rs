@@ -15,6 +15,7 @@ use super::ranges;
 use super::read::locsec_name;
 use crate::both::both;
 use crate::btf::{Btf, BtfError, Kind, LocsecEntry, MAX_VLEN, Outline, SplitBtf, TypeId, loc};
+use crate::code::CodeSum;
 use crate::location::{Argument, Location};
 use crate::ranges::Ranges;
 use crate::set::SiteSet;
@@ -105,6 +106,14 @@ pub enum WriteError {
         /// Its index.
         index: usize,
     },
+    /// Not as many sums of code as sites.
+    #[error("{sums} sums of code for {sites} sites")]
+    Code {
+        /// How many sums there are.
+        sums: usize,
+        /// How many sites there are.
+        sites: usize,
+    },
     /// More of something than the format can number.
     #[error("{count} {what}: more than the format holds")]
     TooMany {
@@ -136,14 +145,27 @@ pub fn write(set: &SiteSet) -> Result<Vec<u8>, WriteError> {
 /// # Errors
 /// As [`write()`], before anything is written, or [`WriteError::Io`].
 pub fn write_to(set: &SiteSet, out: &mut dyn io::Write) -> Result<(), WriteError> {
-    write_with(set, None, out)
+    write_with(set, &Optional::default(), out)
 }
 
-/// Writes the sites as a site file, and beside them which copy each instruction belongs to, if that is known.
+/// What a site file may have besides the sites.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Optional<'o> {
+    /// Which copy each instruction belongs to.
+    pub ranges: Option<&'o Ranges>,
+    /// The sums of the code at the sites, as many as there are sites, in their order.
+    pub code: Option<&'o [CodeSum]>,
+}
+
+/// Writes the sites as a site file, and what else is known.
 ///
 /// # Errors
-/// As [`write_to()`]; also if the ranges contradict themselves.
-pub fn write_with(set: &SiteSet, ranges: Option<&Ranges>, out: &mut dyn io::Write) -> Result<(), WriteError> {
+/// As [`write_to()`]; also if what is optional contradicts itself or the sites.
+pub fn write_with(set: &SiteSet, optional: &Optional<'_>, out: &mut dyn io::Write) -> Result<(), WriteError> {
+    let Optional { ranges, code } = *optional;
+    if let Some(code) = code.filter(|code| code.len() != set.sites.len()) {
+        return Err(WriteError::Code { sums: code.len(), sites: set.sites.len() });
+    }
     let base = check(set)?;
     let types = named_types(set);
     let strings = types.strings().continued();
@@ -166,7 +188,14 @@ pub fn write_with(set: &SiteSet, ranges: Option<&Ranges>, out: &mut dyn io::Writ
         Some((ranges, encoded)) => ranges::section(ranges, &encoded, strings.continued(), root)?,
         None => Vec::new(),
     };
-    elf::assemble(set.machine, &set.build_id, &set.base_btf, &inline, &ext, &ranges, out)
+    let in_order = |code: &[CodeSum]| {
+        let sums = upstream.order.iter().map(|&site| code[site as usize]);
+        super::code::section(sums, root)
+    };
+    let code = code.map(in_order).unwrap_or_default();
+    let (build_id, btf) = (&set.build_id, &set.base_btf);
+    let contents = elf::Contents { build_id, btf, inline: &inline, ext: &ext, ranges: &ranges, code: &code };
+    elf::assemble(set.machine, &contents, out)
 }
 
 /// The sites as split BTF alone, as `/sys/kernel/btf/vmlinux.inline` has them.

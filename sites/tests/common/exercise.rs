@@ -58,6 +58,12 @@ fn exercise_chains(file: &SiteFile<'_>) -> Result<usize, FileError> {
     failed.map_or(Ok(sum), Err)
 }
 
+/// The sums of the code at all sites.
+fn exercise_code(file: &SiteFile<'_>) -> Result<usize, FileError> {
+    let Some(code) = file.code()? else { return Ok(0) };
+    (0..file.site_count().min(100_000)).try_fold(0, |sum, site| Ok(sum + code.of(site)?.range().end))
+}
+
 /// Everything about site data. The result tells whether all of it could be read.
 pub(crate) fn exercise_file(file: &SiteFile<'_>) -> Result<usize, FileError> {
     let mut first_error = None;
@@ -102,9 +108,11 @@ pub(crate) fn exercise_file(file: &SiteFile<'_>) -> Result<usize, FileError> {
     sum += file.nearest_names("bsae1", 3).len() + file.function_names().count();
     sum += file.containers().count() + file.containers_of("base1").map_or(0, |containers| containers.len());
     sum += file.base_functions("base1").map_or(0, |functions| functions.len());
-    match exercise_chains(file) {
-        Ok(frames) => sum += frames,
-        Err(error) => note(error),
+    for more in [exercise_chains(file), exercise_code(file)] {
+        match more {
+            Ok(more) => sum += more,
+            Err(error) => note(error),
+        }
     }
     if let Err(error) = file.whole() {
         note(error);

@@ -42,18 +42,31 @@ fn try_reseal(data: &mut [u8]) -> Option<()> {
         root.extend_from_slice(&number.to_le_bytes());
     }
     root.extend_from_slice(&build_id);
-    let ranges = range(".BTF.inline.ranges");
+    let (ranges, code) = (range(".BTF.inline.ranges"), range(".BTF.inline.code"));
     let words = [crc32fast::hash(&root).to_le_bytes().to_vec(), blocks].concat();
     let len = words.len().min(sums.len());
     data[sums.clone()][..len].copy_from_slice(&words[..len]);
     let companion = data[sums].first_chunk::<4>().copied().unwrap_or_default();
-    reseal_ranges(data.get_mut(ranges?)?, companion)
+    let _ = ranges.and_then(|ranges| reseal_ranges(data.get_mut(ranges)?, companion));
+    reseal_code(data.get_mut(code?)?, companion)
 }
 
 /// The same of the section of ranges; `companion` is the first checksum of the companion section.
 fn reseal_ranges(section: &mut [u8], companion: [u8; 4]) -> Option<()> {
     let header_len = word(section, 4)?;
     let at = header_len.checked_add(word(section, 16 + 5 * 8)?)?;
+    reseal_blocks(section, header_len, at, companion)
+}
+
+/// The same of the section with the sums of code.
+fn reseal_code(section: &mut [u8], companion: [u8; 4]) -> Option<()> {
+    let (header_len, count) = (word(section, 4)?, word(section, 8)?);
+    let at = header_len.checked_add(count.checked_mul(3)?.checked_next_multiple_of(4)?)?;
+    reseal_blocks(section, header_len, at, companion)
+}
+
+/// The checksums at `at` of what comes before.
+fn reseal_blocks(section: &mut [u8], header_len: usize, at: usize, companion: [u8; 4]) -> Option<()> {
     let blocks: Vec<u8> =
         section.get(header_len..at)?.chunks(4096).flat_map(|block| crc32fast::hash(block).to_le_bytes()).collect();
     let root = [section.get(..header_len)?, &blocks, &companion].concat();

@@ -266,6 +266,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::guest::starts::cases());
     all.extend(crate::guest::refusals::cases());
     all.extend(crate::guest::refused::cases());
+    all.extend(crate::guest::code::cases());
     all.extend(crate::guest::denied::cases());
     all.extend(crate::guest::context::cases());
     all.extend(crate::guest::tools::cases());

@@ -5,7 +5,11 @@ use siteseer_kernels::REFERENCE;
 
 /// Cases that run on one kernel alone, the one that the harness names as the reference, and why that is enough: names,
 /// or the groups before the colons. All others run on every kernel.
-pub const ON_THE_REFERENCE: [(&str, &str); 14] = [
+pub const ON_THE_REFERENCE: [(&str, &str); 15] = [
+    (
+        "code::ten_thousand_moved_sites_are_refused",
+        "what is compared is bytes; code::the_kernel_has_it_at_every_site reads the text of every kernel",
+    ),
     (
         "armed",
         "kprobe.multi arms hundreds of entries at once, which older kernels cannot; ci/armed arms all of a kernel's sites",
@@ -63,9 +67,22 @@ pub const ON_THE_REFERENCE: [(&str, &str); 14] = [
     ),
 ];
 
+/// Groups of cases that have a boot of their own on the reference. An emulated machine has one processor of this one;
+/// the reference has most of the cases, and would be waited for after all others. These take half of its time.
+pub const APART: [&str; 6] = ["armed", "libbpf", "own_data", "reach", "sharing", "soak"];
+
+/// Whether a case has the other boot of a kernel that is booted twice.
+pub fn is_apart(name: &str, role: Role) -> bool {
+    role == Role::Reference && APART.iter().any(|of| name.strip_prefix(of).is_some_and(|rest| rest.starts_with("::")))
+}
+
 /// Cases that take minutes in an emulated machine, and that daily runs do not make at all: names, and what daily runs
 /// have of them.
-pub const NOT_DAILY: [(&str, &str); 3] = [
+pub const NOT_DAILY: [(&str, &str); 4] = [
+    (
+        "code::the_kernel_has_it_at_every_site",
+        "code::the_kernel_has_it_at_sites looks at a part of them; the tables that are left out are the same for all",
+    ),
     (
         "trace::thousands_of_sites_are_asked_for",
         "the bound has a unit test (loader/src/attach/options.rs); `soak` and `killed` arm and disarm often, at fewer sites",
@@ -195,6 +212,13 @@ mod tests {
                 "{of}"
             );
         }
+        for of in APART {
+            assert!(
+                cases().iter().any(|case| is_apart(&case.name, Role::Reference) && case.name.starts_with(of)),
+                "{of}"
+            );
+        }
+        assert!(!is_apart("soak::nothing_is_left_after_many_rounds", Role::Other));
         let is_run = |case: &&Case| runs_on(&case.name, Role::Reference, Extent::Daily);
         assert_eq!(cases().iter().filter(is_run).count(), cases().len() - NOT_DAILY.len());
         assert!(runs_on("killed::a_child_keeps_what_its_parent_attached", Role::Other, Extent::Daily));

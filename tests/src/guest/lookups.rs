@@ -8,6 +8,7 @@ use crate::guest::case::{Capability, Case, Failure, case, need};
 use crate::guest::modules::Loaded;
 use siteseer::internals::function::{Candidate, Function};
 use siteseer::internals::section::Wanted;
+use siteseer::sites::CodeSum;
 use siteseer::sites::subset::SubsetWriter;
 use siteseer::{SourceOptions, Target, TargetError};
 
@@ -94,7 +95,7 @@ pub(crate) fn subset_of(target: &Target, names: &[&str]) -> Result<Vec<u8>, Fail
 
 /// Without what numbers mean in one file alone.
 fn without_numbers(mut function: Function) -> Function {
-    function.candidates.iter_mut().for_each(|candidate| candidate.index = None);
+    function.candidates.iter_mut().for_each(|candidate| (candidate.index, candidate.code) = (None, CodeSum::NONE));
     function.prototypes.iter_mut().for_each(|prototype| prototype.func = prototype.func.map(|_| 0));
     function
 }

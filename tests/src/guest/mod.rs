@@ -7,11 +7,12 @@
 //! * What a program sees at its sites: [`truth`], [`typed`], [`fentry`], [`trampolines`], [`context`], [`sharing`],
 //!   [`namesakes`], [`lookups`], [`bpf_target`], [`modules`], [`own_data`], [`raw_link`], [`explain`].
 //! * What other programs and tools see: [`libbpf`], [`tools`], [`trace_tool`], [`starts`], [`examples`], [`demo`].
-//! * What goes wrong: [`refusals`], [`refused`], [`denied`], [`faults`], [`killed`], [`soak`].
+//! * What goes wrong: [`refusals`], [`refused`], [`code`], [`denied`], [`faults`], [`killed`], [`soak`].
 
 pub mod bpf_target;
 pub mod calls;
 pub mod case;
+pub mod code;
 mod compiled;
 pub mod context;
 pub mod demo;

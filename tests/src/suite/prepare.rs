@@ -107,11 +107,12 @@ impl Prepared {
         conditions::exercised(case, &self.family, &evidence).map_err(|why| (Status::NotExercised, why))?;
         let types = KernelTypes::new(&base.btf).map_err(|error| fail("the kernel's types")(&error))?;
         let kernel = BaseKernel { types: &types, build_id: &base.build_id.0 };
-        let options = Options { kernel: Some(kernel), ..Options::default() };
+        let options = Options { kernel: Some(kernel), code: true, ..Options::default() };
         let encoding = fail("the module's site data");
-        let (set, _) = siteseer_encoder::encode(&image, &options).map_err(|error| encoding(&error))?;
-        let bytes = file::write(&set).map_err(|error| encoding(&error))?;
-        let id: String = set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let encoded = siteseer_encoder::encode_with_ranges(&image, &options).map_err(|error| encoding(&error))?;
+        let mut bytes = Vec::new();
+        file::write_with(&encoded.set, &encoded.optional(), &mut bytes).map_err(|error| encoding(&error))?;
+        let id: String = encoded.set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
         if id.is_empty() {
             return Err((Status::Fail, "the module has no build id".to_owned()));
         }

@@ -162,9 +162,10 @@ fn ready(paths: &KernelPaths, wanted: &Wanted) -> Result<Ready, Box<dyn std::err
     let prepared = Prepared::new(paths, &wanted.cases)?;
     let guest = build_guest_for(paths.record.arch, "siteseer-conformance", "siteseer-guest", "release")?;
     let image = std::fs::read(&paths.vmlinux)?;
-    let (set, _) = siteseer_encoder::encode(&image, &siteseer_encoder::Options::default())?;
+    let options = siteseer_encoder::Options { code: true, ..siteseer_encoder::Options::default() };
+    let encoded = siteseer_encoder::encode_with_ranges(&image, &options)?;
     let sites = tempfile::Builder::new().prefix("sites-").tempfile()?;
-    std::fs::write(sites.path(), file::write(&set)?)?;
+    file::write_with(&encoded.set, &encoded.optional(), &mut std::fs::File::create(sites.path())?)?;
     let data = SiteData::open(sites.path(), None, false).map_err(|error| with_causes(&error))?;
     let image = Target::image(data).map_err(|error| with_causes(&error))?;
     Ok(Ready { prepared, sites, image, guest })

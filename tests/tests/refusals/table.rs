@@ -112,6 +112,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("Redirected", LIVEPATCH, "calls_are_seen_at_the_entry_and_not_behind_it", "fix redirects its calls"),
             unit("LivePatched", LIVEPATCH, "an_old_body_is_not_in_the_way", "that the live patch fix has replaced"),
             unit("SymbolMismatch", PLAN, "every_sort_of_site", "the kernel has another symbol there"),
+            unit("CodeDiffers", "tests/src/guest/code.rs", "moved_sites", "code_differs"),
             unit("OutsideSymbol", PLAN, "sites_lie_in_the_symbols_that_hold_them", "Reason::OutsideSymbol"),
             unit("InModule", HERE, "a_body_in_a_module", "in_module"),
             unit("NoMechanism", PLAN, "mechanisms_follow_the_kernel", "no_mechanism"),

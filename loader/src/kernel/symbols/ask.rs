@@ -87,7 +87,7 @@ impl Asker {
     /// # Errors
     /// If the program cannot be run.
     pub(crate) fn ask(&self, address: u64) -> io::Result<Option<Answer>> {
-        objects::run(self.program.as_fd(), address)?;
+        objects::run(self.program.as_fd(), [address])?;
         let mut text = [0u8; ANSWER];
         // SAFETY: the map was made with values of this length.
         unsafe { map::lookup(self.answer.as_fd(), 0, &mut text) }?;
@@ -97,7 +97,7 @@ impl Asker {
 }
 
 /// An array with one element.
-fn array(name: &std::ffi::CStr, bytes: usize, flags: u32) -> io::Result<OwnedFd> {
+pub(in crate::kernel) fn array(name: &std::ffi::CStr, bytes: usize, flags: u32) -> io::Result<OwnedFd> {
     Map { flags, ..Map::plain(sys::BPF_MAP_TYPE_ARRAY, name, 4, bytes as u32, 1) }.create()
 }
 

@@ -26,6 +26,7 @@ mod part;
 
 use crate::bpf::call::errno;
 pub(crate) use ask::Asker;
+pub(super) use ask::array;
 use kallsyms::{Entry, Table};
 use lines::{address, each_line, read_lines, read_lines_until};
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind};

@@ -118,6 +118,7 @@ fn site(world: &World, offset: u64, symbol: &str, arguments: Vec<Argument>) -> D
         declared: Some(Place { file: "a.h".to_owned(), line: 1 }),
         marks: Marks::default(),
         unprobeable: None,
+        code: siteseer_sites::CodeSum::NONE,
     }
 }
 

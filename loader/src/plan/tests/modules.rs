@@ -67,6 +67,7 @@ fn inline(index: u32, func: TypeId, arguments: Vec<Argument>) -> DataSite {
         declared: None,
         marks: Marks::default(),
         unprobeable: None,
+        code: siteseer_sites::CodeSum::NONE,
     }
 }
 

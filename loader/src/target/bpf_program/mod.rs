@@ -29,9 +29,9 @@ mod query;
 use crate::bpf::call::errno;
 use crate::site::reason::Reason;
 use crate::target::function::{Candidate, Function, Prototype};
-use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, BtfError, Kind, TypeId};
 use siteseer_sites::site::{Marks, SiteKind};
+use siteseer_sites::{CodeSum, Machine};
 use std::io;
 
 pub use crate::site::bpf::{BpfSite, TailSlot};
@@ -249,6 +249,7 @@ impl BpfProgram {
             source: None,
             declared: None,
             obstacle: extension.map(|by| Reason::Extended { program: by.program, name: by.name.clone() }),
+            code: CodeSum::NONE,
             ends_module: false,
             traceable: None,
             described: false,

@@ -22,10 +22,10 @@
 use crate::kernel::symbols::{Symbol, Symbols};
 use crate::site::reason::Reason;
 use crate::source::placement::Placement;
-use siteseer_sites::Machine;
 use siteseer_sites::btf::{Btf, TypeId};
 use siteseer_sites::location::{Argument, Missing};
 use siteseer_sites::site::{Marks, SiteKind, Unprobeable};
+use siteseer_sites::{CodeSum, Machine};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -88,6 +88,8 @@ pub struct DataSite {
     pub marks: Marks,
     /// Why it cannot be probed, as far as the image tells.
     pub unprobeable: Option<Unprobeable>,
+    /// The sum of the code at the probe, as far as the data has it.
+    pub code: CodeSum,
 }
 
 impl DataSite {
@@ -361,6 +363,7 @@ impl Function {
             marks: site.marks,
             source: site.source,
             declared: site.declared,
+            code: site.code,
             described: true,
             exact: None,
             bpf: None,
@@ -400,6 +403,7 @@ impl Function {
             obstacle: unprobeable.or_else(|| running_obstacle(address, sources.symbols)),
             ends_module: sources.symbols.ends_module(address),
             traceable: sources.symbols.traceable(address, size),
+            code: CodeSum::NONE,
             described: false,
             exact: None,
             bpf: None,

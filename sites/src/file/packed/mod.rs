@@ -60,6 +60,8 @@ mod kind {
     pub(super) const SITES: u32 = 1;
     /// BTF, in columns.
     pub(super) const BTF: u32 = 2;
+    /// A site file with sums of code, in columns.
+    pub(super) const SITES_AND_CODE: u32 = 3;
 }
 
 /// Packs site files, or BTF. `btf` is the `.BTF` of the kernel that they are for, if it is at hand when they are
@@ -95,7 +97,8 @@ fn one(coder: &mut Coder<'_>, file: &[u8], beside: Option<&Beside<'_>>) {
             coder.number(columns::CONTROL, kind::BTF)?;
             return Ok(types::btf(coder, file, columns::BTF, 1)?.bytes);
         };
-        coder.number(columns::CONTROL, kind::SITES)?;
+        let code = sections.code.unwrap_or_default();
+        coder.number(columns::CONTROL, if code.is_empty() { kind::SITES } else { kind::SITES_AND_CODE })?;
         let ext = sections.ext.and_then(|ext| Ext::parse(ext).ok()).ok_or(Stop::Malformed)?;
         let parts = Parts {
             machine: sections.machine.to_elf(),
@@ -104,8 +107,9 @@ fn one(coder: &mut Coder<'_>, file: &[u8], beside: Option<&Beside<'_>>) {
             inline: sections.inline.unwrap_or_default(),
             ext: Some(ext),
             ranges: sections.ranges.unwrap_or_default(),
+            code,
         };
-        sections::file(coder, &parts, beside)
+        sections::file(coder, &parts, beside, !code.is_empty())
     };
     let sum = crc32fast::hash(file);
     if packed(coder).is_ok_and(|out| out == file) {
@@ -145,7 +149,8 @@ pub fn unpack(packed: &[u8], btf: Option<&[u8]>, limit: usize) -> Result<Vec<Vec
                     coder.spend(len)?;
                     coder.bytes(columns::RAW, &[], len)?
                 }
-                kind::SITES => sections::file(&mut coder, &Parts::default(), beside.as_ref())?,
+                kind::SITES => sections::file(&mut coder, &Parts::default(), beside.as_ref(), false)?,
+                kind::SITES_AND_CODE => sections::file(&mut coder, &Parts::default(), beside.as_ref(), true)?,
                 kind::BTF => types::btf(&mut coder, &[], columns::BTF, 1)?.bytes,
                 _ => return Err(Stop::Malformed),
             };

@@ -22,6 +22,7 @@ pub(super) struct Parts<'a> {
     pub(super) inline: &'a [u8],
     pub(super) ext: Option<Ext<'a>>,
     pub(super) ranges: &'a [u8],
+    pub(super) code: &'a [u8],
 }
 
 /// BTF that is beside the packed files: the kernel's.
@@ -114,7 +115,12 @@ fn containers(coder: &mut Coder<'_>, source: &[u8]) -> Result<Vec<u32>, Stop> {
 }
 
 /// The sections of one file, from its parts or from the columns: the file.
-pub(super) fn file(coder: &mut Coder<'_>, parts: &Parts<'_>, beside: Option<&Beside<'_>>) -> Result<Vec<u8>, Stop> {
+pub(super) fn file(
+    coder: &mut Coder<'_>,
+    parts: &Parts<'_>,
+    beside: Option<&Beside<'_>>,
+    has_code: bool,
+) -> Result<Vec<u8>, Stop> {
     let control = columns::CONTROL;
     let machine = coder.number(control, parts.machine.into())?;
     let machine = u16::try_from(machine).ok().and_then(Machine::from_elf).ok_or(Stop::Malformed)?;
@@ -228,8 +234,11 @@ pub(super) fn file(coder: &mut Coder<'_>, parts: &Parts<'_>, beside: Option<&Bes
     let around = Around { machine, build_id: &build_id, btf: &btf, inline: &inline };
     let (ext, _) = ext::assemble(base, outline.count, split.count, &tables, &around);
     let ranges = bytes(coder, columns::RAW, parts.ranges)?;
-    let mut out = Vec::with_capacity(btf.len() + inline.len() + ext.len() + ranges.len() + 1024);
-    elf::assemble(machine, &build_id, &btf, &inline, &ext, &ranges, &mut out).map_err(|_| Stop::Malformed)?;
+    let code = if has_code { bytes(coder, columns::RAW, parts.code)? } else { Vec::new() };
+    let contents =
+        elf::Contents { build_id: &build_id, btf: &btf, inline: &inline, ext: &ext, ranges: &ranges, code: &code };
+    let mut out = Vec::with_capacity(btf.len() + inline.len() + ext.len() + ranges.len() + code.len() + 1024);
+    elf::assemble(machine, &contents, &mut out).map_err(|_| Stop::Malformed)?;
     Ok(out)
 }
 

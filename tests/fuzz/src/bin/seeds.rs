@@ -4,7 +4,7 @@
 //! tools print them.
 
 use object::{Object, ObjectSection};
-use siteseer_encoder::{Detail, Encoded, Options, encode_with_ranges};
+use siteseer_encoder::{Detail, Options, encode_with_ranges};
 use siteseer_fuzz::images::{IMAGES, Image, MODULES};
 use siteseer_fuzz::{libfuzzer_sys as _, patch};
 use siteseer_sites::file::{self, SiteFile};
@@ -92,17 +92,18 @@ fn of_module(seeds: &Seeds, nth: u8, image: &Image) -> Result<(), Box<dyn Error>
 /// What the targets of the site file read.
 fn of_sites(seeds: &Seeds, image: &Image) -> Result<(), Box<dyn Error>> {
     let name = image.name;
-    let options = Options { ranges: Detail::Lines, ..Options::default() };
-    let Encoded { set, ranges, .. } = encode_with_ranges(image.bytes, &options)?;
+    let options = Options { ranges: Detail::Lines, code: true, ..Options::default() };
+    let encoded = encode_with_ranges(image.bytes, &options)?;
+    let set = &encoded.set;
     let mut whole = Vec::new();
-    file::write_with(&set, ranges.as_ref(), &mut whole)?;
+    file::write_with(set, &encoded.optional(), &mut whole)?;
     seeds.add("site_file", name, &whole)?;
-    seeds.add("site_file", &format!("{name}-sites"), &file::write(&set)?)?;
+    seeds.add("site_file", &format!("{name}-sites"), &file::write(set)?)?;
     seeds.add("packed", name, &file::packed::pack(&[&whole, &set.base_btf], None))?;
     let ranges = whole.windows(4).rposition(|word| word == [0x53, 0x52, 1, 1]).map_or(0, |start| start);
     seeds.add("ranges", name, &[&[0][..], &whole[ranges..]].concat())?;
     let len = u16::try_from(set.base_btf.len())?;
-    seeds.add("btf", name, &[&len.to_le_bytes()[..], &set.base_btf, &file::write_raw(&set)?].concat())?;
+    seeds.add("btf", name, &[&len.to_le_bytes()[..], &set.base_btf, &file::write_raw(set)?].concat())?;
     let file = SiteFile::parse(&whole)?;
     let mut subset = SubsetWriter::new(["target", "pu?"]);
     subset.add(&file, ["target", "put"])?;

@@ -29,6 +29,8 @@ pub const MINUTES: &str = "SITESEER_SOAK_MINUTES";
 pub const SEED: &str = "SITESEER_SOAK_SEED";
 /// Rounds after which the process has what it keeps: what was read of the kernel, memory of its allocator.
 const WARM_UP: u64 = 12;
+/// So many rounds are made meanwhile in any case: an emulated processor that goes off and on makes each take many seconds.
+const FEWEST: u64 = 5;
 /// Calls of a round.
 const CALLS: u64 = 20;
 /// Every so many rounds, the programs are loaded again, and the target is made again.
@@ -62,7 +64,7 @@ fn soak(_: &Target) -> Result<String, Failure> {
     let begin = Instant::now();
     let disturbance = Disturbance::begin()?;
     let first = done.rounds;
-    let result = rounds(&mut random, &mut done, |round| round <= first + WARM_UP || begin.elapsed() < lasts);
+    let result = rounds(&mut random, &mut done, |round| round < first + FEWEST || begin.elapsed() < lasts);
     let disturbed = disturbance.end()?;
     result.map_err(|why| format!("seed {seed:#x}, round {}: {why}", done.rounds))?;
     removal::wait()?;

@@ -51,6 +51,7 @@ fn foo(sites: &[(usize, Option<&str>)], undescribed: bool) -> Function {
         declared: file.map(|file| Place { file: file.to_owned(), line: 7 }),
         marks: Marks::default(),
         unprobeable: None,
+        code: siteseer_sites::CodeSum::NONE,
     });
     let sources = Sources {
         module: None,

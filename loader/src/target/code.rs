@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Whether the running kernel has the instructions at a site that the site data was made from.
+//!
+//! A build id says that the kernel is the image's, and checksums that the file is whole. Neither says that a site is
+//! where the encoder put it: whoever changes a file can compute its checksums again. The sum of the first bytes at a
+//! site shows that, as long as nobody computed it again, too.
+//!
+//! The text may be other than the image's for good reasons. What the kernel patches by itself is not summed. A kprobe
+//! replaces the first bytes at its place by a breakpoint or a jump, and for a moment after it was removed they are
+//! still there: what does not fit is read again, and is not judged where kprobes are, or may be.
+
+use crate::kernel::text::{TextReader, kprobes};
+use crate::site::candidate::Candidate;
+use crate::site::reason::Reason;
+use siteseer_sites::CodeSum;
+use std::thread;
+use std::time::Duration;
+
+/// The kernel undoes the jumps of removed kprobes after 5 ticks (`OPTIMIZE_DELAY` in kernel/kprobes.c).
+const PAUSE: Duration = Duration::from_millis(60);
+/// How often what does not fit is read.
+const ROUNDS: usize = 4;
+/// Bytes that a kprobe replaces, at most: a jump on x86, a word on arm64.
+const REPLACED: u64 = 5;
+
+/// Gives candidates with other code than the site data has an obstacle. Those that cannot be read are left alone.
+pub(super) fn confirm<'c>(candidates: impl Iterator<Item = &'c mut Candidate>) {
+    let is_told = |candidate: &&mut Candidate| candidate.obstacle.is_none() && !candidate.code.is_empty();
+    let mut told: Vec<&mut Candidate> = candidates.filter(is_told).collect();
+    if told.is_empty() {
+        return;
+    }
+    let Ok(reader) = TextReader::new() else { return };
+    for round in 0..ROUNDS {
+        if round > 0 {
+            thread::sleep(PAUSE);
+        }
+        told.retain(|candidate| {
+            let bytes = reader.read(candidate.address, candidate.code.range().end);
+            bytes.is_some_and(|bytes| differs(candidate.code, &bytes))
+        });
+        if told.is_empty() {
+            return;
+        }
+        match kprobes() {
+            Some(probes) => told.retain(|candidate| !is_near(&probes, candidate)),
+            None => told.retain(|candidate| {
+                let range = candidate.code.range();
+                reader.read(candidate.address, range.end).is_some_and(|bytes| !may_be_probed(&bytes[range]))
+            }),
+        }
+    }
+    for candidate in told {
+        candidate.obstacle = Some(Reason::CodeDiffers);
+    }
+}
+
+fn differs(code: CodeSum, bytes: &[u8]) -> bool {
+    code.fits(bytes) == Some(false)
+}
+
+/// Whether a kprobe may have changed the bytes at a site.
+fn is_near(probes: &[u64], candidate: &Candidate) -> bool {
+    let end = candidate.address.saturating_add(candidate.code.range().end as u64);
+    let near = candidate.address.saturating_sub(REPLACED - 1)..end;
+    probes.iter().any(|probe| near.contains(probe))
+}
+
+/// Whether bytes may contain what kprobes put into the text: `int3` or the opcode of a jump on x86, `brk #4` on arm64.
+fn may_be_probed(bytes: &[u8]) -> bool {
+    const BRK: [u8; 4] = 0xd420_0080u32.to_le_bytes();
+    bytes.iter().any(|byte| matches!(byte, 0xcc | 0xe9)) || bytes.as_chunks::<4>().0.contains(&BRK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kprobes_leave() {
+        assert!(may_be_probed(&[0xcc, 0x89, 0xe5]));
+        assert!(may_be_probed(&[0x90, 0xe9, 0x01, 0x02, 0x03]));
+        assert!(may_be_probed(&[0x80, 0x00, 0x20, 0xd4]));
+        assert!(!may_be_probed(&[0x55, 0x48, 0x89, 0xe5]));
+        assert!(differs(CodeSum::of(&[0x55, 0x48], 0..2), &[0x55, 0x49, 0x89]));
+        assert!(!differs(CodeSum::NONE, &[0x55]));
+    }
+}
