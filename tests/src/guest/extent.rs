@@ -134,18 +134,21 @@ pub enum Extent {
     Daily,
     /// Everything.
     Whole,
+    /// Also what one kernel is enough for ([`ON_THE_REFERENCE`]), on each.
+    Everywhere,
 }
 
 impl Extent {
-    /// What `SITESEER_CASES` says: `daily` or `whole`, which it is without it.
+    /// What `SITESEER_CASES` says: `daily`, `everywhere`, or `whole`, which it is without it.
     ///
     /// # Errors
     /// If it says something else.
     pub fn chosen() -> Result<Extent, String> {
         match std::env::var("SITESEER_CASES").as_deref() {
             Ok("daily") => Ok(Extent::Daily),
+            Ok("everywhere") => Ok(Extent::Everywhere),
             Ok("whole") | Err(std::env::VarError::NotPresent) => Ok(Extent::Whole),
-            other => Err(format!("SITESEER_CASES: expected daily or whole, not {other:?}")),
+            other => Err(format!("SITESEER_CASES: expected daily, whole or everywhere, not {other:?}")),
         }
     }
 }
@@ -171,14 +174,14 @@ impl Role {
 
 /// Whether a kernel's boot for clients and examples is made: daily runs make that of the reference.
 pub fn is_booted(kernel: &str, extent: Extent) -> bool {
-    extent == Extent::Whole || Role::of(kernel) == Role::Reference
+    extent != Extent::Daily || Role::of(kernel) == Role::Reference
 }
 
 /// Whether a case runs on a kernel.
 pub fn runs_on(name: &str, role: Role, extent: Extent) -> bool {
     let is_of =
         |(of, _): &(&str, &str)| name == *of || name.strip_prefix(of).is_some_and(|rest| rest.starts_with("::"));
-    let is_alone = ON_THE_REFERENCE.iter().any(is_of);
+    let is_alone = extent != Extent::Everywhere && ON_THE_REFERENCE.iter().any(is_of);
     let is_daily = extent == Extent::Daily;
     let is_left_out = is_daily && NOT_DAILY.iter().any(is_of);
     match role {
@@ -219,6 +222,7 @@ mod tests {
             );
         }
         assert!(!is_apart("soak::nothing_is_left_after_many_rounds", Role::Other));
+        assert!(cases().iter().all(|case| runs_on(&case.name, Role::Other, Extent::Everywhere)));
         let is_run = |case: &&Case| runs_on(&case.name, Role::Reference, Extent::Daily);
         assert_eq!(cases().iter().filter(is_run).count(), cases().len() - NOT_DAILY.len());
         assert!(runs_on("killed::a_child_keeps_what_its_parent_attached", Role::Other, Extent::Daily));

@@ -29,7 +29,8 @@ pub const MINUTES: &str = "SITESEER_SOAK_MINUTES";
 pub const SEED: &str = "SITESEER_SOAK_SEED";
 /// Rounds after which the process has what it keeps: what was read of the kernel, memory of its allocator.
 const WARM_UP: u64 = 12;
-/// So many rounds are made meanwhile in any case: an emulated processor that goes off and on makes each take many seconds.
+/// So many rounds are made meanwhile in any case: an emulated processor that goes off and on makes each take many
+/// seconds.
 const FEWEST: u64 = 5;
 /// Calls of a round.
 const CALLS: u64 = 20;
