@@ -18,8 +18,7 @@ use std::thread;
 ///
 /// The result holds the image's own BTF, the sites as split BTF over it in upstream's LOC kinds (.BTF.inline), a
 /// companion section for what these kinds cannot express (.BTF.inline.ext), and a short checksum of the instructions at
-/// each site (.BTF.inline.code). It is valid for the kernel or module with
-/// the same build id.
+/// each site (.BTF.inline.code). It is valid for the kernel or module with the same build id.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// A kernel image (vmlinux) or modules (.ko) with debug information

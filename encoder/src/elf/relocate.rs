@@ -103,11 +103,7 @@ pub(crate) fn apply<'a>(
     section: SectionIndex,
     bytes: Cow<'a, [u8]>,
 ) -> Cow<'a, [u8]> {
-    let sections = file.elf_section_table();
-    let Some(Some(relocations)) = layout.relocations.get(section.0) else { return bytes };
-    let relas =
-        sections.section(*relocations).ok().and_then(|header| header.rela(LittleEndian, file.data()).ok().flatten());
-    let Some((relas, _)) = relas else { return bytes };
+    let Some(relas) = relas_of(file, layout, section) else { return bytes };
     let base = layout.addresses.get(section.0).copied().unwrap_or(0);
     let symbols = file.elf_symbol_table();
     let aarch64 = file.elf_header().e_machine.get(LittleEndian) == elf::EM_AARCH64;
@@ -131,16 +127,20 @@ pub(crate) fn apply<'a>(
 
 /// The addresses of a section's relocations.
 pub(crate) fn places(file: &ElfFile64<'_, LittleEndian>, layout: &Layout, section: SectionIndex) -> Vec<u64> {
-    let Some(Some(relocations)) = layout.relocations.get(section.0) else { return Vec::new() };
-    let sections = file.elf_section_table();
-    let relas =
-        sections.section(*relocations).ok().and_then(|header| header.rela(LittleEndian, file.data()).ok().flatten());
     let base = layout.addresses.get(section.0).copied().unwrap_or(0);
-    relas
-        .map_or(&[][..], |(relas, _)| relas)
-        .iter()
-        .map(|rela| base.wrapping_add(rela.r_offset(LittleEndian)))
-        .collect()
+    let relas = relas_of(file, layout, section).unwrap_or_default();
+    relas.iter().map(|rela| base.wrapping_add(rela.r_offset(LittleEndian))).collect()
+}
+
+/// The relocations of a section.
+fn relas_of<'a>(
+    file: &ElfFile64<'a, LittleEndian>,
+    layout: &Layout,
+    section: SectionIndex,
+) -> Option<&'a [elf::Rela64<LittleEndian>]> {
+    let relocations = (*layout.relocations.get(section.0)?)?;
+    let header = file.elf_section_table().section(relocations).ok()?;
+    header.rela(LittleEndian, file.data()).ok().flatten().map(|(relas, _)| relas)
 }
 
 fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {

@@ -2,7 +2,8 @@
 //! The sums of the code at sites: the running kernel has that code, and sites that were moved are found out by it.
 //!
 //! The harness writes site data in which ten thousand copies are somewhere else ([`moved`]), with right checksums, as
-//! whoever wants to deceive would write it.
+//! whoever wants to deceive would write it. What cannot be read is not compared, and would pass as what fits: that
+//! these sites are found out shows that the text is read, on each kernel.
 
 use crate::guest::case::{Capability, Case, Failure, case, need};
 use siteseer::internals::function::Candidate;

@@ -5,11 +5,7 @@ use siteseer_kernels::REFERENCE;
 
 /// Cases that run on one kernel alone, the one that the harness names as the reference, and why that is enough: names,
 /// or the groups before the colons. All others run on every kernel.
-pub const ON_THE_REFERENCE: [(&str, &str); 15] = [
-    (
-        "code::ten_thousand_moved_sites_are_refused",
-        "what is compared is bytes; code::the_kernel_has_it_at_every_site reads the text of every kernel",
-    ),
+pub const ON_THE_REFERENCE: [(&str, &str); 14] = [
     (
         "armed",
         "kprobe.multi arms hundreds of entries at once, which older kernels cannot; ci/armed arms all of a kernel's sites",
