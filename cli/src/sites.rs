@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let chosen = target::choose(&target, std::slice::from_ref(&arguments.function), MOST)?;
     let functions = target::functions(&target, &chosen)?;
     let machine = target.machine();
-    if let Some(note) = target.note_of_data() {
+    for note in target.notes_of_data() {
         eprintln!("note: {note}");
     }
     let mut stdout = io::stdout().lock();

@@ -227,7 +227,7 @@ impl<'t> Attach<'t> {
     /// What a report should say besides the sites' outcomes.
     fn notes(&self, target: &Target) -> Vec<String> {
         let mut notes = target.unavailable().to_vec();
-        notes.extend(target.note_of_data());
+        notes.extend(target.notes_of_data());
         notes.extend(target.modules().note_of_missing());
         notes.extend(target.note_of_live_patches());
         notes

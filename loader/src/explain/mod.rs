@@ -186,7 +186,7 @@ fn explanation(
             function.name, function.name
         ));
     }
-    notes.extend(target.note_of_data().map(|note| format!("{note}.")));
+    notes.extend(target.notes_of_data().map(|note| format!("{note}.")));
     notes.extend(target.modules().note_of_missing().map(|note| format!("{note}.")));
     notes.extend(target.unavailable().iter().cloned());
     if program.is_some() {

@@ -49,14 +49,17 @@ impl TextReader {
         Ok(TextReader { program, value })
     }
 
-    /// The bytes at an address; `None` if they cannot be read.
-    pub(crate) fn read(&self, address: u64, len: usize) -> Option<[u8; CodeSum::WINDOW]> {
-        objects::run(self.program.as_fd(), [address, len as u64]).ok()?;
+    /// The bytes at an address; `None` if there are none that can be read.
+    ///
+    /// # Errors
+    /// If the program cannot be run.
+    pub(crate) fn read(&self, address: u64, len: usize) -> io::Result<Option<[u8; CodeSum::WINDOW]>> {
+        objects::run(self.program.as_fd(), [address, len as u64])?;
         let mut value = [0u8; VALUE];
         // SAFETY: the map was made with values of this length.
-        unsafe { map::lookup(self.value.as_fd(), 0, &mut value) }.ok()?;
-        let (returned, bytes) = value.split_first_chunk::<8>()?;
-        (*returned == [0; 8]).then_some(*bytes.first_chunk()?)
+        unsafe { map::lookup(self.value.as_fd(), 0, &mut value) }?;
+        let read = |(returned, bytes): (&[u8; 8], &[u8])| (*returned == [0; 8]).then(|| bytes.first_chunk().copied());
+        Ok(value.split_first_chunk().and_then(read).flatten())
     }
 }
 

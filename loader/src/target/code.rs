@@ -13,6 +13,7 @@ use crate::kernel::text::{TextReader, kprobes};
 use crate::site::candidate::Candidate;
 use crate::site::reason::Reason;
 use siteseer_sites::CodeSum;
+use std::io;
 use std::thread;
 use std::time::Duration;
 
@@ -24,35 +25,42 @@ const ROUNDS: usize = 4;
 const REPLACED: u64 = 5;
 
 /// Gives candidates with other code than the site data has an obstacle. Those that cannot be read are left alone.
-pub(super) fn confirm<'c>(candidates: impl Iterator<Item = &'c mut Candidate>) {
+///
+/// # Errors
+/// If the kernel's text cannot be read: what was not compared until then is left alone.
+pub(super) fn confirm<'c>(candidates: impl Iterator<Item = &'c mut Candidate>) -> io::Result<()> {
     let is_told = |candidate: &&mut Candidate| candidate.obstacle.is_none() && !candidate.code.is_empty();
     let mut told: Vec<&mut Candidate> = candidates.filter(is_told).collect();
     if told.is_empty() {
-        return;
+        return Ok(());
     }
-    let Ok(reader) = TextReader::new() else { return };
+    let reader = TextReader::new()?;
     for round in 0..ROUNDS {
         if round > 0 {
             thread::sleep(PAUSE);
         }
-        told.retain(|candidate| {
-            let bytes = reader.read(candidate.address, candidate.code.range().end);
-            bytes.is_some_and(|bytes| differs(candidate.code, &bytes))
+        let mut differing = Vec::with_capacity(told.len());
+        for candidate in told {
+            let range = candidate.code.range();
+            let Some(bytes) = reader.read(candidate.address, range.end)? else { continue };
+            if differs(candidate.code, &bytes) {
+                differing.push((candidate, may_be_probed(&bytes[range])));
+            }
+        }
+        if differing.is_empty() {
+            return Ok(());
+        }
+        let probes = kprobes();
+        differing.retain(|(candidate, may_be)| match &probes {
+            Some(probes) => !is_near(probes, candidate),
+            None => !may_be,
         });
-        if told.is_empty() {
-            return;
-        }
-        match kprobes() {
-            Some(probes) => told.retain(|candidate| !is_near(&probes, candidate)),
-            None => told.retain(|candidate| {
-                let range = candidate.code.range();
-                reader.read(candidate.address, range.end).is_some_and(|bytes| !may_be_probed(&bytes[range]))
-            }),
-        }
+        told = differing.into_iter().map(|(candidate, _)| candidate).collect();
     }
     for candidate in told {
         candidate.obstacle = Some(Reason::CodeDiffers);
     }
+    Ok(())
 }
 
 fn differs(code: CodeSum, bytes: &[u8]) -> bool {

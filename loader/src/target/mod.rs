@@ -84,6 +84,8 @@ pub struct Target {
     options: SourceOptions,
     /// The types that the modules' are over.
     base: OnceLock<Option<BaseTypes>>,
+    /// Why the code at sites could not be compared with the site data.
+    unread: OnceLock<String>,
 }
 
 /// What the kernel's image is called where a module may be named.
@@ -126,6 +128,7 @@ impl Target {
             modules: Modules::running(&loaded, &Modules::default()),
             options: options.clone(),
             base: OnceLock::new(),
+            unread: OnceLock::new(),
         })
     }
 
@@ -156,6 +159,7 @@ impl Target {
             modules: Modules::default(),
             options: SourceOptions::default(),
             base: OnceLock::new(),
+            unread: OnceLock::new(),
         }
     }
 
@@ -187,6 +191,7 @@ impl Target {
             modules: Modules::default(),
             options: SourceOptions::default(),
             base: OnceLock::new(),
+            unread: OnceLock::new(),
         })
     }
 
@@ -315,7 +320,11 @@ impl Target {
             }
         }
         if self.bases.is_some() {
-            code::confirm(functions.iter_mut().flat_map(|function| &mut function.candidates));
+            let candidates = functions.iter_mut().flat_map(|function| &mut function.candidates);
+            if let Err(error) = code::confirm(candidates) {
+                // The first reason is as good as a later one.
+                let _ = self.unread.set(error.to_string());
+            }
         }
         Ok(functions)
     }
@@ -611,13 +620,21 @@ impl Target {
             modules: Modules::running(&loaded, &self.modules),
             options: self.options.clone(),
             base: OnceLock::new(),
+            unread: OnceLock::new(),
         }))
     }
 
-    /// What a report should say about site data that do not have all that siteseer's own have.
+    /// What a report should say about site data that do not have all that siteseer's own have, or that could not be
+    /// compared with the running kernel.
     #[doc(hidden)]
-    pub fn note_of_data(&self) -> Option<String> {
-        self.data.note_of_lacking().or_else(|| self.modules.note_of_lacking())
+    pub fn notes_of_data(&self) -> impl Iterator<Item = String> {
+        let lacking = self.data.note_of_lacking().or_else(|| self.modules.note_of_lacking());
+        let unread = self.unread.get().map(|why| {
+            format!(
+                "the code at the sites was not compared with the site data, because the kernel's text cannot be read: {why}"
+            )
+        });
+        lacking.into_iter().chain(unread)
     }
 
     /// What a report should say about live patches.

@@ -70,11 +70,12 @@ fn is_of_failing_memory(outcome: &Outcome) -> bool {
 
 fn arm(arguments: &Arguments, kernel: &KernelPaths) -> Result<(), Box<dyn Error>> {
     let image = fs::read(&kernel.vmlinux)?;
-    let (set, _) = siteseer_encoder::encode(&image, &siteseer_encoder::Options::default())?;
+    let options = siteseer_encoder::Options { code: true, ..siteseer_encoder::Options::default() };
+    let encoded = siteseer_encoder::encode_with_ranges(&image, &options)?;
     drop(image);
-    let id: String = set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let id: String = encoded.set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
     let sites = tempfile::NamedTempFile::new()?;
-    fs::write(sites.path(), file::write(&set)?)?;
+    file::write_with(&encoded.set, &encoded.optional(), &mut sites.as_file())?;
     let mut words = vec!["armed".to_owned()];
     words.extend(arguments.instructions.iter().flatten().map(usize::to_string));
     let outcome = match boot(kernel, &words, Some((sites.path(), &id)), TIME_LIMIT, arguments.console.as_deref())? {

@@ -57,7 +57,8 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let prepare = |tools: &[String]| prepare(folder.path(), &arguments.installed, tools, &ways);
     let mut prepared = prepare(&arguments.tools)?;
     let unbuilt = std::mem::take(&mut prepared.unbuilt);
-    let (set, _) = siteseer_encoder::encode(&fs::read(&paths.vmlinux)?, &siteseer_encoder::Options::default())?;
+    let options = siteseer_encoder::Options { code: true, ..siteseer_encoder::Options::default() };
+    let encoded = siteseer_encoder::encode_with_ranges(&fs::read(&paths.vmlinux)?, &options)?;
     let mut runs: Vec<Run> = Vec::new();
     let mut verdicts: BTreeMap<Linking, Vec<Verdict>> = BTreeMap::new();
     let mut judge_all = |runs: &[Run], prepared: &Prepared| {
@@ -73,7 +74,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     } else {
         let guest = build_guest_for(paths.record.arch, "siteseer-conformance", "siteseer-guest", "release")?;
         let sites = folder.path().join("sites");
-        fs::write(&sites, file::write(&set)?)?;
+        file::write_with(&encoded.set, &encoded.optional(), &mut fs::File::create(&sites)?)?;
         for _ in 0..ATTEMPTS {
             let json = arguments.json.as_ref().map(|path| OpenOptions::new().create(true).append(true).open(path));
             runs.extend(boot(&paths, &guest, &sites, &prepared, json.transpose()?)?);
@@ -85,7 +86,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         }
     }
     let about = format!("libbpf-tools {}, Linux {}", prepared.version, paths.record.release);
-    let copies = page::copies(&set);
+    let copies = page::copies(&encoded.set);
     let tables: Vec<_> = verdicts
         .iter()
         .flat_map(|(linking, verdicts)| page::tables(verdicts, &about, *linking, &copies, &unbuilt))

@@ -24,10 +24,11 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let arch = paths.record.arch;
     let guest = build_guest_for(arch, "siteseer-conformance", "siteseer-guest", "release")?;
     let image = std::fs::read(&paths.vmlinux)?;
-    let (set, _) = siteseer_encoder::encode(&image, &siteseer_encoder::Options::default())?;
-    let id: String = set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let options = siteseer_encoder::Options { code: true, ..siteseer_encoder::Options::default() };
+    let encoded = siteseer_encoder::encode_with_ranges(&image, &options)?;
+    let id: String = encoded.set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
     let sites = std::env::temp_dir().join(format!("siteseer-reach-{}.sites", std::process::id()));
-    std::fs::write(&sites, file::write(&set)?)?;
+    file::write_with(&encoded.set, &encoded.optional(), &mut std::fs::File::create(&sites)?)?;
     let outcome = Vm::new(arch, &paths.vmlinuz)
         .init(&guest)
         .arg("reach")

@@ -5,6 +5,7 @@
 mod cpus;
 mod missed;
 mod refuse;
+mod text;
 mod waits;
 
 use crate::guest::case::{Case, case};
@@ -18,6 +19,7 @@ pub fn cases() -> Vec<Case> {
         case("faults", "hits_inside_of_another_kprobe_are_counted", missed::hits_inside_of_another_kprobe_are_counted),
         case("faults", "counts_are_exact_while_a_processor_is_off", cpus::off_and_on),
         case("faults", "attaching_without_the_first_processor", cpus::without_the_first),
+        case("faults", "unread_text_is_told", text::unread_text_is_told),
     ]
 }
 
