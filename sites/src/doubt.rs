@@ -47,7 +47,8 @@ pub enum Doubt {
     Merged = 10,
     /// A constant at a site that the body may come back to: if that is a recursion which became a loop, the constant is
     /// of one of the calls. Or an argument of a function that control comes back to the entry of: its later calls need
-    /// not have it where the first one has.
+    /// not have it where the first one has. Or a constant that an earlier call of the same function passed: GCC may go
+    /// on to say so for later calls.
     OtherCall = 11,
 }
 
@@ -103,7 +104,7 @@ impl fmt::Display for Doubt {
             Doubt::Home => "in the variable's home, which the body may not have filled at its entry",
             Doubt::Unfilled => "a structure or a wide number: callers may pass only the part that the body looks at",
             Doubt::Merged => "another copy of the function goes on here, and it may have passed another value",
-            Doubt::OtherCall => "the body may begin again there, and it may be another call's value",
+            Doubt::OtherCall => "another call may begin there or have come before, and it may be that call's value",
         })
     }
 }

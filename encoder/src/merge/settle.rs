@@ -8,8 +8,8 @@ use crate::merge::census::Counts;
 use crate::unit::doubt::Evidence;
 use crate::unit::{ParameterKey, Provisional, UnitSites};
 use hashbrown::{HashMap, HashSet};
-use siteseer_sites::location::{Argument, Missing};
-use siteseer_sites::{Doubt, Machine, Marks, SiteKind};
+use siteseer_sites::location::{Argument, Location, Missing};
+use siteseer_sites::{Doubt, Machine, Marks, Site, SiteKind};
 
 /// Settles what a unit left open.
 pub(super) fn settle(
@@ -35,6 +35,7 @@ pub(super) fn settle(
     let provisional = std::mem::take(&mut unit.provisional);
     doubt_by_evidence(unit, machine, evidence);
     doubt_what_others_lack(unit);
+    doubt_what_earlier_calls_had(unit);
     let mut changed: HashMap<Box<[Argument]>, u32> = HashMap::new();
     for of_site in provisional.chunk_by(|a, b| a.site == b.site) {
         let Some(first) = of_site.first() else { continue };
@@ -185,10 +186,57 @@ fn doubt_what_others_lack(unit: &mut UnitSites<'_>) {
     }
 }
 
+/// Marks constants that may be what an earlier call passed.
+fn doubt_what_earlier_calls_had(unit: &mut UnitSites<'_>) {
+    let mut known: HashMap<Box<[Argument]>, u32> = HashMap::new();
+    for (site, arguments) in with_constants_of_earlier_calls(unit) {
+        let next = unit.prototypes.len() as u32;
+        unit.sites[site as usize].prototype = *known.entry(arguments).or_insert_with_key(|arguments| {
+            unit.prototypes.push(arguments.clone());
+            next
+        });
+    }
+}
+
+/// The sites whose constants may be what an earlier call passed, because a copy before them in the same function has
+/// the same ones, and what their arguments are then.
+fn with_constants_of_earlier_calls(unit: &UnitSites<'_>) -> Vec<(u32, Box<[Argument]>)> {
+    let mut first: HashMap<(u32, u32, u16, &Location), u64> = HashMap::new();
+    let inlined = |(_, site): &(u32, &Site)| site.kind == SiteKind::Inline;
+    for (index, site) in (0u32..).zip(&unit.sites).filter(inlined) {
+        let address = unit.unrescued(index);
+        for (parameter, argument) in (0u16..).zip(&unit.prototypes[site.prototype as usize]) {
+            if let Ok(located) = argument
+                && located.at.is_fixed()
+            {
+                let first = first.entry((site.container, site.function, parameter, &located.at)).or_insert(address);
+                *first = address.min(*first);
+            }
+        }
+    }
+    let mut doubted: Vec<(u32, Box<[Argument]>)> = Vec::new();
+    for of_site in unit.constants.chunk_by(|one, other| one.0 == other.0) {
+        let Some(&(index, _)) = of_site.first() else { continue };
+        let site = &unit.sites[index as usize];
+        let before = &unit.prototypes[site.prototype as usize];
+        let mut arguments = before.clone();
+        for &(_, parameter) in of_site {
+            let Some(Ok(located)) = arguments.get_mut(usize::from(parameter)) else { continue };
+            let key = (site.container, site.function, parameter, &located.at);
+            if first.get(&key).is_some_and(|&first| first < unit.unrescued(index)) {
+                located.doubt.get_or_insert(Doubt::OtherCall);
+            }
+        }
+        if arguments != *before {
+            doubted.push((index, arguments));
+        }
+    }
+    doubted
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use siteseer_sites::Site;
     use siteseer_sites::location::{Located, Location};
     use siteseer_sites::site::SourceLine;
 
@@ -279,5 +327,27 @@ mod tests {
         assert_eq!(doubts(0), [Some(Doubt::OtherCall), None, None], "the register is read at each entry");
         assert_eq!(*of(1), lacks);
         assert_eq!(doubts(2), [None, None, None], "it is of another copy");
+    }
+
+    #[test]
+    fn constants_of_a_call_before_are_doubtful() {
+        let at = |location| Ok(Located::certain(8, false, location));
+        let (three, four) = (at(Location::Constant(3)), at(Location::Constant(4)));
+        let elsewhere = Site { container: 1, ..site(40, 0, 0, None) };
+        let mut unit = UnitSites {
+            sites: vec![site(8, 0, 0, None), site(16, 0, 0, None), site(24, 0, 1, None), elsewhere],
+            prototypes: vec![Box::new([three.clone(), three.clone()]), Box::new([four, three])],
+            constants: vec![(0, 0), (1, 0), (2, 0), (2, 1), (3, 0)],
+            ..UnitSites::default()
+        };
+        doubt_what_earlier_calls_had(&mut unit);
+        let doubts = |site: usize| {
+            let arguments = &unit.prototypes[unit.sites[site].prototype as usize];
+            arguments.iter().map(|argument| argument.as_ref().ok()?.doubt).collect::<Vec<_>>()
+        };
+        assert_eq!(doubts(0), [None, None], "it is the first");
+        assert_eq!(doubts(1), [Some(Doubt::OtherCall), None], "the second was bound as it should be");
+        assert_eq!(doubts(2), [None, Some(Doubt::OtherCall)], "four is of no call before");
+        assert_eq!(doubts(3), [None, None], "in another function");
     }
 }

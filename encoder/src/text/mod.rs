@@ -38,6 +38,7 @@ mod slots;
 pub(crate) mod stable;
 mod stores;
 mod thunk;
+mod unread;
 mod unwritten;
 mod x86;
 mod zero;

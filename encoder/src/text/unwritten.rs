@@ -72,7 +72,7 @@ impl FunctionText<'_, '_> {
         false
     }
 
-    fn step(&self, effects: &mut Effects, address: u64, slot: &Slot) -> Step {
+    pub(super) fn step(&self, effects: &mut Effects, address: u64, slot: &Slot) -> Step {
         match effects {
             Effects::X86(effects) => effects.frame_step(self.image, address, slot),
             Effects::Arm64 => arm64::frame_step(self.image, address, slot),
@@ -80,7 +80,7 @@ impl FunctionText<'_, '_> {
     }
 
     /// Whether the function takes the address of something in its frame.
-    fn takes_address(&self, effects: &mut Effects) -> bool {
+    pub(super) fn takes_address(&self, effects: &mut Effects) -> bool {
         *self.takes_address.get_or_init(|| {
             self.addresses().any(|address| match effects {
                 Effects::X86(_) => x86::takes_frame_address(self.image, address),

@@ -40,6 +40,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let text = FunctionText::decode(shared.image, &function.ranges, &known);
         self.find_markers(function);
         self.site_of.clear();
+        self.find_recursions(function);
         let mut parameters = &function.parameters[..];
         // The function's own come first.
         let own = parameters.partition_point(|parameter| parameter.site == RawParameter::OWN);
@@ -117,6 +118,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             entries: beginnings.entries.len() + usize::from(beginnings.may_be_more),
             is_merged,
             is_recursive: self.is_in_recursion(&copy),
+            is_around_recursion: self.around_recursion.get(index).copied().unwrap_or(false),
             is_joined: false,
         };
         let is_known = self.markers.state(index) == State::Known;
@@ -211,6 +213,9 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         self.note_evidence(origin, around.entries);
         self.doubt_forms(origin, around, self.is_ordered_after(entry));
         self.doubt_others(around, marks);
+        if self.unit.is_gcc() {
+            self.note_constants(around);
+        }
         if let Some(rescue) = rescue {
             self.change_places(rescue);
         }
@@ -369,6 +374,19 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         });
     }
 
+    /// Notes the constants that may be what an earlier call passed. GCC keeps the arguments for parameters that it
+    /// removes in variables that all calls of a function share. If it loses what a call puts there, the variable goes
+    /// on to have what the call before did.
+    fn note_constants(&mut self, around: Around) {
+        let site = self.out.sites.len() as u32;
+        for (index, found) in (0u16..).zip(&self.found) {
+            let is_fixed = matches!(&found.argument, Ok(located) if located.at.is_fixed());
+            if is_fixed && (found.late || around.is_around_recursion) {
+                self.out.constants.push((site, index));
+            }
+        }
+    }
+
     /// Whether the step after an entry begins a statement. If it does not, a statement of the body may have been lost
     /// before it.
     fn is_ordered_after(&self, entry: Entry) -> bool {
@@ -426,13 +444,17 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     /// there, or where the stack does not reach: the kernel has no red zone. GCC loses count of the stack pointer where
     /// it is restored from a register.
     fn doubt_unfilled(&mut self, text: &FunctionText<'d, 'a>, address: u64) {
-        let machine = self.shared.image.machine();
+        let (machine, is_by_gcc) = (self.shared.image.machine(), self.unit.is_gcc());
         for found in &mut self.found {
             let Ok(located) = &mut found.argument else { continue };
             let slots = Slot::all_of(located);
             let is_unfilled = |slot: &Slot| slot.is_on_stack(machine) && text.fills_later(address, slot);
+            let is_expression = is_by_gcc && matches!(located.at, Location::Computed(_));
+            let is_unread = |slot: &Slot| is_expression && !text.may_be_read(address, slot);
             if slots.iter().any(is_unfilled) || doubt::is_below_stack(&located.at, machine) {
                 located.doubt = Some(Doubt::Home);
+            } else if slots.iter().any(is_unread) {
+                located.doubt = Some(Doubt::Stale);
             } else if slots.iter().any(|slot| text.may_be_unwritten(address, slot)) {
                 located.doubt = Some(Doubt::Unwritten);
             }
@@ -476,6 +498,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             let is_number = || resolved_kind(self.shared.base, &parameter.type_ref) != Some(Kind::Ptr);
             let doubt = doubt.or((is_by_clang && is_sum && is_number()).then_some(Doubt::Stale));
             let doubt = doubt.or((found.late && (around.is_recursive || !is_ordered)).then_some(Doubt::LateView));
+            let doubt = doubt.or((!is_by_clang && around.is_recursive && is_sum).then_some(Doubt::OtherCall));
             if let Ok(located) = &mut found.argument {
                 // A list that is of several calls has constants of other calls, too.
                 let is_of_others = doubt == Some(Doubt::Constant) && around.entries > 1;
@@ -543,6 +566,8 @@ struct Around {
     /// Whether it is in a recursion that was inlined into itself: GCC has one parameter stand for those of several
     /// calls then.
     is_recursive: bool,
+    /// Whether it is beside such a recursion.
+    is_around_recursion: bool,
     /// Whether another call may go on here: see [`UnitEncoder::is_joined`].
     is_joined: bool,
 }

@@ -7,7 +7,7 @@ use super::beginnings::{Beginnings, Cut};
 use super::copies::{InlinedCopy, copies_inside, is_other_copys, nested, ranges_of};
 use crate::debug::lines::Row;
 use crate::debug::loclist::Point;
-use crate::debug::walk::RawSite;
+use crate::debug::walk::{RawFunction, RawSite};
 use crate::unit::assigned::Body;
 use crate::unit::entry::Entry;
 use crate::unit::hoisted;
@@ -99,6 +99,34 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             next = site.parent.map(|parent| parent as usize);
         }
         false
+    }
+
+    /// For each copy of a function, whether that function, the copy's own, or one that the copy is in was inlined into
+    /// itself there. The rest of a function that was split is not a recursion.
+    pub(super) fn find_recursions(&mut self, function: &RawFunction<'a>) {
+        let outermost = function.origin.unwrap_or(self.unit.offset.saturating_add(function.die));
+        let mut is_outer = false;
+        self.around_recursion.clear();
+        self.around_recursion.resize(function.sites.len(), false);
+        for site in &function.sites {
+            let parent = |&copy: &usize| function.sites.get(copy)?.parent.map(|parent| parent as usize);
+            let around = std::iter::successors(site.parent.map(|parent| parent as usize), parent);
+            let same = around.filter(|&copy| function.sites.get(copy).is_some_and(|one| one.origin == site.origin));
+            let same: Vec<usize> = same.collect();
+            let is_of_outer = outermost == site.origin;
+            if (is_of_outer || !same.is_empty())
+                && let Some(origin) = self.origins.get(site.origin)
+                && !split::is_rest(self.unit, &mut self.origins, function, site, &origin)
+            {
+                same.into_iter().for_each(|copy| self.around_recursion[copy] = true);
+                is_outer |= is_of_outer;
+            }
+        }
+        // Copies come before those in them.
+        for (copy, site) in function.sites.iter().enumerate() {
+            let is_parents = site.parent.is_some_and(|parent| self.around_recursion[parent as usize]);
+            self.around_recursion[copy] |= is_outer || is_parents;
+        }
     }
 
     /// Whether control comes to an entry of GCC's in several ways, and the statement with the call does not begin

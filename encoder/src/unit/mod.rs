@@ -167,6 +167,8 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) in_line: Vec<u32>,
     /// The entries of each copy by GCC that has more than one.
     pub(crate) several: Vec<Vec<u32>>,
+    /// Arguments that are constants and may be those of an earlier call: the sites, and the parameters. In order.
+    pub(crate) constants: Vec<(u32, u16)>,
     /// Those of them with a probe that is elsewhere because it would be refused, and where it would be. In order.
     pub(crate) rescued: Vec<(u32, u64)>,
     pub(crate) provisional: Vec<Provisional>,
@@ -214,6 +216,8 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     is_whole: bool,
     /// For the copies of the function at hand, their sites.
     site_of: Vec<Range<u32>>,
+    /// For the copies of the function at hand, whether they are around a recursion: see [`Self::find_recursions`].
+    around_recursion: Vec<bool>,
     /// The unit's statements, once they are asked for.
     lines: OnceCell<Lines>,
     /// The markers of the copies of the function at hand, and the entries of the copy at hand.
@@ -250,6 +254,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             arguments: Vec::new(),
             is_whole: true,
             site_of: Vec::new(),
+            around_recursion: Vec::new(),
             lines: OnceCell::new(),
             markers: Markers::default(),
             entries: Vec::new(),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Arguments that GCC says to be in a variable, since it removed the code that read them there.
+//! Arguments that GCC says to be in a variable, which nothing reads there: the code that did was removed, or the
+//! variable has moved to a register.
 
 use crate::image::Build;
 use crate::{arguments, encoded, sites_of};
@@ -41,5 +42,41 @@ fn a_variable_that_the_function_never_stores_to_is_certain() {
         assert!(matches!(located.at, Location::Computed(_)), "{optimised}: {located:?}");
         let is_known = cfg!(target_arch = "x86_64");
         assert!(!is_known || located.is_certain(), "{optimised}: nothing stores to it: {located:?}");
+    }
+}
+
+/// At -O2 the variable moves to a register before the branch, and what the branch adds to it is there alone; at -O1 it
+/// stays where it is.
+const MOVED: &str = r#"
+volatile int seq;
+extern __attribute__((noinline)) void opaque(void);
+void opaque(void) { __asm__ volatile("" ::: "memory"); }
+static inline void ignores(long value) { seq = 1; }
+long caller(void)
+{
+    int v = 5;
+    __asm__ volatile("" : "+m"(v));
+    int flag = (v & 32) != 0;
+    opaque();
+    if (flag) v += v;
+    ignores(v);
+    seq = 2;
+    return ~v;
+}
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_slot_that_nothing_reads_any_more_is_doubtful() {
+    for (optimised, expected) in [("-O1", None), ("-O2", Some(Doubt::Stale))] {
+        let (set, _) = encoded(&Build::gcc(&[optimised], &[MOVED]).link());
+        let sites = sites_of(&set, "ignores");
+        let [site] = sites[..] else { panic!("{optimised}: one copy: {sites:?}") };
+        let [Ok(Located { at: Location::Computed(Computed { slots }), doubt, .. })] = arguments(&set, site) else {
+            panic!("{optimised}: {:?}", arguments(&set, site))
+        };
+        let is_load = |op: &Op| matches!(op, Op::Load(4));
+        assert!(slots[0].iter().any(is_load), "{optimised}: it is said to be on the stack: {slots:?}");
+        assert_eq!(*doubt, expected, "{optimised}");
     }
 }
