@@ -16,6 +16,7 @@ use object::{LittleEndian, SymbolIndex};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 /// What a text symbol is.
@@ -150,6 +151,13 @@ impl<'a> SymbolTable<'a> {
         let rest = &self.sorted[start..];
         let aliases = rest.iter().take_while(|s| s.address == address).count();
         &rest[..aliases]
+    }
+
+    /// All symbols in a range of addresses.
+    pub(crate) fn between(&self, range: &Range<u64>) -> &[Symbol<'a>] {
+        let first = self.sorted.partition_point(|s| s.address < range.start);
+        let rest = &self.sorted[first..];
+        &rest[..rest.partition_point(|s| s.address < range.end)]
     }
 
     /// The undefined symbol that was given an address.

@@ -7,13 +7,17 @@
 //! symbol depends on whether its address may be compared:
 //!
 //! * *An alias.* It is a second symbol at the body: a site, at which hits may be calls of the one that was kept, too.
-//!   Where that has inlined copies, they may be calls that are missed ([`Marks::MAY_MISS`]).
+//!   Where that has inlined copies or clones, they may be calls that are missed ([`Marks::MAY_MISS`]), and all sites
+//!   say so.
 //! * *A wrapper.* It has text, which jumps to the body or has a copy of it. Callers elsewhere and callers through
 //!   pointers enter the wrapper: it is a site at which calls are missed. The jump tells which function the body belongs
 //!   to. If there is no jump, the body tells, because its code is the same.
 //! * *Nothing* is left of the symbol of a static function that is only called. Its debug entry is that of a function
 //!   that is neither inlined nor present, and few units have any such entry. It cannot be told which function it was
 //!   folded into: hits at all sites of the source's functions of its shape may be its calls.
+//!
+//! Functions that the source declares inline are most of a unit's definitions without text. They are only looked at if
+//! a symbol in the unit's text has such a function's name, and no text of that function begins there.
 //!
 //! Other symbols that share an address are aliases that the source made: a function with such a name has no definition
 //! of its own, and a call by that name is a call of the function. Most definitions without an address are of functions
@@ -27,6 +31,7 @@ use crate::elf::image::Image;
 use crate::elf::symbols::{Symbol, SymbolKind};
 use crate::text;
 use hashbrown::{HashMap, HashSet};
+use std::ops::Range;
 
 /// How much longer or shorter the same code may be elsewhere, because of its jumps.
 const MAX_DIFFERENCE: u64 = 16;
@@ -96,6 +101,8 @@ struct Definition<'a> {
 pub(crate) struct Folds<'a> {
     bodies: Vec<Body<'a>>,
     without_text: Vec<Definition<'a>>,
+    /// The debug entries of functions that the source declares inline and that have no text: most of a unit's.
+    declared_inline: Vec<usize>,
 }
 
 /// What is left of a function that was folded.
@@ -135,6 +142,42 @@ impl<'a> Folds<'a> {
     /// Notes a definition without text.
     pub(crate) fn without_text(&mut self, die: usize, name: &'a str, is_inlined: bool) {
         self.without_text.push(Definition { die, name, is_inlined });
+    }
+
+    /// Whether the unit defines nothing without text.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.without_text.is_empty() && self.declared_inline.is_empty()
+    }
+
+    /// Notes a function without text that the source declares inline.
+    pub(crate) fn declared_inline(&mut self, die: usize) {
+        self.declared_inline.push(die);
+    }
+
+    /// Adds the functions that the source declares inline and that have a symbol in the unit's text, though they have
+    /// no text of their own.
+    pub(crate) fn find_declared_inline(
+        &mut self,
+        image: &Image<'a>,
+        ranges: &[Range<u64>],
+        name_of: impl Fn(usize) -> Option<&'a str>,
+    ) {
+        let described: HashSet<(u64, &str)> = self.bodies.iter().map(|body| (body.address, body.name)).collect();
+        let is_undescribed = |symbol: &&Symbol<'a>| {
+            symbol.kind == SymbolKind::Function
+                && !symbol.name.starts_with("__pfx_")
+                && !described.contains(&(symbol.address, function_of(symbol.name)))
+        };
+        let symbols = ranges.iter().flat_map(|range| image.symbols().between(range));
+        let names: HashSet<&str> = symbols.filter(is_undescribed).map(|symbol| symbol.name).collect();
+        if names.is_empty() {
+            return;
+        }
+        for &die in &self.declared_inline {
+            if let Some(name) = name_of(die).filter(|name| names.contains(name)) {
+                self.without_text.push(Definition { die, name, is_inlined: true });
+            }
+        }
     }
 
     /// The debug entries of functions that are neither inlined nor there.

@@ -2,24 +2,24 @@
 //! The sites of functions that were folded: see [`folded`](crate::unit::folded).
 
 use super::{UnitEncoder, shape};
-use crate::unit::folded::{Folds, Left};
+use crate::unit::folded::{Folded, Folds, Left};
 use crate::unit::origin::Origin;
 use crate::unit::outofline::{self, Role};
 use hashbrown::HashSet;
 use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::location::Missing;
 use siteseer_sites::{Marks, SiteKind};
-use std::cell::OnceCell;
-use std::ops::Range;
 
 impl<'a> UnitEncoder<'a, '_, '_> {
     /// Makes the sites of functions that were folded into others, and marks those of the others.
     pub(super) fn folded_sites(&mut self) {
-        let folds = std::mem::take(&mut self.folds);
-        let ranges = OnceCell::new();
-        let owns = |address: u64| {
-            ranges.get_or_init(|| self.unit.ranges()).iter().any(|range: &Range<u64>| range.contains(&address))
-        };
+        let mut folds = std::mem::take(&mut self.folds);
+        if folds.is_empty() {
+            return;
+        }
+        let ranges = self.unit.ranges();
+        folds.find_declared_inline(self.shared.image, &ranges, |die| self.origins.name(die));
+        let owns = |address: u64| ranges.iter().any(|range| range.contains(&address));
         let resolved = folds.resolve(self.shared.image, &self.shared.shared_addresses, owns);
         let kept: HashSet<&str> = resolved.folded.iter().flat_map(|folded| folded.into.iter().copied()).collect();
         let twins = self.twins_of(&folds);
@@ -29,7 +29,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
             if twins.contains(&index) || kept.contains(name) {
                 site.marks |= Marks::MAY_REPEAT;
             }
-            if site.kind == SiteKind::Inline && kept.contains(name) {
+            if site.kind != SiteKind::Body && kept.contains(name) {
                 copied.insert(name);
             }
         }
@@ -45,6 +45,15 @@ impl<'a> UnitEncoder<'a, '_, '_> {
                 Left::Wrapper => Marks::MAY_MISS,
             })
             .collect();
+        let is_missed = |(folded, marks): (&Folded<'a>, &Marks)| {
+            if marks.contains(Marks::MAY_MISS) { self.origins.name(folded.die) } else { None }
+        };
+        let missed: HashSet<&str> = resolved.folded.iter().zip(&marks).filter_map(is_missed).collect();
+        for site in &mut self.out.sites {
+            if missed.contains(self.out.functions[site.function as usize].name) {
+                site.marks |= Marks::MAY_MISS;
+            }
+        }
         for (folded, marks) in resolved.folded.iter().zip(marks) {
             self.site_by_symbol(folded.die, folded.address, marks);
         }

@@ -401,12 +401,15 @@ impl<'a> Visitor<'a> for UnitEncoder<'a, '_, '_> {
     }
 
     fn without_text(&mut self, die: usize, inline: Option<gimli::DwInl>) {
-        let is_declared_inline =
-            matches!(inline, Some(gimli::DW_INL_declared_not_inlined | gimli::DW_INL_declared_inlined));
-        if !self.unit.is_gcc() || !self.unit.is_c || is_declared_inline {
+        if !self.unit.is_gcc() || !self.unit.is_c {
             return;
         }
         let offset = self.unit.offset.saturating_add(die);
+        if matches!(inline, Some(gimli::DW_INL_declared_not_inlined | gimli::DW_INL_declared_inlined)) {
+            // Their names are read if there is text that may be theirs.
+            self.folds.declared_inline(offset);
+            return;
+        }
         let Some(name) = self.origins.name(offset) else { return };
         self.folds.without_text(offset, name, inline.is_some());
     }

@@ -36,6 +36,29 @@ fn a_folded_function_has_a_site_and_each_hit_may_be_the_others() {
     assert!(sites_of(&set, "alias").is_empty());
 }
 
+/// A clone of `kept` for a constant has calls of both.
+const CLONED: &str = r#"
+volatile int seq;
+static __attribute__((noinline)) int kept(int a, long b) { seq = a; for (long i = 0; i < b; i++) seq = i; return b + 3; }
+static __attribute__((noinline)) int folded(int a, long b) { seq = a; for (long i = 0; i < b; i++) seq = i; return b + 3; }
+int user(int a, long b)
+{
+    int sum = kept(a, b) + folded(a + 1, b);
+    for (int i = 0; i < 100; i++)
+        sum += kept(a, 3) + folded(a, 3) + kept(i, 3) + folded(i, 3);
+    return sum;
+}
+"#;
+
+#[test]
+fn a_clone_of_what_a_function_was_folded_into_has_its_calls() {
+    let (set, _) = encoded(&Build::gcc(&["-O3"], &[CLONED]).link());
+    let clones = sites_of(&set, "kept").into_iter().filter(|site| site.kind == SiteKind::Clone).count();
+    assert_eq!(clones, 1, "the compiler makes what this is about");
+    let [site] = sites_of(&set, "folded")[..] else { panic!("one site") };
+    assert_eq!((site.kind, site.marks), (SiteKind::Body, Marks::MAY_REPEAT | Marks::MAY_MISS));
+}
+
 /// Other units may compare the addresses of `first` and `second`: the second one has text of its own.
 const WRAPPED: &str = r#"
 volatile int seq;
@@ -58,6 +81,31 @@ fn a_wrapper_of_what_was_folded_misses_calls() {
     }
     let copies = sites_of(&set, "first").into_iter().filter(|site| site.kind == SiteKind::Inline);
     assert!(copies.into_iter().all(|site| site.marks.contains(Marks::MAY_REPEAT)), "a copy may be a call of the other");
+}
+
+/// `second` is declared inline and has a copy, so that its debug entry is that of most functions of headers.
+const INLINE: &str = r#"
+volatile int seq;
+extern __attribute__((noinline)) int opaque(int);
+int opaque(int a) { __asm__ volatile("" : "+r"(a) :: "memory"); return a; }
+static inline int first(int a) { for (int i = 0; i < a; i++) seq = opaque(a) + opaque(i); return opaque(a + 9); }
+static inline int second(int a) { for (int i = 0; i < a; i++) seq = opaque(a) + opaque(i); return opaque(a + 9); }
+static inline int third(int a) { return a * a; }
+int (*pointers[2])(int) = { first, second };
+__attribute__((flatten)) int flat(int a) { return second(a) + third(a); }
+int user(int a) { return first(a) + second(a); }
+"#;
+
+#[test]
+fn a_wrapper_of_a_function_that_is_declared_inline_misses_calls() {
+    let (set, _) = encoded(&Build::gcc(&["-O2"], &[INLINE]).link());
+    for (name, mark) in [("first", Marks::MAY_REPEAT), ("second", Marks::MAY_MISS)] {
+        let sites = sites_of(&set, name);
+        assert_eq!(sites.iter().filter(|site| site.kind == SiteKind::Body).count(), 1, "{name}: {sites:x?}");
+        assert!(sites.iter().any(|site| site.kind == SiteKind::Inline), "{name}: {sites:x?}");
+        assert!(sites.iter().all(|site| site.marks.contains(mark)), "{name}: {sites:x?}");
+    }
+    assert!(sites_of(&set, "third").iter().all(|site| site.marks == Marks::default()));
 }
 
 /// Nothing is left of `gone`: its one argument is a constant, as that of `clone` is.

@@ -491,7 +491,12 @@ fn where_missed(sites: &Sites, call: &Call, function: &Function, pc: u64) -> (&'
     let all: Vec<(usize, &Site)> = (sites.set.sites.iter().enumerate())
         .filter(|(index, _)| sites.functions[*index] == Some(call.function))
         .collect();
-    let is_here = |site: &Site| sites.at(site.address).is_some_and(|at| symbol.contains(&at));
+    // What was moved out of a function's hot path is still that function's.
+    let hot = |name: &str| name.strip_suffix(".cold").unwrap_or(name).to_owned();
+    let is_here = |site: &Site| {
+        let at = sites.at(site.address);
+        at.is_some_and(|at| symbol.contains(&at) || sites.symbol(at).is_some_and(|(_, other)| hot(other) == hot(name)))
+    };
     let here: Vec<&(usize, &Site)> = all.iter().filter(|(_, site)| is_here(site)).collect();
     // Nothing can be attached to a function without sites, and nobody is misled. If the function has sites elsewhere
     // only, the mark at its own symbol tells of such calls.
