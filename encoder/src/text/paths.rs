@@ -604,13 +604,12 @@ impl FunctionText<'_, '_> {
         false
     }
 
-    /// Where a body begins, if control comes to it from an address on one way of a branch alone, and that branch is not
-    /// the body's: it is in a straight line from the address, and nothing of the body is. The other way does not lead
-    /// to the body, except past the address again.
-    pub(crate) fn after_branch(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
+    /// The first branch after an address: where it goes on, and where it leads. It is in a straight line from the
+    /// address, and nothing in that line is the body's.
+    fn first_branch(&self, entry: u64, body: &[Range<u64>]) -> Option<(u64, u64)> {
         let (piece, mut index) = self.index(entry)?;
         let mut effects = Effects::new(self.image.machine());
-        let (next, target) = loop {
+        loop {
             let address = self.address(piece, index);
             if holds(body, address) || address != entry && !self.edges_to(address).is_empty() {
                 return None;
@@ -618,24 +617,49 @@ impl FunctionText<'_, '_> {
             let falls = self.flags[index] & FALLS != 0 && index + 1 < self.pieces[piece].instructions.end;
             let next = falls.then(|| self.address(piece, index + 1))?;
             match effects.acts(self.image, address) {
-                Acts::Jumps(target) if self.index(target).is_some() => break (next, target),
+                Acts::Jumps(target) if self.index(target).is_some() => return Some((next, target)),
                 Acts::Jumps(_) => return None,
                 _ => index += 1,
             }
-        };
+        }
+    }
+
+    /// What a body does first after one instruction, where control does not come from another one without passing the
+    /// body's entry: the body is on the one way, and not on the other.
+    fn act_on_one_way(&self, one: u64, other: u64, entry: u64, body: &[Range<u64>]) -> Option<u64> {
+        // A loop may come past the entry again.
+        let act = |from: u64| self.first_acts_avoiding(from, Some(entry)).into_iter().find(|&act| holds(body, act));
+        act(one).filter(|_| act(other).is_none())
+    }
+
+    /// Where a body begins, if control comes to it from an address on one way of a branch alone, and that branch is not
+    /// the body's: it is in a straight line from the address, and nothing of the body is. The other way does not lead
+    /// to the body, except past the address again.
+    pub(crate) fn after_branch(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {
+        let (next, target) = self.first_branch(entry, body)?;
         let (begin, other) = match (holds(body, next), holds(body, target)) {
             (true, false) => (next, target),
             (false, true) => (target, next),
             _ => return None,
         };
-        // A loop may come past the address again.
-        let acts = |from: u64| self.first_acts_avoiding(from, Some(entry)).iter().any(|&act| holds(body, act));
-        let (Some((_, start)), Some((_, from)), Some((_, to))) =
-            (self.index(entry), self.index(other), self.index(begin))
-        else {
-            return None;
+        self.act_on_one_way(begin, other, entry, body)?;
+        let ((_, start), (_, from), (_, to)) = (self.index(entry)?, self.index(other)?, self.index(begin)?);
+        (!self.leads_to(from, to, start)).then_some(begin)
+    }
+
+    /// Whether a body is on one way of the first branch after an address, and not on the other, and neither way begins
+    /// with it. The branch is not the body's, as for [`FunctionText::after_branch`].
+    pub(crate) fn leads_past(&self, entry: u64, body: &[Range<u64>]) -> bool {
+        let Some((next, target)) = self.first_branch(entry, body) else { return false };
+        if holds(body, next) || holds(body, target) {
+            return false;
+        }
+        let is_past = |one: u64, other: u64| {
+            let act = self.act_on_one_way(one, other, entry, body)?;
+            let ((_, start), (_, from), (_, to)) = (self.index(entry)?, self.index(other)?, self.index(act)?);
+            Some(!self.leads_to(from, to, start))
         };
-        (acts(begin) && !acts(other) && !self.leads_to(from, to, start)).then_some(begin)
+        is_past(next, target) == Some(true) || is_past(target, next) == Some(true)
     }
 
     /// Where a body begins that was moved up from its entry to before a branch. All that it does that can be seen comes

@@ -15,7 +15,8 @@
 //! the copy: such a site is marked in the same way.
 //!
 //! *A branch of the caller's* comes after a marker if the compiler tried to do without the branch. What the body does
-//! first, on one way of the branch alone, is where the copy is entered.
+//! first, on one way of the branch alone, is where the copy is entered. If that way does not begin with it, the site
+//! stays where the marker is, and is marked as uncertain.
 //!
 //! *A body that was moved up* leaves its marker where it was: two branches that begin with the same are made to do this
 //! before they part. If nothing that can be seen is left of the body there, it is entered where it does this. But if
@@ -101,10 +102,10 @@ pub(crate) fn given(
 }
 
 /// Whether an address is not the body's, and control may come there without the body: in one of two ways, or because
-/// the test of a loop around the body comes after it.
+/// the test of a loop around the body comes after it, or a branch that leads past the body.
 fn is_beside(address: u64, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> bool {
     !body.iter().any(|range| range.contains(&address))
-        && (text.has_two_ways_in(address) || text.loops_back_from(address, body))
+        && (text.has_two_ways_in(address) || text.loops_back_from(address, body) || text.leads_past(address, body))
 }
 
 /// Finds where a copy without a marker is entered; `entry` is `DW_AT_entry_pc`, `view` the step of the source there,

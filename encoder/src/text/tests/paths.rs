@@ -129,6 +129,16 @@ fn a_body_on_one_way_of_a_branch() {
         assert_eq!(begins(8, &[(8, 12)]), None, "no branch is between");
         assert_eq!(begins(0, &[(12, 16)]), None, "it is reached on both ways");
     });
+    // 0: cbz w0, 16; 4: cbz w1, 12; 8: str w8, [x19]; 12: str wzr, [x1]; 16: ret
+    let apart = [0x3400_0080, 0x3400_0041, 0xb900_0268, 0xb900_003f, 0xd65f_03c0];
+    arm64(&apart, |text| {
+        let leads_past = |entry, body: &[(u64, u64)]| text.leads_past(TEXT + entry, &ranges(body));
+        assert!(leads_past(0, &[(12, 16)]), "the way to it begins with the caller's branch");
+        assert!(!leads_past(4, &[(12, 16)]), "one way begins with it, and the other leads to it");
+        assert!(!leads_past(0, &[(0, 4), (12, 16)]), "the branch is its own");
+        assert!(!leads_past(0, &[(4, 8), (12, 16)]), "the way begins with it");
+        assert!(!leads_past(0, &[(16, 20)]), "it does nothing that can be seen");
+    });
     // 8: mov w2, #1: nothing that can be seen
     let code = [0x5280_0020, 0x3400_0040, 0x5280_0022, 0xb900_0268, 0xd65f_03c0];
     arm64(&code, |text| assert_eq!(text.after_branch(TEXT, &ranges(&[(8, 12)])), None));
