@@ -661,6 +661,13 @@ impl FunctionText<'_, '_> {
         is_past(next, target) == Some(true) || is_past(target, next) == Some(true)
     }
 
+    /// Whether a body only computes at its entry, and the rest of it is on one way of a branch that is not the body's:
+    /// what computes may have been moved up from there.
+    pub(crate) fn computes_before_branch(&self, entry: u64, body: &[Range<u64>]) -> bool {
+        let after = self.after_computing(entry, body).map(|after| self.address_of(after));
+        after.is_some_and(|after| self.after_branch(after, body).is_some() || self.leads_past(after, body))
+    }
+
     /// Where a body begins that was moved up from its entry to before a branch. All that it does that can be seen comes
     /// before the entry, on every way to it, and control may go from there past the entry.
     pub(crate) fn moved_before(&self, entry: u64, body: &[Range<u64>]) -> Option<MovedUp> {

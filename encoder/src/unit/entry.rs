@@ -111,7 +111,8 @@ fn is_beside(address: u64, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> 
 /// Finds where a copy without a marker is entered; `entry` is `DW_AT_entry_pc`, `view` the step of the source there,
 /// and `is_shared` as for [`given`].
 ///
-/// Only clang moves instructions up past branches and calls, and keeps them in the copy.
+/// Only clang moves instructions up past branches and calls, and keeps them in the copy. GCC does so with loads: then it
+/// is not known whether the copy begins with them.
 pub(crate) fn find(
     entry: Option<u64>,
     view: u32,
@@ -138,7 +139,10 @@ pub(crate) fn find(
         [address, ..] => (if entries.contains(&low) { low } else { address }, true),
     };
     let past_branches = || if is_by_clang { text.past_branches(address, body) } else { None };
-    Some(at(text.past_others(address, body).or_else(past_branches).unwrap_or(address), uncertain))
+    if let Some(address) = text.past_others(address, body).or_else(past_branches) {
+        return Some(at(address, uncertain));
+    }
+    Some(at(address, uncertain || !is_by_clang && text.computes_before_branch(address, body)))
 }
 
 /// The ranges of a copy that have instructions, without the padding that it may begin with.

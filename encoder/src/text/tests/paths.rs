@@ -139,6 +139,13 @@ fn a_body_on_one_way_of_a_branch() {
         assert!(!leads_past(0, &[(4, 8), (12, 16)]), "the way begins with it");
         assert!(!leads_past(0, &[(16, 20)]), "it does nothing that can be seen");
     });
+    // 0: mov w0, #1; 4: cbz w0, 12; 8: str wzr, [x1]; 12: str w8, [x19]; 16: ret
+    arm64(&code, |text| {
+        let computes = |body: &[(u64, u64)]| text.computes_before_branch(TEXT, &ranges(body));
+        assert!(computes(&[(0, 4), (8, 12)]), "the store may be all that there is of it");
+        assert!(!computes(&[(0, 8), (8, 12)]), "the branch is its own");
+        assert!(!computes(&[(0, 4), (12, 16)]), "both ways lead to it");
+    });
     // 8: mov w2, #1: nothing that can be seen
     let code = [0x5280_0020, 0x3400_0040, 0x5280_0022, 0xb900_0268, 0xd65f_03c0];
     arm64(&code, |text| assert_eq!(text.after_branch(TEXT, &ranges(&[(8, 12)])), None));
