@@ -624,8 +624,8 @@ impl FunctionText<'_, '_> {
         }
     }
 
-    /// What a body does first on the way from `one`, if the way from `other` does not come to it first, too. Ways end at
-    /// the body's entry: a loop may come past that again.
+    /// What a body does first on the way from `one`, if the way from `other` does not come to it first, too. Ways end
+    /// at the body's entry: a loop may come past that again.
     fn act_on_one_way(&self, one: u64, other: u64, entry: u64, body: &[Range<u64>]) -> Option<u64> {
         let act = |from: u64| self.first_acts_avoiding(from, Some(entry)).into_iter().find(|&act| holds(body, act));
         act(one).filter(|_| act(other).is_none())
