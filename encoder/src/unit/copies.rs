@@ -498,7 +498,6 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             let is_number = || resolved_kind(self.shared.base, &parameter.type_ref) != Some(Kind::Ptr);
             let doubt = doubt.or((is_by_clang && is_sum && is_number()).then_some(Doubt::Stale));
             let doubt = doubt.or((found.late && (around.is_recursive || !is_ordered)).then_some(Doubt::LateView));
-            let doubt = doubt.or((!is_by_clang && around.is_recursive && is_sum).then_some(Doubt::OtherCall));
             if let Ok(located) = &mut found.argument {
                 // A list that is of several calls has constants of other calls, too.
                 let is_of_others = doubt == Some(Doubt::Constant) && around.entries > 1;
