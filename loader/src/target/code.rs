@@ -27,7 +27,7 @@ const REPLACED: u64 = 5;
 /// Gives candidates with other code than the site data has an obstacle. Those that cannot be read are left alone.
 ///
 /// # Errors
-/// If the kernel's text cannot be read: what was not compared until then is left alone.
+/// If the kernel's text cannot be read: the candidates are left alone.
 pub(super) fn confirm<'c>(candidates: impl Iterator<Item = &'c mut Candidate>) -> io::Result<()> {
     let is_told = |candidate: &&mut Candidate| candidate.obstacle.is_none() && !candidate.code.is_empty();
     let mut told: Vec<&mut Candidate> = candidates.filter(is_told).collect();
@@ -42,9 +42,14 @@ pub(super) fn confirm<'c>(candidates: impl Iterator<Item = &'c mut Candidate>) -
         let mut differing = Vec::with_capacity(told.len());
         for candidate in told {
             let range = candidate.code.range();
-            let Some(bytes) = reader.read(candidate.address, range.end)? else { continue };
-            if differs(candidate.code, &bytes) {
-                differing.push((candidate, may_be_probed(&bytes[range])));
+            match reader.read(candidate.address, range.end) {
+                Ok(Some(bytes)) if differs(candidate.code, &bytes) => {
+                    differing.push((candidate, may_be_probed(&bytes[range])));
+                }
+                Ok(_) => {}
+                Err(error) if round == 0 => return Err(error),
+                // It has differed, and nothing says that it fits now.
+                Err(_) => differing.push((candidate, false)),
             }
         }
         if differing.is_empty() {
