@@ -84,11 +84,7 @@ impl FunctionText<'_, '_> {
         for (nth, at) in self.instructions(address, u64::MAX).take(MOST).enumerate() {
             let is_reached_from_elsewhere = nth > 0 && !self.edges_to(at).is_empty();
             let Some(effect) = effects.at(self.image, at).filter(|_| !is_reached_from_elsewhere) else { return false };
-            let access = match &mut effects {
-                Effects::X86(effects) => effects.slot_access(self.image, at, slot),
-                Effects::Arm64 => arm64::slot_access(self.image, at, slot),
-            };
-            match access {
+            match self.slot_access(&mut effects, at, slot) {
                 Access::Write => return true,
                 Access::Read => return false,
                 Access::None if !effect.straight || effect.writes.contains(slot.base) => return false,
@@ -96,6 +92,14 @@ impl FunctionText<'_, '_> {
             }
         }
         false
+    }
+
+    /// What an instruction does to a slot.
+    pub(super) fn slot_access(&self, effects: &mut Effects, address: u64, slot: &Slot) -> Access {
+        match effects {
+            Effects::X86(effects) => effects.slot_access(self.image, address, slot),
+            Effects::Arm64 => arm64::slot_access(self.image, address, slot),
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 
 use super::slots::Access;
 use super::unwritten::Step;
-use super::{Effects, FunctionText, Slot, arm64};
+use super::{Effects, FunctionText, Slot};
 
 /// How many instructions are looked at.
 const MOST: usize = 1024;
@@ -41,11 +41,7 @@ impl FunctionText<'_, '_> {
                 return true;
             }
             let address = self.address_of(at);
-            let access = match &mut effects {
-                Effects::X86(effects) => effects.slot_access(self.image, address, &slot),
-                Effects::Arm64 => arm64::slot_access(self.image, address, &slot),
-            };
-            match access {
+            match self.slot_access(&mut effects, address, &slot) {
                 Access::Read => return true,
                 Access::Write => continue,
                 Access::None => {}
