@@ -201,6 +201,9 @@ fn doubt_what_earlier_calls_had(unit: &mut UnitSites<'_>) {
 /// The sites whose constants may be what an earlier call passed, because a copy before them in the same function has
 /// the same ones, and what their arguments are then.
 fn with_constants_of_earlier_calls(unit: &UnitSites<'_>) -> Vec<(u32, Box<[Argument]>)> {
+    if unit.constants.is_empty() {
+        return Vec::new();
+    }
     let mut first: HashMap<(u32, u32, u16, &Location), u64> = HashMap::new();
     let inlined = |(_, site): &(u32, &Site)| site.kind == SiteKind::Inline;
     for (index, site) in (0u32..).zip(&unit.sites).filter(inlined) {

@@ -16,6 +16,7 @@ use crate::unit::doubt::{self, Evidence};
 use crate::unit::entry::{self, Entry, Moved};
 use crate::unit::entry_census::EntryCensus;
 use crate::unit::markers::{Callee, State};
+use crate::unit::marks::Recursion;
 use crate::unit::merged::Merged;
 use crate::unit::origin::{Origin, Origins};
 use crate::unit::outofline;
@@ -40,7 +41,9 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let text = FunctionText::decode(shared.image, &function.ranges, &known);
         self.find_markers(function);
         self.site_of.clear();
-        self.find_recursions(function);
+        if self.unit.is_gcc() {
+            self.find_recursions(function);
+        }
         let mut parameters = &function.parameters[..];
         // The function's own come first.
         let own = parameters.partition_point(|parameter| parameter.site == RawParameter::OWN);
@@ -117,8 +120,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let around = Around {
             entries: beginnings.entries.len() + usize::from(beginnings.may_be_more),
             is_merged,
-            is_recursive: self.is_in_recursion(&copy),
-            is_around_recursion: self.around_recursion.get(index).copied().unwrap_or(false),
+            recursion: self.recursions.get(index).copied().unwrap_or_default(),
             is_joined: false,
         };
         let is_known = self.markers.state(index) == State::Known;
@@ -381,7 +383,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let site = self.out.sites.len() as u32;
         for (index, found) in (0u16..).zip(&self.found) {
             let is_fixed = matches!(&found.argument, Ok(located) if located.at.is_fixed());
-            if is_fixed && (found.late || around.is_around_recursion) {
+            if is_fixed && (found.late || around.recursion.is_beside) {
                 self.out.constants.push((site, index));
             }
         }
@@ -497,7 +499,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             // Callers compute addresses of members; sums of numbers are as often the body's.
             let is_number = || resolved_kind(self.shared.base, &parameter.type_ref) != Some(Kind::Ptr);
             let doubt = doubt.or((is_by_clang && is_sum && is_number()).then_some(Doubt::Stale));
-            let doubt = doubt.or((found.late && (around.is_recursive || !is_ordered)).then_some(Doubt::LateView));
+            let doubt =
+                doubt.or((found.late && (around.recursion.is_inside || !is_ordered)).then_some(Doubt::LateView));
             if let Ok(located) = &mut found.argument {
                 // A list that is of several calls has constants of other calls, too.
                 let is_of_others = doubt == Some(Doubt::Constant) && around.entries > 1;
@@ -562,11 +565,8 @@ struct Around {
     entries: usize,
     /// Whether another copy of the function goes on here.
     is_merged: bool,
-    /// Whether it is in a recursion that was inlined into itself: GCC has one parameter stand for those of several
-    /// calls then.
-    is_recursive: bool,
-    /// Whether it is beside such a recursion.
-    is_around_recursion: bool,
+    /// In a recursion that was inlined into itself, GCC has one parameter stand for those of several calls.
+    recursion: Recursion,
     /// Whether another call may go on here: see [`UnitEncoder::is_joined`].
     is_joined: bool,
 }

@@ -111,8 +111,8 @@ fn is_beside(address: u64, body: &[Range<u64>], text: &FunctionText<'_, '_>) -> 
 /// Finds where a copy without a marker is entered; `entry` is `DW_AT_entry_pc`, `view` the step of the source there,
 /// and `is_shared` as for [`given`].
 ///
-/// Only clang moves instructions up past branches and calls, and keeps them in the copy. GCC does so with loads: then
-/// it is not known whether the copy begins with them.
+/// Clang moves instructions of a copy up past branches and calls. GCC moves loads up past branches: then it is not
+/// known whether the copy begins with them.
 pub(crate) fn find(
     entry: Option<u64>,
     view: u32,

@@ -7,7 +7,7 @@ use super::beginnings::{Beginnings, Cut};
 use super::copies::{InlinedCopy, copies_inside, is_other_copys, nested, ranges_of};
 use crate::debug::lines::Row;
 use crate::debug::loclist::Point;
-use crate::debug::walk::{RawFunction, RawSite};
+use crate::debug::walk::RawFunction;
 use crate::unit::assigned::Body;
 use crate::unit::entry::Entry;
 use crate::unit::hoisted;
@@ -81,51 +81,34 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         Some(OwnLines { declared, end, has_opening: false, inside })
     }
 
-    /// Whether a copy, or one that it is in, is in another copy of the same function or in the function itself: a
-    /// recursion that was inlined into itself. The rest of a function that was split is not a recursion.
-    pub(super) fn is_in_recursion(&mut self, copy: &InlinedCopy<'_, 'a, 'd>) -> bool {
-        let function = copy.function;
-        let outermost = function.origin.unwrap_or(self.unit.offset.saturating_add(function.die));
-        let mut next = Some(copy.index);
-        while let Some(site) = next.and_then(|copy| function.sites.get(copy)) {
-            let parent = |site: &&RawSite| site.parent.and_then(|parent| function.sites.get(parent as usize));
-            let mut around = std::iter::successors(parent(&site), parent).map(|site| site.origin).chain([outermost]);
-            if around.any(|origin| origin == site.origin)
-                && let Some(origin) = self.origins.get(site.origin)
-                && !split::is_rest(self.unit, &mut self.origins, function, site, &origin)
-            {
-                return true;
-            }
-            next = site.parent.map(|parent| parent as usize);
-        }
-        false
-    }
-
-    /// For each copy of a function, whether that function, the copy's own, or one that the copy is in was inlined into
-    /// itself there. The rest of a function that was split is not a recursion.
+    /// Finds the recursions of a function's copies that were inlined into themselves. The rest of a function that was
+    /// split is not a recursion.
     pub(super) fn find_recursions(&mut self, function: &RawFunction<'a>) {
         let outermost = function.origin.unwrap_or(self.unit.offset.saturating_add(function.die));
-        let mut is_outer = false;
-        self.around_recursion.clear();
-        self.around_recursion.resize(function.sites.len(), false);
-        for site in &function.sites {
+        let mut of_outermost = false;
+        self.recursions.clear();
+        self.recursions.resize(function.sites.len(), Recursion::default());
+        for (copy, site) in function.sites.iter().enumerate() {
             let parent = |&copy: &usize| function.sites.get(copy)?.parent.map(|parent| parent as usize);
-            let around = std::iter::successors(site.parent.map(|parent| parent as usize), parent);
-            let same = around.filter(|&copy| function.sites.get(copy).is_some_and(|one| one.origin == site.origin));
-            let same: Vec<usize> = same.collect();
-            let is_of_outer = outermost == site.origin;
-            if (is_of_outer || !same.is_empty())
+            let mut same: Vec<usize> = std::iter::successors(parent(&copy), parent).collect();
+            same.retain(|&around| function.sites.get(around).is_some_and(|around| around.origin == site.origin));
+            let is_outermost = outermost == site.origin;
+            if (is_outermost || !same.is_empty())
                 && let Some(origin) = self.origins.get(site.origin)
                 && !split::is_rest(self.unit, &mut self.origins, function, site, &origin)
             {
-                same.into_iter().for_each(|copy| self.around_recursion[copy] = true);
-                is_outer |= is_of_outer;
+                self.recursions[copy].is_inside = true;
+                same.into_iter().for_each(|around| self.recursions[around].is_beside = true);
+                of_outermost |= is_outermost;
             }
         }
         // Copies come before those in them.
         for (copy, site) in function.sites.iter().enumerate() {
-            let is_parents = site.parent.is_some_and(|parent| self.around_recursion[parent as usize]);
-            self.around_recursion[copy] |= is_outer || is_parents;
+            let parent =
+                site.parent.and_then(|parent| self.recursions.get(parent as usize)).copied().unwrap_or_default();
+            let own = &mut self.recursions[copy];
+            own.is_inside |= parent.is_inside;
+            own.is_beside |= parent.is_beside || of_outermost;
         }
     }
 
@@ -154,4 +137,13 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         sources
             .any(|source| is_callers(source) && lines.statement_at(source).is_some_and(|row| is_call(row) != is_begun))
     }
+}
+
+/// What a copy has to do with recursions that were inlined into themselves.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Recursion {
+    /// Whether the copy, or one that it is in, is in another copy of the same function or in the function itself.
+    pub(super) is_inside: bool,
+    /// Whether the copy, one that it is in, or the function itself has such a copy in it.
+    pub(super) is_beside: bool,
 }

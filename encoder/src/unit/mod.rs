@@ -35,6 +35,7 @@ use crate::unit::entry_census::EntryCensus;
 use crate::unit::exits::ExitCensus;
 use crate::unit::folded::{Folds, SharedAddresses};
 use crate::unit::markers::Markers;
+use crate::unit::marks::Recursion;
 use crate::unit::origin::{Foreign, Origin, Origins};
 use crate::unit::ranges::{Detail, UnitRanges};
 use crate::unit::rescue::Refused;
@@ -216,8 +217,8 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     is_whole: bool,
     /// For the copies of the function at hand, their sites.
     site_of: Vec<Range<u32>>,
-    /// For the copies of the function at hand, whether they are around a recursion: see [`Self::find_recursions`].
-    around_recursion: Vec<bool>,
+    /// For the copies of the function at hand, if it is GCC's, what they have to do with recursions.
+    recursions: Vec<Recursion>,
     /// The unit's statements, once they are asked for.
     lines: OnceCell<Lines>,
     /// The markers of the copies of the function at hand, and the entries of the copy at hand.
@@ -254,7 +255,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             arguments: Vec::new(),
             is_whole: true,
             site_of: Vec::new(),
-            around_recursion: Vec::new(),
+            recursions: Vec::new(),
             lines: OnceCell::new(),
             markers: Markers::default(),
             entries: Vec::new(),
