@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{exercise, reseal, site_set};
+use common::{exercise, rename, reseal, site_set};
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object, ObjectSection};
 use proptest::prelude::*;
@@ -64,6 +64,14 @@ proptest! {
         // With right checksums it is read as it is, or refused.
         reseal::reseal(&mut data);
         let _ = exercise::exercise_file(&SiteFile::parse(&data).unwrap());
+    }
+
+    #[test]
+    fn without_its_name(set in site_set()) {
+        let mut data = written(&set);
+        rename::rename_section(&mut data, ".BTF.inline.code");
+        let error = SiteFile::parse(&data).expect_err("the code at sites would not be compared");
+        prop_assert!(matches!(error, FileError::NoSection(".BTF.inline.code")), "{}", error);
     }
 
     #[test]

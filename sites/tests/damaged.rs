@@ -4,12 +4,16 @@
 mod common;
 
 use common::reseal::reseal;
-use common::{base_btf, exercise, site_set};
+use common::{base_btf, exercise, rename, site_set};
+use object::{LittleEndian, elf};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use siteseer_sites::btf::{self, Btf, BtfError, Kind};
 use siteseer_sites::file::{self, FileError, Image, SiteFile};
 use siteseer_sites::{Machine, SiteSet};
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Counts the largest single allocation: a length that is believed shows there.
@@ -232,6 +236,22 @@ proptest! {
         let with_magic = [&[0x9f, 0xeb, 1, 0][..], &data].concat();
         let _ = read_btf(&with_magic);
     }
+}
+
+/// Without its companion section, and with text, the file would be like a debug vmlinux that has sites in upstream's
+/// kinds, at other addresses.
+#[test]
+fn companion_section_without_its_name() {
+    let set = site_set().new_tree(&mut TestRunner::deterministic()).unwrap().current();
+    let mut data = file::write(&set).unwrap();
+    rename::rename_section(&mut data, ".BTF.inline.ext");
+    assert!(matches!(SiteFile::parse(&data), Err(FileError::NoSection(".BTF.inline.ext"))), "no executable section");
+    let headers = u64::from_le_bytes(data[40..48].try_into().unwrap()) as usize;
+    let flags = headers
+        + size_of::<elf::SectionHeader64<LittleEndian>>()
+        + offset_of!(elf::SectionHeader64<LittleEndian>, sh_flags);
+    data[flags] |= elf::SHF_EXECINSTR.0 as u8;
+    assert!(matches!(SiteFile::parse(&data), Err(FileError::NoSection(".BTF.inline.ext"))), "an executable section");
 }
 
 #[test]

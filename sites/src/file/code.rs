@@ -65,7 +65,7 @@ impl<'a> SiteFile<'a> {
 }
 
 impl<'a> Code<'a> {
-    fn parse(section: &'a [u8], sites: u32, companion: u32) -> Result<Code<'a>, FileError> {
+    pub(super) fn parse(section: &'a [u8], sites: u32, companion: u32) -> Result<Code<'a>, FileError> {
         let truncated = || FileError::Code("it is truncated");
         let (header, _) = RawHeader::ref_from_prefix(section).map_err(|_| truncated())?;
         if header.magic.get() != MAGIC {

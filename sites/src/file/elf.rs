@@ -50,6 +50,11 @@ impl<'a> Sections<'a> {
         Ok(Sections { file, machine, build_id, btf, inline, ext, ranges, code })
     }
 
+    /// What the sections contain, whatever their names.
+    pub(super) fn contents(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
+        self.file.sections().filter_map(|section| section.data().ok())
+    }
+
     /// The executable sections of the ELF file itself, for a file whose sites come without ours.
     pub(super) fn text_sections(&self) -> Vec<Section> {
         let sections = self.file.sections().filter_map(|section| {

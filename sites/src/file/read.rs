@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Opening site data: a site file, split BTF with or without the companion section, the kernel's own.
 
+use super::code::Code;
 use super::elf::Sections;
 use super::ext::{Around, Ext, RawFunction, RawRun, wide};
 use super::function::FunctionRef;
@@ -331,6 +332,11 @@ impl<'a> SiteFile<'a> {
         if next as usize != ext.sites.len() {
             return Err(FileError::Table("site"));
         }
+        // A section that has lost its name, too: without it, the code at sites would not be compared.
+        let is_code = |data: &'a [u8]| Code::parse(data, next, ext.root()).is_ok();
+        if sections.code.is_none() && sections.contents().any(is_code) {
+            return Err(FileError::NoSection(super::elf::CODE));
+        }
         let file = SiteFile {
             machine: sections.machine,
             build_id: Cow::Borrowed(sections.build_id),
@@ -364,7 +370,11 @@ impl<'a> SiteFile<'a> {
         inline: Option<&'a [u8]>,
         kernel: Option<&Btf<'a>>,
     ) -> Result<SiteFile<'a>, FileError> {
-        // An image has text. A file of ours has none, and its companion section has lost its name.
+        // A companion section that has lost its name: without it, the addresses would be taken from the ELF file.
+        if sections.contents().any(|data| Ext::parse(data).is_ok()) {
+            return Err(FileError::NoSection(super::elf::EXT));
+        }
+        // An image has text. A file of ours has none.
         let text = sections.text_sections();
         if text.is_empty() {
             return Err(FileError::NoSection(if inline.is_some() { super::elf::EXT } else { super::elf::INLINE }));

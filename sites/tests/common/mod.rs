@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod exercise;
+pub(crate) mod rename;
 pub(crate) mod reseal;
 
 use proptest::prelude::*;
