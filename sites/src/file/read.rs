@@ -370,11 +370,7 @@ impl<'a> SiteFile<'a> {
         inline: Option<&'a [u8]>,
         kernel: Option<&Btf<'a>>,
     ) -> Result<SiteFile<'a>, FileError> {
-        // A companion section that has lost its name: without it, the addresses would be taken from the ELF file.
-        if sections.contents().any(|data| Ext::parse(data).is_ok()) {
-            return Err(FileError::NoSection(super::elf::EXT));
-        }
-        // An image has text. A file of ours has none.
+        // An image has text. A file of ours has none, and its companion section has lost its name.
         let text = sections.text_sections();
         if text.is_empty() {
             return Err(FileError::NoSection(if inline.is_some() { super::elf::EXT } else { super::elf::INLINE }));
@@ -390,11 +386,16 @@ impl<'a> SiteFile<'a> {
             base_address: sections.base_address(),
             sections: text,
         };
-        match inline {
-            Some(inline) => Self::from_inline(inline, &base, image),
-            None if base.types().any(|ty| ty.kind() == Kind::Locsec) => Self::from_whole(&base, image),
-            None => Err(FileError::NoSection(super::elf::INLINE)),
+        let file = match inline {
+            Some(inline) => Self::from_inline(inline, &base, image)?,
+            None if base.types().any(|ty| ty.kind() == Kind::Locsec) => Self::from_whole(&base, image)?,
+            None => return Err(FileError::NoSection(super::elf::INLINE)),
+        };
+        // Nor has it the text sections of the image, whatever is damaged in its headers.
+        if !file.sections.is_empty() && file.sections.iter().all(|section| section.size == 0) {
+            return Err(FileError::NoSection(super::elf::EXT));
         }
+        Ok(file)
     }
 
     /// Opens split BTF with sites that comes without a companion section, such as `/sys/kernel/btf/vmlinux.inline`.
