@@ -22,7 +22,8 @@
 //! hits come in the other order. Two hits in a row of different sites are crossed if by that all places and values
 //! agree, and not otherwise.
 //!
-//! Of two hits that one call may have, the one at a site that is marked stays alone: the mark says that it may.
+//! Of two hits that one call may have, the one at a site that is marked stays alone: the mark says that it may. It does
+//! so, too, if neither the place nor the values are those of the call that it could be taken for.
 //!
 //! A function itself is entered by the call. So a hit there is in its place, or of no call: equal functions that were
 //! made one have each other's.
@@ -34,12 +35,14 @@ pub(crate) type Span = Range<usize>;
 
 /// What a call or a hit that stays alone costs. A pair costs less than two of them.
 const ALONE: u32 = 32;
-/// What a hit costs besides if it stays alone, and nothing announced that.
-const UNANNOUNCED: u32 = 1;
+/// What a hit costs that stays alone, if a mark announced that.
+const ANNOUNCED: u32 = 8;
 const LATE: u32 = 2;
 const EARLY: u32 = 8;
 const DIFFERENT: u32 = 6;
 const ELSEWHERE: u32 = 12;
+/// Both: more than a call and a hit that stay alone if that was announced, less than if it was not.
+const OTHER: u32 = 44;
 /// What two hits that come in the other order cost beside their times: less than two values that differ.
 const CROSSED: u32 = 2;
 /// How many effects of what follows a call a hit may come after, and what that costs at least.
@@ -98,10 +101,12 @@ pub(crate) fn align(calls: &[Span], hits: &[usize], known: &impl Known) -> Vec<O
         let in_place = hits[hit] == call.start || !is_called(hit);
         if in_place { cost(call, hits[hit]) } else { None }
     };
-    let alone = |hit: usize| ALONE + if known.is_marked(hit) { 0 } else { UNANNOUNCED };
-    let penalty = |call: usize, hit: usize| {
-        let elsewhere = if known.is_elsewhere(call, hit) { ELSEWHERE } else { 0 };
-        elsewhere + if differ(call, hit) { DIFFERENT } else { 0 }
+    let alone = |hit: usize| if known.is_marked(hit) { ANNOUNCED } else { ALONE };
+    let penalty = |call: usize, hit: usize| match (known.is_elsewhere(call, hit), differ(call, hit)) {
+        (false, false) => 0,
+        (false, true) => DIFFERENT,
+        (true, false) => ELSEWHERE,
+        (true, true) => OTHER,
     };
     let crossed = |row: usize, column: usize| {
         let (before, after) = (row.checked_sub(1)?, column.checked_sub(1)?);
@@ -249,6 +254,16 @@ mod tests {
             let pairs = super::align(slice::from_ref(&call), &[1, 1], &told);
             assert_eq!(pairs, [Some(1 - marked)]);
         }
+    }
+
+    #[test]
+    fn a_marked_hit_is_not_of_a_call_that_it_has_nothing_in_common_with() {
+        // The first call has two hits, and the second one has none.
+        let is_second = |call: usize, _: usize| call == 1;
+        let told = |marked| Told { differ: Some(is_second), elsewhere: Some(is_second), marked, ..Told::default() };
+        assert_eq!(super::align(&[1..2, 2..3], &[1, 1], &told(Some(1))), [Some(0), None]);
+        assert_eq!(super::align(&[1..2, 2..3], &[1, 1], &told(Some(0))), [Some(1), None]);
+        assert_eq!(super::align(&[1..2, 2..3], &[1, 1], &told(None)), [Some(0), Some(1)], "a wrong value is told");
     }
 
     #[test]
