@@ -18,6 +18,7 @@ use siteseer_sites::Machine;
 use siteseer_sites::abi::argument_registers;
 use siteseer_sites::machine::Register;
 use std::ops::Range;
+use std::slice;
 
 /// How many instructions are looked at for one parameter.
 const MOST: usize = 512;
@@ -58,7 +59,7 @@ impl Body<'_, '_, '_> {
                     .filter(is_value)
                     .filter_map(|register| {
                         let makers = makers.get_or_insert_with(|| self.text.makers());
-                        self.ranges.iter().filter_map(|range| self.made_within(makers, range, register)).min()
+                        self.made_within(makers, self.ranges, register)
                     })
                     .min(),
                 Given::List(range) => (gathered.list(range).iter())
@@ -68,7 +69,7 @@ impl Body<'_, '_, '_> {
                         let makers = makers.get_or_insert_with(|| self.text.makers());
                         let (begin, end) = (entry.begin.address, entry.end.address);
                         let before = self.made_before(makers, begin, register);
-                        before.or_else(|| self.made_within(makers, &(begin..end), register))
+                        before.or_else(|| self.made_within(makers, slice::from_ref(&(begin..end)), register))
                     })
                     .min(),
                 _ => None,
@@ -216,8 +217,14 @@ impl Body<'_, '_, '_> {
     }
 
     /// The first instruction of the body that makes a value in a register, within a range that goes on after it.
-    fn made_within(&self, makers: &mut Makers<'_, '_, '_>, range: &Range<u64>, register: Register) -> Option<u64> {
-        let mut instructions = self.text.instructions(range.start, range.end).take(MOST).peekable();
+    fn made_within(
+        &self,
+        makers: &mut Makers<'_, '_, '_>,
+        ranges: &[Range<u64>],
+        register: Register,
+    ) -> Option<u64> {
+        let instructions = ranges.iter().flat_map(|range| self.text.instructions(range.start, range.end).take(MOST));
+        let mut instructions = instructions.peekable();
         while let Some(address) = instructions.next() {
             if instructions.peek().is_some() && self.owns(address) && makers.makes(address, register) {
                 return Some(address);

@@ -501,6 +501,9 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             let doubt = doubt.or((is_by_clang && is_sum && is_number()).then_some(Doubt::Stale));
             let doubt =
                 doubt.or((found.late && (around.recursion.is_inside || !is_ordered)).then_some(Doubt::LateView));
+            let is_expression = matches!(&found.argument, Ok(located) if matches!(located.at, Location::Computed(_)));
+            let is_in_recursion = !is_by_clang && around.recursion.is_inside;
+            let doubt = doubt.or((is_in_recursion && is_expression).then_some(Doubt::OtherCall));
             if let Ok(located) = &mut found.argument {
                 // A list that is of several calls has constants of other calls, too.
                 let is_of_others = doubt == Some(Doubt::Constant) && around.entries > 1;

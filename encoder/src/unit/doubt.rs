@@ -33,7 +33,8 @@
 //! variables of the debug information, one for each parameter and not for each call (`decl_debug_args` in
 //! gcc/ipa-param-manipulation.cc). If it loses what a call passes, the variable has what the call before it passed.
 //! Such parameters are bound one view after the others, and those of a recursion that was inlined into itself may be
-//! bound anywhere: constants of these are doubtful if a copy before in the same function has the same one.
+//! bound anywhere: constants of these are doubtful if a copy before in the same function has the same one. In such a
+//! recursion, what an expression computes may be of a call around it.
 //!
 //! *By the code.* An expression that reads a slot of the stack is doubtful if nothing reads that slot any more: the
 //! variable has moved to a register, and what it gets there is not stored (see [`crate::text`]).
