@@ -11,6 +11,7 @@ use super::zero::ZeroBranch;
 use super::{Acts, Effect, Flow, RegisterSet};
 use crate::elf::image::Image;
 use siteseer_sites::abi::argument_registers;
+use siteseer_sites::machine::Register;
 use siteseer_sites::{Machine, Unprobeable};
 use std::ops::Range;
 use yaxpeax_arch::{Decoder as _, U8Reader};
@@ -149,9 +150,10 @@ pub(super) fn effect_at(image: &Image<'_>, address: u64) -> Option<Effect> {
     Some(Effect { next: address.wrapping_add(4), writes, stores, plain: known.is_some(), straight: known.is_some() })
 }
 
-/// Whether an instruction does something that can be seen.
-pub(super) fn acts(image: &Image<'_>, address: u64) -> Acts {
+/// Whether an instruction does something that can be seen. `frame` has the address of the frame, if a register has it.
+pub(super) fn acts(image: &Image<'_>, address: u64, frame: Option<Register>) -> Acts {
     let Some(word) = word_at(image, address) else { return Acts::Yes };
+    let is_frame = |base: u32| base == STACK || frame.is_some_and(|frame| u32::from(frame) == base);
     match flow(word, address) {
         Flow::Jump(target) | Flow::Conditional(target) => return Acts::Jumps(target),
         Flow::Nop | Flow::LandingPad => return Acts::No,
@@ -162,7 +164,7 @@ pub(super) fn acts(image: &Image<'_>, address: u64) -> Acts {
     match effect(word) {
         Some((_, false)) => Acts::No,
         // Bits 5 to 9 of a store are its base register.
-        Some((_, true)) if word >> 5 & 0x1f == STACK => Acts::No,
+        Some((_, true)) if is_frame(word >> 5 & 0x1f) => Acts::No,
         _ => Acts::Yes,
     }
 }

@@ -73,7 +73,7 @@ impl Makers<'_, '_, '_> {
     }
 
     fn is_branch(&mut self, address: u64) -> bool {
-        matches!(self.effects.acts(self.text.image, address), Acts::Jumps(_))
+        matches!(self.effects.acts(self.text.image, address, self.text.frame), Acts::Jumps(_))
     }
 
     /// Whether an instruction writes a register on some way from the function's entry to an address.

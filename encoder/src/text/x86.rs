@@ -14,7 +14,7 @@ use iced_x86::{
     Register,
 };
 use siteseer_sites::abi::argument_registers;
-use siteseer_sites::{Machine, Unprobeable};
+use siteseer_sites::{Machine, Unprobeable, machine};
 use std::ops::Range;
 
 /// The longest instruction.
@@ -93,8 +93,9 @@ impl Effects {
 }
 
 impl Effects {
-    /// Whether an instruction does something that can be seen.
-    pub(super) fn acts(&mut self, image: &Image<'_>, address: u64) -> Acts {
+    /// Whether an instruction does something that can be seen. `frame` has the address of the frame, if a register has
+    /// it.
+    pub(super) fn acts(&mut self, image: &Image<'_>, address: u64, frame: Option<machine::Register>) -> Acts {
         let Some(instruction) = instruction_at(image, address) else { return Acts::Yes };
         match instruction.flow_control() {
             FlowControl::Next => {}
@@ -109,7 +110,8 @@ impl Effects {
         };
         let info = self.factory.info(&instruction);
         let mut stores = info.used_memory().iter().filter(|used| is_write(used.access()));
-        let stores_elsewhere = stores.any(|used| used.base().full_register() != Register::RSP);
+        let is_frame = |base: Register| base == Register::RSP || frame.is_some() && dwarf_register(base) == frame;
+        let stores_elsewhere = stores.any(|used| !is_frame(used.base().full_register()));
         if is_plain(&instruction) && !stores_elsewhere { Acts::No } else { Acts::Yes }
     }
 

@@ -217,12 +217,7 @@ impl Body<'_, '_, '_> {
     }
 
     /// The first instruction of the body that makes a value in a register, within a range that goes on after it.
-    fn made_within(
-        &self,
-        makers: &mut Makers<'_, '_, '_>,
-        ranges: &[Range<u64>],
-        register: Register,
-    ) -> Option<u64> {
+    fn made_within(&self, makers: &mut Makers<'_, '_, '_>, ranges: &[Range<u64>], register: Register) -> Option<u64> {
         let instructions = ranges.iter().flat_map(|range| self.text.instructions(range.start, range.end).take(MOST));
         let mut instructions = instructions.peekable();
         while let Some(address) = instructions.next() {

@@ -34,6 +34,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         let shared = self.shared;
         let known = Known {
             entry: function.entry,
+            frame: self.frame_pointer(function),
             no_jump_tables: self.no_jump_tables,
             tail_calls: &function.tail_calls,
             noreturn: None,

@@ -41,10 +41,12 @@ use crate::unit::ranges::{Detail, UnitRanges};
 use crate::unit::rescue::Refused;
 use crate::unit::returns::Pending;
 use gathering::Gathering;
+use gimli::{Expression, Operation};
 use hashbrown::{HashMap, HashSet};
 use siteseer_sites::abi::ParamShape;
 use siteseer_sites::btf::{Kind, TypeId};
 use siteseer_sites::location::{Argument, Missing};
+use siteseer_sites::machine::Register;
 use siteseer_sites::site::SourceLine;
 use siteseer_sites::{Site, SiteKind, Unprobeable};
 use std::cell::{OnceCell, RefCell};
@@ -280,6 +282,18 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
         prototypes.sort_unstable_by_key(|(_, index)| *index);
         self.out.prototypes = prototypes.into_iter().map(|(prototype, _)| prototype).collect();
         self.out
+    }
+
+    /// The register that has the frame's address, if that is not the stack pointer. GCC gives the frame relative to the
+    /// CFA, and does not say.
+    fn frame_pointer(&self, function: &RawFunction<'a>) -> Option<Register> {
+        let mut operations = Expression(function.frame_base?).operations(self.unit.unit.encoding());
+        match (operations.next(), operations.next()) {
+            (Ok(Some(Operation::Register { register })), Ok(None)) => {
+                Some(register.0).filter(|&register| register != self.shared.image.machine().stack_pointer())
+            }
+            _ => None,
+        }
     }
 
     /// Gathers what the debug information gives for a copy's parameters.
