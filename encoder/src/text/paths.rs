@@ -491,6 +491,24 @@ impl FunctionText<'_, '_> {
         all.filter(|&address| self.acts(&mut effects, address)).collect()
     }
 
+    /// The instructions from an address on that do something that can be seen, up to where control may go on elsewhere or
+    /// come in.
+    pub(crate) fn acts_in_line(&self, from: u64) -> Vec<u64> {
+        let (mut effects, graph) = (Effects::new(self.image.machine()), self.graph());
+        let mut acts = Vec::new();
+        for address in self.instructions(from, u64::MAX) {
+            let Some((_, index)) = self.index(address) else { break };
+            if address != from && !graph.sources(index).is_empty() {
+                break;
+            }
+            acts.extend(self.acts(&mut effects, address).then_some(address));
+            if !graph.targets(index).is_empty() || graph.next(index).is_none() {
+                break;
+            }
+        }
+        acts
+    }
+
     /// Where a body goes on after instructions of others that do something that can be seen, if control gets there in a
     /// straight line before the body does such a thing itself: instructions that only compute were moved up from there.
     pub(crate) fn past_others(&self, entry: u64, body: &[Range<u64>]) -> Option<u64> {

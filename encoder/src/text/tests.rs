@@ -385,6 +385,40 @@ fn calls_that_never_return_are_known() {
 }
 
 #[test]
+fn stores_to_the_frame_are_not_acts() {
+    let arm64 = [0xf81d_83a4u32, 0xb900_0109, 0xd65f_03c0]; // stur x4,[x29,#-40]; str w9,[x8]; ret
+    let arm64: Vec<u8> = arm64.iter().flat_map(|word| word.to_le_bytes()).collect();
+    // mov %rax,-8(%rbp); mov %rax,(%rdi); ret
+    let x86 = [0x48, 0x89, 0x45, 0xf8, 0x48, 0x89, 0x07, 0xc3];
+    for (machine, code, frame) in [(Machine::Aarch64, &arm64[..], 29), (Machine::X86_64, &x86, 6)] {
+        let bytes = TestImage::kernel(machine, code).build();
+        let image = Image::parse(&bytes).expect("a kernel");
+        let first_acts = |frame| {
+            let known = Known { frame, ..Known::default() };
+            FunctionText::decode(&image, &ranges(&[(0, code.len() as u64)]), &known).first_acts(TEXT)
+        };
+        assert_eq!(first_acts(None), [TEXT], "{machine:?}: it may be any memory");
+        assert_eq!(first_acts(Some(frame)), [TEXT + 4], "{machine:?}");
+    }
+}
+
+#[test]
+fn acts_up_to_a_branch() {
+    let code = [
+        0x89, 0x07, // 0: mov %eax,(%rdi)
+        0x89, 0x06, // 2: mov %eax,(%rsi)
+        0x75, 0x02, // 4: jne 8
+        0x89, 0x02, // 6: mov %eax,(%rdx)
+        0x89, 0x01, // 8: mov %eax,(%rcx)
+        0xc3, // 10: ret
+    ];
+    x86(&code, |text| {
+        assert_eq!(text.acts_in_line(TEXT), [TEXT, TEXT + 2]);
+        assert_eq!(text.acts_in_line(TEXT + 6), [TEXT + 6], "control comes in after it");
+    });
+}
+
+#[test]
 fn indirect_jumps_make_leaders_unknown() {
     let code = [
         0xff, 0xc0, // 0: inc %eax

@@ -244,3 +244,31 @@ pub(crate) fn registers(expression: Slice<'_>, encoding: Encoding) -> impl Itera
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elf::test_image::TEXT;
+    use crate::text::tests::x86;
+
+    const RDI: Register = 5;
+
+    #[test]
+    fn a_value_that_is_made_at_the_end_of_one_range_is_the_next_ones() {
+        let code = [
+            0xf7, 0xdf, // 0: neg %edi
+            0x01, 0xf2, // 2: add %esi,%edx
+            0x89, 0xf8, // 4: mov %edi,%eax
+            0xc3, // 6: ret
+        ];
+        x86(&code, |text| {
+            let made = |ranges: &[Range<u64>]| {
+                let body = Body { text, ranges, nested: &[] };
+                body.made_within(&mut text.makers(), ranges, RDI)
+            };
+            let (first, second) = (TEXT..TEXT + 2, TEXT + 4..TEXT + 6);
+            assert_eq!(made(&[first.clone(), second]), Some(TEXT));
+            assert_eq!(made(&[first]), None, "nothing of the body comes after it");
+        });
+    }
+}

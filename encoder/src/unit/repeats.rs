@@ -195,7 +195,9 @@ pub(crate) fn begins_with_loop(
 ) -> bool {
     let acts = text.first_acts(start);
     acts.iter().any(|&act| holds(ranges, act) && text.comes_back(act, ranges))
-        || !acts_again(lines, text, &acts, &[start], ranges, copy_at).is_empty()
+        || !acts_again(lines, text, &acts, &[start], ranges, &copy_at).is_empty()
+        // What comes first may have been moved out of the loop.
+        || !acts_again(lines, text, &text.acts_in_line(start), &[start], ranges, &copy_at).is_empty()
 }
 
 /// Finds where GCC's copy that lost its markers begins again in a straight line: the first store of the body itself is

@@ -181,6 +181,33 @@ fn calls_that_became_a_loop_may_be_missed() {
     }
 }
 
+/// Recursion that becomes a loop, out of which what the body does first is moved, because it is the same in all turns.
+const SUNK: &str = r#"
+volatile long seq;
+long sum;
+struct three { long a, b, c; };
+static __attribute__((noinline, cold)) long recursive(long depth, struct three p)
+{
+    p.a = -4;
+    seq = 6;
+    if (depth <= 0)
+        return p.c;
+    sum += (unsigned)p.a;
+    return recursive(depth - 1, p);
+}
+long one(long a, struct three *p) { return recursive(a, *p) + recursive(a + 1, *p); }
+void unused(long a) { TRUTH(a, 0); }
+"#;
+
+#[test]
+fn calls_that_became_a_loop_may_lose_what_comes_first() {
+    for level in ["-O1", "-O2", "-Os"] {
+        let Some(set) = by_clang(&[level], SUNK) else { return };
+        let [site] = sites_of(&set, "recursive")[..] else { panic!("{level}: one site") };
+        assert!(site.marks.contains(Marks::MAY_MISS), "{level}");
+    }
+}
+
 /// A loop that counts what it passes, and a body that reads a byte of it: the counter of the loop is another one.
 const COUNTED: &str = r#"
 volatile long seq, in[2];
