@@ -53,7 +53,7 @@ pub(crate) use direct::DirectEntries;
 use graph::Graph;
 pub(crate) use kept::is_kept;
 pub(crate) use makes::Makers;
-pub(crate) use patch_site::after_fentry;
+pub(crate) use patch_site::{after_fentry, past_tracer};
 pub(crate) use result::{call_target, uses_result};
 use siteseer_sites::machine::Register;
 use siteseer_sites::{Machine, Unprobeable};

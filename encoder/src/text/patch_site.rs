@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The instruction that ftrace patches, at the start of a function.
 
-use super::{Effects, call_target};
+use super::{Effects, call_target, idle_prefix};
 use crate::elf::image::Image;
 use siteseer_sites::Machine;
 
 /// More instructions than compilers put before the call to ftrace: a landing pad.
 const FARTHEST: usize = 2;
+
+/// Where a function does something itself: after landing pads and the call to ftrace.
+pub(crate) fn past_tracer(image: &Image<'_>, entry: u64) -> u64 {
+    after_fentry(image, entry).unwrap_or_else(|| idle_prefix(image, entry).last().unwrap_or(entry))
+}
 
 /// The address after a function's call to ftrace, if only no-ops come before the call and GCC does not know of it.
 ///

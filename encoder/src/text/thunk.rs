@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Functions that have the text of another function: by a jump at once, or by the same instructions.
 
-use super::{Effects, Flow, arm64, idle_prefix, x86};
+use super::patch_site::past_tracer;
+use super::{Acts, Effects, Flow, arm64, x86};
 use crate::elf::image::Image;
 use siteseer_sites::Machine;
 use std::ops::Range;
@@ -16,11 +17,11 @@ const BEFORE_JUMP: usize = 8;
 /// Where the function at an address goes on before it has done anything that can be seen, if that is by a direct jump
 /// out of it.
 pub(crate) fn jumps_at_once(image: &Image<'_>, entry: u64) -> Option<u64> {
-    let mut at = idle_prefix(image, entry).last().unwrap_or(entry);
+    let mut at = past_tracer(image, entry);
     let mut effects = Effects::new(image.machine());
     for _ in 0..BEFORE_JUMP {
         match effects.at(image, at) {
-            Some(effect) if effect.straight && !effect.stores => at = effect.next,
+            Some(effect) if effect.straight && matches!(effects.acts(image, at, None), Acts::No) => at = effect.next,
             _ => break,
         }
     }
@@ -93,6 +94,12 @@ mod tests {
         let image = Image::parse(&bytes).unwrap();
         assert_eq!(jumps_at_once(&image, TEXT), Some(TEXT + 15));
         assert_eq!(jumps_at_once(&image, TEXT + 15), None, "it stores");
+        // call __fentry__; push %rax; pop %rdx; jmp +0; ret
+        let traced = [0xe8, 7, 0, 0, 0, 0x50, 0x5a, 0xe9, 0, 0, 0, 0, 0xc3];
+        let mut test = TestImage::kernel(Machine::X86_64, &traced);
+        test.function("__fentry__", TEXT + 12, 1);
+        let bytes = test.build();
+        assert_eq!(jumps_at_once(&Image::parse(&bytes).unwrap(), TEXT), Some(TEXT + 12), "a frame, and ftrace's call");
     }
 
     #[test]

@@ -5,7 +5,6 @@ use super::{UnitEncoder, base_function, resolved_kind, shape};
 use crate::debug::lines::Lines;
 use crate::debug::loclist::Point;
 use crate::debug::walk::{RawFunction, RawParameter};
-use crate::elf::image::Image;
 use crate::text::{self, FunctionText, Known, idle_prefix};
 use crate::types::TypeRef;
 use crate::unit::arguments::{At, Form, Found, Gathered, Surroundings};
@@ -163,7 +162,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         if text.reentered_from(address, &function.ranges) || is_shared && shared.shared_addresses.has(address) {
             marks |= Marks::MAY_REPEAT;
         }
-        let first = past_tracer(image, address);
+        let first = text::past_tracer(image, address);
         if self.is_by_clang {
             let lines = self.lines.get_or_init(|| Lines::read(self.unit));
             let copy_at = |address| innermost(function, None, address);
@@ -315,11 +314,6 @@ enum Returned {
     Kept,
     /// It is there if a caller uses it.
     IfUsed,
-}
-
-/// Where a function does something itself: after landing pads and the call to ftrace.
-fn past_tracer(image: &Image<'_>, entry: u64) -> u64 {
-    text::after_fentry(image, entry).unwrap_or_else(|| idle_prefix(image, entry).last().unwrap_or(entry))
 }
 
 /// Finds the arguments that clang locates only after the instruction that ftrace patches. Nothing happens before it, so
