@@ -491,6 +491,20 @@ impl FunctionText<'_, '_> {
         all.filter(|&address| self.acts(&mut effects, address)).collect()
     }
 
+    /// The instructions that control comes to from an address on, up to where it may go two ways.
+    pub(crate) fn way_from(&self, from: u64) -> impl Iterator<Item = u64> {
+        /// A way may be a loop.
+        const FARTHEST: usize = 64;
+        let graph = self.graph();
+        let step = |index: &usize| match (graph.targets(*index), graph.next(*index)) {
+            ([], next) => next,
+            ([target], None) => Some(*target as usize),
+            _ => None,
+        };
+        let way = std::iter::successors(self.index(from).map(|(_, index)| index), step);
+        way.take(FARTHEST).map(|index| self.address_of(index))
+    }
+
     /// The instructions from an address on that do something that can be seen, up to where control may go on elsewhere or
     /// come in.
     pub(crate) fn acts_in_line(&self, from: u64) -> Vec<u64> {

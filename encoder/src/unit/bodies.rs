@@ -180,7 +180,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             let body = Body { text, ranges: &function.ranges, nested: &nested };
             let is_copys = |address| is_in_copy(function, None, function.origin.unwrap_or(offset), address);
             if own.is_some_and(|own| {
-                repeats::first_statement_comes_again(lines, text, start, &function.ranges, &own)
+                repeats::first_statement_comes_again(lines, text, start, &[], &function.ranges, &own)
                     || repeats::first_acts_come_again(lines, text, &[first], &body, &own, &function.ranges, is_copys)
             }) {
                 marks |= Marks::MAY_MISS;

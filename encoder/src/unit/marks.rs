@@ -53,7 +53,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             && let Some(lines) = self.lines.get()
             && (entries.iter().any(|entry| {
                 let point = Point { address: entry.address, view: entry.view };
-                repeats::first_statement_comes_again(lines, text, point, body, &own)
+                repeats::first_statement_comes_again(lines, text, point, addresses, body, &own)
             }) || {
                 let nested = nested(function, Some(copy.index));
                 let body = Body { text, ranges: body, nested: &nested };

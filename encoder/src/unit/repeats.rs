@@ -261,10 +261,12 @@ impl OwnLines {
 /// statement of the body before it tells a turn of a loop from an entry. The statements of a macro are at one place,
 /// and copies of other functions may be between them. If nothing is left of the body at its entry, its statements there
 /// last until the next call of the function. The loop of a statement that clears a variable is not one of the body.
+/// `others` are the body's other entries.
 pub(crate) fn first_statement_comes_again(
     lines: &Lines,
     text: &FunctionText<'_, '_>,
     entry: Point,
+    others: &[u64],
     body: &[Range<u64>],
     own: &OwnLines,
 ) -> bool {
@@ -282,14 +284,25 @@ pub(crate) fn first_statement_comes_again(
     rows.dedup_by_key(|row| row.point);
     rows.retain(|row| row.point >= entry);
     let opening = rows.first().map(|row| row.place).filter(|_| own.has_opening);
-    let Some(first) = rows.iter().find(|row| own.holds(row.place) && Some(row.place) != opening) else { return false };
-    // The entry may lie in an empty range: then the next row is any statement's.
-    let from = first.point.address;
-    if rows[0].point.address != entry.address && !text.falls_through(entry.address, from) {
-        return false;
+    let is_first = |row: &&&Row| own.holds(row.place) && Some(row.place) != opening;
+    let Some(mut first) = rows.iter().find(is_first) else { return false };
+    // The entry may lie in an empty range: then the next row is any statement's. Or it comes before a loop that is
+    // entered in its middle.
+    if rows[0].point.address != entry.address && !text.falls_through(entry.address, first.point.address) {
+        let at = |address: u64| rows.iter().filter(move |row| row.point.address == address).find(is_first);
+        match text.way_from(entry.address).find_map(at) {
+            Some(other) => first = other,
+            None => return false,
+        }
     }
+    let from = first.point.address;
     let avoided = Some(entry.address);
-    let is_after = |address: u64| address == from || text.comes_avoiding(from, address, avoided, body);
+    // In a straight line, the caller's instructions are mixed with the body's.
+    let is_in_line = |address: u64| {
+        text.is_straight(from, address) && !others.iter().any(|other| (from + 1..address + 1).contains(other))
+    };
+    let is_after =
+        |address: u64| address == from || is_in_line(address) || text.comes_avoiding(from, address, avoided, body);
     let is_turn = |pair: &[&Row]| {
         let is_later = own.holds(pair[0].place) && pair[0].place.line > first.place.line;
         is_later && pair[1].place == first.place && is_after(pair[1].point.address)
@@ -464,7 +477,7 @@ mod tests {
             let own = OwnLines { declared, end: 50, has_opening: false, inside: 0 };
             let comes_again = |end: u64| {
                 let body = [TEXT..TEXT, TEXT + 2..TEXT + end];
-                first_statement_comes_again(&lines, text, Point { address: TEXT, view: 0 }, &body, &own)
+                first_statement_comes_again(&lines, text, Point { address: TEXT, view: 0 }, &[], &body, &own)
             };
             assert!(comes_again(8));
             assert!(!comes_again(6), "the jump back is the caller's");
@@ -486,7 +499,8 @@ mod tests {
                 let declared = Place { file: 1, line: 9, column: 0 };
                 let own = OwnLines { declared, end: 50, has_opening: false, inside: 0 };
                 let body = slice::from_ref(&(TEXT..TEXT + 25));
-                found = first_statement_comes_again(&lines(&rows), text, Point { address: TEXT, view: 0 }, body, &own);
+                found =
+                    first_statement_comes_again(&lines(&rows), text, Point { address: TEXT, view: 0 }, &[], body, &own);
             });
             found
         };
@@ -505,7 +519,7 @@ mod tests {
             let comes_again = |of_rows: &[u32]| {
                 let rows: Vec<_> = (0..).zip(of_rows).map(|(view, &line)| (TEXT, view, line)).collect();
                 let body = slice::from_ref(&(TEXT..TEXT));
-                first_statement_comes_again(&lines(&rows), text, Point { address: TEXT, view: 0 }, body, &own)
+                first_statement_comes_again(&lines(&rows), text, Point { address: TEXT, view: 0 }, &[], body, &own)
             };
             assert!(comes_again(&[9, 10, 11, 10, 11]));
             assert!(!comes_again(&[9, 10, 11]));
