@@ -505,8 +505,8 @@ impl FunctionText<'_, '_> {
         way.take(FARTHEST).map(|index| self.address_of(index))
     }
 
-    /// The instructions from an address on that do something that can be seen, up to where control may go on elsewhere or
-    /// come in.
+    /// The instructions from an address on that do something that can be seen, up to where control may go on elsewhere
+    /// or come in.
     pub(crate) fn acts_in_line(&self, from: u64) -> Vec<u64> {
         let (mut effects, graph) = (Effects::new(self.image.machine()), self.graph());
         let mut acts = Vec::new();

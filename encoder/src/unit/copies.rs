@@ -135,8 +135,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             if is_rest {
                 self.out.rests.push(site);
             }
-            // Of two calls that begin at one address, the first one does nothing. Of one call, jump threading may have
-            // made two, and the loop that is unrolled may not turn as often.
+            // If two calls begin at one address, the first one does nothing. If the body acts, jump threading has made
+            // two calls of one, or the caller's loop was unrolled and may not turn as often.
             let is_once = || beginnings.entries.iter().filter(|other| other.address == entry.address).count() == 1;
             if is_known && !text.has_two_ways_in(entry.address) && (is_once() || text.all_acts(copy.body).is_empty()) {
                 self.out.in_line.push(site);

@@ -181,7 +181,7 @@ fn calls_that_became_a_loop_may_be_missed() {
     }
 }
 
-/// Recursion that becomes a loop, out of which what the body does first is moved, because it is the same in all turns.
+/// Recursion that becomes a loop. What the body does first is the same in all turns, and is moved out of the loop.
 const SUNK: &str = r#"
 volatile long seq;
 long sum;
