@@ -485,6 +485,35 @@ mod tests {
     }
 
     #[test]
+    fn a_loop_that_is_entered_in_its_middle_comes_back_to_the_first_statement() {
+        // 0: xor %eax,%eax; 2: jmp 6; 4: inc %ecx; 6: mov %eax,(%rdi); 8: dec %esi; 10: jne 4; 12: ret
+        x86(&[0x31, 0xc0, 0xeb, 0x02, 0xff, 0xc1, 0x89, 0x07, 0xff, 0xce, 0x75, 0xf8, 0xc3], |text| {
+            let comes_again = |rows: &[(u64, u32, u32)]| {
+                let body = slice::from_ref(&(TEXT..TEXT + 12));
+                let entry = Point { address: TEXT, view: 0 };
+                first_statement_comes_again(&lines(rows), text, entry, &[], body, &OWN)
+            };
+            assert!(comes_again(&[(TEXT + 4, 0, 12), (TEXT + 6, 0, 10), (TEXT + 8, 0, 11)]));
+            assert!(!comes_again(&[(TEXT + 4, 0, 12)]), "the way to it branches");
+        });
+    }
+
+    #[test]
+    fn turns_in_a_straight_line_may_be_mixed_with_what_is_around_the_body() {
+        // 0: mov %eax,(%rdi); 2: inc %ecx; 4: mov %eax,(%rdi); 6: ret
+        x86(&[0x89, 0x07, 0xff, 0xc1, 0x89, 0x07, 0xc3], |text| {
+            let comes_again = |others: &[u64]| {
+                let rows = [(TEXT, 0, 10), (TEXT + 4, 0, 11), (TEXT + 4, 1, 10)];
+                let body = [TEXT..TEXT + 2, TEXT + 4..TEXT + 6];
+                let entry = Point { address: TEXT, view: 0 };
+                first_statement_comes_again(&lines(&rows), text, entry, others, &body, &OWN)
+            };
+            assert!(comes_again(&[TEXT]));
+            assert!(!comes_again(&[TEXT, TEXT + 4]), "it is an entry");
+        });
+    }
+
+    #[test]
     fn the_loop_of_a_statement_that_clears_a_variable_is_not_a_turn() {
         // 0: nopl (3 bytes); 3: xor %eax,%eax; 5: movq $0,0x30(%rsp,%rax); 14: add $8,%eax; 17: cmp $0x60,%eax;
         // 20: jb 5; 22: nop (2 bytes), or jmp 5; 24: ret
