@@ -186,7 +186,7 @@ fn encode<'b>(
     };
     let code = !arguments.raw;
     let options = Options { progress: Some(&progress), kernel, ranges, code, ..Options::default() };
-    let encoded = siteseer_encoder::encode_with_ranges(&image, &options);
+    let encoded = siteseer_encoder::encode_all(&image, &options);
     bar.finish_and_clear();
     let encoded = encoded.map_err(|error| format!("{}: {}", path.display(), output::chain(&error)))?;
     // The set has all that is written; without the image's pages there is room for it. If no thread can be started, the

@@ -14,7 +14,7 @@ use places::{Place, find, without_chains};
 use query::Query;
 use siteseer::Target;
 use siteseer::internals::source::{Chosen, Contents, read};
-use siteseer_encoder::{BaseKernel, Detail, KernelTypes, Options, encode_with_ranges};
+use siteseer_encoder::{BaseKernel, Detail, KernelTypes, Options, encode_all};
 use siteseer_sites::file::{self, SiteFile};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::ops::Deref;
@@ -129,7 +129,7 @@ fn contents(path: &Path) -> Result<Contents, Failure> {
 /// The site file of an image or module with debug information.
 fn encoded(path: &Path, image: &[u8], kernel: Option<BaseKernel<'_>>) -> Result<Vec<u8>, Failure> {
     let options = Options { ranges: Detail::Lines, kernel, ..Options::default() };
-    let encoded = encode_with_ranges(image, &options);
+    let encoded = encode_all(image, &options);
     let encoded = encoded.map_err(|error| format!("{}: {}", path.display(), output::chain(&error)))?;
     let mut out = Vec::new();
     file::write_with(&encoded.set, &encoded.optional(), &mut out)?;

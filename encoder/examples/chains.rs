@@ -7,7 +7,7 @@
 //! class, and the first ones of each class are printed. The exit status is 1 if fewer than [`LEAST`] of a thousand
 //! chains are equal.
 
-use siteseer_encoder::{Detail, Options, encode_with_ranges};
+use siteseer_encoder::{Detail, Options, encode_all};
 use siteseer_sites::file::{self, Chains, SiteFile};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -109,7 +109,7 @@ fn encoded(image: &[u8], ranges: Detail) -> Result<(Vec<u8>, Duration), Box<dyn 
     let mut bytes = Vec::new();
     for _ in 0..ROUNDS {
         let start = Instant::now();
-        let encoded = encode_with_ranges(image, &Options { ranges, ..Options::default() })?;
+        let encoded = encode_all(image, &Options { ranges, ..Options::default() })?;
         bytes.clear();
         file::write_with(&encoded.set, &encoded.optional(), &mut bytes)?;
         least = least.min(start.elapsed());

@@ -66,7 +66,7 @@ pub struct Options<'o> {
     pub kernel: Option<BaseKernel<'o>>,
     /// Called with each site as it is made, with what the debug information has for its arguments.
     pub observer: Option<Observer<'o>>,
-    /// What [`encode_with_ranges`] finds out about the text of copies. Nothing if only some functions are encoded: then
+    /// What [`encode_all`] finds out about the text of copies. Nothing if only some functions are encoded: then
     /// most copies are not looked at.
     pub ranges: Detail,
     /// Whether to sum the code at the sites ([`Encoded::code`]).
@@ -142,14 +142,15 @@ impl Encoded {
 /// See [`EncodeError`].
 pub fn encode(image: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census), EncodeError> {
     let options = Options { ranges: Detail::Nothing, ..options.clone() };
-    encode_with_ranges(image, &options).map(|Encoded { set, census, .. }| (set, census))
+    encode_all(image, &options).map(|Encoded { set, census, .. }| (set, census))
 }
 
-/// Finds all sites of an image's functions, and which copy each instruction belongs to ([`Options::ranges`]).
+/// Finds all sites of an image's functions, and what the options ask for besides: which copy each instruction belongs to
+/// ([`Options::ranges`]), and sums of the code at sites ([`Options::code`]).
 ///
 /// # Errors
 /// See [`EncodeError`].
-pub fn encode_with_ranges(image: &[u8], options: &Options<'_>) -> Result<Encoded, EncodeError> {
+pub fn encode_all(image: &[u8], options: &Options<'_>) -> Result<Encoded, EncodeError> {
     threads::run(options.threads, || encode_here(image, options)).map_err(EncodeError::Threads)?
 }
 

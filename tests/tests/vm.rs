@@ -39,7 +39,7 @@ use siteseer_conformance::guest::{code, killed, modules, own_data, refused, soak
 use siteseer_conformance::suite::case_file::{self, CaseFile};
 use siteseer_conformance::suite::judge::{self, Status};
 use siteseer_conformance::suite::prepare::Prepared;
-use siteseer_encoder::{BaseKernel, Detail, KernelTypes, Options, encode_with_ranges};
+use siteseer_encoder::{BaseKernel, Detail, KernelTypes, Options, encode_all};
 use siteseer_kernels::modules::ModuleSource;
 use siteseer_kernels::{KernelPaths, REFERENCE};
 use siteseer_sites::file::Optional;
@@ -528,7 +528,7 @@ fn moved(vmlinux: &Path) -> Result<PathBuf, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", vmlinux.display());
     let bytes = std::fs::read(vmlinux).map_err(|error| failed(&error))?;
     let options = Options { code: true, ..Options::default() };
-    let mut encoded = encode_with_ranges(&bytes, &options).map_err(|error| failed(&error))?;
+    let mut encoded = encode_all(&bytes, &options).map_err(|error| failed(&error))?;
     code::moved(&mut encoded, &bytes)?;
     written(&encoded.set, &encoded.optional(), "-moved")
 }
@@ -541,7 +541,7 @@ fn site_file(vmlinux: &Path, ranges: Detail) -> Result<PathBuf, String> {
 fn encoded(image: &Path, options: &Options<'_>) -> Result<PathBuf, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", image.display());
     let bytes = std::fs::read(image).map_err(|error| failed(&error))?;
-    let encoded = encode_with_ranges(&bytes, options).map_err(|error| failed(&error))?;
+    let encoded = encode_all(&bytes, options).map_err(|error| failed(&error))?;
     written(&encoded.set, &encoded.optional(), "")
 }
 

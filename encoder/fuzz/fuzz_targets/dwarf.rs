@@ -3,7 +3,7 @@
 //! the image. What is encoded is written, and read again.
 #![no_main]
 
-use siteseer_encoder::{Detail, Options, encode_with_ranges};
+use siteseer_encoder::{Detail, Options, encode_all};
 use siteseer_fuzz::images::IMAGES;
 use siteseer_fuzz::patch;
 use siteseer_sites::file::{self, SiteFile};
@@ -31,7 +31,7 @@ siteseer_fuzz::target!(|data| {
     patch::apply(data, &mut bytes, &image.sections(&SECTIONS));
     siteseer_fuzz::alone(|| {
         let options = Options { ranges: Detail::Lines, code: true, ..Options::default() };
-        let Ok(encoded) = encode_with_ranges(&bytes, &options) else { return };
+        let Ok(encoded) = encode_all(&bytes, &options) else { return };
         let mut written = Vec::new();
         if file::write_with(&encoded.set, &encoded.optional(), &mut written).is_ok() {
             let file = SiteFile::parse(&written).expect("what was written is read");

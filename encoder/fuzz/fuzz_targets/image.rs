@@ -3,7 +3,7 @@
 #![no_main]
 
 use siteseer_encoder::elf::image::Image;
-use siteseer_encoder::{Options, encode_with_ranges};
+use siteseer_encoder::{Options, encode_all};
 
 const DEBUG: [&str; 4] = [".debug_info", ".debug_abbrev", ".debug_frame", ".debug_line"];
 
@@ -28,6 +28,6 @@ fn exercise(data: &[u8]) {
 siteseer_fuzz::target!(|data| {
     exercise(data);
     siteseer_fuzz::alone(|| {
-        let _ = encode_with_ranges(data, &Options { code: true, ..Options::default() });
+        let _ = encode_all(data, &Options { code: true, ..Options::default() });
     });
 });

@@ -3,7 +3,7 @@
 //! replaced. The first byte chooses the module.
 #![no_main]
 
-use siteseer_encoder::{BaseKernel, Detail, KernelTypes, Options, encode_with_ranges};
+use siteseer_encoder::{BaseKernel, Detail, KernelTypes, Options, encode_all};
 use siteseer_fuzz::images::MODULES;
 use siteseer_fuzz::patch;
 
@@ -32,6 +32,6 @@ siteseer_fuzz::target!(|data| {
         let types = KernelTypes::new(btf);
         let kernel = types.as_ref().ok().map(|types| BaseKernel { types, build_id: b"kernel" });
         let _ =
-            encode_with_ranges(&bytes, &Options { kernel, ranges: Detail::Lines, code: true, ..Options::default() });
+            encode_all(&bytes, &Options { kernel, ranges: Detail::Lines, code: true, ..Options::default() });
     });
 });

@@ -5,7 +5,7 @@
 use crate::image::{self, Build};
 use crate::{CLONED, INLINED, NESTED, SPLIT};
 use object::{Object, ObjectSection, SectionKind};
-use siteseer_encoder::{Detail, Encoded, Options, encode_with_ranges};
+use siteseer_encoder::{Detail, Encoded, Options, encode_all};
 use siteseer_sites::file::{self, SiteFile};
 use std::process::Command;
 
@@ -30,7 +30,7 @@ long hot(long a, long b) { return checked(a) + checked(b) * seen; }
 type Chain = Vec<(String, u32)>;
 
 fn site_file(image: &[u8], ranges: Detail) -> Vec<u8> {
-    let encoded = encode_with_ranges(image, &Options { ranges, ..Options::default() }).expect("the image is encoded");
+    let encoded = encode_all(image, &Options { ranges, ..Options::default() }).expect("the image is encoded");
     let mut bytes = Vec::new();
     file::write_with(&encoded.set, &encoded.optional(), &mut bytes).expect("the sites are written");
     bytes
@@ -159,13 +159,13 @@ fn the_sites_are_the_same_with_and_without() {
     let plain = siteseer_encoder::encode(&image, &Options::default()).unwrap();
     for ranges in [Detail::Copies, Detail::Lines] {
         let options = Options { ranges, threads: Some(3), ..Options::default() };
-        let Encoded { set, census, ranges, .. } = encode_with_ranges(&image, &options).unwrap();
+        let Encoded { set, census, ranges, .. } = encode_all(&image, &options).unwrap();
         assert_eq!((&set.sites, &set.files, &census), (&plain.0.sites, &plain.0.files, &plain.1));
-        let again = encode_with_ranges(&image, &Options { threads: Some(1), ..options }).unwrap();
+        let again = encode_all(&image, &Options { threads: Some(1), ..options }).unwrap();
         assert_eq!(again.ranges, ranges, "whatever the number of threads");
         assert!(ranges.is_some_and(|ranges| !ranges.copies.is_empty()));
         let functions = Some(vec!["target".to_owned()]);
-        let part = encode_with_ranges(&image, &Options { functions, ..options_of(Detail::Lines) }).unwrap();
+        let part = encode_all(&image, &Options { functions, ..options_of(Detail::Lines) }).unwrap();
         assert!(part.ranges.is_none(), "of some functions alone it is not known");
     }
 }

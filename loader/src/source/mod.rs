@@ -580,7 +580,7 @@ impl SiteData {
             code: true,
             ..siteseer_encoder::Options::default()
         };
-        let encoded = siteseer_encoder::encode_with_ranges(image, &options).map_err(|error| failed(error.into()))?;
+        let encoded = siteseer_encoder::encode_all(image, &options).map_err(|error| failed(error.into()))?;
         let mut bytes = Vec::new();
         siteseer_sites::file::write_with(&encoded.set, &encoded.optional(), &mut bytes)
             .map_err(|error| failed(error.into()))?;

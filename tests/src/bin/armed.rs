@@ -71,7 +71,7 @@ fn is_of_failing_memory(outcome: &Outcome) -> bool {
 fn arm(arguments: &Arguments, kernel: &KernelPaths) -> Result<(), Box<dyn Error>> {
     let image = fs::read(&kernel.vmlinux)?;
     let options = siteseer_encoder::Options { code: true, ..siteseer_encoder::Options::default() };
-    let encoded = siteseer_encoder::encode_with_ranges(&image, &options)?;
+    let encoded = siteseer_encoder::encode_all(&image, &options)?;
     drop(image);
     let id: String = encoded.set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
     let sites = tempfile::NamedTempFile::new()?;

@@ -58,7 +58,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let mut prepared = prepare(&arguments.tools)?;
     let unbuilt = std::mem::take(&mut prepared.unbuilt);
     let options = siteseer_encoder::Options { code: true, ..siteseer_encoder::Options::default() };
-    let encoded = siteseer_encoder::encode_with_ranges(&fs::read(&paths.vmlinux)?, &options)?;
+    let encoded = siteseer_encoder::encode_all(&fs::read(&paths.vmlinux)?, &options)?;
     let mut runs: Vec<Run> = Vec::new();
     let mut verdicts: BTreeMap<Linking, Vec<Verdict>> = BTreeMap::new();
     let mut judge_all = |runs: &[Run], prepared: &Prepared| {

@@ -25,7 +25,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let guest = build_guest_for(arch, "siteseer-conformance", "siteseer-guest", "release")?;
     let image = std::fs::read(&paths.vmlinux)?;
     let options = siteseer_encoder::Options { code: true, ..siteseer_encoder::Options::default() };
-    let encoded = siteseer_encoder::encode_with_ranges(&image, &options)?;
+    let encoded = siteseer_encoder::encode_all(&image, &options)?;
     let id: String = encoded.set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
     let sites = std::env::temp_dir().join(format!("siteseer-reach-{}.sites", std::process::id()));
     file::write_with(&encoded.set, &encoded.optional(), &mut std::fs::File::create(&sites)?)?;

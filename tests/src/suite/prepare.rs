@@ -109,7 +109,7 @@ impl Prepared {
         let kernel = BaseKernel { types: &types, build_id: &base.build_id.0 };
         let options = Options { kernel: Some(kernel), code: true, ..Options::default() };
         let encoding = fail("the module's site data");
-        let encoded = siteseer_encoder::encode_with_ranges(&image, &options).map_err(|error| encoding(&error))?;
+        let encoded = siteseer_encoder::encode_all(&image, &options).map_err(|error| encoding(&error))?;
         let mut bytes = Vec::new();
         file::write_with(&encoded.set, &encoded.optional(), &mut bytes).map_err(|error| encoding(&error))?;
         let id: String = encoded.set.build_id.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -163,7 +163,7 @@ fn ready(paths: &KernelPaths, wanted: &Wanted) -> Result<Ready, Box<dyn std::err
     let guest = build_guest_for(paths.record.arch, "siteseer-conformance", "siteseer-guest", "release")?;
     let image = std::fs::read(&paths.vmlinux)?;
     let options = siteseer_encoder::Options { code: true, ..siteseer_encoder::Options::default() };
-    let encoded = siteseer_encoder::encode_with_ranges(&image, &options)?;
+    let encoded = siteseer_encoder::encode_all(&image, &options)?;
     let sites = tempfile::Builder::new().prefix("sites-").tempfile()?;
     file::write_with(&encoded.set, &encoded.optional(), &mut std::fs::File::create(sites.path())?)?;
     let data = SiteData::open(sites.path(), None, false).map_err(|error| with_causes(&error))?;

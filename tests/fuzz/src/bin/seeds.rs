@@ -4,7 +4,7 @@
 //! tools print them.
 
 use object::{Object, ObjectSection};
-use siteseer_encoder::{Detail, Options, encode_with_ranges};
+use siteseer_encoder::{Detail, Options, encode_all};
 use siteseer_fuzz::images::{IMAGES, Image, MODULES};
 use siteseer_fuzz::{libfuzzer_sys as _, patch};
 use siteseer_sites::file::{self, SiteFile};
@@ -93,7 +93,7 @@ fn of_module(seeds: &Seeds, nth: u8, image: &Image) -> Result<(), Box<dyn Error>
 fn of_sites(seeds: &Seeds, image: &Image) -> Result<(), Box<dyn Error>> {
     let name = image.name;
     let options = Options { ranges: Detail::Lines, code: true, ..Options::default() };
-    let encoded = encode_with_ranges(image.bytes, &options)?;
+    let encoded = encode_all(image.bytes, &options)?;
     let set = &encoded.set;
     let mut whole = Vec::new();
     file::write_with(set, &encoded.optional(), &mut whole)?;
