@@ -145,8 +145,8 @@ pub fn encode(image: &[u8], options: &Options<'_>) -> Result<(SiteSet, Census), 
     encode_all(image, &options).map(|Encoded { set, census, .. }| (set, census))
 }
 
-/// Finds all sites of an image's functions, and what the options ask for besides: which copy each instruction belongs to
-/// ([`Options::ranges`]), and sums of the code at sites ([`Options::code`]).
+/// Finds all sites of an image's functions, and what the options ask for besides: which copy each instruction belongs
+/// to ([`Options::ranges`]), and sums of the code at sites ([`Options::code`]).
 ///
 /// # Errors
 /// See [`EncodeError`].
