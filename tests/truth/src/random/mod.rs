@@ -329,10 +329,14 @@ impl Work<'_> {
         for input in inputs {
             let trace = match (runner.log(input), self.arguments.generator) {
                 (Ok(log), _) => Trace::parse(&log, program, &symbols, &callers)?,
-                // Nobody promises that a program of csmith's ends.
-                (Err(RunError::TooLong | RunError::Emulator(EmulatorError::Stopped { .. })), Generator::Csmith) => {
-                    continue;
-                }
+                // Nobody promises that a program of csmith's ends. A slow machine may reach the limit of time first.
+                (
+                    Err(
+                        RunError::TooLong
+                        | RunError::Emulator(EmulatorError::Stopped { .. } | EmulatorError::Endless { .. }),
+                    ),
+                    Generator::Csmith,
+                ) => continue,
                 (Err(error), _) => return Err(error.into()),
             };
             if trace.calls.len() <= MAX_CALLS {
