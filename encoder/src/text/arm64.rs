@@ -150,10 +150,11 @@ pub(super) fn effect_at(image: &Image<'_>, address: u64) -> Option<Effect> {
     Some(Effect { next: address.wrapping_add(4), writes, stores, plain: known.is_some(), straight: known.is_some() })
 }
 
-/// Whether an instruction does something that can be seen. `frame` has the address of the frame, if a register has it.
-pub(super) fn acts(image: &Image<'_>, address: u64, frame: Option<Register>) -> Acts {
+/// Whether an instruction does something that can be seen. `frame_pointer` is a register with the frame's address,
+/// beside the stack pointer.
+pub(super) fn acts(image: &Image<'_>, address: u64, frame_pointer: Option<Register>) -> Acts {
     let Some(word) = word_at(image, address) else { return Acts::Yes };
-    let is_frame = |base: u32| base == STACK || frame.is_some_and(|frame| u32::from(frame) == base);
+    let is_frame = |base: u32| base == STACK || frame_pointer.is_some_and(|register| u32::from(register) == base);
     match flow(word, address) {
         Flow::Jump(target) | Flow::Conditional(target) => return Acts::Jumps(target),
         Flow::Nop | Flow::LandingPad => return Acts::No,

@@ -38,7 +38,7 @@ impl FunctionText<'_, '_> {
                 search.leave(targets);
                 at = graph.next(index);
                 // A branch out of the function is a tail call, also if it is conditional.
-                let acts = effects.acts(self.image, self.address_of(index), self.frame);
+                let acts = effects.acts(self.image, self.address_of(index), self.frame_pointer);
                 let leaves = matches!(acts, Acts::Jumps(target) if self.index(target).is_none());
                 if leaves || at.is_none() && targets.is_empty() {
                     return false;

@@ -60,7 +60,7 @@ impl FunctionText<'_, '_> {
     /// Whether the last instruction of a way returns from the function. It does not if nothing comes after it: a trap,
     /// or a call that never returns. `None` if it jumps to another function, or if that is not known.
     fn returns(&self, effects: &mut Effects, address: u64) -> Option<bool> {
-        match effects.acts(self.image, address, self.frame) {
+        match effects.acts(self.image, address, self.frame_pointer) {
             Acts::No => Some(true),
             Acts::Jumps(target) => self.image.is_named(target, "__x86_return_thunk").then_some(true),
             Acts::Yes => {

@@ -73,7 +73,7 @@ impl Makers<'_, '_, '_> {
     }
 
     fn is_branch(&mut self, address: u64) -> bool {
-        matches!(self.effects.acts(self.text.image, address, self.text.frame), Acts::Jumps(_))
+        matches!(self.effects.acts(self.text.image, address, self.text.frame_pointer), Acts::Jumps(_))
     }
 
     /// Whether an instruction writes a register on some way from the function's entry to an address.
@@ -83,6 +83,31 @@ impl Makers<'_, '_, '_> {
             if self.writes(address, register) { ControlFlow::Break(true) } else { ControlFlow::Continue(()) }
         };
         text.has_unknown_targets() || text.any_before(to, &mut visit)
+    }
+
+    /// An instruction that is the last to write a register on some way from an entry to an address, and makes the value
+    /// there. It counts if it is the body's, which `owns` tells.
+    pub(crate) fn made_before(
+        &mut self,
+        register: Register,
+        to: u64,
+        entry: u64,
+        owns: impl Fn(u64) -> bool,
+    ) -> Option<u64> {
+        let text = self.text;
+        let mut made = None;
+        let mut visit = |at| {
+            if self.writes(at, register) {
+                made = (owns(at) && self.makes(at, register)).then_some(at);
+                ControlFlow::Break(made.is_some())
+            } else if at == entry {
+                ControlFlow::Break(false)
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        text.any_before(to, &mut visit);
+        made
     }
 
     /// Whether the last instruction that writes a register in the straight line up to an address adds a constant to it:
@@ -146,6 +171,23 @@ mod tests {
             assert_eq!(text.instruction_before(TEXT + 28), Some(TEXT + 27));
             assert_eq!(text.instruction_before(TEXT + 8), None, "no instruction ends there");
             assert_eq!(text.instruction_before(TEXT), None);
+        });
+    }
+
+    #[test]
+    fn values_that_are_made_before_a_branch() {
+        // 0: lea 1(%rdi),%eax; 3: jne 7; 5: mov %ecx,(%rsi); 7: mov %eax,(%rdx); 9: ret
+        x86(&[0x8d, 0x47, 1, 0x75, 2, 0x89, 0x0e, 0x89, 0x02, 0xc3], |text| {
+            let made =
+                |register, entry| text.makers().made_before(register, TEXT + 7, TEXT + entry, |at| at < TEXT + 9);
+            assert_eq!(made(0, 0), Some(TEXT));
+            assert_eq!(made(0, 3), None, "before the entry");
+            assert_eq!(made(1, 0), None, "nothing writes it");
+            assert_eq!(text.makers().made_before(0, TEXT + 7, TEXT, |_| false), None, "the caller's");
+        });
+        // 0: mov %edi,%eax; 2: mov %eax,(%rdx); 4: ret
+        x86(&[0x89, 0xf8, 0x89, 0x02, 0xc3], |text| {
+            assert_eq!(text.makers().made_before(0, TEXT + 2, TEXT, |_| true), None, "a copy");
         });
     }
 

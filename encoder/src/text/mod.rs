@@ -119,7 +119,7 @@ pub struct Known<'k> {
     pub entry: Option<u64>,
     /// The register that has the frame's address wherever the function stores to it (as DW_AT_frame_base says), if that
     /// is not the stack pointer.
-    pub frame: Option<Register>,
+    pub frame_pointer: Option<Register>,
     /// Compiled with `-fno-jump-tables` (as DW_AT_producer says): an indirect jump is a tail call. Retpolines imply
     /// it and need not be told.
     pub no_jump_tables: bool,
@@ -240,8 +240,8 @@ pub(crate) fn line_preserves(image: &Image<'_>, from: u64, to: u64, register: Re
 pub struct FunctionText<'i, 'a> {
     image: &'i Image<'a>,
     entry: u64,
-    /// See [`Known::frame`].
-    frame: Option<Register>,
+    /// See [`Known::frame_pointer`].
+    frame_pointer: Option<Register>,
     pieces: Vec<Piece>,
     /// Offset of each instruction from the start of its piece.
     offsets: Vec<u32>,
@@ -265,7 +265,7 @@ impl<'i, 'a> FunctionText<'i, 'a> {
         let mut text = FunctionText {
             image,
             entry: known.entry.or(ranges.first().map(|r| r.start)).unwrap_or(0),
-            frame: known.frame,
+            frame_pointer: known.frame_pointer,
             pieces: Vec::with_capacity(ranges.len()),
             offsets: Vec::new(),
             flags: Vec::new(),
@@ -619,10 +619,10 @@ impl Effects {
         }
     }
 
-    fn acts(&mut self, image: &Image<'_>, address: u64, frame: Option<Register>) -> Acts {
+    fn acts(&mut self, image: &Image<'_>, address: u64, frame_pointer: Option<Register>) -> Acts {
         match self {
-            Effects::X86(effects) => effects.acts(image, address, frame),
-            Effects::Arm64 => arm64::acts(image, address, frame),
+            Effects::X86(effects) => effects.acts(image, address, frame_pointer),
+            Effects::Arm64 => arm64::acts(image, address, frame_pointer),
         }
     }
 }

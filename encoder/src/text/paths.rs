@@ -534,7 +534,7 @@ impl FunctionText<'_, '_> {
             if address != entry && !self.edges_to(address).is_empty() {
                 break;
             }
-            let acts = match effects.acts(self.image, address, self.frame) {
+            let acts = match effects.acts(self.image, address, self.frame_pointer) {
                 Acts::Jumps(target) if self.index(target).is_some() => break,
                 Acts::No => false,
                 _ => true,
@@ -648,7 +648,7 @@ impl FunctionText<'_, '_> {
             }
             let falls = self.flags[index] & FALLS != 0 && index + 1 < self.pieces[piece].instructions.end;
             let next = falls.then(|| self.address(piece, index + 1))?;
-            match effects.acts(self.image, address, self.frame) {
+            match effects.acts(self.image, address, self.frame_pointer) {
                 Acts::Jumps(target) if self.index(target).is_some() => return Some((next, target)),
                 Acts::Jumps(_) => return None,
                 _ => index += 1,
@@ -831,7 +831,7 @@ impl FunctionText<'_, '_> {
     }
 
     fn does_act(&self, effects: &mut Effects, address: u64) -> bool {
-        match effects.acts(self.image, address, self.frame) {
+        match effects.acts(self.image, address, self.frame_pointer) {
             Acts::No => false,
             Acts::Yes => true,
             Acts::Jumps(target) => self.index(target).is_none(),

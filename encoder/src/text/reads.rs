@@ -13,7 +13,7 @@ impl Makers<'_, '_, '_> {
         let image = self.text.image;
         // A jump out of the function is a call of another one.
         if argument_registers(self.text.machine()).contains(&register)
-            && let Acts::Jumps(target) = self.effects.acts(image, address, self.text.frame)
+            && let Acts::Jumps(target) = self.effects.acts(image, address, self.text.frame_pointer)
             && self.text.index(target).is_none()
         {
             return 8;

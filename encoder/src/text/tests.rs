@@ -390,15 +390,15 @@ fn stores_to_the_frame_are_not_acts() {
     let arm64: Vec<u8> = arm64.iter().flat_map(|word| word.to_le_bytes()).collect();
     // mov %rax,-8(%rbp); mov %rax,(%rdi); ret
     let x86 = [0x48, 0x89, 0x45, 0xf8, 0x48, 0x89, 0x07, 0xc3];
-    for (machine, code, frame) in [(Machine::Aarch64, &arm64[..], 29), (Machine::X86_64, &x86, 6)] {
+    for (machine, code, frame_pointer) in [(Machine::Aarch64, &arm64[..], 29), (Machine::X86_64, &x86, 6)] {
         let bytes = TestImage::kernel(machine, code).build();
         let image = Image::parse(&bytes).expect("a kernel");
-        let first_acts = |frame| {
-            let known = Known { frame, ..Known::default() };
+        let first_acts = |frame_pointer| {
+            let known = Known { frame_pointer, ..Known::default() };
             FunctionText::decode(&image, &ranges(&[(0, code.len() as u64)]), &known).first_acts(TEXT)
         };
         assert_eq!(first_acts(None), [TEXT], "{machine:?}: it may be any memory");
-        assert_eq!(first_acts(Some(frame)), [TEXT + 4], "{machine:?}");
+        assert_eq!(first_acts(Some(frame_pointer)), [TEXT + 4], "{machine:?}");
     }
 }
 

@@ -93,9 +93,9 @@ impl Effects {
 }
 
 impl Effects {
-    /// Whether an instruction does something that can be seen. `frame` has the address of the frame, if a register has
-    /// it.
-    pub(super) fn acts(&mut self, image: &Image<'_>, address: u64, frame: Option<machine::Register>) -> Acts {
+    /// Whether an instruction does something that can be seen. `frame_pointer` is a register with the frame's address,
+    /// beside the stack pointer.
+    pub(super) fn acts(&mut self, image: &Image<'_>, address: u64, frame_pointer: Option<machine::Register>) -> Acts {
         let Some(instruction) = instruction_at(image, address) else { return Acts::Yes };
         match instruction.flow_control() {
             FlowControl::Next => {}
@@ -110,7 +110,8 @@ impl Effects {
         };
         let info = self.factory.info(&instruction);
         let mut stores = info.used_memory().iter().filter(|used| is_write(used.access()));
-        let is_frame = |base: Register| base == Register::RSP || frame.is_some() && dwarf_register(base) == frame;
+        let is_frame_pointer = |base: Register| frame_pointer.is_some() && dwarf_register(base) == frame_pointer;
+        let is_frame = |base: Register| base == Register::RSP || is_frame_pointer(base);
         let stores_elsewhere = stores.any(|used| !is_frame(used.base().full_register()));
         if is_plain(&instruction) && !stores_elsewhere { Acts::No } else { Acts::Yes }
     }

@@ -43,7 +43,8 @@ impl Body<'_, '_, '_> {
     }
 
     /// The parameters that the body assigns to, and whether it does so before it does anything that can be seen:
-    /// `entry` is where it is entered.
+    /// `entry` is where it is entered. An assignment may come long before the list has the new value, if that is not
+    /// used at once.
     pub(crate) fn assigned<'a>(
         &self,
         gathered: &Gathered<'a>,
@@ -63,13 +64,20 @@ impl Body<'_, '_, '_> {
                     })
                     .min(),
                 Given::List(range) => (gathered.list(range).iter())
-                    .flat_map(|entry| registers(entry.expression, encoding).map(move |register| (entry, register)))
+                    .flat_map(|part| registers(part.expression, encoding).map(move |register| (part, register)))
                     .filter(|(_, register)| is_value(register))
-                    .filter_map(|(entry, register)| {
+                    .filter_map(|(part, register)| {
                         let makers = makers.get_or_insert_with(|| self.text.makers());
-                        let (begin, end) = (entry.begin.address, entry.end.address);
-                        let before = self.made_before(makers, begin, register);
-                        before.or_else(|| self.made_within(makers, slice::from_ref(&(begin..end)), register))
+                        let (begin, end) = (part.begin.address, part.end.address);
+                        let is_later = begin != entry && is_register(part.expression, encoding);
+                        self.made_before(makers, begin, register)
+                            .or_else(|| self.made_within(makers, slice::from_ref(&(begin..end)), register))
+                            .or_else(|| {
+                                if !is_later {
+                                    return None;
+                                }
+                                makers.made_before(register, begin, entry, |at| self.owns(at))
+                            })
                     })
                     .min(),
                 _ => None,
@@ -216,7 +224,7 @@ impl Body<'_, '_, '_> {
         (self.owns(before) && makers.makes(before, register)).then_some(before)
     }
 
-    /// The first instruction of the body that makes a value in a register, within a range that goes on after it.
+    /// The first instruction of the body that makes a value in a register, within ranges that go on after it.
     fn made_within(&self, makers: &mut Makers<'_, '_, '_>, ranges: &[Range<u64>], register: Register) -> Option<u64> {
         let instructions = ranges.iter().flat_map(|range| self.text.instructions(range.start, range.end).take(MOST));
         let mut instructions = instructions.peekable();
@@ -227,6 +235,12 @@ impl Body<'_, '_, '_> {
         }
         None
     }
+}
+
+/// Whether an expression is a register.
+fn is_register(expression: Slice<'_>, encoding: Encoding) -> bool {
+    let mut operations = Expression(expression).operations(encoding);
+    matches!((operations.next(), operations.next()), (Ok(Some(Operation::Register { .. })), Ok(None)))
 }
 
 /// The registers that an expression takes.

@@ -57,10 +57,10 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     }
 
     /// A function's instructions.
-    fn text_of(&self, function: &RawFunction<'a>) -> FunctionText<'d, 'a> {
+    pub(super) fn text_of(&self, function: &RawFunction<'a>) -> FunctionText<'d, 'a> {
         let known = Known {
             entry: function.entry,
-            frame: self.frame_pointer(function),
+            frame_pointer: self.frame_pointer(function),
             no_jump_tables: self.no_jump_tables,
             tail_calls: &function.tail_calls,
             noreturn: None,

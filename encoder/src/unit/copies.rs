@@ -8,7 +8,7 @@ use crate::debug::loclist::Point;
 use crate::debug::units::DebugUnit;
 use crate::debug::walk::{RawFunction, RawParameter, RawSite};
 use crate::elf::image::Image;
-use crate::text::{FunctionText, Known, Slot};
+use crate::text::{FunctionText, Slot};
 use crate::unit::arguments::{At, Surroundings};
 use crate::unit::assigned::Body;
 use crate::unit::beginnings::Cut;
@@ -31,15 +31,7 @@ use std::sync::Arc;
 
 impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     pub(super) fn inline_sites(&mut self, function: &RawFunction<'a>) {
-        let shared = self.shared;
-        let known = Known {
-            entry: function.entry,
-            frame: self.frame_pointer(function),
-            no_jump_tables: self.no_jump_tables,
-            tail_calls: &function.tail_calls,
-            noreturn: None,
-        };
-        let text = FunctionText::decode(shared.image, &function.ranges, &known);
+        let text = self.text_of(function);
         self.find_markers(function);
         self.site_of.clear();
         if self.unit.is_gcc() {
