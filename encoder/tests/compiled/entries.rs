@@ -6,7 +6,7 @@
 
 use crate::image::{self, Build};
 use crate::{arguments, encoded, inline_sites, sites_of};
-use siteseer_sites::location::Location;
+use siteseer_sites::location::{Located, Location};
 use siteseer_sites::site::{Marks, Site, SiteKind};
 use siteseer_sites::{Doubt, SiteSet};
 
@@ -383,6 +383,47 @@ fn the_row_with_which_a_function_begins_is_no_marker_of_a_copy_in_it() {
     let mut addresses: Vec<u64> = sites.iter().map(|site| site.address).collect();
     addresses.sort_unstable();
     assert!(addresses.windows(2).all(|pair| pair[0] != pair[1]), "{sites:x?}");
+}
+
+/// A recursion that is inlined into itself, and passes itself what it computes; and a function that only gets that.
+const COMPUTES: &str = r#"
+volatile int seq;
+volatile long in, sink;
+static long deep(int depth, unsigned long p)
+{
+    seq = 1;
+    if (depth <= 0)
+        return (long)p;
+    sink = deep(depth - 1, (unsigned int)(p << 2));
+    (void)deep(depth - 1, ~p);
+    return (long)p & 255;
+}
+static inline __attribute__((always_inline)) void flat(unsigned long p) { seq = 2; sink = (long)p; }
+long caller(int depth) { seq = 3; return deep(2, in) + deep(depth, in + 1); }
+void other(unsigned long p) { sink = p; flat(~p); }
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn what_a_recursion_in_itself_computes_is_doubtful() {
+    for level in ["-O2", "-O3"] {
+        let (set, _) = encoded(&Build::gcc(&[level], &[COMPUTES]).link());
+        let is_computed = |located: &&Located| matches!(located.at, Location::Computed(_));
+        let computed = |sites: &[&Site]| -> Vec<Located> {
+            let all = sites.iter().flat_map(|site| arguments(&set, site)).flatten();
+            all.filter(is_computed).cloned().collect()
+        };
+        let function_of = |site: &Site| &set.functions[site.function as usize].name;
+        let is_inside =
+            |site: &&Site| site.parent.is_some_and(|parent| function_of(&set.sites[parent as usize]) == "deep");
+        let inside: Vec<&Site> = sites_of(&set, "deep").into_iter().filter(is_inside).collect();
+        let found = computed(&inside);
+        assert!(!found.is_empty() && found.iter().all(|located| !located.is_certain()), "{level}: {found:?}");
+        let other_call = |located: &Located| located.doubt == Some(Doubt::OtherCall);
+        assert!(found.iter().any(other_call), "{level}: {found:?}");
+        let flat = computed(&sites_of(&set, "flat"));
+        assert!(!flat.is_empty() && flat.iter().all(Located::is_certain), "{level}: {flat:?}");
+    }
 }
 
 /// The head of the outer function ends in the middle of the inner one, and the rest is inlined back.
