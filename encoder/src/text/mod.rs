@@ -20,6 +20,7 @@
 //! indirect jumps for tail calls only. Else a function that has one is taken to have unknown block leaders: nothing
 //! in it is walked.
 
+mod acts;
 mod arm64;
 mod before;
 mod clears;

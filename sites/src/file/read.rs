@@ -332,7 +332,7 @@ impl<'a> SiteFile<'a> {
         if next as usize != ext.sites.len() {
             return Err(FileError::Table("site"));
         }
-        // A section that has lost its name, too: without it, the code at sites would not be compared.
+        // The section may have lost its name. Without it, the loader would not compare the code at sites.
         let is_code = |data: &'a [u8]| Code::parse(data, next, ext.root()).is_ok();
         if sections.code.is_none() && sections.contents().any(is_code) {
             return Err(FileError::NoSection(super::elf::CODE));
@@ -391,7 +391,7 @@ impl<'a> SiteFile<'a> {
             None if base.types().any(|ty| ty.kind() == Kind::Locsec) => Self::from_whole(&base, image)?,
             None => return Err(FileError::NoSection(super::elf::INLINE)),
         };
-        // Nor has it the text sections of the image, whatever is damaged in its headers.
+        // If a damaged header says that there is text, it is not that of the image.
         if !file.sections.is_empty() && file.sections.iter().all(|section| section.size == 0) {
             return Err(FileError::NoSection(super::elf::EXT));
         }
