@@ -7,8 +7,10 @@
 //! * [`suite`]: the cases of `tests/cases`, which are modules, expectations and snapshots, and how they are judged.
 //! * [`compare`]: siteseer beside plain libbpf, `perf probe` and other tracers, on the same calls.
 //! * [`measure`]: what the pages of numbers are made of.
+//! * [`install`]: how tests on this machine run siteseer's Makefile.
 
 pub mod compare;
 pub mod guest;
+pub mod install;
 pub mod measure;
 pub mod suite;

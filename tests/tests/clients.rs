@@ -9,12 +9,13 @@ use siteseer_conformance::compare::clients::judge::{Verdict, judge};
 use siteseer_conformance::compare::clients::prepare::{Prepared, prepare};
 use siteseer_conformance::compare::clients::{Linking, boot};
 use siteseer_conformance::guest::extent::{Extent, is_booted};
+use siteseer_conformance::install::make;
 use siteseer_kernels::DEBIAN;
 use siteseer_sites::{file, with_causes};
 use siteseer_vmtest::{Arch, build_guest};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -113,16 +114,11 @@ fn shared() -> Result<&'static Shared, String> {
     SHARED.get_or_init(make).as_ref().map_err(Clone::clone)
 }
 
-/// Installs siteseer's library. tests/examples builds it in the same folder.
+/// Installs siteseer's library.
 fn install(prefix: &Path) -> Result<(), String> {
-    let mut command = Command::new("make");
-    command.arg("-C").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).args(["install-library", "PROFILE=dev"]);
-    command.arg(format!("PREFIX={}", prefix.display()));
-    command.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("../install"));
-    // Of the make or the cargo that may have started the tests.
-    for variable in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "CARGO_ENCODED_RUSTFLAGS", "CARGO_MANIFEST_DIR"] {
-        command.env_remove(variable);
-    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut command = make(&root, Path::new(env!("CARGO_TARGET_TMPDIR")));
+    command.arg("install-library").arg(format!("PREFIX={}", prefix.display()));
     let output = command.output().map_err(|error| format!("make: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.success() { Ok(()) } else { Err(format!("make install-library: {}\n{said}", output.status)) }

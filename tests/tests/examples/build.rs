@@ -5,6 +5,7 @@
 //! their pages say.
 
 use siteseer_conformance::guest::examples::LIBBPFS;
+use siteseer_conformance::install;
 use siteseer_sites::with_causes;
 use siteseer_vmtest::build_guest;
 use std::collections::BTreeMap;
@@ -56,22 +57,14 @@ fn clang() -> Result<PathBuf, String> {
     found.ok_or_else(|| "no clang found".to_owned())
 }
 
-/// Where cargo builds for `make`: not where it built the tests, as the C libraries have one file name whichever libbpf
-/// they are for.
-pub(super) fn target() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("../install")
+/// The folder that cargo gives to tests.
+pub(super) fn scratch() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
 /// `make` in a folder of the tree.
 pub(super) fn make(folder: &Path) -> Command {
-    let mut command = Command::new("make");
-    command.arg("-C").arg(folder).arg("PROFILE=dev");
-    command.env("CARGO_TARGET_DIR", target());
-    // Of the make or the cargo that may have started the tests.
-    for variable in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "CARGO_ENCODED_RUSTFLAGS", "CARGO_MANIFEST_DIR"] {
-        command.env_remove(variable);
-    }
-    command
+    install::make(folder, scratch())
 }
 
 pub(super) fn assignment(name: &str, value: &Path) -> String {
@@ -96,7 +89,7 @@ fn check_versions(library: &Path) -> Result<(), String> {
 }
 
 pub(super) fn build() -> Result<Built, String> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("examples");
+    let folder = scratch().join("examples");
     fs::create_dir_all(&folder).map_err(words(folder.display()))?;
     let kernel = siteseer_kernels::cached(TYPES_OF).ok_or_else(|| format!("no kernel: run ci/kernel {TYPES_OF}"))?;
     let clang = clang()?;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What is installed, by `make install` and as Debian packages, is all there and is removed again without a trace.
 
-use super::build::{Built, assignment, make, root, run, target, words};
+use super::build::{Built, assignment, make, root, run, scratch, words};
+use siteseer_conformance::install;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -100,7 +101,7 @@ pub(super) fn uninstall(built: &Built) -> Result<(), String> {
     }
     let installed = files(&destination)?;
     is_all_there(&installed, &destination, "usr/lib", "")?;
-    are_stripped(&installed, &target().join("debug/siteseer"))?;
+    are_stripped(&installed, &install::results(scratch()).join("debug/siteseer"))?;
     let pc = fs::read_to_string(destination.join("usr/lib/pkgconfig/siteseer.pc")).map_err(words("siteseer.pc"))?;
     if pc.contains(&*destination.to_string_lossy()) {
         return Err(format!("siteseer.pc knows of DESTDIR:\n{pc}"));
@@ -115,8 +116,14 @@ pub(super) fn packages(built: &Built) -> Result<(), String> {
     let folder = built.folder.join("packages");
     let _ = fs::remove_dir_all(&folder);
     let mut build = Command::new(root().join("ci/deb"));
-    build.arg(&folder).env("PROFILE", "dev").env("CARGO_TARGET_DIR", target());
-    build.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+    build.arg(&folder).env("PROFILE", "dev");
+    install::prepare(&mut build, scratch());
+    // With the flags for C and the date that Debian sets, cargo would compile libbpf again, and all that uses it: here,
+    // and then for the tests.
+    let debians = ["CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "SOURCE_DATE_EPOCH"];
+    build.env("CARGO", format!("env {} cargo", debians.map(|variable| format!("--unset={variable}")).join(" ")));
+    // Most of the time that is left would be xz's.
+    build.envs([("DPKG_DEB_COMPRESSOR_TYPE", "gzip"), ("DPKG_DEB_COMPRESSOR_LEVEL", "1")]);
     run(&mut build)?;
     let debs: Vec<PathBuf> =
         files(&folder)?.into_iter().filter(|path| path.extension().is_some_and(|end| end == "deb")).collect();
@@ -140,7 +147,7 @@ pub(super) fn packages(built: &Built) -> Result<(), String> {
     };
     let installed = not_dpkgs(files(&system)?);
     is_all_there(&installed, &system, &format!("usr/lib/{}", triple.trim()), ".gz")?;
-    are_stripped(&installed, &target().join("debug/siteseer"))?;
+    are_stripped(&installed, &install::results(scratch()).join("debug/siteseer"))?;
     run(dpkg().args(["--purge", "siteseer", "libsiteseer-dev", "libsiteseer0"]))?;
     let left = not_dpkgs(files(&system)?);
     if left.is_empty() { Ok(()) } else { Err(format!("left: {left:?}")) }
