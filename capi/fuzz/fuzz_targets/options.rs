@@ -80,6 +80,8 @@ siteseer_fuzz::target!(|data| {
     source.set(SOURCE_OPTS, "file", file);
     source.set(SOURCE_OPTS, "embedded", if choice & 4 != 0 { text.as_ptr() as u64 } else { 0 });
     source.set(SOURCE_OPTS, "embedded_sz", u64::from(*count).min(text.len() as u64));
+    source.set(SOURCE_OPTS, "modules", if choice & 32 != 0 { names.as_ptr() as u64 } else { 0 });
+    source.set(SOURCE_OPTS, "module_cnt", u64::from(*count).min(names.len() as u64));
     let mut register = Caller::new(*other, bytes);
     register.set(REGISTER_OPTS, "source", if choice & 8 != 0 { source.pointer::<u8>() as u64 } else { 0 });
     let mut attach = Caller::new(*other, bytes);
