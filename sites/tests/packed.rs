@@ -114,3 +114,17 @@ fn other_versions_and_other_types_are_refused() {
     assert_eq!(unpack(&packed, Some(&btf), LIMIT), Err(UnpackError::Version(9)));
     assert_eq!(unpack(b"hello", None, LIMIT), Err(UnpackError::Magic));
 }
+
+/// BTF that is longer or shorter than its header says has no columns, and comes out all the same.
+#[test]
+fn btf_that_does_not_end_where_it_says() {
+    let (btf, _) = base_btf();
+    let header_alone: Vec<u8> =
+        [0x4953_9a53u32, 32, 0, 0, 0, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+    for file in [&btf[..], &header_alone] {
+        for odd in [[file, b"more"].concat(), file[..file.len() - 1].to_vec()] {
+            let packed = pack(&[&odd, file], None);
+            assert_eq!(unpack(&packed, None, LIMIT).as_deref(), Ok(&[odd, file.to_vec()][..]));
+        }
+    }
+}

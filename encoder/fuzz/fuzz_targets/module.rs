@@ -31,7 +31,6 @@ siteseer_fuzz::target!(|data| {
     siteseer_fuzz::alone(|| {
         let types = KernelTypes::new(btf);
         let kernel = types.as_ref().ok().map(|types| BaseKernel { types, build_id: b"kernel" });
-        let _ =
-            encode_all(&bytes, &Options { kernel, ranges: Detail::Lines, code: true, ..Options::default() });
+        let _ = encode_all(&bytes, &Options { kernel, ranges: Detail::Lines, code: true, ..Options::default() });
     });
 });

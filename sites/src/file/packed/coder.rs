@@ -57,13 +57,15 @@ impl Coder<'_> {
         Ok(guess.wrapping_add(zigzag >> 1 ^ (zigzag & 1).wrapping_neg()))
     }
 
-    /// So many bytes, as they are.
+    /// So many bytes, as they are. What has more or fewer cannot be packed: the number is all that tells how many to
+    /// read.
     pub(super) fn bytes(&mut self, Column(column): Column, value: &[u8], len: usize) -> Result<Vec<u8>, Stop> {
         match self {
-            Coder::Pack(columns) => {
+            Coder::Pack(columns) if value.len() == len => {
                 columns.get_mut(column).ok_or(Stop::Malformed)?.extend_from_slice(value);
                 Ok(value.to_vec())
             }
+            Coder::Pack(_) => Err(Stop::Malformed),
             Coder::Unpack { columns, .. } => {
                 let input = columns.get_mut(column).ok_or(Stop::Malformed)?;
                 let (bytes, rest) = input.0.split_at_checked(len).ok_or(Stop::Malformed)?;
