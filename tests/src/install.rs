@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! siteseer's Makefile, as tests run it: nothing is optimised, and what cargo compiled for the tests serves again.
+//! siteseer's Makefile, as tests run it: nothing is optimised, and crates that cargo compiled for the tests are used
+//! again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,10 +18,11 @@ pub fn make(folder: &Path, scratch: &Path) -> Command {
     command
 }
 
-/// Has a command that builds siteseer use what was compiled for the tests, and compile for them.
+/// Makes a command that builds siteseer share compiled crates with the tests.
 ///
-/// The results are not where those of the tests are, as the C libraries have one file name whichever libbpf they are
-/// for. What they are made of is (`build.build-dir` in cargo's reference; before 1.91 cargo ignores it).
+/// The results have a folder of their own, as the C libraries have one file name whichever libbpf they are for. The
+/// intermediate files are in the folder of the tests (`build.build-dir` in cargo's reference; before 1.91 cargo ignores
+/// it).
 pub fn prepare(command: &mut Command, scratch: &Path) {
     command.env("CARGO_TARGET_DIR", results(scratch));
     command.env("CARGO_BUILD_BUILD_DIR", scratch.parent().unwrap_or(scratch));
