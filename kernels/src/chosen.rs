@@ -4,10 +4,7 @@
 
 use std::env;
 
-use crate::{
-    matrix::{Matrix, MatrixError, workspace_matrix},
-    record::cached,
-};
+use crate::matrix::{Matrix, MatrixError, workspace_matrix};
 
 /// Names the kernels to test.
 const VARIABLE: &str = "SITESEER_KERNELS";
@@ -18,14 +15,12 @@ const OLDEST: &str = "deb-6.1-x86_64";
 /// The kernels of each day: the oldest, the newest, and the newest of the other architecture. What the kernels between
 /// them alone can show is left to whole runs.
 const DAILY: [&str; 3] = [OLDEST, REFERENCE, "deb-7.3-arm64"];
-/// A kernel whose link is optimised as a whole, which none of Debian's is.
-const BUILT: &str = "fulllto-7.3-x86_64";
 /// Begins the names of Debian's kernels.
 pub const DEBIAN: &str = "deb-";
 
 /// The kernels that the variable `SITESEER_KERNELS` names, in the matrix's order. It has rows of the matrix, or `all`,
-/// or `daily`: the oldest and the newest, or `default`: Debian's, and a built one if it is in the cache. Without it,
-/// [`REFERENCE`].
+/// or `daily`: the oldest and the newest, or `default`: Debian's, but not that of sid, because its compiler changes by
+/// itself. Without it, [`REFERENCE`].
 ///
 /// # Errors
 /// If the matrix cannot be read, or does not have a kernel that is named.
@@ -41,7 +36,8 @@ fn named(matrix: &Matrix, words: &str) -> Result<Vec<String>, MatrixError> {
     for name in words.iter().filter(|word| !matches!(**word, "all" | "daily" | "default")) {
         matrix.row(name)?;
     }
-    let by_default = |name: &str| name.starts_with(DEBIAN) || name == BUILT && cached(BUILT).is_some();
+    let by_default =
+        |name: &str| name.strip_prefix(DEBIAN).is_some_and(|suite| suite.starts_with(|c: char| c.is_ascii_digit()));
     let is_chosen = |name: &str| {
         words.iter().any(|&word| match word {
             "all" => true,
@@ -64,8 +60,9 @@ mod tests {
         assert_eq!(named(""), [REFERENCE]);
         assert_eq!(named("deb-7.3-arm64,deb-6.1-x86_64\n"), ["deb-6.1-x86_64", "deb-7.3-arm64"], "the matrix's order");
         assert_eq!(named("all"), matrix.names().collect::<Vec<_>>());
-        assert!(named("default").iter().all(|name| name.starts_with(DEBIAN) || name == BUILT));
-        assert!(named("default").len() > 1);
+        let default = named("default");
+        assert!(default.len() > 1 && default.iter().all(|name| name.starts_with(DEBIAN)), "{default:?}");
+        assert!(!default.contains(&"deb-sid-x86_64".to_owned()), "{default:?}");
         assert_eq!(named("daily").len(), DAILY.len());
         assert!(
             matches!(super::named(&matrix, "deb-7.3"), Err(MatrixError::Unknown { name, .. }) if name == "deb-7.3")

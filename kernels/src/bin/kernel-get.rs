@@ -5,7 +5,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-use siteseer_kernels::{Getter, Matrix, cached, own_site_data, workspace_matrix};
+use siteseer_kernels::{Getter, Matrix, cached, chosen, own_site_data, workspace_matrix};
 
 /// Get a kernel of the matrix into the cache and print the folder that holds its vmlinuz and vmlinux
 #[derive(Parser)]
@@ -20,8 +20,11 @@ struct Arguments {
     /// List the kernels of the matrix, and say which of those in the cache have site data of their own
     #[arg(long, conflicts_with = "name")]
     list: bool,
+    /// List the kernels that SITESEER_KERNELS names, which are those that the tests boot
+    #[arg(long, conflicts_with_all = ["name", "list"])]
+    chosen: bool,
     /// The kernel's name
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present_any = ["list", "chosen"])]
     name: Option<String>,
 }
 
@@ -43,6 +46,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     if let Some(name) = &arguments.name {
         let paths = Getter::new(matrix, |line| eprintln!("{line}"))?.refresh(arguments.refresh).get(name)?;
         println!("{}", paths.directory.display());
+    } else if arguments.chosen {
+        for name in chosen()? {
+            println!("{name}");
+        }
     } else {
         for name in matrix.names() {
             println!("{name}");

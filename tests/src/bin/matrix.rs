@@ -26,11 +26,11 @@ struct Arguments {
     /// Make the first expectation of each case wrong: then each case that passes must fail, and does
     #[arg(long)]
     plant: bool,
-    /// Write docs/conformance.md and docs/conformance.svg. It takes all kernels and all cases
+    /// Write docs/conformance.md and docs/conformance.svg. It requires all kernels and all cases
     #[arg(long)]
     update_docs: bool,
     /// Make the page from this result, and run nothing; may be given again, for runs of other kernels
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernels", "cases", "plant"])]
     from: Vec<PathBuf>,
     /// Where the result goes, and beside it the consoles of the guests
     #[arg(long, value_name = "FILE")]
@@ -111,7 +111,7 @@ fn write_docs(results: &Results, arguments: &Arguments) -> Result<(), Box<dyn Er
     let matrix = siteseer_kernels::workspace_matrix()?;
     let all = matrix.names().all(|name| results.kernels.iter().any(|kernel| kernel.name == name));
     if !all || !arguments.cases.is_empty() || arguments.plant {
-        return Err("--update-docs takes all kernels and all cases: docs/conformance.md is left as it is".into());
+        return Err("--update-docs requires all kernels and all cases: docs/conformance.md is left as it is".into());
     }
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
     std::fs::write(docs.join("conformance.md"), page::page(results))?;
