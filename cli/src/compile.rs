@@ -87,6 +87,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Some(sites) = arguments.sites.as_ref().or(arguments.vmlinux.as_ref()) else {
         return Err("name the kernel's site data by --sites".into());
     };
+    let manifest_path = match &arguments.manifest {
+        Some(path) => path.clone(),
+        None if output::is_in_place(&arguments.output) => {
+            let object = arguments.output.display();
+            return Err(format!("{object} is not a file that a manifest can be beside: name one by --manifest").into());
+        }
+        None => manifest_beside(&arguments.output),
+    };
     let target = Target::image(SiteData::open(sites, None, true)?)?;
     let options = CompileOptions {
         policy: arguments.policy.map(Policy::from),
@@ -96,14 +104,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         allow_risky: arguments.allow_risky,
     };
     let compiled = compile::compile(&target, &data, options).map_err(|error| named(&error))?;
-    let manifest_path = arguments.manifest.clone().unwrap_or_else(|| manifest_beside(&arguments.output));
     let manifest = format!("{}\n", serde_json::to_string_pretty(&manifest(&compiled, &arguments.output))?);
     // A manifest states the checksum of its object, so that one of two runs is not taken for the other's.
     output::write_whole(&arguments.output, |out| Ok(out.write_all(&compiled.object)?))?;
     output::write_whole(&manifest_path, |out| Ok(out.write_all(manifest.as_bytes())?))?;
-    let mut stdout = io::stdout().lock();
+    // Standard output may be what was written.
+    let is_free = ![&arguments.output, &manifest_path].into_iter().any(|path| output::is_in_place(path));
     for program in &compiled.programs {
-        writeln!(stdout, "{}", summary(program))?;
+        if is_free {
+            writeln!(io::stdout().lock(), "{}", summary(program))?;
+        }
         for (function, site) in &program.left_out {
             tell!("{}: not compiled for {function}: {site}", program.name);
         }

@@ -241,6 +241,30 @@ fn what_cannot_be_compiled() {
     assert!(!left.is_empty() && left.iter().all(|site| site["reason"] == "missing_arguments"), "{left:?}");
 }
 
+/// An object or a manifest that goes to standard output is all that goes there, and no manifest is put beside a device.
+#[test]
+fn to_standard_output() {
+    let Some(sites) = sites() else { return };
+    let folder = folder("compile-stdout");
+    let from = object(&folder, "whole", WHOLE);
+    compiled(&folder, &from, sites, &[]).unwrap();
+    let read = |name: &str| fs::read(folder.join(name)).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = siteseer(&folder);
+        command.arg("compile").arg(&from).arg("--sites").arg(sites).args(arguments).output().unwrap()
+    };
+    let output = run(&["-o", "/dev/stdout", "--manifest", "named.json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(output.stdout, read("out.bpf.o"));
+    let output = run(&["-o", "named.bpf.o", "--manifest", "/dev/stdout"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let manifest: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(manifest["object"]["file"], "named.bpf.o");
+    let output = run(&["-o", "/dev/stdout"]);
+    assert!(!output.status.success() && output.stdout.is_empty());
+    assert!(said(&output).contains("name one by --manifest"), "{}", said(&output));
+}
+
 /// Objects that lack what clang writes with -g, or have something else in its place.
 #[test]
 fn without_information() {
