@@ -9,8 +9,9 @@
 //! `SITESEER_KERNELS`: rows of kernels/matrix.toml with spaces or commas between; `all`; `default`: those of Debian,
 //! except that of sid; or `daily`: the oldest, and the newest of each architecture. Without it, the [`REFERENCE`]
 //! alone. All cases run on each, except those of a [table](siteseer_conformance::guest::extent::ON_THE_REFERENCE),
-//! which says why one kernel is enough (`SITESEER_CASES=everywhere` runs them on all). With `SITESEER_CASES=daily`, those that take [long](siteseer_conformance::guest::extent::LONG) run on the reference
-//! alone, and [some](siteseer_conformance::guest::extent::NOT_DAILY) do not run.
+//! which says why one kernel is enough (`SITESEER_CASES=everywhere` runs them on all). With `SITESEER_CASES=daily`,
+//! those that take [long](siteseer_conformance::guest::extent::LONG) run on the reference alone, and
+//! [some](siteseer_conformance::guest::extent::NOT_DAILY) do not run.
 //!
 //! # What may differ
 //! The cases state what must come out on the [`REFERENCE`] kernel, and hold there to the letter. Other compilers inline
