@@ -9,15 +9,16 @@ use crate::bpf::insn::{Alu, Insn, Width, pseudo};
 use crate::bpf::load::LoadAs;
 use crate::bpf::{map, objects};
 use libbpf_sys as sys;
-use siteseer_sites::CodeSum;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// `BPF_FUNC_probe_read_kernel`
 const PROBE_READ_KERNEL: u32 = 113;
 /// Room for the bytes: a power of two.
 const ROOM: usize = 32;
+/// What kallsyms calls a page of [`jump_pages`].
+const JUMP_PAGE: &str = "kprobe_optinsn_page";
 /// The value of the map: what the helper returned, and the bytes.
 const VALUE: usize = 8 + ROOM;
 
@@ -49,17 +50,17 @@ impl TextReader {
         Ok(TextReader { program, value })
     }
 
-    /// The bytes at an address; `None` if there are none that can be read.
+    /// The bytes at an address, fewer than 32; `None` if there are none that can be read.
     ///
     /// # Errors
     /// If the program cannot be run.
-    pub(crate) fn read(&self, address: u64, len: usize) -> io::Result<Option<[u8; CodeSum::WINDOW]>> {
+    pub(crate) fn read(&self, address: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
         objects::run(self.program.as_fd(), [address, len as u64])?;
         let mut value = [0u8; VALUE];
         // SAFETY: the map was made with values of this length.
         unsafe { map::lookup(self.value.as_fd(), 0, &mut value) }?;
-        let read = |(returned, bytes): (&[u8; 8], &[u8])| (*returned == [0; 8]).then(|| bytes.first_chunk().copied());
-        Ok(value.split_first_chunk().and_then(read).flatten())
+        let (returned, bytes) = value.split_at(VALUE - ROOM);
+        Ok(bytes.get(..len).filter(|_| returned == [0; VALUE - ROOM]).map(<[u8]>::to_vec))
     }
 }
 
@@ -74,6 +75,23 @@ fn parse(list: &str) -> Option<Vec<u64>> {
     list.lines().map(address).collect()
 }
 
+/// The pages that the jumps of optimised kprobes lead to: the kernel's copies of the instructions under them (since
+/// Linux 5.9). Empty if there are none, or they cannot be read.
+pub(crate) fn jump_pages() -> Vec<u64> {
+    let Ok(kallsyms) = File::open("/proc/kallsyms") else { return Vec::new() };
+    jump_pages_of(BufReader::new(kallsyms))
+}
+
+/// The addresses of lines such as `ffffffffc0201000 t kprobe_optinsn_page  [__builtin__kprobes]`.
+fn jump_pages_of(kallsyms: impl BufRead) -> Vec<u64> {
+    let address = |line: String| {
+        let mut words = line.split_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        (words.nth(1)? == JUMP_PAGE).then_some(address)
+    };
+    kallsyms.lines().map_while(Result::ok).filter_map(address).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,5 +103,13 @@ mod tests {
         assert_eq!(parse(""), Some(Vec::new()));
         assert_eq!(parse("0000000000000000  k  vfs_read+0x0\n"), None, "addresses are hidden");
         assert_eq!(parse("(____ptrval____)  k  vfs_read+0x0\n"), None);
+    }
+
+    #[test]
+    fn the_pages_of_jumps() {
+        let kallsyms = "ffffffff81000000 T _stext\n\
+                        ffffffffc0200000 t kprobe_insn_page\t[__builtin__kprobes]\n\
+                        ffffffffc0201000 t kprobe_optinsn_page\t[__builtin__kprobes]\n";
+        assert_eq!(jump_pages_of(kallsyms.as_bytes()), [0xffff_ffff_c020_1000]);
     }
 }

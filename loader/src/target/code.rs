@@ -6,10 +6,11 @@
 //! site shows that, as long as nobody computed it again, too.
 //!
 //! The text may be other than the image's for good reasons. What the kernel patches by itself is not summed. A kprobe
-//! replaces the first bytes at its place by a breakpoint or a jump, and for a moment after it was removed they are
-//! still there: what does not fit is read again, and is not judged where kprobes are, or may be.
+//! replaces the first bytes at its place by a breakpoint or a jump: what does not fit is read again, and is not judged
+//! where kprobes are, or may be. The jump of a removed kprobe stays until the kernel's optimizer has run, which takes
+//! seconds on a busy machine, and no list has it meanwhile. It is recognised by where it leads.
 
-use crate::kernel::text::{TextReader, kprobes};
+use crate::kernel::text::{TextReader, jump_pages, kprobes};
 use crate::site::candidate::Candidate;
 use crate::site::reason::Reason;
 use siteseer_sites::CodeSum;
@@ -17,12 +18,14 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-/// The kernel undoes the jumps of removed kprobes after 5 ticks (`OPTIMIZE_DELAY` in kernel/kprobes.c).
+/// The kernel undoes the jumps of removed kprobes after 5 ticks at the earliest (`OPTIMIZE_DELAY` in kernel/kprobes.c).
 const PAUSE: Duration = Duration::from_millis(60);
 /// How often what does not fit is read.
 const ROUNDS: usize = 4;
 /// Bytes that a kprobe replaces, at most: a jump on x86, a word on arm64.
 const REPLACED: u64 = 5;
+/// The size of a page that jumps lead to. Kprobes are optimised by jumps on x86 alone, of what siteseer supports.
+const PAGE: u64 = 4096;
 
 /// Gives candidates with other code than the site data has an obstacle. Those that cannot be read are left alone.
 ///
@@ -36,15 +39,20 @@ pub(super) fn confirm<'c>(candidates: impl Iterator<Item = &'c mut Candidate>) -
     }
     let reader = TextReader::new()?;
     for round in 0..ROUNDS {
+        let mut pages = Vec::new();
         if round > 0 {
             thread::sleep(PAUSE);
+            // Before the bytes: a page whose last jump was undone goes.
+            pages = jump_pages();
         }
         let mut differing = Vec::with_capacity(told.len());
         for candidate in told {
             let range = candidate.code.range();
             match reader.read(candidate.address, range.end) {
                 Ok(Some(bytes)) if differs(candidate.code, &bytes) => {
-                    differing.push((candidate, may_be_probed(&bytes[range])));
+                    if !is_explained(&reader, candidate, &pages) {
+                        differing.push((candidate, may_be_probed(&bytes[range])));
+                    }
                 }
                 Ok(_) => {}
                 Err(error) if round == 0 => return Err(error),
@@ -72,6 +80,27 @@ fn differs(code: CodeSum, bytes: &[u8]) -> bool {
     code.fits(bytes) == Some(false)
 }
 
+/// Whether the bytes at a site are the right ones by now, or a jump of a kprobe is in the way.
+fn is_explained(reader: &TextReader, candidate: &Candidate, pages: &[u64]) -> bool {
+    let around = REPLACED as usize - 1;
+    let start = candidate.address.saturating_sub(REPLACED - 1);
+    // From a jump that ends in the first byte to one that begins in the last.
+    let bytes = reader.read(start, around + candidate.code.range().end + around);
+    bytes.is_ok_and(|bytes| {
+        bytes.is_some_and(|bytes| !differs(candidate.code, &bytes[around..]) || has_jump(&bytes, start, pages))
+    })
+}
+
+/// Whether a jump to one of the pages is among the bytes, which are at this address.
+fn has_jump(bytes: &[u8], address: u64, pages: &[u64]) -> bool {
+    let target = |(at, bytes): (u64, &[u8])| {
+        let offset = i32::from_le_bytes(bytes.strip_prefix(&[0xe9])?.try_into().ok()?);
+        Some(at.wrapping_add(REPLACED).wrapping_add_signed(offset.into()))
+    };
+    let mut targets = (address..).zip(bytes.windows(REPLACED as usize)).filter_map(target);
+    targets.any(|target| pages.iter().any(|page| (*page..page.saturating_add(PAGE)).contains(&target)))
+}
+
 /// Whether a kprobe may have changed the bytes at a site.
 fn is_near(probes: &[u64], candidate: &Candidate) -> bool {
     let end = candidate.address.saturating_add(candidate.code.range().end as u64);
@@ -88,6 +117,22 @@ fn may_be_probed(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jumps_of_removed_kprobes() {
+        let page = 0xffff_ffff_c020_1000u64;
+        let at = 0xffff_ffff_8123_4560u64;
+        // A jump that begins two bytes before `at`, into the page, and the instruction after it.
+        let mut bytes = vec![0x90, 0x90, 0xe9];
+        bytes.extend(((page + 0x80).wrapping_sub(at + 3) as u32).to_le_bytes());
+        bytes.extend([0x48, 0x89, 0xe5]);
+        assert!(has_jump(&bytes, at - 4, &[page]));
+        assert!(has_jump(&bytes[2..], at - 2, &[0, page]));
+        assert!(!has_jump(&bytes, at - 4, &[page - PAGE, page + PAGE]), "it leads elsewhere");
+        assert!(!has_jump(&bytes, at - 4, &[]));
+        assert!(!has_jump(&bytes[3..], at - 1, &[page]), "the opcode is not there");
+        assert!(!has_jump(&bytes[..6], at - 4, &[page]), "it is cut");
+    }
 
     #[test]
     fn what_kprobes_leave() {
