@@ -95,6 +95,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         None => manifest_beside(&arguments.output),
     };
+    if manifest_path == arguments.output {
+        let path = manifest_path.display();
+        return Err(
+            format!("{path} cannot be both the object and the manifest: name another file by --manifest").into()
+        );
+    }
     let target = Target::image(SiteData::open(sites, None, true)?)?;
     let options = CompileOptions {
         policy: arguments.policy.map(Policy::from),

@@ -241,7 +241,8 @@ fn what_cannot_be_compiled() {
     assert!(!left.is_empty() && left.iter().all(|site| site["reason"] == "missing_arguments"), "{left:?}");
 }
 
-/// An object or a manifest that goes to standard output is all that goes there, and no manifest is put beside a device.
+/// An object or a manifest that goes to standard output is all that goes there, and no manifest is put beside a device,
+/// or over its object.
 #[test]
 fn to_standard_output() {
     let Some(sites) = sites() else { return };
@@ -260,6 +261,11 @@ fn to_standard_output() {
     assert!(output.status.success(), "{}", said(&output));
     let manifest: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(manifest["object"]["file"], "named.bpf.o");
+    for both in ["/dev/stdout", "both.bpf.o"] {
+        let output = run(&["-o", both, "--manifest", both]);
+        assert!(!output.status.success() && output.stdout.is_empty() && !folder.join("both.bpf.o").exists());
+        assert!(said(&output).contains("cannot be both the object and the manifest"), "{}", said(&output));
+    }
     let output = run(&["-o", "/dev/stdout"]);
     assert!(!output.status.success() && output.stdout.is_empty());
     assert!(said(&output).contains("name one by --manifest"), "{}", said(&output));

@@ -55,6 +55,7 @@ impl TextReader {
     /// # Errors
     /// If the program cannot be run.
     pub(crate) fn read(&self, address: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
+        debug_assert!(len < ROOM, "the program takes the length modulo its room");
         objects::run(self.program.as_fd(), [address, len as u64])?;
         let mut value = [0u8; VALUE];
         // SAFETY: the map was made with values of this length.
