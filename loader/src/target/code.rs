@@ -39,20 +39,15 @@ pub(super) fn confirm<'c>(candidates: impl Iterator<Item = &'c mut Candidate>) -
     }
     let reader = TextReader::new()?;
     for round in 0..ROUNDS {
-        let mut pages = Vec::new();
         if round > 0 {
             thread::sleep(PAUSE);
-            // Before the bytes: a page whose last jump was undone goes.
-            pages = jump_pages();
         }
         let mut differing = Vec::with_capacity(told.len());
         for candidate in told {
             let range = candidate.code.range();
             match reader.read(candidate.address, range.end) {
                 Ok(Some(bytes)) if differs(candidate.code, &bytes) => {
-                    if !is_explained(&reader, candidate, &pages) {
-                        differing.push((candidate, may_be_probed(&bytes[range])));
-                    }
+                    differing.push((candidate, may_be_probed(&bytes[range])));
                 }
                 Ok(_) => {}
                 Err(error) if round == 0 => return Err(error),
@@ -69,6 +64,15 @@ pub(super) fn confirm<'c>(candidates: impl Iterator<Item = &'c mut Candidate>) -
             None => !may_be,
         });
         told = differing.into_iter().map(|(candidate, _)| candidate).collect();
+        // The pages are among all of the kernel's symbols, which take long to read: only where there is some jump.
+        if told.iter().any(|candidate| Around::read(&reader, candidate).is_some_and(|it| it.jumps().next().is_some())) {
+            // Before the bytes: a page goes after its last jump is undone.
+            let pages = jump_pages();
+            told.retain(|candidate| !Around::read(&reader, candidate).is_some_and(|it| it.explains(candidate, &pages)));
+        }
+        if told.is_empty() {
+            return Ok(());
+        }
     }
     for candidate in told {
         candidate.obstacle = Some(Reason::CodeDiffers);
@@ -80,25 +84,38 @@ fn differs(code: CodeSum, bytes: &[u8]) -> bool {
     code.fits(bytes) == Some(false)
 }
 
-/// Whether the bytes at a site are the right ones by now, or a jump of a kprobe is in the way.
-fn is_explained(reader: &TextReader, candidate: &Candidate, pages: &[u64]) -> bool {
-    let around = REPLACED as usize - 1;
-    let start = candidate.address.saturating_sub(REPLACED - 1);
-    // From a jump that ends in the first byte to one that begins in the last.
-    let bytes = reader.read(start, around + candidate.code.range().end + around);
-    bytes.is_ok_and(|bytes| {
-        bytes.is_some_and(|bytes| !differs(candidate.code, &bytes[around..]) || has_jump(&bytes, start, pages))
-    })
+/// The text around a site: from a jump that ends in its first byte to one that begins in its last.
+struct Around {
+    start: u64,
+    bytes: Vec<u8>,
 }
 
-/// Whether a jump to one of the pages is among the bytes, which are at this address.
-fn has_jump(bytes: &[u8], address: u64, pages: &[u64]) -> bool {
-    let target = |(at, bytes): (u64, &[u8])| {
-        let offset = i32::from_le_bytes(bytes.strip_prefix(&[0xe9])?.try_into().ok()?);
-        Some(at.wrapping_add(REPLACED).wrapping_add_signed(offset.into()))
-    };
-    let mut targets = (address..).zip(bytes.windows(REPLACED as usize)).filter_map(target);
-    targets.any(|target| pages.iter().any(|page| (*page..page.saturating_add(PAGE)).contains(&target)))
+impl Around {
+    /// Bytes before the site.
+    const BEFORE: usize = REPLACED as usize - 1;
+
+    fn read(reader: &TextReader, candidate: &Candidate) -> Option<Around> {
+        let start = candidate.address.checked_sub(REPLACED - 1)?;
+        let len = Self::BEFORE + candidate.code.range().end + Self::BEFORE;
+        Some(Around { start, bytes: reader.read(start, len).ok()?? })
+    }
+
+    /// Where what may be jumps leads.
+    fn jumps(&self) -> impl Iterator<Item = u64> {
+        (self.start..).zip(self.bytes.windows(REPLACED as usize)).filter_map(|(at, bytes)| {
+            let offset = i32::from_le_bytes(bytes.strip_prefix(&[0xe9])?.try_into().ok()?);
+            Some(at.wrapping_add(REPLACED).wrapping_add_signed(offset.into()))
+        })
+    }
+
+    /// Whether the bytes at the site are the right ones by now, or a jump of a kprobe is in the way.
+    fn explains(&self, candidate: &Candidate, pages: &[u64]) -> bool {
+        !differs(candidate.code, &self.bytes[Self::BEFORE..]) || self.has_jump_to(pages)
+    }
+
+    fn has_jump_to(&self, pages: &[u64]) -> bool {
+        self.jumps().any(|to| pages.iter().any(|page| (*page..page.saturating_add(PAGE)).contains(&to)))
+    }
 }
 
 /// Whether a kprobe may have changed the bytes at a site.
@@ -126,6 +143,7 @@ mod tests {
         let mut bytes = vec![0x90, 0x90, 0xe9];
         bytes.extend(((page + 0x80).wrapping_sub(at + 3) as u32).to_le_bytes());
         bytes.extend([0x48, 0x89, 0xe5]);
+        let has_jump = |bytes: &[u8], start, pages: &[u64]| Around { start, bytes: bytes.to_vec() }.has_jump_to(pages);
         assert!(has_jump(&bytes, at - 4, &[page]));
         assert!(has_jump(&bytes[2..], at - 2, &[0, page]));
         assert!(!has_jump(&bytes, at - 4, &[page - PAGE, page + PAGE]), "it leads elsewhere");
