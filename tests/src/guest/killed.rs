@@ -2,7 +2,8 @@
 //! Processes that are killed while they attach and detach, and what is left of them: nothing that fires, definitions
 //! that the next process removes, and everybody else's probes as they were.
 //!
-//! The moments are random numbers from a seed, spread over the time that one attachment and detachment takes. A
+//! The moments are random numbers from a seed, spread over a time in which about half of the processes come to have
+//! attached; how long that is depends on the machine and on how many there are at once, so it follows what is seen. A
 //! process that is killed here attaches and detaches without end. Meanwhile, and after each, this process makes calls
 //! that hit one of the sites; two probes of "somebody else" stand on that very site, an event of tracefs and a perf
 //! kprobe, and must count every one of these calls, no more and no less.
@@ -48,6 +49,9 @@ pub const SEED: &str = "SITESEER_KILLS_SEED";
 const AT_ONCE: usize = 4;
 /// Calls while the processes are there, and calls after they are killed.
 const CALLS: u64 = 3;
+
+/// The moments are not later than this, however slow the machine is.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// How long after a kill the program may run. What removes definitions is a process that begins with copies of the
 /// descriptors, and closes them first.
@@ -134,16 +138,28 @@ impl Child {
         std::mem::forget(self);
         if waited < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
-}
 
-impl Drop for Child {
-    fn drop(&mut self) {
+    /// Kills it. An error if it had ended by itself.
+    fn kill(self) -> Result<(), Failure> {
+        let status = self.end();
+        std::mem::forget(self);
+        if libc::WIFSIGNALED(status) { Ok(()) } else { Err("a process ended before it was killed".into()) }
+    }
+
+    fn end(&self) -> libc::c_int {
         let mut status = 0;
         // SAFETY: a child of this process that has not been waited for.
         unsafe {
             libc::kill(self.0, libc::SIGKILL);
             libc::waitpid(self.0, &raw mut status, 0);
         }
+        status
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -242,6 +258,7 @@ fn at_any_moment(target: &Target) -> Result<String, Failure> {
     let armed = Inventory::armed()?;
     let mut longest = Duration::ZERO;
     let (mut killed, mut round) = (0, 0);
+    let mut spread = cycle;
     let mut fired_before_the_kill = 0;
     while killed < kills {
         round += 1;
@@ -249,24 +266,31 @@ fn at_any_moment(target: &Target) -> Result<String, Failure> {
         let at_once = 1 + round % AT_ONCE;
         for _ in 0..at_once {
             children.push(Child::new(|| {
-                while let Ok(link) = attach(target, &object) {
-                    // Some of the moments are to find it attached.
-                    std::thread::sleep(cycle / 4);
-                    link.detach();
+                loop {
+                    match attach(target, &object) {
+                        Ok(link) => {
+                            // Some of the moments are to find it attached.
+                            std::thread::sleep(cycle / 4);
+                            link.detach();
+                        }
+                        Err(error) => return eprintln!("a process that is to be killed cannot attach: {error}"),
+                    }
                 }
             })?);
         }
         let before = counters(&object)?;
         for child in children {
             // One after the other, so that the last of a round has had the time of an attachment and detachment.
-            let moment = Duration::from_micros(random.below(cycle.as_micros() as u64 * 3 / 2) / at_once as u64);
+            let moment = Duration::from_micros(random.below(spread.as_micros() as u64 * 3 / 2) / at_once as u64);
             std::thread::sleep(moment);
             others.call(CALLS)?;
-            drop(child);
+            child.kill().map_err(|why| format!("seed {seed:#x}, round {round}: {why}"))?;
             killed += 1;
         }
         let after = counters(&object)?;
-        fired_before_the_kill += usize::from(before != after);
+        let has_fired = before != after;
+        fired_before_the_kill += usize::from(has_fired);
+        spread = if has_fired { spread * 4 / 5 } else { (spread * 5 / 4).min(LONGEST) };
         let (killed_at, mut seen) = (Instant::now(), after);
         loop {
             others.call(CALLS)?;
@@ -286,7 +310,7 @@ fn at_any_moment(target: &Target) -> Result<String, Failure> {
         }
     }
     if fired_before_the_kill == 0 {
-        return Err("no process was ever killed after it had attached: the moments are too early".into());
+        return Err(format!("no process was killed after it had attached, at moments of up to {spread:?}").into());
     }
     let stale = left()?;
     // The next start: it attaches, and what is left goes by itself.
