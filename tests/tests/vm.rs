@@ -223,7 +223,7 @@ fn suite_cases(selected: &[String]) -> Vec<CaseFile> {
 }
 
 /// The cases with an outcome that is printed as a whole: its figures are wanted.
-const FIGURES: [&str; 5] = ["reach::", "soak::", "killed::", "code::", "libbpf::nothing_is_lost_in_a_life"];
+const FIGURES: [&str; 6] = ["reach::", "soak::", "killed::", "code::", "jumps::", "libbpf::nothing_is_lost_in_a_life"];
 /// The cases that load the module.
 const OF_MODULE: [&str; 6] = [
     "modules::",

@@ -277,6 +277,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(crate::guest::trampolines::cases());
     all.extend(crate::guest::sharing::cases());
     all.extend(crate::guest::libbpf::cases());
+    all.extend(crate::guest::jumps::cases());
     all.extend(crate::guest::killed::cases());
     all.extend(crate::guest::faults::cases());
     all.extend(crate::guest::modules::cases());

@@ -5,7 +5,7 @@ use siteseer_kernels::REFERENCE;
 
 /// Cases that run on one kernel alone, the one that the harness names as the reference, and why that is enough: names,
 /// or the groups before the colons. All others run on every kernel.
-pub const ON_THE_REFERENCE: [(&str, &str); 15] = [
+pub const ON_THE_REFERENCE: [(&str, &str); 16] = [
     (
         "armed",
         "kprobe.multi arms hundreds of entries at once, which older kernels cannot; ci/armed arms all of a kernel's sites",
@@ -14,6 +14,11 @@ pub const ON_THE_REFERENCE: [(&str, &str); 15] = [
         "soak",
         "one of two processors goes off and on, and the other guests have one; what is attached and left elsewhere is what the other \
          groups see",
+    ),
+    (
+        "jumps",
+        "the kernel's optimizer is held on the second of two processors, and the other guests have one; older kernels have no thread \
+         for it",
     ),
     (
         "trace::examples_print_what_the_page_says",

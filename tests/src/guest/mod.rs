@@ -23,6 +23,7 @@ pub mod extent;
 pub mod faults;
 pub mod fentry;
 pub(crate) mod inventory;
+pub mod jumps;
 pub mod killed;
 pub mod known;
 pub mod libbpf;

@@ -23,13 +23,13 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Keeps this thread, and those that it starts, to a processor.
-fn keep_to(cpu: usize) -> io::Result<()> {
+/// Keeps a thread (0: this one), and those that it starts, to a processor.
+pub(crate) fn keep_to(thread: libc::pid_t, cpu: usize) -> io::Result<()> {
     // SAFETY: the set is plain bits, of the size that is said.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
-        match libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) {
+        match libc::sched_setaffinity(thread, size_of::<libc::cpu_set_t>(), &raw const set) {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }

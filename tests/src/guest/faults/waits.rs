@@ -36,8 +36,8 @@ fn detach(target: &Target, object: &Object, refused: &[Refused]) -> Result<Durat
     refuse(refused)?;
     let (before, _) = runs(object)?;
     // The program cannot be preempted: on the same processor, it would have ended when this thread looks again.
-    let caller = thread::spawn(|| keep_to(1).and_then(|()| call(1)));
-    keep_to(0)?;
+    let caller = thread::spawn(|| keep_to(0, 1).and_then(|()| call(1)));
+    keep_to(0, 0)?;
     let begin = Instant::now();
     while runs(object)?.0 == before {
         if begin.elapsed() > PATIENCE {
