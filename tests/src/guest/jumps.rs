@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Sites where another tool had a kprobe a moment ago.
 //!
-//! On x86 the kernel replaces a kprobe's `int3` by a jump, if it can (CONFIG_OPTPROBES). When the kprobe is removed, the
-//! jump stays in the text until the kernel's optimizer has run, and no list has it meanwhile. The optimizer is a thread
-//! here: it has to run on the second processor, which a thread of the real-time class keeps busy.
+//! On x86 the kernel replaces a kprobe's `int3` by a jump, if it can (CONFIG_OPTPROBES). When the kprobe is removed,
+//! the jump stays in the text until the kernel's optimizer has run, and no list has it meanwhile. The optimizer is a
+//! thread here: it has to run on the second processor, which a thread of the real-time class keeps busy.
 
 use crate::guest::case::{Case, Failure, case};
 use crate::guest::faults::keep_to;
