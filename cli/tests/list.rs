@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `siteseer list` and what a shell is offered: the numbers are those of `siteseer sites`, function by function, on the
-//! image that SITESEER_TEST_VMLINUX names.
+//! `siteseer list`, `siteseer sites` and what a shell is offered, on the image that SITESEER_TEST_VMLINUX names: the
+//! numbers of the first are those of the second, function by function, and the second says what the site file has.
 
-use std::collections::BTreeMap;
+use siteseer_sites::file::SiteFile;
+use siteseer_sites::site::Marks;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -182,4 +184,40 @@ fn functions_of_rust_go_by_their_paths() {
     assert!(text.contains("<kernel::error::Error>::from_errno(i32 errno)"), "{text}");
     let text = run(folder, &["list", own, data[0], data[1]]);
     assert!(text.contains("  <kernel::error::Error>::from_errno"), "{text}");
+}
+
+#[test]
+fn marks_are_told_in_words() {
+    let Some(folder) = folder() else { return };
+    let data = std::fs::read(folder.join("vmlinux.sites")).unwrap();
+    let file = SiteFile::parse(&data).unwrap();
+    let printed = run(folder, &["sites", "k*", "--sites", "vmlinux.sites"]);
+    for (mark, words) in [
+        (Marks::ENTRY_UNCERTAIN, "; may not be where it is entered"),
+        (Marks::MAY_REPEAT, "; may repeat within one call"),
+        (Marks::MAY_MISS, "; may be passed by"),
+    ] {
+        let mut marked = BTreeSet::new();
+        for function in file.all_functions() {
+            let function = function.unwrap();
+            // A pattern does not stand for parts of functions (S3.2).
+            if function.name().starts_with('k') && !function.name().contains('.') {
+                let sites = function.sites().map(Result::unwrap).filter(|site| site.marks().contains(mark));
+                marked.extend(sites.map(|site| (site.address(), function.name().to_owned())));
+            }
+        }
+        let lines = printed.lines().filter(|line| line.contains(words));
+        let told: BTreeSet<(u64, String)> = lines.map(place).collect();
+        assert!(marked.len() > 20, "{mark:?}: {} sites", marked.len());
+        let different: Vec<_> = marked.symmetric_difference(&told).take(10).collect();
+        assert!(different.is_empty(), "{mark:?}: {different:x?}");
+    }
+}
+
+/// The address and the function of a line such as `ffffffff81000000 [symbol+0x1] function(int a [rdi])  inline`.
+fn place(line: &str) -> (u64, String) {
+    let mut words = line.split(' ');
+    let address = u64::from_str_radix(words.next().unwrap(), 16).unwrap();
+    let function = words.nth(1).unwrap().split_once('(').unwrap().0;
+    (address, function.to_owned())
 }
