@@ -49,10 +49,11 @@ pub(super) fn confirm<'c>(candidates: impl Iterator<Item = &'c mut Candidate>) -
                 Ok(Some(bytes)) if differs(candidate.code, &bytes) => {
                     differing.push((candidate, may_be_probed(&bytes[range])));
                 }
-                Ok(_) => {}
+                Ok(Some(_)) => {}
+                Ok(None) if round == 0 => {}
                 Err(error) if round == 0 => return Err(error),
                 // It has differed, and nothing says that it fits now.
-                Err(_) => differing.push((candidate, false)),
+                Ok(None) | Err(_) => differing.push((candidate, false)),
             }
         }
         if differing.is_empty() {
