@@ -149,7 +149,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // The next hold would fail.
+        // If it cannot be written back, it stays 0 until the guest ends.
         let _ = fs::write(ORDINARY, self.ordinary.trim());
     }
 }

@@ -139,11 +139,15 @@ impl Child {
         if waited < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Kills it. An error if it had ended by itself.
+    /// Kills it. An error if it had ended by itself, or by another signal.
     fn kill(self) -> Result<(), Failure> {
         let status = self.end();
         std::mem::forget(self);
-        if libc::WIFSIGNALED(status) { Ok(()) } else { Err("a process ended before it was killed".into()) }
+        if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL {
+            Ok(())
+        } else {
+            Err(format!("a process ended before it was killed, with the status {status:#x}").into())
+        }
     }
 
     fn end(&self) -> libc::c_int {
