@@ -47,6 +47,7 @@ use siteseer_sites::{SiteSet, file};
 use siteseer_vmtest::{Vm, build_guest_for};
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -507,7 +508,7 @@ fn upstreams_part(sites: &Path) -> Result<PathBuf, String> {
     let elf = object::File::parse(&*bytes).map_err(|error| failed(&error))?;
     let section = elf.section_by_name(".BTF.inline").ok_or_else(|| failed(&"it has no .BTF.inline"))?;
     let path = sites.with_extension("inline");
-    std::fs::write(&path, section.data().map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
+    put(&path, section.data().map_err(|error| failed(&error))?)?;
     Ok(path)
 }
 
@@ -554,6 +555,18 @@ fn written(set: &SiteSet, optional: &Optional<'_>, suffix: &str) -> Result<PathB
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(if optional.ranges.is_some() { "lines" } else { "" });
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let path = folder.join(format!("{name}.sites"));
-    std::fs::write(&path, bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+    put(&path, &bytes)?;
     Ok(path)
+}
+
+/// Writes a file at once. Two boots of a kernel make the same files, and one may read them while the other writes.
+fn put(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let folder = path.parent().unwrap_or(Path::new("."));
+    // A guest has it with these permissions, and some of its processes are not root's.
+    let permissions = std::fs::Permissions::from_mode(0o644);
+    let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder).map_err(failed)?;
+    file.write_all(bytes).map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
 }
