@@ -51,7 +51,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Emulated machines are slow, and so are loaded ones; a guest that hangs is stopped then. On two idle cores, a boot
 /// with all cases takes about 500 s.
@@ -329,7 +329,6 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
         // And each verdict as it comes.
         vm = vm.console(std::io::stderr()).on_results(|bytes| _ = std::io::stderr().write_all(bytes));
     }
-    let start = Instant::now();
     match vm.run() {
         Ok(outcome) => {
             let lines = outcome.result_lines();
@@ -337,7 +336,7 @@ fn boot(kernel: &str, selected: &[String]) -> Run {
             print_memory(kernel, &in_order);
             let verdicts: BTreeMap<String, Verdict> =
                 in_order.into_iter().map(|verdict| (verdict.name.clone(), verdict)).collect();
-            print_table(kernel, &paths.record.release, start.elapsed(), &verdicts);
+            print_table(kernel, &paths.record.release, outcome.wall, &verdicts);
             let failure = (!outcome.success()).then(|| {
                 let splats: Vec<String> = outcome.splats.iter().map(|splat| format!("{splat:?}")).collect();
                 format!(

@@ -66,6 +66,8 @@ mod qemu;
 #[cfg(feature = "host")]
 pub mod splat;
 #[cfg(feature = "host")]
+mod turn;
+#[cfg(feature = "host")]
 mod vm;
 
 #[cfg(feature = "host")]

@@ -31,7 +31,7 @@ use crate::{
     initramfs::Initramfs,
     machine::machine,
     outcome::Outcome,
-    qemu,
+    qemu, turn,
 };
 
 /// Where a program that is not its own init lies in the guest.
@@ -400,6 +400,8 @@ impl<'a> Vm<'a> {
     ) -> Result<Outcome, VmError> {
         let results = prepared.directory.path().join(format!("results.{accelerator}"));
         let arguments = self.qemu_command(prepared, accelerator, &results);
+        // Before the clock of the time limit starts.
+        let _turn = turn::wait().map_err(VmError::host("cannot wait for other machines"))?;
         let mut run = run::Run::new(
             &prepared.marker,
             accelerator,
