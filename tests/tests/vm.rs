@@ -44,7 +44,7 @@ use siteseer_kernels::{KernelPaths, REFERENCE};
 use siteseer_sites::file::Optional;
 use siteseer_sites::with_causes;
 use siteseer_sites::{SiteSet, file};
-use siteseer_vmtest::{Vm, build_guest_for};
+use siteseer_vmtest::{Arch, Vm, build_guest_for};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -105,8 +105,10 @@ fn main() -> ExitCode {
             Arc::new(Boot { kernel, apart, selected, run: OnceLock::new() })
         })
         .collect();
-    // What takes longest, by far, is not to be what all others have waited for.
-    boots.sort_by_key(|boot| boot.kernel != REFERENCE);
+    // What takes longest is not to be what all others have waited for: the reference by far, then kernels of another
+    // architecture, with programs that have to be built for them.
+    let host = Arch::host().map(|arch| arch.to_string()).unwrap_or_default();
+    boots.sort_by_key(|boot| (boot.kernel != REFERENCE, boot.kernel.ends_with(&host)));
     // The boots come first, and then the cases one by one rather than kernel by kernel: the threads of the test program
     // then boot different kernels, an emulated machine on each, instead of waiting for the same one.
     let mut trials = Vec::new();
