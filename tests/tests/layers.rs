@@ -111,7 +111,7 @@ const LAYERS: [Layers; 6] = [
             &["go_build"],
             &["outcome"],
             &["error"],
-            &["qemu"],
+            &["qemu", "turn"],
             &["vm"],
         ],
     },
