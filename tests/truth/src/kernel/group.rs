@@ -238,6 +238,7 @@ impl Function<'_> {
             container: self.group.name.to_owned(),
             sites: self.places.len(),
             records: self.records.len(),
+            in_recorded: !self.group.records.is_empty(),
             marks,
         }
     }

@@ -96,7 +96,8 @@ fn exceeded(budget: &Budget, name: &str, tally: &Tally) -> Vec<String> {
         ("unconfirmed", values.all_unconfirmed(), compared),
         ("missed", tally.missed.len() as u64, tally.records),
         ("excused", tally.missed_marked.len() as u64, tally.records),
-        ("extra", tally.extra.len() as u64, tally.sites),
+        ("extra", tally.extra_in_recorded(), tally.sites),
+        ("unrecorded", tally.extra.len() as u64 - tally.extra_in_recorded(), tally.sites),
     ];
     let too_many = counts.into_iter().filter_map(|(kind, count, of)| {
         let (share, reason) = budget.share(name, kind);

@@ -76,6 +76,8 @@ pub(super) struct Unpaired {
     pub(super) sites: usize,
     /// How many records.
     pub(super) records: usize,
+    /// Whether the symbol has a record of any function. What is compiled without the plugin has none.
+    pub(super) in_recorded: bool,
     /// The marks of the function's sites in that symbol.
     pub(super) marks: Vec<&'static str>,
 }
@@ -167,6 +169,11 @@ impl Tally {
         sum
     }
 
+    /// How many sites without a record are in symbols that have records.
+    pub(super) fn extra_in_recorded(&self) -> u64 {
+        self.extra.iter().filter(|site| site.in_recorded).count() as u64
+    }
+
     /// Puts everything in an order that does not depend on the order of work.
     pub(super) fn sort(&mut self) {
         self.findings.sort_by(|a, b| {
@@ -199,10 +206,15 @@ impl fmt::Display for Tally {
         )?;
         writeln!(
             f,
-            "records without a site: {}, and {} that a mark tells of; sites without a record: {}",
+            "records without a site: {}, and {} that a mark tells of",
             self.missed.len(),
-            self.missed_marked.len(),
-            self.extra.len()
+            self.missed_marked.len()
+        )?;
+        writeln!(
+            f,
+            "sites without a record: {} where other records are, {} in symbols that have none",
+            self.extra_in_recorded(),
+            self.extra.len() as u64 - self.extra_in_recorded()
         )?;
         writeln!(
             f,
@@ -268,7 +280,7 @@ impl fmt::Display for Finding {
 
 impl fmt::Display for Unpaired {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Unpaired { site, address, function, container, sites, records, marks } = self;
+        let Unpaired { site, address, function, container, sites, records, marks, .. } = self;
         write!(f, "{address:#x} {site} {function} in {container} ({sites} sites, {records} records there)")?;
         if !marks.is_empty() {
             write!(f, " [{}]", marks.join(", "))?;

@@ -84,6 +84,21 @@ fn a_site_of_which_no_record_tells_is_one_too_many() {
     );
     let extra: Vec<_> = tally.extra.iter().map(|extra| (extra.site, &*extra.function)).collect();
     assert_eq!(extra, [("inline", "twice")], "{tally}");
+    assert_eq!(tally.extra_in_recorded(), 1, "the symbol has a record of its own: {tally}");
+}
+
+#[test]
+fn sites_without_the_plugin_are_told_apart() {
+    let tally = checked(
+        r#"
+        static inline int twice(int x) { use(x); return x * 2; }
+        int plain(int n) { return twice(use(n)); }
+        int entry(int n) { RECORD("entry", n); return use(n); }
+        "#,
+    );
+    let extra: Vec<_> = tally.extra.iter().map(|extra| (extra.site, &*extra.container)).collect();
+    assert!(extra.contains(&("inline", "plain")), "{tally}");
+    assert_eq!(tally.extra_in_recorded(), 0, "{tally}");
 }
 
 /// Each body ends with its record, which is where the next call begins.
