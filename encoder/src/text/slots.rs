@@ -77,21 +77,40 @@ pub(super) enum Access {
 }
 
 impl FunctionText<'_, '_> {
-    /// Whether the first instruction after an address, or there, that has to do with a slot fills it. Then nothing can
-    /// be in it yet that somebody wants.
+    /// Whether on each way from an address, the first instruction that has to do with a slot fills it. Then nothing can
+    /// be in it yet that somebody wants. A way that ends, or comes to a call, before that fills nothing.
     pub(crate) fn fills_later(&self, address: u64, slot: &Slot) -> bool {
+        let Some((_, from)) = self.index(address) else { return false };
         let mut effects = Effects::new(self.image.machine());
-        for (nth, at) in self.instructions(address, u64::MAX).take(MOST).enumerate() {
-            let is_reached_from_elsewhere = nth > 0 && !self.edges_to(at).is_empty();
-            let Some(effect) = effects.at(self.image, at).filter(|_| !is_reached_from_elsewhere) else { return false };
-            match self.slot_access(&mut effects, at, slot) {
-                Access::Write => return true,
+        let graph = self.graph();
+        let mut search = graph.search(None);
+        let (mut open, mut left, mut is_filled) = (vec![from], MOST, false);
+        while let Some(at) = open.pop() {
+            if !search.comes_to(at) {
+                continue;
+            }
+            if left == 0 {
+                return false;
+            }
+            left -= 1;
+            let address = self.address_of(at);
+            let Some(effect) = effects.at(self.image, address) else { return false };
+            match self.slot_access(&mut effects, address, slot) {
+                Access::Write => {
+                    is_filled = true;
+                    continue;
+                }
                 Access::Read => return false,
-                Access::None if !effect.straight || effect.writes.contains(slot.base) => return false,
                 Access::None => {}
             }
+            let targets = graph.targets(at);
+            let is_way = effect.straight || !targets.is_empty();
+            if !is_way || effect.writes.contains(slot.base) {
+                return false;
+            }
+            open.extend(targets.iter().map(|&target| target as usize).chain(graph.next(at)));
         }
-        false
+        is_filled
     }
 
     /// What an instruction does to a slot.
@@ -128,6 +147,25 @@ mod tests {
             assert!(!text.fills_later(TEXT, &slot(16..20)), "up to a call");
             assert!(!text.fills_later(TEXT, &Slot { base: 6, bytes: 12..16 }));
         });
+    }
+
+    #[test]
+    fn each_way_fills_it() {
+        // 0: test %eax,%eax; 2: je 10; 4: mov %eax,12(%rsp); 8: jmp 14; 10: mov %edx,12(%rsp); 14: mov 12(%rsp),%eax;
+        // 18: ret
+        let code =
+            [0x85, 0xc0, 0x74, 6, 0x89, 0x44, 0x24, 12, 0xeb, 4, 0x89, 0x54, 0x24, 12, 0x8b, 0x44, 0x24, 12, 0xc3];
+        let fills = |code: &[u8], bytes| x86(code, |text| text.fills_later(TEXT, &Slot { base: 7, bytes }));
+        assert!(fills(&code, 12..16));
+        assert!(!fills(&code, 16..20), "no way does");
+        let mut other = code;
+        other[10..14].fill(0x90);
+        assert!(!fills(&other, 12..16), "one way reads it");
+        other[10] = 0xc3;
+        assert!(!fills(&other, 12..16), "one way returns");
+        // 2: jmp 0 in place of the branch.
+        other[2..4].copy_from_slice(&[0xeb, 0xfc]);
+        assert!(!fills(&other, 12..16), "the only way goes round");
     }
 
     #[test]
