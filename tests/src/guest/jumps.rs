@@ -44,7 +44,7 @@ const HELD: Duration = Duration::from_secs(20);
 /// How much of each second, in nanoseconds, the ordinary class has on the second processor in any case.
 const ORDINARY: &str = "/sys/kernel/debug/sched/fair_server/cpu1/runtime";
 /// How long a kprobe may take to be optimised, and its jump to go.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The kernel's text as it is, by /proc/kcore.
 struct Text {
