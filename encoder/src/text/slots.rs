@@ -103,12 +103,13 @@ impl FunctionText<'_, '_> {
                 Access::Read => return false,
                 Access::None => {}
             }
-            let targets = graph.targets(at);
-            let is_way = effect.straight || !targets.is_empty();
-            if !is_way || effect.writes.contains(slot.base) {
+            let (targets, next) = (graph.targets(at), graph.next(at));
+            // What is not straight and has no target is a call, a return, or leaves the function.
+            let goes_on = if effect.straight { next.is_some() } else { !targets.is_empty() };
+            if !goes_on || effect.writes.contains(slot.base) {
                 return false;
             }
-            open.extend(targets.iter().map(|&target| target as usize).chain(graph.next(at)));
+            open.extend(targets.iter().map(|&target| target as usize).chain(next));
         }
         is_filled
     }
@@ -163,6 +164,8 @@ mod tests {
         assert!(!fills(&other, 12..16), "one way reads it");
         other[10] = 0xc3;
         assert!(!fills(&other, 12..16), "one way returns");
+        // 0: je 6; 2: mov %eax,12(%rsp); 6: nop, where the text ends.
+        assert!(!fills(&[0x74, 4, 0x89, 0x44, 0x24, 12, 0x90], 12..16), "one way ends");
         // 2: jmp 0 in place of the branch.
         other[2..4].copy_from_slice(&[0xeb, 0xfc]);
         assert!(!fills(&other, 12..16), "the only way goes round");
