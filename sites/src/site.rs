@@ -119,7 +119,7 @@ pub enum Unprobeable {
     StaticCall = 8,
     /// On a `BUG()` or `WARN()` trap instruction (`find_bug()`).
     Bug = 9,
-    /// Not at the first byte of an instruction.
+    /// Not at the first byte of an instruction. Site files made before [`Unprobeable::Unsteppable`] have it for both.
     NotAnInstruction = 10,
     /// In the kCFI preamble before a function.
     CfiPreamble = 11,
@@ -127,11 +127,14 @@ pub enum Unprobeable {
     NotText = 12,
     /// In a section that the kernel has put somewhere, without saying where.
     Unplaced = 13,
+    /// On an instruction that kprobes neither step nor emulate, or that ftrace patches (`arch_prepare_kprobe()`,
+    /// `check_ftrace_location()`).
+    Unsteppable = 14,
 }
 
 impl Unprobeable {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Unprobeable; 13] = [
+    pub const ALL: [Unprobeable; 14] = [
         Unprobeable::Init,
         Unprobeable::Exit,
         Unprobeable::Noinstr,
@@ -145,6 +148,7 @@ impl Unprobeable {
         Unprobeable::CfiPreamble,
         Unprobeable::NotText,
         Unprobeable::Unplaced,
+        Unprobeable::Unsteppable,
     ];
 
     /// The reason with that discriminant.
@@ -173,6 +177,7 @@ impl Unprobeable {
             Unprobeable::CfiPreamble => "cfi_preamble",
             Unprobeable::NotText => "not_text",
             Unprobeable::Unplaced => "unplaced",
+            Unprobeable::Unsteppable => "unsteppable",
         }
     }
 }
@@ -193,6 +198,9 @@ impl fmt::Display for Unprobeable {
             Unprobeable::CfiPreamble => "in a kCFI preamble",
             Unprobeable::NotText => "not in kernel text",
             Unprobeable::Unplaced => "in a section whose address is not known",
+            Unprobeable::Unsteppable => {
+                "on an instruction that kprobes can neither step nor emulate, or that ftrace patches"
+            }
         })
     }
 }

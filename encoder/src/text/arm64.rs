@@ -532,11 +532,11 @@ pub(super) fn refusal(image: &Image<'_>, address: u64) -> Option<Unprobeable> {
     // Without KPROBES_ON_FTRACE, what ftrace patches is refused (kernel/kprobes.c `check_ftrace_location`).
     let tables = image.tables();
     if tables.may_fault(address) || tables.ftrace.binary_search(&address).is_ok() {
-        return Some(super::REFUSED);
+        return Some(Unprobeable::Unsteppable);
     }
     match decode_word(word).map(|instruction| instruction.opcode) {
         Some(Opcode::BRK | Opcode::HLT | Opcode::UDF) => Some(Unprobeable::Bug),
-        _ if !is_steppable(word) || is_in_exclusive(image, address) => Some(super::REFUSED),
+        _ if !is_steppable(word) || is_in_exclusive(image, address) => Some(Unprobeable::Unsteppable),
         _ => None,
     }
 }

@@ -657,9 +657,6 @@ impl Iterator for Walk<'_, '_, '_> {
     }
 }
 
-/// The answer for an instruction that the kernel neither steps nor emulates.
-const REFUSED: Unprobeable = Unprobeable::NotAnInstruction;
-
 /// What the instruction at an address makes the kernel answer to a kprobe, by each architecture's
 /// `arch_prepare_kprobe`; `None` if it is taken.
 pub(crate) fn instruction_refusal(image: &Image<'_>, address: u64) -> Option<Unprobeable> {

@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn instructions_that_x86_cannot_emulate() {
         for code in [&[0xff, 0x17][..], &[0xff, 0x27], &[0xff, 0x2f], &[0x48, 0xcf], &[0x8e, 0xd0]] {
-            assert!(x86(code, 0, |_| {}).is_some(), "{code:x?}");
+            assert_eq!(x86(code, 0, |_| {}), Some(Unprobeable::Unsteppable), "{code:x?}");
         }
         for code in [&[0xff, 0xd0][..], &[0xff, 0xe0], &[0xc3], &[0xe8, 0, 0, 0, 0], &[0xf0, 0xff, 0x07], &[0xfa]] {
             assert_eq!(x86(code, 0, |_| {}), None, "{code:x?}");
@@ -362,17 +362,17 @@ mod tests {
         let nop = 0xd503_201f;
         assert_eq!(check(&[0xaa01_03e0, nop, 0x8b00_0020], 8), None);
         assert_eq!(check(&[0xaa01_03e0, nop], 2), Some(Unprobeable::NotAnInstruction));
-        assert!(check(&[nop, nop], 4).is_some(), "what ftrace patches");
+        assert_eq!(check(&[nop, nop], 4), Some(Unprobeable::Unsteppable), "what ftrace patches");
         assert_eq!(check(&[nop, nop, 0xd421_0000], 8), Some(Unprobeable::Bug), "brk");
         for word in [0xd503_205f_u32, 0xd503_23bf, 0xd518_4100, 0xd53b_4220, 0xd65f_0bff, 0xd400_0001, 0xc85f_7c20] {
-            assert!(check(&[nop, nop, word], 8).is_some(), "{word:#x}");
+            assert_eq!(check(&[nop, nop, word], 8), Some(Unprobeable::Unsteppable), "{word:#x}");
         }
         for word in [0xd503_233f_u32, 0xd503_245f, 0xd538_4100, 0xd65f_03c0, 0xd63f_0000, 0x5800_0040, 0xc8df_fc20] {
             assert_eq!(check(&[nop, nop, word], 8), None, "{word:#x}");
         }
         // ldxr; nop; stxr; nop: between the two, and after.
         let exclusive = [0xc85f_7c20, nop, 0xc800_7c41, nop];
-        assert!(check(&exclusive, 8).is_some());
+        assert_eq!(check(&exclusive, 8), Some(Unprobeable::Unsteppable));
         assert_eq!(check(&exclusive, 12), None);
     }
 }

@@ -445,7 +445,7 @@ pub(super) fn refusal(image: &Image<'_>, address: u64) -> Option<Unprobeable> {
     match instruction.flow_control() {
         // ud0, ud1, ud2, int3, int n, int1.
         FlowControl::Exception | FlowControl::Interrupt => return Some(Unprobeable::Bug),
-        FlowControl::Return if instruction.mnemonic() != Mnemonic::Ret => return Some(super::REFUSED),
+        FlowControl::Return if instruction.mnemonic() != Mnemonic::Ret => return Some(Unprobeable::Unsteppable),
         _ => {}
     }
     let is_call_or_jump = instruction.is_call_far_indirect()
@@ -454,11 +454,11 @@ pub(super) fn refusal(image: &Image<'_>, address: u64) -> Option<Unprobeable> {
         || instruction.is_jmp_near_indirect();
     // Far branches, and those through memory, are not emulated.
     if is_call_or_jump && (0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory) {
-        return Some(super::REFUSED);
+        return Some(Unprobeable::Unsteppable);
     }
     // Interrupts are masked after `mov %reg, %ss`.
     if instruction.mnemonic() == Mnemonic::Mov && instruction.op0_register() == Register::SS {
-        return Some(super::REFUSED);
+        return Some(Unprobeable::Unsteppable);
     }
     is_cfi_check(image, address, &instruction).then_some(Unprobeable::CfiPreamble)
 }

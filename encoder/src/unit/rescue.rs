@@ -93,6 +93,7 @@ pub(crate) fn is_of_instruction(reason: Unprobeable) -> bool {
             | Unprobeable::Bug
             | Unprobeable::NotAnInstruction
             | Unprobeable::CfiPreamble
+            | Unprobeable::Unsteppable
     )
 }
 

@@ -62,6 +62,7 @@ const REASONS: &[(&str, Option<Limit>)] = &[
     ("not_text", None),
     // The kernel keeps where the section is to itself.
     ("unplaced", Some(Kernel)),
+    ("unsteppable", Some(Kernel)),
     // Only where each argument is missing for a reason of `is_gone`.
     ("missing_arguments", Some(DebugInformation)),
     ("entry_uncertain", Some(DebugInformation)),

@@ -154,6 +154,7 @@ pub(crate) const TABLE: &[Enumeration] = &[
             unit("CfiPreamble", PROBEABLE, "preambles_are_refused", "CfiPreamble"),
             unit("NotText", PROBEABLE, "ordinary_text_is_taken", "NotText"),
             unit("Unplaced", "loader/src/source/own.rs", "the_images_own", "Unprobeable::Unplaced"),
+            unit("Unsteppable", PROBEABLE, "instructions_that_x86_cannot_emulate", "Unsteppable"),
         ],
     },
     Enumeration {

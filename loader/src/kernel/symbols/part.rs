@@ -61,7 +61,8 @@ pub(crate) fn traceable(unprobeable: Option<Unprobeable>) -> Option<bool> {
             | Unprobeable::JumpLabel
             | Unprobeable::StaticCall
             | Unprobeable::Bug
-            | Unprobeable::NotAnInstruction,
+            | Unprobeable::NotAnInstruction
+            | Unprobeable::Unsteppable,
         ) => None,
     }
 }
