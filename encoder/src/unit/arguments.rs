@@ -161,6 +161,14 @@ impl<'a> Gathered<'a> {
         })
     }
 
+    /// The parameters with a list that goes from something else to a constant.
+    pub(crate) fn becoming_constant(&self, encoding: gimli::Encoding) -> impl Iterator<Item = usize> + '_ {
+        self.given.iter().enumerate().filter_map(move |(index, given)| {
+            let Given::List(range) = given else { return None };
+            doubt::becomes_constant(self.list(range), encoding).then_some(index)
+        })
+    }
+
     /// The parameters with a list that changes between two views of one address: the body assigns to them.
     pub(crate) fn assigned(&self) -> impl Iterator<Item = usize> + '_ {
         self.given.iter().enumerate().filter_map(|(index, given)| {

@@ -257,6 +257,10 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
                 self.out.evidence.entry(key).or_default().and(Evidence::PLAIN);
             }
         }
+        for index in self.gathered.becoming_constant(self.unit.unit.encoding()) {
+            let key = (origin.name, origin.declared_line, u16::try_from(index).unwrap_or(u16::MAX));
+            self.out.evidence.entry(key).or_default().and(Evidence::ASSIGNED);
+        }
         let text = self.text_of(function);
         let nested = nested(function, None);
         let body = Body { text: &text, ranges: &function.ranges, nested: &nested };

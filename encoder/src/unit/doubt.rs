@@ -22,12 +22,13 @@
 //! before the entry, and may be lost. Clang has no views, so everything that it says about such a parameter in inlined
 //! copies is doubtful. If clang gives a parameter as computed in all copies, and as it is in none, the body does the
 //! computation. If clang gives a parameter in a register that the body itself has made, the body assigns to it (see
-//! `assigned`). If a parameter is a constant in all copies, nothing tells whether the body assigns to it: `p + 1`
-//! differs from copy to copy as `p` does. Clang's constant is known to be what was passed only if some copy, or the
-//! function itself, has the parameter as it is, and none shows an assignment. If two parameters are at one place in all
-//! copies, the body may assign one of them to the other. If one entry of a copy by GCC has a constant, and another
-//! entry of the copy has nothing, the constant is doubtful: the compiler may have merged a beginning that it duplicated
-//! for this constant with another one.
+//! `assigned`), and so it does if the list of the function itself goes from where it is passed to a constant: clang
+//! puts no constant in place of a variable after a comparison. If a parameter is a constant in all copies, nothing
+//! tells whether the body assigns to it: `p + 1` differs from copy to copy as `p` does. Clang's constant is known to be
+//! what was passed only if some copy, or the function itself, has the parameter as it is, and none shows an assignment.
+//! If two parameters are at one place in all copies, the body may assign one of them to the other. If one entry of a
+//! copy by GCC has a constant, and another entry of the copy has nothing, the constant is doubtful: the compiler may
+//! have merged a beginning that it duplicated for this constant with another one.
 //!
 //! *By other calls.* GCC removes parameters that a body does not look at, and keeps what callers pass for them in
 //! variables of the debug information, one for each parameter and not for each call (`decl_debug_args` in
@@ -271,6 +272,12 @@ pub(crate) fn changes_constant(list: &[ListEntry<'_>], encoding: Encoding) -> bo
     })
 }
 
+/// Whether a list goes from something else to a constant.
+pub(crate) fn becomes_constant(list: &[ListEntry<'_>], encoding: Encoding) -> bool {
+    let Some((first, rest)) = list.split_first() else { return false };
+    !has_constant(first, encoding) && rest.iter().any(|entry| has_constant(entry, encoding))
+}
+
 /// Whether an entry of a list has a constant: a value that takes neither a register nor memory.
 fn has_constant(entry: &ListEntry<'_>, encoding: Encoding) -> bool {
     let mut operations = Expression(entry.expression).operations(encoding);
@@ -427,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_from_one_constant_to_another() {
+    fn lists_that_come_to_another_constant() {
         let encoding = Encoding { address_size: 8, format: gimli::Format::Dwarf32, version: 5 };
         let entry = |begin, end, expression: &'static [u8]| ListEntry {
             begin: Point { address: begin, view: 0 },
@@ -441,6 +448,11 @@ mod tests {
         assert!(!changes(&[entry(0, 4, three), entry(6, 8, four)]), "on two ways, perhaps");
         assert!(!changes(&[entry(0, 4, three), entry(4, 8, three)]));
         assert!(!changes(&[entry(0, 4, three), entry(4, 8, register)]), "it may be the same value");
+        let becomes = |list: &[ListEntry<'_>]| becomes_constant(list, encoding);
+        assert!(becomes(&[entry(0, 4, register), entry(4, 8, three)]));
+        assert!(becomes(&[entry(0, 4, register), entry(6, 8, register), entry(8, 9, three)]));
+        assert!(!becomes(&[entry(0, 4, three), entry(4, 8, four)]), "it was passed, perhaps");
+        assert!(!becomes(&[entry(0, 4, register)]) && !becomes(&[]));
     }
 
     #[test]

@@ -101,6 +101,29 @@ fn a_constant_of_a_parameter_that_no_copy_has_as_it_is_is_not_certain() {
     }
 }
 
+/// A function that compares its parameter with a constant, and has a body of its own.
+const COMPARES: &str = r#"
+volatile long seq;
+extern __attribute__((noinline)) long opaque(long, long);
+long opaque(long a, long b) { __asm__ volatile("" : "+r"(a), "+r"(b) :: "memory"); return a ^ b; }
+long compares(long p, long q) { seq = 2; if (p != 5) return opaque(p, q); return opaque(q, p) ^ 7; }
+long calls(long b) { return compares(9, b) + compares(5, b); }
+void unused(long a) { TRUTH(a, 0); }
+"#;
+
+#[test]
+fn a_comparison_is_not_taken_for_an_assignment() {
+    for level in ["-O1", "-O2"] {
+        let Some(set) = by_clang(&[level], COMPARES) else { return };
+        let sites = inlined(&set, "compares");
+        assert!(!sites.is_empty(), "{level}");
+        for site in sites {
+            let first = &arguments(&set, site)[0];
+            assert!(is_certain(first), "{level}: {first:?}");
+        }
+    }
+}
+
 /// A body of one statement, in a loop that is unrolled: all bodies are in one row of the line table. And a body that
 /// begins with its own loop, which is unrolled.
 const REPEATED: &str = r#"
