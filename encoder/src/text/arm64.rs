@@ -2,7 +2,7 @@
 //! arm64 instructions, decoded by yaxpeax-arm. Hints (`nop`, `bti`, pointer authentication) are told apart by their
 //! encodings: Arm Architecture Reference Manual, C4.1.66 "Branches, Exception Generating and System instructions".
 
-use super::reads::mask_bytes;
+use super::reads::{mask_bytes, shifted_bytes};
 use super::result::Result;
 use super::slots::{Access, Slot};
 use super::stores::is_data;
@@ -15,7 +15,7 @@ use siteseer_sites::machine::Register;
 use siteseer_sites::{Machine, Unprobeable};
 use std::ops::Range;
 use yaxpeax_arch::{Decoder as _, U8Reader};
-use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand, SizeCode};
+use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand, ShiftStyle, SizeCode};
 
 const NOP: u32 = 0xd503_201f;
 const PACIASP: u32 = 0xd503_233f;
@@ -469,7 +469,7 @@ pub(super) fn read_bytes(image: &Image<'_>, address: u64, register: u16) -> u8 {
     let most = match (instruction.opcode, instruction.operands[2], instruction.operands[3]) {
         (O::AND | O::ANDS, Operand::Immediate(mask), _) => mask_bytes(mask.into()),
         (O::AND | O::ANDS, Operand::Imm64(mask), _) => mask_bytes(mask),
-        (O::UBFM | O::SBFM, _, Operand::Immediate(last)) => last as u8 / 8 + 1,
+        (O::UBFM | O::SBFM | O::BFM, _, Operand::Immediate(last)) => last as u8 / 8 + 1,
         // The decoder leaves out the highest bit of the number, bit 31.
         (O::TBZ | O::TBNZ, ..) => {
             return if bytes == 0 { 0 } else { ((word >> 31 << 5 | word >> 19 & 31) / 8 + 1) as u8 };
@@ -490,6 +490,10 @@ fn operand_bytes(operand: &Operand, register: u16) -> u8 {
     let of_size = |size: SizeCode| if size == SizeCode::W { 4 } else { 8 };
     let (size, is_it) = match *operand {
         Operand::Register(size, its) | Operand::RegisterOrSP(size, its) => (of_size(size), its == register),
+        Operand::RegShift(ShiftStyle::LSL, bits, size, its) => {
+            let all = of_size(size);
+            (shifted_bytes(all, bits.into()).unwrap_or(all), its == register)
+        }
         Operand::RegShift(_, _, size, its) => (of_size(size), its == register),
         Operand::RegPreIndex(base, ..) | Operand::RegPostIndex(base, _) => (8, base == register),
         Operand::RegPostIndexReg(base, offset) => (8, base == register || offset == register),

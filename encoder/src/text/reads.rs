@@ -25,6 +25,14 @@ impl Makers<'_, '_, '_> {
     }
 }
 
+/// How many of a register's bytes a shift to the left by so many bits keeps; none if more than half of them. What
+/// compilers leave out before a shift is an extension, which is of a half at least.
+pub(super) fn shifted_bytes(register_bytes: u8, bits: u64) -> Option<u8> {
+    let all = u64::from(register_bytes) * 8;
+    let kept = all.checked_sub(bits)?;
+    (kept * 2 <= all).then_some(kept.div_ceil(8) as u8)
+}
+
 /// How many bytes a mask lets through.
 pub(super) fn mask_bytes(mask: u64) -> u8 {
     (u64::BITS - mask.leading_zeros()).div_ceil(8) as u8
@@ -38,8 +46,9 @@ mod tests {
     #[test]
     fn x86_64() {
         // mov %rdi,%rbx; mov %edi,%ebx; movzbl %dil,%ebx; mov (%rdi),%ebx; and $3,%edi; test $0x100,%edi; and $-8,%rdi;
-        // xor %edi,%edi; mov $1,%edi; mov %edi,(%rax); cmp %di,%ax; lea 1(%rdi),%ebx; nopl (%rdi); call; jmp; jmp
-        let code: [(&[u8], u8); 16] = [
+        // xor %edi,%edi; mov $1,%edi; mov %edi,(%rax); cmp %di,%ax; lea 1(%rdi),%ebx; nopl (%rdi); shl $32,%rdi;
+        // shl $12,%rdi; shl $16,%edi; call; jmp; jmp
+        let code: [(&[u8], u8); 19] = [
             (&[0x48, 0x89, 0xfb], 8),
             (&[0x89, 0xfb], 4),
             (&[0x40, 0x0f, 0xb6, 0xdf], 1),
@@ -53,6 +62,9 @@ mod tests {
             (&[0x66, 0x39, 0xf8], 2),
             (&[0x8d, 0x5f, 0x01], 4),
             (&[0x0f, 0x1f, 0x07], 0),
+            (&[0x48, 0xc1, 0xe7, 0x20], 4),
+            (&[0x48, 0xc1, 0xe7, 0x0c], 8),
+            (&[0xc1, 0xe7, 0x10], 2),
             (&[0xe8, 0, 0, 0, 0], 8),
             (&[0xeb, 0], 0),
             // Out of the function.
@@ -71,7 +83,7 @@ mod tests {
 
     #[test]
     fn aarch64() {
-        let code: [(u32, u8); 17] = [
+        let code: [(u32, u8); 20] = [
             (0xaa00_03f3, 8), // mov x19, x0
             (0x2a00_03f3, 4), // mov w19, w0
             (0x1200_1c13, 1), // and w19, w0, #0xff
@@ -83,6 +95,9 @@ mod tests {
             (0xf940_0260, 0), // ldr x0, [x19]
             (0x5280_00a0, 0), // mov w0, #5
             (0x7100_001f, 4), // cmp w0, #0
+            (0xaa00_8273, 4), // orr x19, x19, x0, lsl #32
+            (0xaa00_3273, 8), // orr x19, x19, x0, lsl #12
+            (0xb360_7c13, 4), // bfi x19, x0, #32, #32
             (0xb400_0040, 8), // cbz x0, 8
             (0x3700_0040, 1), // tbnz w0, #0, 8
             (0x9400_0001, 8), // bl 4

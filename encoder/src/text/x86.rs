@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! x86-64 instructions, decoded by iced-x86.
 
-use super::reads::mask_bytes;
+use super::reads::{mask_bytes, shifted_bytes};
 use super::result::Result;
 use super::slots::{Access, Slot};
 use super::stores::is_data;
@@ -226,11 +226,17 @@ impl Effects {
         if instruction.mnemonic() == Mnemonic::Nop {
             return 0;
         }
-        // A mask lets less through.
+        // A mask lets less through, and so does a shift to the left.
         let masked = match (instruction.mnemonic(), instruction.op_count()) {
             (Mnemonic::And | Mnemonic::Test, 2) if instruction.op0_kind() == OpKind::Register => {
                 let is_immediate = !matches!(instruction.op1_kind(), OpKind::Register | OpKind::Memory);
                 is_immediate.then(|| mask_bytes(instruction.immediate(1)))
+            }
+            (Mnemonic::Shl, 2) if instruction.op0_kind() == OpKind::Register => {
+                let size = instruction.op0_register().size() as u8;
+                (instruction.op1_kind() == OpKind::Immediate8)
+                    .then(|| shifted_bytes(size, instruction.immediate(1)))
+                    .flatten()
             }
             _ => None,
         };
