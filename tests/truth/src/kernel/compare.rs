@@ -10,6 +10,7 @@
 
 use super::code::{Code, Flow};
 use super::cpu::{Cpu, CpuError};
+use super::meaning;
 use super::record::{Operand, Part, Record};
 use siteseer_sites::evaluate;
 use siteseer_sites::machine::Register;
@@ -57,6 +58,8 @@ pub(super) struct Pair<'p> {
     pub(super) site: u64,
     /// Its arguments.
     pub(super) arguments: &'p [Argument],
+    /// The bits of each that have a meaning; none if all do.
+    pub(super) meaning: &'p [Option<Vec<u8>>],
     /// The record.
     pub(super) record: &'p Record<'p>,
 }
@@ -82,7 +85,9 @@ impl Pair<'_> {
         if self.site == self.record.address && is_same_place(&located.at, &parameter.parts) {
             return Some(Verdict::Right);
         }
-        let (ours, theirs) = (constant(located)?, constant_parts(&parameter.parts)?);
+        let mut values = [constant(located)?, constant_parts(&parameter.parts)?];
+        values.iter_mut().for_each(|value| self.keep_meaning(index, value));
+        let [ours, theirs] = values;
         Some(if ours == theirs { Verdict::Right } else { Verdict::Wrong(ours, theirs) })
     }
 
@@ -172,7 +177,16 @@ impl Pair<'_> {
                 pass(code, cpu, at, way.steps.get(step + 1).copied())?;
             }
         }
+        for (index, (ours, theirs)) in values.iter_mut().enumerate() {
+            [ours, theirs].into_iter().flatten().for_each(|value| self.keep_meaning(index, value));
+        }
         Ok(values)
+    }
+
+    fn keep_meaning(&self, index: usize, value: &mut [u8]) {
+        if let Some(Some(bits)) = self.meaning.get(index) {
+            meaning::keep(value, bits);
+        }
     }
 }
 

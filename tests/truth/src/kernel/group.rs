@@ -8,6 +8,7 @@
 use super::code::Code;
 use super::compare::{Pair, Verdict};
 use super::cpu::Cpu;
+use super::meaning;
 use super::pair::{Pairs, pair};
 use super::record::{ParameterKind, Record};
 use super::tally::{Finding, Key, Tally, Unpaired};
@@ -36,16 +37,21 @@ pub(super) struct Group<'g> {
     records: Vec<&'g Record<'g>>,
 }
 
-/// What the image's BTF says about functions' results.
-pub(super) struct Results<'r> {
+/// What the image's BTF says about functions.
+pub(super) struct Types<'r> {
     btf: &'r Btf<'r>,
     functions: NameIndex<'r>,
 }
 
-impl<'r> Results<'r> {
-    /// Those of all functions.
-    pub(super) fn new(btf: &'r Btf<'r>) -> Results<'r> {
-        Results { btf, functions: NameIndex::new(btf, &[Kind::Func]) }
+impl<'r> Types<'r> {
+    /// Of all functions.
+    pub(super) fn new(btf: &'r Btf<'r>) -> Types<'r> {
+        Types { btf, functions: NameIndex::new(btf, &[Kind::Func]) }
+    }
+
+    /// The bits of a parameter of the functions of that name that have a meaning; none if all do.
+    fn meaning(&self, name: &str, nth: usize) -> Option<Vec<u8>> {
+        meaning::bits(self.btf, &self.functions, name, nth)
     }
 
     /// The result of the functions of that name, if it has more than 16 bytes: then it is in memory, and its address is
@@ -102,7 +108,7 @@ fn with_cold_part<'g>(image: &'g Image<'g>, container: &Container<'g>) -> (&'g s
 
 impl Group<'_> {
     /// Pairs and compares everything.
-    pub(super) fn check(&self, image: &Image<'_>, set: &SiteSet, results: &Results<'_>, cpu: &mut Cpu<'_>) -> Tally {
+    pub(super) fn check(&self, image: &Image<'_>, set: &SiteSet, types: &Types<'_>, cpu: &mut Cpu<'_>) -> Tally {
         let mut tally = Tally::default();
         let code = Code::decode(image, &self.ranges);
         let function = |index: &u32| {
@@ -115,9 +121,11 @@ impl Group<'_> {
             let records: Vec<&Record<'_>> = self.records.iter().copied().filter(|r| r.function == name).collect();
             let sites = self.sites.iter().filter(|&index| function(index) == name);
             let mut places: Vec<Place> = sites.map(|&index| place(set, index)).collect();
-            places.extend(self.implied(image.machine(), results, name, &places, &records));
-            Function { group: self, name, code: &code, places, records, machine: image.machine() }
-                .check(cpu, &mut tally);
+            places.extend(self.implied(image.machine(), types, name, &places, &records));
+            let count = places.iter().map(|place| place.arguments.len()).max().unwrap_or(0);
+            let meaning = (0..count).map(|nth| types.meaning(name, nth)).collect();
+            let machine = image.machine();
+            Function { group: self, name, code: &code, places, records, meaning, machine }.check(cpu, &mut tally);
         }
         tally
     }
@@ -126,7 +134,7 @@ impl Group<'_> {
     fn implied(
         &self,
         machine: Machine,
-        results: &Results<'_>,
+        types: &Types<'_>,
         name: &str,
         places: &[Place],
         records: &[&Record<'_>],
@@ -147,7 +155,7 @@ impl Group<'_> {
             address: self.ranges.first()?.start,
             word: "plain",
             marks: Marks::default(),
-            arguments: abi_arguments(machine, &shapes, results.in_memory(name)),
+            arguments: abi_arguments(machine, &shapes, types.in_memory(name)),
         })
     }
 }
@@ -165,6 +173,8 @@ struct Function<'f> {
     code: &'f Code,
     places: Vec<Place>,
     records: Vec<&'f Record<'f>>,
+    /// The bits of each argument that have a meaning; none if all do.
+    meaning: Vec<Option<Vec<u8>>>,
     machine: Machine,
 }
 
@@ -197,8 +207,11 @@ impl Function<'_> {
         let mut exchanged = 0;
         let mut wrong = |site: usize, record: usize| {
             let place = &self.places[site];
-            let pair = Pair { site: place.address, arguments: &place.arguments, record: self.records[record] };
-            pair.compare(self.code, cpu).iter().filter(|verdict| matches!(verdict, Verdict::Wrong(..))).count()
+            self.pair(place, self.records[record])
+                .compare(self.code, cpu)
+                .iter()
+                .filter(|verdict| matches!(verdict, Verdict::Wrong(..)))
+                .count()
         };
         for one in 0..pairs.len() {
             for other in one + 1..pairs.len() {
@@ -243,9 +256,12 @@ impl Function<'_> {
         }
     }
 
+    fn pair<'p>(&'p self, place: &'p Place, record: &'p Record<'p>) -> Pair<'p> {
+        Pair { site: place.address, arguments: &place.arguments, meaning: &self.meaning, record }
+    }
+
     fn compare(&self, place: &Place, record: &Record<'_>, cpu: &mut Cpu<'_>, tally: &mut Tally) {
-        let pair = Pair { site: place.address, arguments: &place.arguments, record };
-        for (index, verdict) in pair.compare(self.code, cpu).into_iter().enumerate() {
+        for (index, verdict) in self.pair(place, record).compare(self.code, cpu).into_iter().enumerate() {
             let located = match &place.arguments[index] {
                 Ok(located) => located,
                 Err(missing) => {

@@ -16,6 +16,7 @@ mod code;
 mod compare;
 mod cpu;
 mod group;
+mod meaning;
 mod pair;
 mod record;
 mod tally;
@@ -25,7 +26,7 @@ mod tests;
 use crate::budget::Budget;
 use crate::page;
 use clap::Args;
-use group::{Group, Results};
+use group::{Group, Types};
 use siteseer_encoder::elf::image::Image;
 use siteseer_sites::btf::Btf;
 use std::error::Error;
@@ -118,14 +119,14 @@ fn check(bytes: &[u8]) -> Result<Tally, Box<dyn Error>> {
     let (set, _) = siteseer_encoder::encode(bytes, &siteseer_encoder::Options::default())?;
     let groups = group::groups(&image, &set, &records);
     let btf = Btf::parse(&set.base_btf)?;
-    let results = Results::new(&btf);
+    let types = Types::new(&btf);
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Tally::default());
     let outcomes: Vec<Result<(), cpu::CpuError>> = rayon::broadcast(|_| {
         let mut cpu = cpu::Cpu::new(&image)?;
         let mut tally = Tally::default();
         while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
-            tally.add(Group::check(group, &image, &set, &results, &mut cpu));
+            tally.add(Group::check(group, &image, &set, &types, &mut cpu));
         }
         total.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(tally);
         Ok(())
