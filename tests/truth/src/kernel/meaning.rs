@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Which bits of an argument have a meaning. Between the members of a structure, and after the last one, is whatever the
-//! compiler left there: no function reads it, and a location and a record may differ in it.
+//! Which bits of an argument have a meaning. Between the members of a structure, and after the last one, is whatever
+//! the compiler left there: no function reads it, and a location and a record may differ in it.
 
 use siteseer_sites::btf::{Btf, Kind, NameIndex, TypeId};
 
