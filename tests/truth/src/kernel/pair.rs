@@ -122,7 +122,7 @@ fn distance(code: &Code, site: u64, record: u64, records: &[u64]) -> Option<usiz
         let address = code.address(index);
         address != record && records.contains(&address)
     };
-    let forward = code.way(from, to, AFTER, &is_other);
-    let backward = || code.way(to, from, BEFORE, &is_other);
-    forward.or_else(backward).map(|way| way.len())
+    // In a loop there are both, and one of them goes through the next turn.
+    let ways = [code.way(from, to, AFTER, &is_other), code.way(to, from, BEFORE, &is_other)];
+    ways.into_iter().flatten().map(|way| way.len()).min()
 }
