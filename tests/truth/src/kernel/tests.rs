@@ -2,8 +2,11 @@
 //! Small images made from sources that write the records by themselves, as the plugins would have the compiler do.
 
 use super::check;
+use super::code::Code;
+use super::pair::pair;
 use super::tally::Tally;
 use crate::random::build::base_btf;
+use siteseer_encoder::elf::image::Image;
 use std::process::Command;
 
 const TEXT: &str = "0xffffffff81000000";
@@ -18,6 +21,11 @@ __attribute__((noinline)) int use(int x) { RECORD("use", x); static volatile int
 
 /// Compiles and links a source, and checks the image.
 fn checked(source: &str) -> Tally {
+    check(&image(source)).expect("the image is checked")
+}
+
+/// Compiles and links a source.
+fn image(source: &str) -> Vec<u8> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| directory.path().join(name);
     std::fs::write(path("image.c"), format!("{PRELUDE}{source}")).expect("the source is written");
@@ -32,7 +40,7 @@ fn checked(source: &str) -> Tally {
     command.arg(path("image.c")).arg(path("btf.s")).arg("-o").arg(path("image"));
     let status = command.status().expect("cc runs");
     assert!(status.success(), "{command:?}");
-    check(&std::fs::read(path("image")).expect("the image is read")).expect("the image is checked")
+    std::fs::read(path("image")).expect("the image is read")
 }
 
 #[test]
@@ -114,4 +122,21 @@ fn a_row_of_calls_with_each_record_at_the_next_site() {
     assert_eq!((tally.paired, tally.shifted, tally.exchanged), (5, 2, 0), "{tally}");
     assert_eq!((values.right, values.wrong), (5, 0), "{tally}");
     assert!(tally.missed.is_empty() && tally.extra.is_empty(), "{tally}");
+}
+
+#[test]
+fn in_a_loop_a_record_may_be_just_before_its_site() {
+    let bytes = image(
+        r#"
+        __asm__(".globl turns\n.type turns, @function\nturns: nop\nnop\njz 1f\nnop\njmp turns\n"
+                "1: .fill 30, 1, 0x90\njnz turns\nret\n.size turns, . - turns");
+        "#,
+    );
+    let image = Image::parse(&bytes).expect("the image is read");
+    let symbol = image.symbols_named("turns").next().expect("the function");
+    let start = symbol.address;
+    let code = Code::decode(&image, &[start..start + symbol.size]);
+    // The first site follows its record; from it to the record there is a long way, too, through the next turn.
+    let pairs = pair(&code, &[start + 1, start + 4], &[start, start + 4]);
+    assert_eq!(pairs.pairs, [(0, 0), (1, 1)]);
 }
