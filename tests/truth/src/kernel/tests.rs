@@ -8,6 +8,7 @@ use super::tally::Tally;
 use crate::random::build::base_btf;
 use siteseer_encoder::elf::image::Image;
 use std::process::Command;
+use std::slice;
 
 const TEXT: &str = "0xffffffff81000000";
 
@@ -135,7 +136,7 @@ fn in_a_loop_a_record_may_be_just_before_its_site() {
     let image = Image::parse(&bytes).expect("the image is read");
     let symbol = image.symbols_named("turns").next().expect("the function");
     let start = symbol.address;
-    let code = Code::decode(&image, &[start..start + symbol.size]);
+    let code = Code::decode(&image, slice::from_ref(&(start..start + symbol.size)));
     // The first site follows its record; from it to the record there is a long way, too, through the next turn.
     let pairs = pair(&code, &[start + 1, start + 4], &[start, start + 4]);
     assert_eq!(pairs.pairs, [(0, 0), (1, 1)]);
