@@ -155,25 +155,24 @@ impl<'a> Gathered<'a> {
     /// The parameters with a list that goes from one constant to another: in a copy with one entry, the body assigns to
     /// them.
     pub(crate) fn changing(&self, encoding: gimli::Encoding) -> impl Iterator<Item = usize> + '_ {
-        self.given.iter().enumerate().filter_map(move |(index, given)| {
-            let Given::List(range) = given else { return None };
-            doubt::changes_constant(self.list(range), encoding).then_some(index)
-        })
+        self.with_lists(move |list| doubt::changes_constant(list, encoding))
     }
 
     /// The parameters with a list that goes from something else to a constant.
     pub(crate) fn becoming_constant(&self, encoding: gimli::Encoding) -> impl Iterator<Item = usize> + '_ {
-        self.given.iter().enumerate().filter_map(move |(index, given)| {
-            let Given::List(range) = given else { return None };
-            doubt::becomes_constant(self.list(range), encoding).then_some(index)
-        })
+        self.with_lists(move |list| doubt::becomes_constant(list, encoding))
     }
 
     /// The parameters with a list that changes between two views of one address: the body assigns to them.
     pub(crate) fn assigned(&self) -> impl Iterator<Item = usize> + '_ {
-        self.given.iter().enumerate().filter_map(|(index, given)| {
+        self.with_lists(changes_in_place)
+    }
+
+    /// The parameters with such a list.
+    fn with_lists(&self, is_such: impl Fn(&[ListEntry<'a>]) -> bool) -> impl Iterator<Item = usize> {
+        self.given.iter().enumerate().filter_map(move |(index, given)| {
             let Given::List(range) = given else { return None };
-            changes_in_place(self.list(range)).then_some(index)
+            is_such(self.list(range)).then_some(index)
         })
     }
 }
