@@ -18,10 +18,10 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-/// The kernel undoes the jumps of removed kprobes after 5 ticks at the earliest (`OPTIMIZE_DELAY` in kernel/kprobes.c).
-const PAUSE: Duration = Duration::from_millis(60);
-/// How often what does not fit is read.
-const ROUNDS: usize = 4;
+/// How long to wait before what does not fit is read again, in milliseconds. The kernel undoes the jumps of removed
+/// kprobes after 5 ticks at the earliest (`OPTIMIZE_DELAY` in kernel/kprobes.c). Where it changes text, a breakpoint
+/// that is in no list stays until all processors have been interrupted: long in a guest of a busy host.
+const PAUSES: [u64; 4] = [0, 60, 240, 960];
 /// Bytes that a kprobe replaces, at most: a jump on x86, a word on arm64.
 const REPLACED: u64 = 5;
 /// The size of a page that jumps lead to. Kprobes are optimised by jumps on x86 alone, of what siteseer supports.
@@ -38,10 +38,8 @@ pub(super) fn confirm<'c>(candidates: impl Iterator<Item = &'c mut Candidate>) -
         return Ok(());
     }
     let reader = TextReader::new()?;
-    for round in 0..ROUNDS {
-        if round > 0 {
-            thread::sleep(PAUSE);
-        }
+    for (round, pause) in PAUSES.into_iter().enumerate() {
+        thread::sleep(Duration::from_millis(pause));
         let mut differing = Vec::with_capacity(told.len());
         for candidate in told {
             let range = candidate.code.range();

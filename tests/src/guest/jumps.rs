@@ -17,8 +17,8 @@ use siteseer::internals::section::Wanted;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -120,6 +120,7 @@ impl Hold {
         let ordinary = fs::read_to_string(ORDINARY)?;
         let is_over = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&is_over);
+        let (holds, held) = mpsc::channel();
         let run = move || -> io::Result<()> {
             keep_to(0, SECOND)?;
             let parameters = libc::sched_param { sched_priority: 1 };
@@ -128,6 +129,8 @@ impl Hold {
                 return Err(io::Error::last_os_error());
             }
             let begin = Instant::now();
+            // Nobody may wait for it any more.
+            let _ = holds.send(());
             while !ends.load(Ordering::Relaxed) && begin.elapsed() < HELD {
                 std::hint::spin_loop();
             }
@@ -135,14 +138,21 @@ impl Hold {
         };
         let hold = Hold { ordinary, is_over, thread: Some(thread::Builder::new().spawn(run)?) };
         fs::write(ORDINARY, "0")?;
-        Ok(hold)
+        match held.recv() {
+            Ok(()) => Ok(hold),
+            // It has ended, with an error.
+            Err(_) => Err(hold.end().err().unwrap_or_else(|| io::Error::other("the thread did not hold a processor"))),
+        }
     }
 
     /// Ends it.
-    fn end(mut self) -> Result<(), Failure> {
+    fn end(mut self) -> io::Result<()> {
         self.is_over.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().ok_or("it has ended")?;
-        Ok(thread.join().map_err(|_| "it panicked")??)
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(end)) => end,
+            Some(Err(_)) => Err(io::Error::other("the thread that held a processor panicked")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -190,13 +200,15 @@ fn removals(target: &Target) -> Result<String, Failure> {
         drop(kprobe);
         // Closing waits for the second processor, so that is held from here on. The optimizer runs some ticks later.
         let hold = Hold::begin()?;
-        let was_there = is_jump(text.read(address)?) && !is_listed(address)?;
-        let answer = ask(target);
-        let is_there = is_jump(text.read(address)?);
+        let before = text.read(address)?;
+        let was_there = is_jump(before) && !is_listed(address)?;
+        // Else the optimizer has begun. If it was stopped while it writes, its breakpoint stays until the hold ends.
+        let answer = if was_there { ask(target).map(drop) } else { Ok(()) };
+        let after = text.read(address)?;
         hold.end()?;
-        answer.map_err(|why| format!("another's kprobe was removed, its jump stays: {was_there}: {why}"))?;
+        answer.map_err(|why| format!("a removed kprobe's jump ({before:02x?}, then {after:02x?}): {why}"))?;
         text.wait_until(address, "the text was to be whole again", |bytes| bytes == whole)?;
-        Ok(was_there && is_there)
+        Ok(was_there && is_jump(after))
     };
     let mut found = 0;
     for tries in 1..=TRIED {
