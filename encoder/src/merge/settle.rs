@@ -41,9 +41,7 @@ pub(super) fn settle(
         let Some(first) = of_site.first() else { continue };
         let site = &mut unit.sites[first.site as usize];
         let function = &unit.functions[site.function as usize];
-        let stands = |provisional: &&Provisional| {
-            !assigned.contains(&(function.name, function.origin.declared_line, provisional.parameter))
-        };
+        let stands = |provisional: &&Provisional| !assigned.contains(&function.parameter(provisional.parameter.into()));
         counts.gained_by_moving +=
             of_site.iter().filter(stands).filter(|provisional| provisional.otherwise == Missing::NotAtEntry).count()
                 as u64;
@@ -137,10 +135,9 @@ fn doubt_by_evidence(unit: &mut UnitSites<'_>, machine: Machine, evidence: &Hash
             let function = &unit.functions[site.function as usize];
             let before = &unit.prototypes[site.prototype as usize];
             let mut arguments = before.clone();
-            for (index, argument) in (0u16..).zip(&mut arguments) {
-                let key = (function.name, function.origin.declared_line, index);
+            for (index, argument) in arguments.iter_mut().enumerate() {
                 if let Ok(located) = argument {
-                    let evidence = evidence.get(&key).copied().unwrap_or_default();
+                    let evidence = evidence.get(&function.parameter(index)).copied().unwrap_or_default();
                     located.doubt = evidence.doubt(unit.compiler, machine, located);
                 }
             }

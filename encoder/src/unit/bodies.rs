@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The sites of functions themselves: see `outofline`.
 
-use super::{UnitEncoder, base_function, resolved_kind, shape};
+use super::{ParameterKey, UnitEncoder, base_function, resolved_kind, shape};
 use crate::debug::lines::Lines;
 use crate::debug::loclist::Point;
 use crate::debug::walk::{RawFunction, RawParameter};
@@ -250,16 +250,14 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     /// Notes what a function by clang that has inlined copies shows of its parameters itself: which of them are where
     /// they are passed, and which of them it assigns to.
     fn note_own(&mut self, function: &RawFunction<'a>, origin: &Origin<'a>, abi: &[Argument], address: u64) {
-        for (index, (found, abi)) in (0u16..).zip(self.found.iter().zip(abi)) {
+        for (index, (found, abi)) in self.found.iter().zip(abi).enumerate() {
             let is_passed = matches!((&found.argument, abi), (Ok(found), Ok(abi)) if found.at == abi.at);
             if is_passed && found.form == Form::Covering {
-                let key = (origin.name, origin.declared_line, index);
-                self.out.evidence.entry(key).or_default().and(Evidence::PLAIN);
+                self.out.evidence.entry(ParameterKey::of(origin, index)).or_default().and(Evidence::PLAIN);
             }
         }
         for index in self.gathered.becoming_constant(self.unit.unit.encoding()) {
-            let key = (origin.name, origin.declared_line, u16::try_from(index).unwrap_or(u16::MAX));
-            self.out.evidence.entry(key).or_default().and(Evidence::ASSIGNED);
+            self.out.evidence.entry(ParameterKey::of(origin, index)).or_default().and(Evidence::ASSIGNED);
         }
         let text = self.text_of(function);
         let nested = nested(function, None);

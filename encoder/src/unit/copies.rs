@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The sites of a function's inlined copies.
 
-use super::{Provisional, UnitEncoder, resolved_kind, start_of};
+use super::{ParameterKey, Provisional, UnitEncoder, resolved_kind, start_of};
 use crate::debug::cfi::Cursor;
 use crate::debug::lines::{Lines, Place};
 use crate::debug::loclist::Point;
@@ -396,8 +396,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     fn note_evidence(&mut self, origin: &Origin<'a>, entries: usize) {
         let mut note = |index: usize, evidence: Evidence| {
             if !evidence.is_empty() {
-                let key = (origin.name, origin.declared_line, u16::try_from(index).unwrap_or(u16::MAX));
-                self.out.evidence.entry(key).or_default().and(evidence);
+                self.out.evidence.entry(ParameterKey::of(origin, index)).or_default().and(evidence);
             }
         };
         let machine = self.shared.image.machine();
@@ -415,8 +414,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     pub(super) fn note_assigned(&mut self, origin: &Origin<'a>, body: &Body<'_, '_, '_>, entry: u64) {
         let (evidence, encoding) = (&mut self.out.evidence, self.unit.unit.encoding());
         body.assigned(&self.gathered, encoding, entry, |index, at_once| {
-            let key = (origin.name, origin.declared_line, u16::try_from(index).unwrap_or(u16::MAX));
-            let evidence = evidence.entry(key).or_default();
+            let evidence = evidence.entry(ParameterKey::of(origin, index)).or_default();
             evidence.and(Evidence::ASSIGNED);
             if at_once {
                 evidence.and(Evidence::AT_ONCE);

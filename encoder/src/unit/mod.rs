@@ -131,8 +131,29 @@ impl Provisional {
     }
 }
 
-/// A parameter, across units: the function's name and line, and the parameter's index.
-pub(crate) type ParameterKey<'a> = (&'a str, u32, u16);
+/// A parameter, across units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ParameterKey<'a> {
+    /// The function's name, and the line that declares it.
+    function: &'a str,
+    line: u32,
+    index: u16,
+}
+
+impl<'a> ParameterKey<'a> {
+    /// That of an abstract function's parameter.
+    fn of(origin: &Origin<'a>, index: usize) -> ParameterKey<'a> {
+        let index = u16::try_from(index).unwrap_or(u16::MAX);
+        ParameterKey { function: origin.name, line: origin.declared_line, index }
+    }
+}
+
+impl<'a> UnitFunction<'a> {
+    /// What stands for a parameter across units.
+    pub(crate) fn parameter(&self, index: usize) -> ParameterKey<'a> {
+        ParameterKey { function: self.name, ..ParameterKey::of(&self.origin, index) }
+    }
+}
 
 /// Counts that the sites themselves do not tell.
 #[derive(Debug, Default, Clone, Copy)]
@@ -307,10 +328,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
     }
 
     fn note_assignments(&mut self, origin: &Origin<'a>) {
-        for index in self.gathered.assigned() {
-            let index = u16::try_from(index).unwrap_or(u16::MAX);
-            self.out.assigned.push((origin.name, origin.declared_line, index));
-        }
+        self.out.assigned.extend(self.gathered.assigned().map(|index| ParameterKey::of(origin, index)));
     }
 
     /// Tells the observer what a site's arguments are made from, and at which step of the source it begins.
