@@ -10,6 +10,9 @@
 //! left to the next process ([`super::reap`]).
 //!
 //! # What it waits for
+//! Whoever closes the last copy of an event waits for grace periods of RCU, a few dozen milliseconds each. So it leaves
+//! its copies open until the process that detaches has closed its own, which the end of a pipe tells.
+//!
 //! The kernel keeps a definition (EBUSY) as long as anybody has one of its events open: the process that detaches,
 //! until it has closed its own copies, and any child that it is starting, until that calls execve(2). Such a line is
 //! written again.
@@ -31,15 +34,18 @@ const NUMBERS: u64 = 1 << 20;
 /// How often, for all lines together, a line is written again that the kernel refuses with EBUSY, and how long after:
 /// some other process still has a copy of an event, the one that detaches or one that it is starting.
 const TRIES: u32 = 3_000;
+/// How long it waits for the process that detaches, in milliseconds. A child of that process may hold the pipe, too.
+const PATIENCE: libc::c_int = 2_000;
 static PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// The number of signals, `_NSIG`.
 const SIGNALS: libc::c_int = 64;
 
 /// Closes the events, and then writes each line by one system call. If no process can be created, it does that here.
 pub(super) fn close_and_write(file: &File, lines: &[String], events: Vec<OwnedFd>) {
-    if start(file, lines, &events).is_ok() {
+    if let Ok(held) = start(file, lines, &events) {
         // The other process has its own, and is the one that waits for the kernel.
         drop(events);
+        drop(held);
         return;
     }
     drop(events);
@@ -51,12 +57,17 @@ pub(super) fn close_and_write(file: &File, lines: &[String], events: Vec<OwnedFd
 /// Processes that are children of ours.
 static CHILDREN: ForkLock<Vec<libc::pid_t>> = ForkLock::new(Vec::new);
 
-fn start(file: &File, lines: &[String], events: &[OwnedFd]) -> io::Result<()> {
+/// Starts the process. It closes the events when the result is dropped.
+fn start(file: &File, lines: &[String], events: &[OwnedFd]) -> io::Result<Option<io::PipeWriter>> {
     let writes: Vec<(*const libc::c_void, usize)> =
         lines.iter().map(|line| (line.as_ptr().cast(), line.len())).collect();
     let mut keep: Vec<RawFd> = events.iter().map(AsRawFd::as_raw_fd).collect();
     let events = keep.clone();
     keep.push(file.as_raw_fd());
+    // Without a pipe it waits for nobody.
+    let (held, holds) = io::pipe().ok().unzip();
+    let held = held.as_ref().map(AsRawFd::as_raw_fd);
+    keep.extend(held);
     keep.sort_unstable();
     let mut children = CHILDREN.lock();
     children.retain(|&child| !has_ended(child));
@@ -69,7 +80,7 @@ fn start(file: &File, lines: &[String], events: &[OwnedFd]) -> io::Result<()> {
         if child == 0 {
             default_signals();
             if keep_only(&keep) && (!orphan || clone() == 0) {
-                work(file.as_raw_fd(), &events, &writes);
+                work(file.as_raw_fd(), held, &events, &writes);
             }
             libc::_exit(0);
         }
@@ -85,7 +96,7 @@ fn start(file: &File, lines: &[String], events: &[OwnedFd]) -> io::Result<()> {
     } else {
         children.push(child);
     }
-    Ok(())
+    Ok(holds)
 }
 
 /// Whether orphans below this process become its children.
@@ -245,14 +256,17 @@ unsafe fn close_numbers(keep: &[RawFd]) -> bool {
     true
 }
 
-/// What the process does: closes, writes, ends.
+/// What the process does: waits, closes, writes, ends.
 ///
 /// # Safety
 /// In the child. The writes' memory is what was set up before it was made.
-unsafe fn work(file: RawFd, events: &[RawFd], writes: &[(*const libc::c_void, usize)]) {
+unsafe fn work(file: RawFd, held: Option<RawFd>, events: &[RawFd], writes: &[(*const libc::c_void, usize)]) {
     // SAFETY: system calls on descriptors and memory that are this process's own.
     unsafe {
         libc::setsid();
+        if let Some(fd) = held {
+            libc::poll(&mut libc::pollfd { fd, events: 0, revents: 0 }, 1, PATIENCE);
+        }
         for &event in events {
             libc::close(event);
         }

@@ -73,6 +73,23 @@ fn closes_what_arms(calls: &[libc::c_long], errno: libc::c_int) {
     assert_eq!(text, lines.concat());
 }
 
+/// Whoever closes an event last waits for the kernel: it is not the process that detaches.
+#[test]
+#[serial]
+fn it_closes_events_last() {
+    let (mut listing, kprobe_events) = pipe();
+    let (event, opened) = pipe();
+    let events = vec![OwnedFd::from(opened)];
+    let held = start(&kprobe_events, &["-:line\n".to_owned()], &events).unwrap();
+    drop((events, kprobe_events));
+    assert!(!hangs_up(&event, Duration::from_millis(300)), "it has closed the event first");
+    drop(held.unwrap());
+    assert!(hangs_up(&event, Duration::from_secs(20)));
+    let mut text = String::new();
+    listing.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "-:line\n");
+}
+
 #[test]
 #[serial]
 fn nothing_that_arms_stays_open() {
