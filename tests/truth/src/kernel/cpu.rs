@@ -74,6 +74,11 @@ impl Pages {
         Pages { seed: 0, start, own: vec![false; count as usize] }
     }
 
+    /// The physical address of an address. The emulator's own pages may be smaller than these: 1 KiB on arm64.
+    fn physical_of(&self, address: u64) -> u64 {
+        self.physical(address / PAGE * PAGE) + address % PAGE
+    }
+
     /// The physical page of a page.
     fn physical(&self, page: u64) -> u64 {
         let stack = STACK_TOP - STACK / 2 * PAGE;
@@ -128,7 +133,7 @@ impl Cpu<'_> {
             unicorn.mem_write(OWN * PAGE + (address - start), bytes)?;
         }
         unicorn.add_tlb_hook(1, 0, |unicorn, address, _| {
-            let paddr = unicorn.get_data().physical(address / PAGE * PAGE);
+            let paddr = unicorn.get_data().physical_of(address);
             Some(TlbEntry { paddr, perms: Prot::ALL })
         })?;
         Ok(Cpu { machine, unicorn, numbers: Numbers(0), contents: HashMap::new() })
@@ -222,8 +227,7 @@ impl Cpu<'_> {
         while !rest.is_empty() {
             let here = ((PAGE - at % PAGE) as usize).min(rest.len());
             let (part, behind) = rest.split_at_mut(here);
-            let page = self.unicorn.get_data().physical(at / PAGE * PAGE);
-            if self.unicorn.mem_read(page + at % PAGE, part).is_err() {
+            if self.unicorn.mem_read(self.unicorn.get_data().physical_of(at), part).is_err() {
                 return false;
             }
             at = at.wrapping_add(here as u64);
