@@ -603,6 +603,42 @@ impl FunctionText<'_, '_> {
         (!self.leads_to(from, to, start)).then_some(begin)
     }
 
+    /// Where a body begins at an entry of it, if the first branch after that entry leads to another of its entries, and
+    /// the body has done nothing before the branch that can be seen: on the way that does not lead there, which begins
+    /// with what the body does.
+    pub(crate) fn after_branch_to(&self, other: u64, entry: u64, body: &[Range<u64>]) -> Option<u64> {
+        let (piece, mut index) = self.index(entry)?;
+        let mut effects = Effects::new(self.image.machine());
+        let (branch, next, target) = loop {
+            let address = self.address(piece, index);
+            if address != entry && !self.edges_to(address).is_empty() {
+                return None;
+            }
+            let falls = self.flags[index] & FALLS != 0 && index + 1 < self.pieces[piece].instructions.end;
+            let next = falls.then(|| self.address(piece, index + 1))?;
+            match effects.acts(self.image, address, self.frame_pointer) {
+                Acts::Jumps(target) => break (address, next, target),
+                Acts::Yes if holds(body, address) => return None,
+                _ => index += 1,
+            }
+        };
+        let mut leads_there = |from: u64| {
+            let mut is_quiet = || self.instructions(from, other).all(|at| !self.acts(&mut effects, at));
+            from == other || self.falls_through(from, other) && is_quiet()
+        };
+        let begin = match (leads_there(next), leads_there(target)) {
+            (true, false) => target,
+            (false, true) => next,
+            _ => return None,
+        };
+        let comes_otherwise = |edge: &Edge| edge.source != branch;
+        let is_reached_otherwise = self.edges_to(begin).iter().any(comes_otherwise)
+            || begin == target
+                && self.index(begin).is_some_and(|(piece, at)| self.fall_through_into(piece, at).is_some());
+        let acts = self.first_acts_avoiding(begin, Some(entry));
+        (!is_reached_otherwise && acts.iter().any(|&act| holds(body, act))).then_some(begin)
+    }
+
     /// Whether a body is on one way of the first branch after an address, and not on the other, and neither way begins
     /// with it. The branch is not the body's, as for [`FunctionText::after_branch`].
     pub(crate) fn leads_past(&self, entry: u64, body: &[Range<u64>]) -> bool {

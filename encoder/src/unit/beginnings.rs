@@ -58,7 +58,10 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             return;
         }
         for point in self.markers.of(copy.index) {
-            let entry = entry::given(point, body, text, |act| self.is_shared(copy, Some(point.address), act));
+            let others = self.markers.of(copy.index).map(|other| other.address).filter(|&other| other != point.address);
+            let is_shared = |act| self.is_shared(copy, Some(point.address), act);
+            let entry = entry::given_of_several(point, others, body, text)
+                .unwrap_or_else(|| entry::given(point, body, text, is_shared));
             // What was moved away from several markers is done once.
             let is_moved = entry.address != point.address;
             if !(is_moved && entries.iter().any(|known| known.address == entry.address)) {

@@ -16,7 +16,9 @@
 //!
 //! *A branch of the caller's* comes after a marker if the compiler tried to do without the branch. What the body does
 //! first, on one way of the branch alone, is where the copy is entered. If that way does not begin with it, the site
-//! stays where the marker is, and is marked as uncertain.
+//! stays where the marker is, and is marked as uncertain. If the branch leads to another marker of the copy,
+//! and the body has done nothing before it, the marker was moved up with what the body computes first: the copy is
+//! entered on the other way.
 //!
 //! *A body that was moved up* leaves its marker where it was: two branches that begin with the same are made to do this
 //! before they part. If nothing that can be seen is left of the body there, it is entered where it does this. But if
@@ -99,6 +101,16 @@ pub(crate) fn given(
             Entry { uncertain, ..Entry::at(point.address, point.view) }
         }
     }
+}
+
+/// An entry that a marker gives, if the branch after the marker leads to another marker of the copy.
+pub(crate) fn given_of_several(
+    point: Point,
+    mut others: impl Iterator<Item = u64>,
+    body: &[Range<u64>],
+    text: &FunctionText<'_, '_>,
+) -> Option<Entry> {
+    others.find_map(|other| text.after_branch_to(other, point.address, body)).map(|begin| Entry::at(begin, 0))
 }
 
 /// Whether an address is not the body's, and control may come there without the body: in one of two ways, or because

@@ -155,6 +155,26 @@ fn a_body_on_one_way_of_a_branch() {
 }
 
 #[test]
+fn a_branch_that_leads_to_another_entry() {
+    // 0: mov w0, #2; 4: cbz w1, 16; 8: str w0, [x19]; 12: ret; 16: str w0, [x19]; 20: ret
+    let code = [0x5280_0040, 0x3400_0061, 0xb900_0260, 0xd65f_03c0, 0xb900_0260, 0xd65f_03c0];
+    let body = ranges(&[(0, 4), (8, 12), (16, 20)]);
+    let begins = |code: &[u32], other: u64| arm64(code, |text| text.after_branch_to(TEXT + other, TEXT, &body));
+    assert_eq!(begins(&code, 16), Some(TEXT + 8));
+    assert_eq!(begins(&code, 8), Some(TEXT + 16));
+    assert_eq!(begins(&code, 12), None, "the body does something before that");
+    let with = |nth: usize, word: u32| {
+        let mut changed = code;
+        changed[nth] = word;
+        changed
+    };
+    assert_eq!(begins(&with(0, 0xb900_0260), 16), None, "it has done something before the branch");
+    assert_eq!(begins(&with(2, 0x5280_0040), 16), None, "it does nothing on the other way");
+    // 12: cbnz w1, 8
+    assert_eq!(begins(&with(3, 0x35ff_ffe1), 16), None, "control comes to the other way from elsewhere, too");
+}
+
+#[test]
 fn a_body_that_was_moved_up_before_a_branch() {
     // 0: str w1, [x0]; 4: cbz w2, 12; 8: mov w3, #1; 12: ret
     let code = [0xb900_0001, 0x3400_0042, 0x5280_0023, 0xd65f_03c0];
