@@ -12,7 +12,7 @@ use siteseer_sites::Machine;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use yaxpeax_arch::{Decoder as _, U8Reader};
-use yaxpeax_arm::armv8::a64::{InstDecoder, Opcode};
+use yaxpeax_arm::armv8::a64::{InstDecoder, Opcode, Operand};
 
 /// What an instruction does with control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(super) enum Flow {
     Repeated,
     /// Calls something and goes on.
     Call,
+    /// The same, and the result is the first argument, as the compiler knows.
+    CallForFirst,
     /// The call or no-op that ftrace patches: goes on, and changes nothing.
     Ftrace,
     /// Goes on or branches. A trap that may be resumed counts as one.
@@ -181,6 +183,15 @@ impl Code {
     }
 }
 
+/// Functions of the C library, which the kernel has too, that return their first argument.
+const RETURNING_FIRST: [&str; 6] = ["memset", "memcpy", "memmove", "__memset", "__memcpy", "__memmove"];
+
+/// A call of what is at an address.
+fn call(image: &Image<'_>, target: u64) -> Flow {
+    let mut names = image.symbol_at(target).iter().map(|symbol| symbol.name);
+    if names.any(|name| RETURNING_FIRST.contains(&name)) { Flow::CallForFirst } else { Flow::Call }
+}
+
 fn flow(image: &Image<'_>, address: u64) -> Flow {
     if image.tables().ftrace.binary_search(&address).is_ok() {
         return Flow::Ftrace;
@@ -201,7 +212,7 @@ fn x86_flow(image: &Image<'_>, address: u64) -> Flow {
         FlowControl::Next | FlowControl::XbeginXabortXend => Flow::Plain,
         FlowControl::Call | FlowControl::IndirectCall => {
             let is_fentry = image.symbol_at(instruction.near_branch_target()).iter().any(|s| s.name == "__fentry__");
-            if is_fentry { Flow::Ftrace } else { Flow::Call }
+            if is_fentry { Flow::Ftrace } else { call(image, instruction.near_branch_target()) }
         }
         FlowControl::ConditionalBranch => Flow::Branch,
         FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return => Flow::Away,
@@ -220,7 +231,11 @@ fn arm64_flow(image: &Image<'_>, address: u64) -> Flow {
     let Some(bytes) = image.bytes(address..address + 4) else { return Flow::Away };
     let Ok(instruction) = InstDecoder::default().decode(&mut U8Reader::new(bytes)) else { return Flow::Plain };
     match instruction.opcode {
-        Opcode::BL | Opcode::BLR | Opcode::BLRAA | Opcode::BLRAAZ | Opcode::BLRAB | Opcode::BLRABZ => Flow::Call,
+        Opcode::BL => match instruction.operands[0] {
+            Operand::PCOffset(offset) => call(image, address.wrapping_add_signed(offset)),
+            _ => Flow::Call,
+        },
+        Opcode::BLR | Opcode::BLRAA | Opcode::BLRAAZ | Opcode::BLRAB | Opcode::BLRABZ => Flow::Call,
         Opcode::Bcc(_) | Opcode::CBZ | Opcode::CBNZ | Opcode::TBZ | Opcode::TBNZ => Flow::Branch,
         Opcode::B | Opcode::BR | Opcode::BRAA | Opcode::BRAAZ | Opcode::BRAB | Opcode::BRABZ => Flow::Away,
         Opcode::RET | Opcode::RETAA | Opcode::RETAB | Opcode::ERET | Opcode::ERETAA | Opcode::ERETAB => Flow::Away,

@@ -244,7 +244,8 @@ fn go(code: &Code, cpu: &mut Cpu<'_>, line: &[usize]) -> Result<(), CpuError> {
 /// Goes over an instruction that transfers control, or that the way leaves for another place than the next one.
 fn pass(code: &Code, cpu: &mut Cpu<'_>, at: usize, next: Option<usize>) -> Result<(), CpuError> {
     match code.flow(at) {
-        Flow::Call => cpu.clobber(),
+        Flow::Call => cpu.clobber(false),
+        Flow::CallForFirst => cpu.clobber(true),
         Flow::Repeated if next == Some(at + 1) => {
             cpu.shorten_repetition()?;
             cpu.run(code.address(at), code.address(at + 1))

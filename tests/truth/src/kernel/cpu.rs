@@ -173,22 +173,28 @@ impl Cpu<'_> {
         if self.unicorn.pc_read()? == until { Ok(()) } else { Err(CpuError(uc_error::EXCEPTION)) }
     }
 
-    /// What a call leaves: the registers that the calling convention lets a function change hold something else.
+    /// What a call leaves: the registers that the calling convention lets a function change hold something else. The
+    /// result may be the first argument.
     ///
     /// # Errors
     /// If the emulator fails.
-    pub(super) fn clobber(&mut self) -> Result<(), CpuError> {
+    pub(super) fn clobber(&mut self, returns_first: bool) -> Result<(), CpuError> {
         const X86_64: &[Register] = &[0, 1, 2, 4, 5, 8, 9, 10, 11];
         const AARCH64: &[Register] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 30];
         let clobbered = match self.machine {
             Machine::X86_64 => X86_64,
             Machine::Aarch64 => AARCH64,
         };
+        let (first, result) = match self.machine {
+            Machine::X86_64 => (5, 0),
+            Machine::Aarch64 => (0, 0),
+        };
+        let argument = self.register(first);
         for &register in clobbered {
             let value = self.numbers.draw_address();
             self.set_register(register, value)?;
         }
-        Ok(())
+        if returns_first { self.set_register(result, argument) } else { Ok(()) }
     }
 
     /// Sees to it that a repeated string instruction ends soon.
