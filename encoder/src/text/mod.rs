@@ -251,8 +251,9 @@ pub struct FunctionText<'i, 'a> {
     edges: Vec<Edge>,
     /// Made when first needed.
     graph: OnceCell<Graph>,
-    /// Whether it takes the address of something in its frame: found out when first needed.
-    takes_address: OnceCell<bool>,
+    /// For each instruction, whether the address of something in the frame may have been taken before: found out when
+    /// first needed.
+    after_address: OnceCell<Box<[bool]>>,
     /// For each instruction, whether it does something that can be seen: found out when first needed.
     acting: OnceCell<Box<[Cell<Option<bool>>]>>,
     /// Indirect jumps with unknown targets.
@@ -272,7 +273,7 @@ impl<'i, 'a> FunctionText<'i, 'a> {
             flags: Vec::new(),
             edges: Vec::new(),
             graph: OnceCell::new(),
-            takes_address: OnceCell::new(),
+            after_address: OnceCell::new(),
             acting: OnceCell::new(),
             indirect: Vec::new(),
         };

@@ -8,7 +8,7 @@
 //! The search goes backwards, and follows the stack pointer. It has found such a way where the slot is not yet part of
 //! the frame. It leaves a way as soon as something may have been stored there: by an instruction that names the slot,
 //! by the caller, by an instruction that is not understood. Calls, and stores through other registers, can only reach
-//! the frame if the function takes the address of something in it.
+//! the frame where the function may have taken the address of something in it before.
 
 use super::{Effects, FunctionText, Slot, arm64, x86};
 use std::ops::Range;
@@ -37,6 +37,7 @@ impl FunctionText<'_, '_> {
         let Some((_, from)) = self.index(address) else { return false };
         let graph = self.graph();
         let mut effects = Effects::new(machine);
+        let after_address = self.after_address(&mut effects);
         let mut search = graph.search(None);
         let mut open: Vec<(usize, Range<i64>)> = vec![(from, slot.bytes.clone())];
         let mut left = MOST;
@@ -58,7 +59,7 @@ impl FunctionText<'_, '_> {
                 let slot = Slot { base: slot.base, bytes: bytes.clone() };
                 let by = match self.step(&mut effects, self.address_of(before), &slot) {
                     Step::Reaches => continue,
-                    Step::MayReach if self.takes_address(&mut effects) => continue,
+                    Step::MayReach if after_address[before] => continue,
                     Step::MayReach => 0,
                     Step::Keeps(by) => by,
                 };
@@ -81,11 +82,25 @@ impl FunctionText<'_, '_> {
 
     /// Whether the function takes the address of something in its frame.
     pub(super) fn takes_address(&self, effects: &mut Effects) -> bool {
-        *self.takes_address.get_or_init(|| {
-            self.addresses().any(|address| match effects {
-                Effects::X86(_) => x86::takes_frame_address(self.image, address),
-                Effects::Arm64 => arm64::takes_frame_address(self.image, address),
-            })
+        self.after_address(effects).contains(&true)
+    }
+
+    /// For each instruction, whether it takes the address of something in the frame, or comes after one that does.
+    fn after_address(&self, effects: &mut Effects) -> &[bool] {
+        self.after_address.get_or_init(|| {
+            let takes = |index: &usize| match effects {
+                Effects::X86(_) => x86::takes_frame_address(self.image, self.address_of(*index)),
+                Effects::Arm64 => arm64::takes_frame_address(self.image, self.address_of(*index)),
+            };
+            let graph = self.graph();
+            let mut after = vec![false; self.offsets.len()];
+            let mut open: Vec<usize> = (0..self.offsets.len()).filter(takes).collect();
+            while let Some(at) = open.pop() {
+                if !std::mem::replace(&mut after[at], true) {
+                    open.extend(graph.targets(at).iter().map(|&target| target as usize).chain(graph.next(at)));
+                }
+            }
+            after.into()
         })
     }
 }
@@ -121,10 +136,13 @@ mod tests {
         taken[5..14].copy_from_slice(&[0x48, 0x8d, 0x44, 0x24, 24, 0x0f, 0x1f, 0x40, 0]);
         assert!(is_unwritten(&taken, 14, 16..24));
         assert!(!is_unwritten(&taken, 19, 16..24), "the call may store there");
-        // 5: mov %rdi,(%rax); mov %rsp,%rcx in its place.
-        taken[5..14].copy_from_slice(&[0x48, 0x89, 0x38, 0x48, 0x89, 0xe1, 0x0f, 0x1f, 0]);
+        // 5: mov %rsp,%rcx; 8: mov %rdi,(%rax) in its place.
+        taken[5..14].copy_from_slice(&[0x48, 0x89, 0xe1, 0x48, 0x89, 0x38, 0x0f, 0x1f, 0]);
         assert!(!is_unwritten(&taken, 14, 16..24), "the store may");
-        assert!(is_unwritten(&taken, 5, 16..24));
+        assert!(is_unwritten(&taken, 8, 16..24));
+        // The other way around.
+        taken[5..11].copy_from_slice(&[0x48, 0x89, 0x38, 0x48, 0x89, 0xe1]);
+        assert!(is_unwritten(&taken, 14, 16..24), "the store comes before");
     }
 
     #[test]
