@@ -40,9 +40,11 @@ pub(crate) fn jumps_at_once(image: &Image<'_>, entry: u64) -> Option<u64> {
     target
 }
 
-/// Whether the code of two functions is alike: instructions of the same lengths that pass control on in the same ways.
-/// Where they lead, and so how long jumps are, depends on where they are.
+/// Whether the code of two functions is alike: instructions of the same lengths that pass control on in the same ways,
+/// and out of the function to the same places. Where they lead inside of it, and so how long jumps are, depends on
+/// where it is.
 pub(crate) fn are_alike(image: &Image<'_>, one: Range<u64>, other: Range<u64>) -> bool {
+    let starts = [one.start, other.start];
     let shape = |range: Range<u64>| {
         let bytes = image.bytes(range.clone())?;
         let mut ends: Vec<(u32, Option<Flow>)> = Vec::new();
@@ -59,8 +61,17 @@ pub(crate) fn are_alike(image: &Image<'_>, one: Range<u64>, other: Range<u64>) -
             Some(Flow::Jump(_) | Flow::Conditional(_)) => 0,
             _ => pair[1].0 - pair[0].0,
         };
-        let kind = |flow: Option<Flow>| flow.map(|flow| std::mem::discriminant(&flow));
-        Some(ends.windows(2).map(|pair| (length(pair), kind(pair[0].1))).collect::<Vec<_>>())
+        // A function that calls itself still does where it has a copy.
+        let leaves_to = |target: &u64| !range.contains(target) && !starts.contains(target);
+        let way = |flow: Option<Flow>| {
+            let kind = flow.map(|flow| std::mem::discriminant(&flow));
+            let target = match flow {
+                Some(Flow::Jump(target) | Flow::Conditional(target) | Flow::Call(target)) => Some(target),
+                _ => None,
+            };
+            (kind, target.filter(leaves_to))
+        };
+        Some(ends.windows(2).map(|pair| (length(pair), way(pair[0].1))).collect::<Vec<_>>())
     };
     !one.is_empty() && shape(one).is_some_and(|one| shape(other) == Some(one))
 }
@@ -104,12 +115,17 @@ mod tests {
 
     #[test]
     fn the_same_code_elsewhere() {
-        // Twice: call +11 or so; ret. Then: nop (5 bytes); ret.
-        let code = [0xe8, 11, 0, 0, 0, 0xc3, 0xe8, 5, 0, 0, 0, 0xc3, 0x0f, 0x1f, 0x44, 0, 0, 0xc3];
+        // Twice: call +11 or so; ret. Then: nop (5 bytes); ret. Then: call -23; ret.
+        let code = [
+            0xe8, 11, 0, 0, 0, 0xc3, 0xe8, 5, 0, 0, 0, 0xc3, 0x0f, 0x1f, 0x44, 0, 0, 0xc3, 0xe8, 0xe9, 0xff, 0xff,
+            0xff, 0xc3,
+        ];
         let bytes = TestImage::kernel(Machine::X86_64, &code).build();
         let image = Image::parse(&bytes).unwrap();
         assert!(are_alike(&image, TEXT..TEXT + 6, TEXT + 6..TEXT + 12));
         assert!(!are_alike(&image, TEXT..TEXT + 6, TEXT + 12..TEXT + 18), "a no-op is not a call");
+        assert!(!are_alike(&image, TEXT + 6..TEXT + 12, TEXT + 18..TEXT + 24), "it calls something else");
+        assert!(are_alike(&image, TEXT..TEXT + 18, TEXT..TEXT + 18));
         assert!(!are_alike(&image, TEXT..TEXT, TEXT + 6..TEXT + 6));
     }
 }

@@ -11,7 +11,8 @@
 //!   say so.
 //! * *A wrapper.* It has text, which jumps to the body or has a copy of it. Callers elsewhere and callers through
 //!   pointers enter the wrapper: it is a site at which calls are missed. The jump tells which function the body belongs
-//!   to. If there is no jump, the body tells, because its code is the same.
+//!   to. If there is no jump, the body tells, because its code is the same. No debug entry describes such a copy: calls
+//!   of the functions that were inlined into the body are missed there, too.
 //! * *Nothing* is left of the symbol of a static function that is only called. Its debug entry is that of a function
 //!   that is neither inlined nor present, and few units have any such entry. It cannot be told which function it was
 //!   folded into: hits at all sites of the source's functions of its shape may be its calls.
@@ -73,7 +74,7 @@ impl<'a> SharedAddresses<'a> {
 }
 
 /// The name of the function that a symbol stands for.
-fn function_of(symbol: &str) -> &str {
+pub(crate) fn function_of(symbol: &str) -> &str {
     symbol.split_once('.').map_or(symbol, |(function, _)| function)
 }
 
@@ -110,8 +111,10 @@ pub(crate) struct Folds<'a> {
 pub(crate) enum Left {
     /// A symbol at another's body.
     Alias,
-    /// A symbol with text that no debug entry describes.
-    Wrapper,
+    /// A symbol with text that jumps to another's body.
+    Jump,
+    /// A symbol with text that has a copy of another's body. No debug entry describes it.
+    Copy,
 }
 
 /// A function that was folded.
@@ -217,8 +220,8 @@ impl<'a> Folds<'a> {
                     continue;
                 }
                 match text::jumps_at_once(image, address).and_then(|target| by_address.get(&target)) {
-                    Some(bodies) => resolved.add(definition, address, Left::Wrapper, bodies.iter().copied()),
-                    None => resolved.add(definition, address, Left::Wrapper, self.alike(image, symbol)),
+                    Some(bodies) => resolved.add(definition, address, Left::Jump, bodies.iter().copied()),
+                    None => resolved.add(definition, address, Left::Copy, self.alike(image, symbol)),
                 }
             }
         }

@@ -2,13 +2,13 @@
 //! The sites of functions that were folded: see [`folded`](crate::unit::folded).
 
 use super::{UnitEncoder, shape};
-use crate::unit::folded::{Folded, Folds, Left};
+use crate::unit::folded::{Folded, Folds, Left, function_of};
 use crate::unit::origin::Origin;
 use crate::unit::outofline::{self, Role};
 use hashbrown::HashSet;
 use siteseer_sites::abi::{ParamShape, abi_arguments};
 use siteseer_sites::location::Missing;
-use siteseer_sites::{Marks, SiteKind};
+use siteseer_sites::{Marks, Site, SiteKind};
 
 impl<'a> UnitEncoder<'a, '_, '_> {
     /// Makes the sites of functions that were folded into others, and marks those of the others.
@@ -42,13 +42,14 @@ impl<'a> UnitEncoder<'a, '_, '_> {
             .map(|folded| match folded.left {
                 Left::Alias if folded.into.iter().any(is_copied) => Marks::MAY_REPEAT | Marks::MAY_MISS,
                 Left::Alias => Marks::MAY_REPEAT,
-                Left::Wrapper => Marks::MAY_MISS,
+                Left::Jump | Left::Copy => Marks::MAY_MISS,
             })
             .collect();
         let is_missed = |(folded, marks): (&Folded<'a>, &Marks)| {
             if marks.contains(Marks::MAY_MISS) { self.origins.name(folded.die) } else { None }
         };
-        let missed: HashSet<&str> = resolved.folded.iter().zip(&marks).filter_map(is_missed).collect();
+        let mut missed: HashSet<&str> = resolved.folded.iter().zip(&marks).filter_map(is_missed).collect();
+        missed.extend(self.inlined_into_copies(&resolved.folded));
         for site in &mut self.out.sites {
             if missed.contains(self.out.functions[site.function as usize].name) {
                 site.marks |= Marks::MAY_MISS;
@@ -57,6 +58,17 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         for (folded, marks) in resolved.folded.iter().zip(marks) {
             self.site_by_symbol(folded.die, folded.address, marks);
         }
+    }
+
+    /// The functions that were inlined into bodies with copies that no debug entry describes.
+    fn inlined_into_copies(&self, folded: &[Folded<'a>]) -> HashSet<&'a str> {
+        let copied = folded.iter().filter(|folded| folded.left == Left::Copy);
+        let bodies: HashSet<&str> = copied.flat_map(|folded| folded.into.iter().copied()).collect();
+        let is_inside = |site: &&Site| {
+            let (container, _) = &self.out.containers[site.container as usize];
+            site.kind == SiteKind::Inline && bodies.contains(function_of(container.name))
+        };
+        self.out.sites.iter().filter(is_inside).map(|site| self.out.functions[site.function as usize].name).collect()
     }
 
     /// The sites of functions that those without anything left may have been folded into: of the same shape, and of the

@@ -83,6 +83,28 @@ fn a_wrapper_of_what_was_folded_misses_calls() {
     assert!(copies.into_iter().all(|site| site.marks.contains(Marks::MAY_REPEAT)), "a copy may be a call of the other");
 }
 
+/// `second` is a wrapper with a copy of the body of `first`, and nothing describes the copy of `inner` in it.
+const WRAPPED_COPY: &str = r#"
+volatile int seq;
+static inline int inner(int a) { if (a & 7) seq = a; return seq + 3; }
+static inline int elsewhere(int a) { if (a & 7) seq = a + 1; return seq + 4; }
+int first(int a) { seq = 1; return inner(a); }
+int second(int x) { seq = 1; return inner(x); }
+int third(int a) { seq = 2; return elsewhere(a); }
+"#;
+
+#[test]
+fn what_was_inlined_into_the_body_is_missed_in_the_wrapper() {
+    for (flag, sites, mark) in [("-fipa-icf", 1, Marks::MAY_MISS), ("-fno-ipa-icf", 2, Marks::default())] {
+        let (set, _) = encoded(&Build::gcc(&["-O2", flag], &[WRAPPED_COPY]).link());
+        let inner = sites_of(&set, "inner");
+        assert_eq!(inner.len(), sites, "the compiler does what this is about: {inner:x?}");
+        assert!(inner.iter().all(|site| site.kind == SiteKind::Inline && site.marks == mark), "{inner:x?}");
+        let [elsewhere] = sites_of(&set, "elsewhere")[..] else { panic!("elsewhere has one copy") };
+        assert_eq!(elsewhere.marks, Marks::default());
+    }
+}
+
 /// `second` is declared inline and has a copy, so that its debug entry is that of most functions of headers.
 const INLINE: &str = r#"
 volatile int seq;
