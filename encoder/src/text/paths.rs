@@ -26,6 +26,9 @@ pub(crate) struct MovedUp {
     pub(crate) act: u64,
 }
 
+/// How many instructions may be between two entries of a body.
+const NEAR: usize = 64;
+
 impl FunctionText<'_, '_> {
     /// Rule 7 of the encoder: whether control can come to `entry` again from inside the body.
     ///
@@ -562,20 +565,20 @@ impl FunctionText<'_, '_> {
     }
 
     /// The first branch after an address: where it goes on, and where it leads. It is in a straight line from the
-    /// address, and nothing in that line is the body's.
+    /// address, and is not the body's. The body does nothing in that line that can be seen.
     fn first_branch(&self, entry: u64, body: &[Range<u64>]) -> Option<(u64, u64)> {
         let (piece, mut index) = self.index(entry)?;
         let mut effects = Effects::new(self.image.machine());
         loop {
             let address = self.address(piece, index);
-            if holds(body, address) || address != entry && !self.edges_to(address).is_empty() {
+            if address != entry && !self.edges_to(address).is_empty() {
                 return None;
             }
             let falls = self.flags[index] & FALLS != 0 && index + 1 < self.pieces[piece].instructions.end;
             let next = falls.then(|| self.address(piece, index + 1))?;
-            match effects.acts(self.image, address, self.frame_pointer) {
-                Acts::Jumps(target) if self.index(target).is_some() => return Some((next, target)),
-                Acts::Jumps(_) => return None,
+            match (effects.acts(self.image, address, self.frame_pointer), holds(body, address)) {
+                (Acts::Jumps(target), false) if self.index(target).is_some() => return Some((next, target)),
+                (Acts::Jumps(_), _) | (Acts::Yes, true) => return None,
                 _ => index += 1,
             }
         }
@@ -637,6 +640,68 @@ impl FunctionText<'_, '_> {
                 && self.index(begin).is_some_and(|(piece, at)| self.fall_through_into(piece, at).is_some());
         let acts = self.first_acts_avoiding(begin, Some(entry));
         (!is_reached_otherwise && acts.iter().any(|&act| holds(body, act))).then_some(begin)
+    }
+
+    /// Whether two entries of a body are of one call: control goes from the first one to the second in one way, and
+    /// does nothing before that can be seen; the body does something after it.
+    ///
+    /// An entry may also come after what the body does first. If control comes from that to the second entry only past
+    /// the first one, each is of a call of its own.
+    pub(crate) fn is_entered_again(&self, first: u64, second: u64, body: &[Range<u64>]) -> bool {
+        if first == second || !self.goes_quietly(first, second) {
+            return false;
+        }
+        if !self.first_acts(second).iter().any(|&act| holds(body, act)) {
+            return false;
+        }
+        let mut effects = Effects::new(self.image.machine());
+        let mut before = Vec::new();
+        self.any_before(first, &mut |address| {
+            if !self.acts(&mut effects, address) {
+                return ControlFlow::Continue(());
+            }
+            before.extend(holds(body, address).then_some(address));
+            ControlFlow::Break(false)
+        });
+        before.into_iter().all(|act| self.leads_past_quietly(act, first, second))
+    }
+
+    /// Whether control goes from one instruction to another in one way, and does nothing before that can be seen.
+    fn goes_quietly(&self, from: u64, to: u64) -> bool {
+        let (Some((_, mut at)), Some((_, to))) = (self.index(from), self.index(to)) else { return false };
+        let (graph, mut effects) = (self.graph(), Effects::new(self.image.machine()));
+        for _ in 0..NEAR {
+            if at == to {
+                return true;
+            }
+            if self.acts(&mut effects, self.address_of(at)) {
+                return false;
+            }
+            at = match (graph.targets(at), graph.next(at)) {
+                ([], Some(next)) => next,
+                (&[target], None) => target as usize,
+                _ => return false,
+            };
+        }
+        false
+    }
+
+    /// Whether control may come from after an instruction to another one, not past a third, and do nothing before that
+    /// can be seen.
+    fn leads_past_quietly(&self, from: u64, past: u64, to: u64) -> bool {
+        let indices = [from, past, to].map(|address| self.index(address).map(|(_, index)| index));
+        let [Some(from), Some(past), Some(to)] = indices else { return false };
+        let graph = self.graph();
+        let mut search = graph.search(None);
+        // As if the search had been there.
+        search.comes_to(past);
+        let after: Vec<u32> =
+            graph.targets(from).iter().copied().chain(graph.next(from).map(|next| next as u32)).collect();
+        for next in after {
+            let next = self.address_of(next as usize);
+            self.go_quietly(next, &mut search, &mut Effects::new(self.image.machine()), &mut |_| ());
+        }
+        search.has_come_to(to)
     }
 
     /// Whether a body is on one way of the first branch after an address, and not on the other, and neither way begins

@@ -68,6 +68,15 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
                 entries.push(entry);
             }
         }
+        // A call that passes a marker on the way to another is counted at the other.
+        let mut at = 0;
+        while let Some(entry) = entries.get(at) {
+            if entries.iter().any(|other| text.is_entered_again(entry.address, other.address, body)) {
+                entries.remove(at);
+            } else {
+                at += 1;
+            }
+        }
     }
 
     /// Whether what a copy does first is also what a call on another way does first, which has its own entry: a call

@@ -14,15 +14,15 @@
 //! instruction. If it can come both by a branch and from the instruction before, one of the two may not be by way of
 //! the copy: such a site is marked in the same way.
 //!
-//! *A branch of the caller's* comes after a marker if the compiler tried to do without the branch. What the body does
-//! first, on one way of the branch alone, is where the copy is entered. If that way does not begin with it, the site
-//! stays where the marker is, and is marked as uncertain. If the branch leads to another marker of the copy,
-//! and the body has done nothing before it, the marker was moved up with what the body computes first: the copy is
-//! entered on the other way.
+//! *A branch of the caller's* comes after a marker if the compiler tried to do without the branch, or moved up before
+//! it what the body computes first. What the body does first, on one way of the branch alone, is where the copy is
+//! entered. If that way does not begin with it, the site stays where the marker is, and is marked as uncertain. If the
+//! branch leads to another marker of the copy, the copy is entered on the other way.
 //!
 //! *A body that was moved up* leaves its marker where it was: two branches that begin with the same are made to do this
 //! before they part. If nothing that can be seen is left of the body there, it is entered where it does this. But if
-//! both branches begin with a call of the function, and both markers are left, each call passes its own.
+//! both branches begin with a call of the function, and both markers are left, each call passes its own. And if the way
+//! from one marker joins that from another before the body does anything more, the call is counted at the other.
 //!
 //! *Padding* that aligns the head of a loop belongs to the copy in clang's debug information, if the loop begins with
 //! the copy. A loop around the copy comes back to the instruction after it, which is the entry then.

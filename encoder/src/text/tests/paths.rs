@@ -128,6 +128,14 @@ fn a_body_on_one_way_of_a_branch() {
         assert_eq!(begins(0, &[(8, 16)]), None, "both ways lead into it");
         assert_eq!(begins(8, &[(8, 12)]), None, "no branch is between");
         assert_eq!(begins(0, &[(12, 16)]), None, "it is reached on both ways");
+        assert_eq!(begins(0, &[(0, 4), (8, 12)]), Some(TEXT + 8), "it only computes before the branch");
+    });
+    // 0: str wzr, [x1] in its place
+    let acts = [0xb900_003f, 0x3400_0040, 0xb900_003f, 0xb900_0268, 0xd65f_03c0];
+    arm64(&acts, |text| {
+        let begins = |body: &[(u64, u64)]| text.after_branch(TEXT, &ranges(body));
+        assert_eq!(begins(&[(0, 4), (8, 12)]), None, "it has begun before the branch");
+        assert_eq!(begins(&[(8, 12)]), Some(TEXT + 8));
     });
     // 0: cbz w0, 16; 4: cbz w1, 12; 8: str w8, [x19]; 12: str wzr, [x1]; 16: ret
     let apart = [0x3400_0080, 0x3400_0041, 0xb900_0268, 0xb900_003f, 0xd65f_03c0];
@@ -152,6 +160,30 @@ fn a_body_on_one_way_of_a_branch() {
     // 0: mov w0, #1; 4: cbz w0, 12; 8: str wzr, [x1]; 12: cbnz w2, 0; 16: ret: a loop around both ways
     let code = [0x5280_0020, 0x3400_0040, 0xb900_003f, 0x35ff_ffa2, 0xd65f_03c0];
     arm64(&code, |text| assert_eq!(text.after_branch(TEXT, &ranges(&[(8, 12)])), Some(TEXT + 8)));
+}
+
+#[test]
+fn two_entries_of_one_call() {
+    // 0: str wzr, [x1]; 4: cbz w0, 12; 8: mov w2, #1; 12: str w8, [x19]; 16: ret
+    let code = [0xb900_003f, 0x3400_0040, 0x5280_0022, 0xb900_0268, 0xd65f_03c0];
+    let again = |code: &[u32], body: &[(u64, u64)]| {
+        arm64(code, |text| text.is_entered_again(TEXT + 8, TEXT + 12, &ranges(body)))
+    };
+    assert!(again(&code, &[(0, 4), (12, 16)]), "what it does first leads to the second entry either way");
+    assert!(!again(&code, &[(0, 4)]), "it does nothing after the second entry");
+    let with = |nth: usize, word: u32| {
+        let mut changed = code;
+        changed[nth] = word;
+        changed
+    };
+    assert!(!again(&with(2, 0xb900_003f), &[(0, 4), (12, 16)]), "something is done between the two");
+    // 8: cbz w0, 16
+    assert!(!again(&with(2, 0x3400_0040), &[(0, 4), (12, 16)]), "control may go elsewhere");
+    // 4: nop
+    let straight = with(1, 0xd503_201f);
+    assert!(!again(&straight, &[(0, 4), (12, 16)]), "the store is of the first call, and the second one stores again");
+    assert!(again(&straight, &[(12, 16)]), "the store is the caller's");
+    arm64(&code, |text| assert!(!text.is_entered_again(TEXT + 12, TEXT + 12, &ranges(&[(12, 16)]))));
 }
 
 #[test]
