@@ -642,28 +642,35 @@ impl FunctionText<'_, '_> {
         (!is_reached_otherwise && acts.iter().any(|&act| holds(body, act))).then_some(begin)
     }
 
-    /// Whether two entries of a body are of one call: control goes from the first one to the second in one way, and
+    /// Whether two of a body's entries are of one call: control goes from the first one to the second in one way, and
     /// does nothing before that can be seen; the body does something after it.
     ///
-    /// An entry may also come after what the body does first. If control comes from that to the second entry only past
-    /// the first one, each is of a call of its own.
-    pub(crate) fn is_entered_again(&self, first: u64, second: u64, body: &[Range<u64>]) -> bool {
+    /// An entry may also come after what the body does first. If that is not of a call that another entry stands for,
+    /// and control comes from it to the second entry only past the first one, each is of a call of its own.
+    pub(crate) fn is_entered_again(&self, first: u64, second: u64, entries: &[u64], body: &[Range<u64>]) -> bool {
         if first == second || !self.goes_quietly(first, second) {
             return false;
         }
         if !self.first_acts(second).iter().any(|&act| holds(body, act)) {
             return false;
         }
+        let others = entries.iter().filter(|&&entry| entry != first);
+        let mut others: Vec<usize> = others.filter_map(|&other| self.index(other)).map(|(_, index)| index).collect();
+        others.sort_unstable();
         let mut effects = Effects::new(self.image.machine());
         let mut before = Vec::new();
         self.any_before(first, &mut |address| {
-            if !self.acts(&mut effects, address) {
-                return ControlFlow::Continue(());
+            let Some((_, index)) = self.index(address) else { return ControlFlow::Continue(()) };
+            if others.binary_search(&index).is_ok() {
+                return ControlFlow::Break(false);
             }
-            before.extend(holds(body, address).then_some(address));
-            ControlFlow::Break(false)
+            if holds(body, address) && self.acts(&mut effects, address) {
+                before.push((index, address));
+            }
+            ControlFlow::Continue(())
         });
-        before.into_iter().all(|act| self.leads_past_quietly(act, first, second))
+        let is_others = |&(index, _): &(usize, u64)| !self.is_reached(index, &others);
+        before.iter().all(|act| is_others(act) || self.leads_past_quietly(act.1, first, second))
     }
 
     /// Whether control goes from one instruction to another in one way, and does nothing before that can be seen.

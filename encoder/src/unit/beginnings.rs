@@ -69,14 +69,14 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             }
         }
         // A call that passes a marker on the way to another is counted at the other.
-        let mut at = 0;
-        while let Some(entry) = entries.get(at) {
-            if entries.iter().any(|other| text.is_entered_again(entry.address, other.address, body)) {
-                entries.remove(at);
-            } else {
-                at += 1;
+        let mut left: Vec<u64> = entries.iter().map(|entry| entry.address).collect();
+        entries.retain(|entry| {
+            let again = left.iter().any(|&other| text.is_entered_again(entry.address, other, &left, body));
+            if again {
+                left.retain(|&other| other != entry.address);
             }
-        }
+            !again
+        });
     }
 
     /// Whether what a copy does first is also what a call on another way does first, which has its own entry: a call

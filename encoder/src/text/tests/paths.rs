@@ -166,8 +166,9 @@ fn a_body_on_one_way_of_a_branch() {
 fn two_entries_of_one_call() {
     // 0: str wzr, [x1]; 4: cbz w0, 12; 8: mov w2, #1; 12: str w8, [x19]; 16: ret
     let code = [0xb900_003f, 0x3400_0040, 0x5280_0022, 0xb900_0268, 0xd65f_03c0];
+    let entries = [TEXT + 8, TEXT + 12];
     let again = |code: &[u32], body: &[(u64, u64)]| {
-        arm64(code, |text| text.is_entered_again(TEXT + 8, TEXT + 12, &ranges(body)))
+        arm64(code, |text| text.is_entered_again(TEXT + 8, TEXT + 12, &entries, &ranges(body)))
     };
     assert!(again(&code, &[(0, 4), (12, 16)]), "what it does first leads to the second entry either way");
     assert!(!again(&code, &[(0, 4)]), "it does nothing after the second entry");
@@ -183,7 +184,12 @@ fn two_entries_of_one_call() {
     let straight = with(1, 0xd503_201f);
     assert!(!again(&straight, &[(0, 4), (12, 16)]), "the store is of the first call, and the second one stores again");
     assert!(again(&straight, &[(12, 16)]), "the store is the caller's");
-    arm64(&code, |text| assert!(!text.is_entered_again(TEXT + 12, TEXT + 12, &ranges(&[(12, 16)]))));
+    // 4: str wzr, [x1], the caller's
+    assert!(!again(&with(1, 0xb900_003f), &[(0, 4), (12, 16)]), "the caller does something between");
+    // 16: cbnz w0, 8, and a return after it: a loop around both entries
+    let looped = [0xd503_201f, 0xd503_201f, 0x5280_0022, 0xb900_0268, 0x35ff_ffc0, 0xd65f_03c0];
+    assert!(again(&looped, &[(12, 16)]), "the store is of the turn before, which the second entry stands for");
+    arm64(&code, |text| assert!(!text.is_entered_again(TEXT + 12, TEXT + 12, &entries, &ranges(&[(12, 16)]))));
 }
 
 #[test]

@@ -499,10 +499,14 @@ fn where_missed(sites: &Sites, call: &Call, function: &Function, pc: u64) -> (&'
     };
     let here: Vec<&(usize, &Site)> = all.iter().filter(|(_, site)| is_here(site)).collect();
     // Nothing can be attached to a function without sites, and nobody is misled. If the function has sites elsewhere
-    // only, the mark at its own symbol tells of such calls.
+    // only, the mark at its own symbol tells of such calls, or at all sites if there is none at a symbol.
     let marked = match (&all[..], &here[..]) {
         ([], _) => true,
-        (all, []) => all.iter().any(|(_, site)| site.kind != SiteKind::Inline && site.marks.contains(Marks::MAY_MISS)),
+        (all, []) => {
+            let may_miss = |(_, site): &(usize, &Site)| site.marks.contains(Marks::MAY_MISS);
+            let is_own = |(_, site): &&(usize, &Site)| site.kind != SiteKind::Inline;
+            all.iter().filter(is_own).any(may_miss) || all.iter().all(may_miss)
+        }
         (_, here) => here.iter().any(|(_, site)| is_marked(site)),
     };
     let near: Vec<String> = here.iter().map(|(index, _)| describe(sites, *index)).collect();
