@@ -206,7 +206,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         if text.reentered_from(entry.address, copy.body) {
             marks |= Marks::MAY_REPEAT;
         }
-        self.doubt_code(copy, located_at, around.is_merged);
+        self.doubt_code(copy, Point { address: located_at, view: entry.view }, around.is_merged);
         self.observe(origin.name, SiteKind::Inline, address, entry.view);
         self.note_evidence(origin, around.entries);
         self.doubt_forms(origin, around, self.is_ordered_after(entry));
@@ -342,7 +342,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     }
 
     /// Marks what is doubtful because of the machine code around an address.
-    fn doubt_code(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, address: u64, is_merged: bool) {
+    fn doubt_code(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, point: Point, is_merged: bool) {
+        let address = point.address;
         if self.is_by_clang {
             self.doubt_stale(copy.origin, &Body { text: copy.text, ranges: copy.body, nested: &[] }, address);
         }
@@ -350,6 +351,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         if self.unit.is_gcc() {
             self.doubt_removed_loads(copy.text);
             self.doubt_counters(copy.text, address);
+            self.doubt_exchanged(copy, point);
         }
         if is_merged {
             let located = self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok());
@@ -533,7 +535,7 @@ impl<'c, 'a, 'd> InlinedCopy<'c, 'a, 'd> {
     }
 
     /// What its arguments are looked up in.
-    fn surroundings<'s>(
+    pub(super) fn surroundings<'s>(
         &self,
         image: &'s Image<'a>,
         unit: &'s DebugUnit<'a, 'd>,

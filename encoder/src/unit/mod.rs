@@ -32,6 +32,7 @@ use crate::unit::arguments::{Found, Gathered};
 use crate::unit::doubt::Evidence;
 use crate::unit::entry::Entry;
 use crate::unit::entry_census::EntryCensus;
+use crate::unit::exchanged::Own;
 use crate::unit::exits::ExitCensus;
 use crate::unit::folded::{Folds, SharedAddresses};
 use crate::unit::markers::Markers;
@@ -62,6 +63,7 @@ mod copies;
 pub(crate) mod doubt;
 mod entry;
 pub(crate) mod entry_census;
+mod exchanged;
 pub(crate) mod exits;
 pub(crate) mod folded;
 mod folds;
@@ -234,6 +236,7 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     /// For files of other units, by their indices there, the index in this unit's line table.
     file_here: HashMap<(usize, u64), Option<u64>>,
     gathered: Gathered<'a>,
+    own: Own<'a>,
     found: Vec<Found>,
     arguments: Vec<Argument>,
     /// Whether the function at hand is entered as its source says: see [`Surroundings::is_whole`].
@@ -274,6 +277,7 @@ impl<'a, 'd, 'u> UnitEncoder<'a, 'd, 'u> {
             file_of: HashMap::new(),
             file_here: HashMap::new(),
             gathered: Gathered::default(),
+            own: Own::default(),
             found: Vec::new(),
             arguments: Vec::new(),
             is_whole: true,

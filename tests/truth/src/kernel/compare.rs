@@ -6,7 +6,8 @@
 //! and then earlier and earlier: a value that was copied before the site is the same in both places only if the copying
 //! is on the way. Equal values with each of several seeds confirm the location. Values that still differ when the way
 //! begins at the function's entry are wrong, unless a branch may have told that they are equal (`if (x == 5) f(x)`):
-//! the emulator takes branches as the way says, whatever the values are.
+//! the emulator takes branches as the way says, whatever the values are. So it may be if one of the two is a constant:
+//! written as one, or in a register that has the same value whatever the way begins with.
 
 use super::code::{Code, Flow};
 use super::cpu::{Cpu, CpuError};
@@ -125,11 +126,12 @@ impl Pair<'_> {
             }
         }
         let is_from_entry = way.steps.first() == Some(&code.entry());
+        let same = self.same_whatever(code, cpu, &way);
         for (index, verdict) in verdicts.iter_mut().enumerate().filter(|(_, verdict)| verdict.is_none()) {
             *verdict = Some(match &last {
                 Err(_) => Verdict::Unconfirmed(Unconfirmed::Emulator),
                 Ok(_) if !is_from_entry => Verdict::Unconfirmed(Unconfirmed::Window),
-                Ok(_) if way.branches(code) && self.may_be_told_by_branch(index) => {
+                Ok(_) if way.branches(code) && (same[index] || self.has_constant(index)) => {
                     Verdict::Unconfirmed(Unconfirmed::Branch)
                 }
                 Ok(values) => match &values[index] {
@@ -140,13 +142,33 @@ impl Pair<'_> {
         }
     }
 
-    /// Whether one of the two is a constant: then a condition may say that the other has this value.
-    fn may_be_told_by_branch(&self, index: usize) -> bool {
+    /// Whether one of the two is written as a constant: then a condition may say that the other has this value.
+    fn has_constant(&self, index: usize) -> bool {
         let ours = self.arguments[index].as_ref().is_ok_and(|located| constant(located).is_some());
         let theirs = self.record.parameters.get(index).is_some_and(|parameter| {
             parameter.parts.iter().any(|part| matches!(part.operand, Ok(Operand::Constant(_))))
         });
         ours || theirs
+    }
+
+    /// For each argument, whether the location is a register, or the record has operands, whose value is the same
+    /// whatever the way begins with. Of a location in memory it does not count: what is there may not be the argument.
+    fn same_whatever(&self, code: &Code, cpu: &mut Cpu<'_>, way: &Way) -> Vec<bool> {
+        let runs: Result<Vec<Values>, CpuError> =
+            SEEDS.map(|seed| self.run(code, cpu, way, 0, seed)).into_iter().collect();
+        let Ok(runs) = runs else { return vec![false; self.arguments.len()] };
+        let is_same = |value: &dyn Fn(&Values) -> Option<Vec<u8>>| {
+            let first = value(&runs[0]);
+            first.is_some() && runs.iter().all(|run| value(run) == first)
+        };
+        let is_register = |index: usize| {
+            self.arguments[index].as_ref().is_ok_and(|located| matches!(located.at, Location::Register(_)))
+        };
+        let told = |index: usize| {
+            is_register(index) && is_same(&|values| values[index].0.clone())
+                || is_same(&|values| values[index].1.clone())
+        };
+        (0..self.arguments.len()).map(told).collect()
     }
 
     /// Goes the way from its step `beginning` on, and reads each argument by its location and by its operands.
