@@ -74,8 +74,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     }
 }
 
-/// Whether a place is that of a caller's parameter of another type, while one of the same type is elsewhere. Of each of
-/// the caller's parameters: whether its type is that of the argument, and where it is.
+/// Whether a place is that of a caller's parameter of another type, while one of the same type is elsewhere. `callers`
+/// has the caller's parameters: whether the type is that of the argument, and where the parameter is.
 fn is_anothers<'p>(place: &Location, callers: impl Iterator<Item = (bool, &'p Argument)>) -> bool {
     let (mut has_same, mut has_other, mut same_is_elsewhere) = (false, false, false);
     for (is_same, argument) in callers {
@@ -90,7 +90,7 @@ fn is_anothers<'p>(place: &Location, callers: impl Iterator<Item = (bool, &'p Ar
     has_other && !has_same && same_is_elsewhere
 }
 
-/// Whether two types are the same but for qualifiers and names.
+/// Whether two types are the same without their qualifiers and typedefs.
 fn is_same_type(base: &BaseIndex<'_>, one: &TypeRef, other: &TypeRef) -> bool {
     let plain = |ty: &TypeRef| match ty {
         TypeRef::Base(id) => Some(plain(base, *id)),
@@ -99,7 +99,8 @@ fn is_same_type(base: &BaseIndex<'_>, one: &TypeRef, other: &TypeRef) -> bool {
     one == other || plain(one).is_some_and(|one| plain(other) == Some(one))
 }
 
-/// A type of the base without qualifiers and typedefs: whether it is a pointer, and then what it points to; 0 for `void`.
+/// A type of the base without qualifiers and typedefs: whether it is a pointer, and what it points to then (0 for
+/// `void`), or which one it is.
 fn plain(base: &BaseIndex<'_>, id: TypeId) -> (bool, TypeId) {
     let bare = |id: TypeId| base.btf().resolve(id).map_or(0, |ty| ty.id());
     match base.btf().resolve(id) {

@@ -151,8 +151,8 @@ impl Pair<'_> {
         ours || theirs
     }
 
-    /// For each argument, whether the location is a register, or the record has operands, whose value is the same
-    /// whatever the way begins with. Of a location in memory it does not count: what is there may not be the argument.
+    /// For each argument, whether the location, if it is a register, or the record's operands have the same value
+    /// whatever the way begins with. A location in memory does not count: what is there may not be the argument.
     fn same_whatever(&self, code: &Code, cpu: &mut Cpu<'_>, way: &Way) -> Vec<bool> {
         let runs: Result<Vec<Values>, CpuError> =
             SEEDS.map(|seed| self.run(code, cpu, way, 0, seed)).into_iter().collect();
