@@ -41,8 +41,7 @@ pub(crate) fn jumps_at_once(image: &Image<'_>, entry: u64) -> Option<u64> {
 }
 
 /// Whether the code of two functions is alike: instructions of the same lengths that pass control on in the same ways,
-/// and out of the function to the same places. Where they lead inside of it, and so how long jumps are, depends on
-/// where it is.
+/// and go on in the same functions. Where they lead inside of it, and so how long jumps are, depends on where it is.
 pub(crate) fn are_alike(image: &Image<'_>, one: Range<u64>, other: Range<u64>) -> bool {
     let starts = [one.start, other.start];
     let shape = |range: Range<u64>| {
@@ -62,14 +61,17 @@ pub(crate) fn are_alike(image: &Image<'_>, one: Range<u64>, other: Range<u64>) -
             _ => pair[1].0 - pair[0].0,
         };
         // A function that calls itself still does where it has a copy.
-        let leaves_to = |target: &u64| !range.contains(target) && !starts.contains(target);
+        let is_elsewhere = |target: &u64| !range.contains(target) && !starts.contains(target);
+        // Each has a cold part of its own, which is jumped into.
+        let is_function = |target: &u64| image.symbol_at(*target).iter().any(|symbol| !symbol.name.contains(".cold"));
         let way = |flow: Option<Flow>| {
             let kind = flow.map(|flow| std::mem::discriminant(&flow));
             let target = match flow {
-                Some(Flow::Jump(target) | Flow::Conditional(target) | Flow::Call(target)) => Some(target),
+                Some(Flow::Call(target)) => Some(target),
+                Some(Flow::Jump(target) | Flow::Conditional(target)) => Some(target).filter(is_function),
                 _ => None,
             };
-            (kind, target.filter(leaves_to))
+            (kind, target.filter(is_elsewhere))
         };
         Some(ends.windows(2).map(|pair| (length(pair), way(pair[0].1))).collect::<Vec<_>>())
     };
@@ -127,5 +129,19 @@ mod tests {
         assert!(!are_alike(&image, TEXT + 6..TEXT + 12, TEXT + 18..TEXT + 24), "it calls something else");
         assert!(are_alike(&image, TEXT..TEXT + 18, TEXT..TEXT + 18));
         assert!(!are_alike(&image, TEXT..TEXT, TEXT + 6..TEXT + 6));
+    }
+    #[test]
+    fn cold_parts_are_not_where_code_differs() {
+        // Two functions: jne +4; ret; and jne +2; ret. They jump to 6 and to 7, where there is a return each.
+        let code = [0x75, 4, 0xc3, 0x75, 2, 0xc3, 0xc3, 0xc3];
+        let is_alike = |names: [&str; 2]| {
+            let mut test = TestImage::kernel(Machine::X86_64, &code);
+            test.function(names[0], TEXT + 6, 1);
+            test.function(names[1], TEXT + 7, 1);
+            let bytes = test.build();
+            are_alike(&Image::parse(&bytes).unwrap(), TEXT..TEXT + 3, TEXT + 3..TEXT + 6)
+        };
+        assert!(is_alike(["f.cold", "g.cold"]));
+        assert!(!is_alike(["f", "g"]), "each ends in another function");
     }
 }
