@@ -23,6 +23,7 @@
 mod acts;
 mod arm64;
 mod before;
+mod begins;
 mod clears;
 mod direct;
 mod dominators;

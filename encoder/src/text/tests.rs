@@ -4,6 +4,7 @@ use super::*;
 use crate::elf::test_image::{TEXT, TestImage, relative};
 use proptest::prelude::*;
 
+mod begins;
 mod paths;
 
 /// Builds a kernel of these bytes, with what `add` adds, and decodes all of it as one function.
