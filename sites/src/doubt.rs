@@ -26,12 +26,11 @@ pub enum Doubt {
     /// copy from its start, or one of a copy whose signature was changed.
     Constant = 3,
     /// A register, or a slot of the stack, that nothing has written between the entry of the enclosing function and the
-    /// site.
+    /// site. Or a register with another parameter of that function, which has another type.
     Unwritten = 4,
     /// An expression for a value that the compiler has narrowed, or computes in another way by now, or for a counter
     /// before its last step. Or a register that the body does not read in the parameter's whole width: clang need not
-    /// compute the rest. Or a variable with a fixed address that GCC does not read for it any more. Or the register of
-    /// another parameter of the caller's, which has another type.
+    /// compute the rest. Or a variable with a fixed address that GCC does not read for it any more.
     Stale = 5,
     /// The value that a register had at the function's entry, in a copy that may not receive the parameter there.
     EntryValue = 6,

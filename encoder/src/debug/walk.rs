@@ -46,6 +46,13 @@ pub(crate) struct RawFunction<'a> {
     pub(crate) parameters: Vec<RawParameter<'a>>,
 }
 
+impl<'a> RawFunction<'a> {
+    /// The parameters of the function itself, and those of its copies.
+    pub(crate) fn split_parameters(&self) -> (&[RawParameter<'a>], &[RawParameter<'a>]) {
+        self.parameters.split_at(self.parameters.partition_point(|parameter| parameter.site == RawParameter::OWN))
+    }
+}
+
 /// A call, identified by the address after it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawCall {

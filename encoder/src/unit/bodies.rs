@@ -4,7 +4,7 @@
 use super::{ParameterKey, UnitEncoder, base_function, resolved_kind, shape};
 use crate::debug::lines::Lines;
 use crate::debug::loclist::Point;
-use crate::debug::walk::{RawFunction, RawParameter};
+use crate::debug::walk::RawFunction;
 use crate::text::{self, FunctionText, Known, idle_prefix};
 use crate::types::TypeRef;
 use crate::unit::arguments::{At, Form, Found, Gathered, Surroundings};
@@ -222,8 +222,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
 
     /// Finds what the debug information says about an out-of-line function's own arguments at its entry.
     fn find_own(&mut self, function: &RawFunction<'a>, origin: &Origin<'a>, address: u64, is_whole: bool) {
-        let own = function.parameters.partition_point(|parameter| parameter.site == RawParameter::OWN);
-        self.gathered.gather(self.unit, origin, &function.parameters[..own], |offset| self.origins.root(offset));
+        self.gathered.gather(self.unit, origin, function.split_parameters().0, |offset| self.origins.root(offset));
         self.note_assignments(origin);
         let surroundings = Surroundings {
             image: self.shared.image,

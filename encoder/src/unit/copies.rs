@@ -37,10 +37,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         if self.unit.is_gcc() {
             self.find_recursions(function);
         }
-        let mut parameters = &function.parameters[..];
-        // The function's own come first.
-        let own = parameters.partition_point(|parameter| parameter.site == RawParameter::OWN);
-        parameters = &parameters[own..];
+        let (_, mut parameters) = function.split_parameters();
         for (index, site) in function.sites.iter().enumerate() {
             let mentioned = parameters.iter().take_while(|parameter| parameter.site as usize == index).count();
             let (own, rest) = parameters.split_at(mentioned);

@@ -13,7 +13,6 @@
 use super::UnitEncoder;
 use super::copies::InlinedCopy;
 use crate::debug::loclist::Point;
-use crate::debug::walk::RawParameter;
 use crate::types::{BaseIndex, TypeRef};
 use crate::unit::arguments::{At, Gathered};
 use crate::unit::origin::Origin;
@@ -53,7 +52,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
                 let is_same = |ty: &TypeRef| is_same_type(self.shared.base, ty, &parameter.type_ref);
                 let types = origin.parameters.iter().map(|parameter| is_same(&parameter.type_ref));
                 if is_passed_there(located) && is_anothers(&located.at, types.zip(&callers)) {
-                    located.doubt = Some(Doubt::Stale);
+                    located.doubt = Some(Doubt::Unwritten);
                 }
             }
         }
@@ -68,8 +67,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         own.die = Some(function.die);
         own.origin = self.origins.get(self.unit.offset.saturating_add(function.die));
         if let Some(origin) = &own.origin {
-            let end = function.parameters.partition_point(|parameter| parameter.site == RawParameter::OWN);
-            own.gathered.gather(self.unit, origin, &function.parameters[..end], |offset| self.origins.root(offset));
+            own.gathered.gather(self.unit, origin, function.split_parameters().0, |offset| self.origins.root(offset));
         }
     }
 }

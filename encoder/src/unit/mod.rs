@@ -235,6 +235,7 @@ pub(crate) struct UnitEncoder<'a, 'd, 'u> {
     file_of: HashMap<(usize, u64), u32>,
     /// For files of other units, by their indices there, the index in this unit's line table.
     file_here: HashMap<(usize, u64), Option<u64>>,
+    /// What is given for the parameters of the copy or body at hand, and of the function around the copy.
     gathered: Gathered<'a>,
     own: Own<'a>,
     found: Vec<Found>,
