@@ -22,6 +22,7 @@ use siteseer_sites::site::SourceLine;
 use std::hash::{BuildHasher, Hash, Hasher};
 
 pub mod census;
+mod copied;
 mod settle;
 
 /// The part of a set that no unit has a say in: it can be made while units are encoded.
@@ -58,7 +59,11 @@ pub(crate) fn merge(
     let hasher = DefaultHashBuilder::default();
     let settled: Vec<(Counts, Hashes)> = units
         .par_iter_mut()
-        .map(|unit| (settle::settle(unit, shared.image.machine(), &assigned, &evidence), Hashes::of(unit, &hasher)))
+        .map(|unit| {
+            let counts = settle::settle(unit, shared.image.machine(), &assigned, &evidence);
+            copied::add(unit);
+            (counts, Hashes::of(unit, &hasher))
+        })
         .collect();
     let image = shared.image;
     let Beginning { types, mut containers } = beginning;

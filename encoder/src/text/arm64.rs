@@ -4,6 +4,7 @@
 
 use super::reads::{mask_bytes, shifted_bytes};
 use super::result::Result;
+use super::same::Beside;
 use super::slots::{Access, Slot};
 use super::stores::is_data;
 use super::unwritten::Step;
@@ -179,6 +180,39 @@ pub(super) fn is_alike(image: &Image<'_>, one: u64, other: u64) -> bool {
         (Flow::Call(first), Flow::Call(second)) => first == second,
         (Flow::Next, Flow::Next) => first & !REGISTERS == second & !REGISTERS,
         _ => first == second,
+    }
+}
+
+/// What the instruction at one address is beside that at another one, and the lengths of both; `None` if they do
+/// something else.
+pub(super) fn beside(image: &Image<'_>, one: u64, other: u64) -> Option<(Beside, (u64, u64))> {
+    let (first, second) = (word_at(image, one)?, word_at(image, other)?);
+    let beside = match (flow(first, one), flow(second, other)) {
+        (Flow::Jump(here), Flow::Jump(there))
+        | (Flow::Call(here), Flow::Call(there))
+        | (Flow::Conditional(here), Flow::Conditional(there)) => {
+            let target = target_bits(first);
+            (first & !target == second & !target).then_some(Beside::Leads(here, there))?
+        }
+        (Flow::Invalid, _) => return None,
+        _ => match (relative(first, one), relative(second, other)) {
+            (Relative::Nothing, Relative::Nothing) if first == second => Beside::Same,
+            (Relative::Address(here), Relative::Address(there)) if here == there && first & 0x1f == second & 0x1f => {
+                Beside::Same
+            }
+            _ => return None,
+        },
+    };
+    Some((beside, (4, 4)))
+}
+
+/// The bits of a direct branch that say where it leads (C4.1.66): those of `b` and `bl`, of `tbz` and `tbnz`, and of
+/// `b.cond`, `cbz` and `cbnz`.
+fn target_bits(word: u32) -> u32 {
+    match word >> 24 & 0x7f {
+        0x14..=0x17 => 0x03ff_ffff,
+        0x36 | 0x37 => 0x0007_ffe0,
+        _ => 0x00ff_ffe0,
     }
 }
 
@@ -373,30 +407,49 @@ pub(super) fn takes_frame_address(image: &Image<'_>, address: u64) -> bool {
     is_sum || word & !0x1f == 0xaa1d_03e0
 }
 
-/// Whether an instruction makes an address from which bytes with a fixed address can be reached.
-pub(super) fn may_lead_to(image: &Image<'_>, address: u64, bytes: &Range<u64>) -> bool {
+/// What an instruction makes of its own address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Relative {
+    Nothing,
+    /// An address, or that of a page: the bytes.
+    Address(Range<u64>),
+    /// What may be anything.
+    Unknown,
+}
+
+fn relative(word: u32, address: u64) -> Relative {
     const PAGE: u64 = 1 << 12;
-    let Some(word) = word_at(image, address) else { return true };
     // `ldr` of a literal (C4.1.96): it may be an address.
     if word & 0x3b00_0000 == 0x1800_0000 {
-        return true;
+        return Relative::Unknown;
     }
     // `adr` and `adrp` (C6.2.12, C6.2.13); most words are none.
     if word & 0x1f00_0000 != 0x1000_0000 {
-        return false;
+        return Relative::Nothing;
     }
-    let Some(instruction) = decode_word(word) else { return true };
+    let Some(instruction) = decode_word(word) else { return Relative::Unknown };
     let offset = instruction.operands.iter().find_map(|operand| match operand {
         Operand::PCOffset(offset) => Some(*offset),
         _ => None,
     });
-    let Some(offset) = offset else { return true };
+    let Some(offset) = offset else { return Relative::Unknown };
     let (start, size) = match instruction.opcode {
         Opcode::ADRP => ((address & !(PAGE - 1)).wrapping_add_signed(offset), PAGE),
         _ => (address.wrapping_add_signed(offset), 1),
     };
-    let last = start.saturating_add(size - 1);
-    start < bytes.end && bytes.start <= last || is_data(image, start) || is_data(image, last)
+    Relative::Address(start..start.saturating_add(size))
+}
+
+/// Whether an instruction makes an address from which bytes with a fixed address can be reached.
+pub(super) fn may_lead_to(image: &Image<'_>, address: u64, bytes: &Range<u64>) -> bool {
+    match word_at(image, address).map(|word| relative(word, address)) {
+        None | Some(Relative::Unknown) => true,
+        Some(Relative::Nothing) => false,
+        Some(Relative::Address(made)) => {
+            let is_near = made.start < bytes.end && bytes.start < made.end;
+            is_near || is_data(image, made.start) || is_data(image, made.end - 1)
+        }
+    }
 }
 
 /// What an instruction has to do with `x0`.

@@ -36,6 +36,7 @@ mod paths;
 pub mod probeable;
 mod reads;
 mod result;
+mod same;
 mod slots;
 pub(crate) mod stable;
 mod stores;
@@ -57,12 +58,13 @@ pub(crate) use kept::is_kept;
 pub(crate) use makes::Makers;
 pub(crate) use patch_site::{after_fentry, past_tracer};
 pub(crate) use result::{call_target, uses_result};
+pub(crate) use same::{are_alike, places_in};
 use siteseer_sites::machine::Register;
 use siteseer_sites::{Machine, Unprobeable};
 pub(crate) use slots::Slot;
 use std::cell::{Cell, OnceCell};
 use std::ops::Range;
-pub(crate) use thunk::{are_alike, jumps_at_once};
+pub(crate) use thunk::jumps_at_once;
 
 /// A set of registers by DWARF number, up to 63.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

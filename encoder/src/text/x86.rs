@@ -3,6 +3,7 @@
 
 use super::reads::{mask_bytes, shifted_bytes};
 use super::result::Result;
+use super::same::Beside;
 use super::slots::{Access, Slot};
 use super::stores::is_data;
 use super::unwritten::Step;
@@ -370,6 +371,22 @@ pub(super) fn is_alike(image: &Image<'_>, one: u64, other: u64) -> bool {
         && (0..one.op_count())
             .filter(|&n| is_immediate(n))
             .all(|n| one.try_immediate(n).ok() == other.try_immediate(n).ok())
+}
+
+/// What the instruction at one address is beside that at another one, and the lengths of both; `None` if they do
+/// something else.
+pub(super) fn beside(image: &Image<'_>, one: u64, other: u64) -> Option<(Beside, (u64, u64))> {
+    let (one, other) = (instruction_at(image, one)?, instruction_at(image, other)?);
+    let is_branch = |it: &Instruction| it.op_count() == 1 && it.op0_kind() == OpKind::NearBranch64;
+    let beside = if is_branch(&one) && is_branch(&other) && one.mnemonic() == other.mnemonic() {
+        Beside::Leads(one.near_branch_target(), other.near_branch_target())
+    } else if one == other {
+        // An address relative to the next instruction's is compared as the address that it is.
+        Beside::Same
+    } else {
+        return None;
+    };
+    Some((beside, (one.len() as u64, other.len() as u64)))
 }
 
 /// The branch of a `test %reg, %reg` and the `je` or `jne` after it.

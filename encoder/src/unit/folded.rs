@@ -11,8 +11,10 @@
 //!   say so.
 //! * *A wrapper.* It has text, which jumps to the body or has a copy of it. Callers elsewhere and callers through
 //!   pointers enter the wrapper: it is a site at which calls are missed. The jump tells which function the body belongs
-//!   to. If there is no jump, the body tells, because its code is the same. No debug entry describes such a copy: calls
-//!   of the functions that were inlined into the body are missed there, too.
+//!   to. If there is no jump, the body tells, because its code is the same. No debug entry describes such a copy. What
+//!   was inlined into the body begins at the same instructions of the copy, with its arguments at the same places. If
+//!   the code is only alike, because each has data of its own, or if several bodies have the same code and something
+//!   else inlined, calls of these functions are missed there.
 //! * *Nothing* is left of the symbol of a static function that is only called. Its debug entry is that of a function
 //!   that is neither inlined nor present, and few units have any such entry. It cannot be told which function it was
 //!   folded into: hits at all sites of the source's functions of its shape may be its calls.
@@ -107,15 +109,19 @@ pub(crate) struct Folds<'a> {
 }
 
 /// What is left of a function that was folded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Left {
     /// A symbol at another's body.
     Alias,
     /// A symbol with text that jumps to another's body.
     Jump,
-    /// A symbol with text that has a copy of another's body. No debug entry describes it.
-    Copy,
+    /// A symbol with text that has a copy of another's body. No debug entry describes it. For each body with the same
+    /// code, where its instructions are in the copy.
+    Copy(Vec<Places>),
 }
+
+/// Addresses in one function, and in another one with the same code. In order.
+pub(crate) type Places = Vec<(u64, u64)>;
 
 /// A function that was folded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,7 +227,10 @@ impl<'a> Folds<'a> {
                 }
                 match text::jumps_at_once(image, address).and_then(|target| by_address.get(&target)) {
                     Some(bodies) => resolved.add(definition, address, Left::Jump, bodies.iter().copied()),
-                    None => resolved.add(definition, address, Left::Copy, self.alike(image, symbol)),
+                    None => {
+                        let (bodies, places) = self.copied(image, symbol);
+                        resolved.add(definition, address, Left::Copy(places), bodies.into_iter());
+                    }
                 }
             }
         }
@@ -230,15 +239,23 @@ impl<'a> Folds<'a> {
         resolved
     }
 
-    /// The bodies with the same code as a symbol.
-    fn alike<'s>(&'s self, image: &'s Image<'a>, symbol: &'s Symbol<'a>) -> impl Iterator<Item = &'s Body<'a>> {
+    /// The bodies that a symbol's text may be a copy of, and for each with the same code, where its instructions are in
+    /// the copy. If none has the same code, bodies with code that is alike.
+    fn copied(&self, image: &Image<'a>, copy: &Symbol<'a>) -> (Vec<&Body<'a>>, Vec<Places>) {
         let range = |symbol: &Symbol<'_>| symbol.address..symbol.address.saturating_add(symbol.size);
-        self.bodies.iter().filter(move |body| {
-            let own = image.symbol_at(body.address).iter().find(|symbol| symbol.kind == SymbolKind::Function);
-            own.is_some_and(|own| {
-                own.size.abs_diff(symbol.size) <= MAX_DIFFERENCE && text::are_alike(image, range(own), range(symbol))
-            })
-        })
+        let text_of = |body: &Body<'a>| {
+            let symbols = image.symbol_at(body.address);
+            let own = symbols.iter().find(|symbol| symbol.kind == SymbolKind::Function)?;
+            (own.size.abs_diff(copy.size) <= MAX_DIFFERENCE).then(|| range(own))
+        };
+        let bodies = self.bodies.iter().filter_map(|body| Some((body, text_of(body)?)));
+        let same = bodies.clone().filter_map(|(body, text)| Some((body, text::places_in(image, text, range(copy))?)));
+        let same: (Vec<&Body<'a>>, Vec<Places>) = same.unzip();
+        if !same.0.is_empty() {
+            return same;
+        }
+        let alike = bodies.filter(|(_, text)| text::are_alike(image, text.clone(), range(copy)));
+        (alike.map(|(body, _)| body).collect(), Vec::new())
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The sites of functions that were folded: see [`folded`](crate::unit::folded).
 
-use super::{UnitEncoder, shape};
+use super::{CopiedSite, UnitEncoder, shape};
 use crate::unit::folded::{Folded, Folds, Left, function_of};
 use crate::unit::origin::Origin;
 use crate::unit::outofline::{self, Role};
@@ -39,10 +39,10 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         // Of some functions alone it is not known which have copies.
         let is_copied = |name: &&str| self.shared.filter.is_some() || copied.contains(name);
         let marks: Vec<Marks> = (resolved.folded.iter())
-            .map(|folded| match folded.left {
+            .map(|folded| match &folded.left {
                 Left::Alias if folded.into.iter().any(is_copied) => Marks::MAY_REPEAT | Marks::MAY_MISS,
                 Left::Alias => Marks::MAY_REPEAT,
-                Left::Jump | Left::Copy => Marks::MAY_MISS,
+                Left::Jump | Left::Copy(_) => Marks::MAY_MISS,
             })
             .collect();
         let is_missed = |(folded, marks): (&Folded<'a>, &Marks)| {
@@ -60,15 +60,74 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         }
     }
 
-    /// The functions that were inlined into bodies with copies that no debug entry describes.
-    fn inlined_into_copies(&self, folded: &[Folded<'a>]) -> HashSet<&'a str> {
-        let copied = folded.iter().filter(|folded| folded.left == Left::Copy);
-        let bodies: HashSet<&str> = copied.flat_map(|folded| folded.into.iter().copied()).collect();
+    /// Notes where the sites in bodies are in copies that no debug entry describes. Gives the functions with calls that
+    /// are missed there, because that cannot be told.
+    fn inlined_into_copies(&mut self, folded: &[Folded<'a>]) -> HashSet<&'a str> {
+        let (mut missed, mut known) = (HashSet::new(), HashSet::new());
+        for folded in folded {
+            let Left::Copy(of_bodies) = &folded.left else { continue };
+            // Several definitions may have the name of one symbol.
+            if !known.insert(folded.address) {
+                continue;
+            }
+            let copied: Option<Vec<Vec<CopiedSite>>> =
+                of_bodies.iter().map(|places| self.copied_sites(folded.address, places)).collect();
+            let Some(copied) = copied.filter(|of_bodies| !of_bodies.is_empty()) else {
+                missed.extend(self.inlined_into(&folded.into));
+                continue;
+            };
+            // It is a copy of one of them, and what all have is there.
+            let is_in_all =
+                |one: &CopiedSite| copied.iter().all(|of_body| of_body.iter().any(|other| self.is_equal(one, other)));
+            let (there, not_there): (Vec<CopiedSite>, Vec<CopiedSite>) =
+                copied[0].iter().partition(|one| is_in_all(one));
+            let of_others = copied[1..].iter().flatten().filter(|one| !is_in_all(one));
+            let function_of = |one: &CopiedSite| self.out.sites[one.site as usize].function as usize;
+            missed.extend(not_there.iter().chain(of_others).map(|one| self.out.functions[function_of(one)].name));
+            self.out.copied.extend(there);
+        }
+        missed
+    }
+
+    /// The names of the functions that were inlined into some functions.
+    fn inlined_into(&self, bodies: &[&'a str]) -> impl Iterator<Item = &'a str> {
         let is_inside = |site: &&Site| {
             let (container, _) = &self.out.containers[site.container as usize];
-            site.kind == SiteKind::Inline && bodies.contains(function_of(container.name))
+            site.kind == SiteKind::Inline && bodies.contains(&function_of(container.name))
         };
-        self.out.sites.iter().filter(is_inside).map(|site| self.out.functions[site.function as usize].name).collect()
+        self.out.sites.iter().filter(is_inside).map(|site| self.out.functions[site.function as usize].name)
+    }
+
+    /// The inlined sites of a function in another one with the same code, which begins at an address. `None` if one of
+    /// them is not at an instruction.
+    fn copied_sites(&mut self, function: u64, places: &[(u64, u64)]) -> Option<Vec<CopiedSite>> {
+        let place_of =
+            |address: u64| places.binary_search_by_key(&address, |place| place.0).ok().map(|index| places[index].1);
+        let mut copied = Vec::new();
+        for index in 0..self.out.sites.len() as u32 {
+            let site = &self.out.sites[index as usize];
+            let (container, _) = &self.out.containers[site.container as usize];
+            let is_inside = site.kind == SiteKind::Inline && place_of(container.address).is_some();
+            if !is_inside || self.out.rests.contains(&index) {
+                continue;
+            }
+            let (address, entry) = (place_of(site.address)?, place_of(site.entry())?);
+            // It says how far the probe is from the entry.
+            if address.wrapping_sub(entry) != site.address.wrapping_sub(site.entry()) {
+                return None;
+            }
+            let section = self.shared.image.section_at(address)?;
+            let unprobeable = site.unprobeable.or_else(|| self.prober.check_address(address));
+            let container = self.container(address);
+            copied.push(CopiedSite { site: index, function, address, section, container, unprobeable });
+        }
+        Some(copied)
+    }
+
+    /// Whether the same begins at the same address, with the same arguments.
+    fn is_equal(&self, one: &CopiedSite, other: &CopiedSite) -> bool {
+        let [here, there] = [one, other].map(|copied| &self.out.sites[copied.site as usize]);
+        one.address == other.address && here.function == there.function && here.prototype == there.prototype
     }
 
     /// The sites of functions that those without anything left may have been folded into: of the same shape, and of the

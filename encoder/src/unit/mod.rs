@@ -133,6 +133,19 @@ impl Provisional {
     }
 }
 
+/// What a site is in a function with the same code as the one around it. All else of it is the same.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CopiedSite {
+    /// Index of the site in the unit.
+    pub(crate) site: u32,
+    /// Where that function begins.
+    pub(crate) function: u64,
+    pub(crate) address: u64,
+    pub(crate) section: u16,
+    pub(crate) container: u32,
+    pub(crate) unprobeable: Option<Unprobeable>,
+}
+
 /// A parameter, across units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ParameterKey<'a> {
@@ -197,6 +210,8 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) constants: Vec<(u32, u16)>,
     /// Those of them with a probe that is elsewhere because it would be refused, and where it would be. In order.
     pub(crate) rescued: Vec<(u32, u64)>,
+    /// Those of them that are also in functions with the same code that no debug entry describes.
+    pub(crate) copied: Vec<CopiedSite>,
     pub(crate) provisional: Vec<Provisional>,
     /// Parameters that are assigned to.
     pub(crate) assigned: Vec<ParameterKey<'a>>,

@@ -4,7 +4,7 @@
 use crate::image::Build;
 use crate::{arguments, encoded, sites_of};
 use siteseer_sites::abi::{ParamShape, abi_arguments};
-use siteseer_sites::site::{Marks, SiteKind};
+use siteseer_sites::site::{Marks, Site, SiteKind};
 
 /// `kept` and `folded` are equal; `alias` is another name of `named` by the source's will.
 const EQUAL: &str = r#"
@@ -83,10 +83,12 @@ fn a_wrapper_of_what_was_folded_misses_calls() {
     assert!(copies.into_iter().all(|site| site.marks.contains(Marks::MAY_REPEAT)), "a copy may be a call of the other");
 }
 
-/// `second` is a wrapper with a copy of the body of `first`, and nothing describes the copy of `inner` in it.
+/// `second` is a wrapper with a copy of the body of `first`, and nothing describes the copies of `inner` and `deeper`
+/// in it.
 const WRAPPED_COPY: &str = r#"
-volatile int seq;
-static inline int inner(int a) { if (a & 7) seq = a; return seq + 3; }
+volatile int seq, other;
+static inline int deeper(int a) { if (a & 8) other = a; return other + 3; }
+static inline int inner(int a) { if (a & 7) seq = a; return seq + deeper(a + 1); }
 static inline int elsewhere(int a) { if (a & 7) seq = a + 1; return seq + 4; }
 int first(int a) { seq = 1; return inner(a); }
 int second(int x) { seq = 1; return inner(x); }
@@ -94,14 +96,56 @@ int third(int a) { seq = 2; return elsewhere(a); }
 "#;
 
 #[test]
-fn what_was_inlined_into_the_body_is_missed_in_the_wrapper() {
-    for (flag, sites, mark) in [("-fipa-icf", 1, Marks::MAY_MISS), ("-fno-ipa-icf", 2, Marks::default())] {
+fn what_was_inlined_into_the_body_is_in_the_wrapper() {
+    let inlined = |flag| {
         let (set, _) = encoded(&Build::gcc(&["-O2", flag], &[WRAPPED_COPY]).link());
-        let inner = sites_of(&set, "inner");
-        assert_eq!(inner.len(), sites, "the compiler does what this is about: {inner:x?}");
-        assert!(inner.iter().all(|site| site.kind == SiteKind::Inline && site.marks == mark), "{inner:x?}");
-        let [elsewhere] = sites_of(&set, "elsewhere")[..] else { panic!("elsewhere has one copy") };
-        assert_eq!(elsewhere.marks, Marks::default());
+        let is_folded = sites_of(&set, "second").iter().any(|site| site.marks.contains(Marks::MAY_MISS));
+        let mut inlined = Vec::new();
+        for site in set.sites.iter().filter(|site| site.kind == SiteKind::Inline) {
+            let name = |site: &Site| set.functions[site.function as usize].name.clone();
+            let around = &set.containers[site.container as usize];
+            let parent = site.parent.map(|parent| name(&set.sites[parent as usize]));
+            let place = (around.name.clone(), site.address - around.address);
+            inlined.push((name(site), place, parent, site.marks, arguments(&set, site).to_vec()));
+        }
+        inlined.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
+        (inlined, is_folded)
+    };
+    let ((folded, is_folded), (kept_apart, is_kept)) = (inlined("-fipa-icf"), inlined("-fno-ipa-icf"));
+    assert!(is_folded && !is_kept, "the compiler does what this is about");
+    assert_eq!(folded.len(), 5);
+    assert_eq!(folded, kept_apart);
+}
+
+/// Each of `first` and `second` has data of its own for the check of the index.
+const WITH_DATA: &str = r#"
+volatile int seq, table[8];
+void __ubsan_handle_out_of_bounds(void *data, unsigned long index) { seq = index; }
+static inline int inner(int a) { if (a & 7) seq = a; return seq + 3; }
+int first(int a) { seq = table[a]; return inner(a); }
+int second(int x) { seq = table[x]; return inner(x); }
+"#;
+
+/// `third` has the same code as `first`, and takes something else.
+const THIRD: &str = r#"
+volatile long seq;
+static inline long inner(long a) { if (a & 7) seq = a; return seq + 3; }
+static inline char *other(char *a) { if ((long)a & 7) seq = (long)a; return (char *)(seq + 3); }
+long first(long a) { seq = 1; return inner(a); }
+long second(long x) { seq = 1; return inner(x); }
+char *third(char *a) { seq = 1; return other(a); }
+"#;
+
+#[test]
+fn where_the_wrapper_has_the_copy_of_a_function_is_not_always_known() {
+    let with_data = Build::gcc(&["-O2", "-fsanitize=bounds"], &[WITH_DATA]).link();
+    let third = Build::gcc(&["-O2"], &[THIRD]).link();
+    for (image, functions) in [(with_data, &["inner"][..]), (third, &["inner", "other"])] {
+        let (set, _) = encoded(&image);
+        for name in functions {
+            let [site] = sites_of(&set, name)[..] else { panic!("{name} has one site") };
+            assert_eq!((site.kind, site.marks), (SiteKind::Inline, Marks::MAY_MISS), "{name}");
+        }
     }
 }
 
