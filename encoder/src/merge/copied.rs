@@ -4,7 +4,7 @@
 //! Each is as the other function's is: their code finds the same in the same registers and slots. So they are made
 //! when that function's are settled.
 
-use crate::unit::{CopiedSite, UnitSites};
+use crate::unit::{CopiedSite, UnitSites, rescue};
 use hashbrown::HashMap;
 use siteseer_sites::Site;
 
@@ -20,7 +20,14 @@ pub(super) fn add(unit: &mut UnitSites<'_>) {
             let mut around = std::iter::successors(site.parent, |&parent| unit.sites[parent as usize].parent);
             let parent = around.find_map(|parent| numbers.get(&parent).copied());
             let &CopiedSite { address, section, container, unprobeable, .. } = copied;
-            unit.sites.push(Site { address, section, container, unprobeable, parent, ..*site });
+            let copy = Site { address, section, container, unprobeable, parent, ..*site };
+            if let Some(refusal) = unit.refusal(copied.site).copied()
+                && unprobeable.is_none_or(rescue::is_of_instruction)
+            {
+                let from_probe = refusal.address.wrapping_sub(site.address);
+                unit.refused.push((unit.sites.len() as u32, refusal.at(address.wrapping_add(from_probe))));
+            }
+            unit.sites.push(copy);
         }
     }
 }

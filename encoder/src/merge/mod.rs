@@ -59,11 +59,7 @@ pub(crate) fn merge(
     let hasher = DefaultHashBuilder::default();
     let settled: Vec<(Counts, Hashes)> = units
         .par_iter_mut()
-        .map(|unit| {
-            let counts = settle::settle(unit, shared.image.machine(), &assigned, &evidence);
-            copied::add(unit);
-            (counts, Hashes::of(unit, &hasher))
-        })
+        .map(|unit| (settle::settle(unit, shared.image.machine(), &assigned, &evidence), Hashes::of(unit, &hasher)))
         .collect();
     let image = shared.image;
     let Beginning { types, mut containers } = beginning;

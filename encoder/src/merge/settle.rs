@@ -5,7 +5,9 @@
 //! locations of it doubtful in all: see `doubt`.
 
 use crate::merge::census::Counts;
+use crate::merge::copied;
 use crate::unit::doubt::Evidence;
+use crate::unit::rescue::Refused;
 use crate::unit::{ParameterKey, Provisional, UnitSites};
 use hashbrown::{HashMap, HashSet};
 use siteseer_sites::location::{Argument, Location, Missing};
@@ -27,7 +29,7 @@ pub(super) fn settle(
         located_of_usable: unit.tally.located_of_usable,
         gained_by_moving: 0,
         entries: unit.tally.entries,
-        refused: unit.tally.refused,
+        refused: Refused::default(),
         exits: unit.tally.exits,
     };
     let shared = mark_shared(unit);
@@ -67,6 +69,8 @@ pub(super) fn settle(
             next
         });
     }
+    copied::add(unit);
+    counts.refused = Refused::count(unit.refused.iter().map(|(_, refusal)| refusal));
     counts
 }
 
@@ -237,6 +241,8 @@ fn with_constants_of_earlier_calls(unit: &UnitSites<'_>) -> Vec<(u32, Box<[Argum
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unit::rescue::Refusal;
+    use siteseer_sites::Unprobeable;
     use siteseer_sites::location::{Located, Location};
     use siteseer_sites::site::SourceLine;
 
@@ -262,7 +268,9 @@ mod tests {
         let mut unit = UnitSites {
             sites: vec![site(8, 0, 0, None), site(8, 0, 0, None), site(24, 0, 0, None), site(24, 0, 0, None)],
             // The first begins after the second, and the last two begin at one place.
-            rescued: vec![(0, 12), (2, 28), (3, 28)],
+            refused: [(0, 12), (2, 28), (3, 28)]
+                .map(|(site, address)| (site, Refusal::new(Unprobeable::StaticCall, address, None)))
+                .into(),
             ..UnitSites::default()
         };
         mark_shared(&mut unit);

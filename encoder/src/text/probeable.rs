@@ -53,6 +53,12 @@ impl<'i, 'a> Prober<'i, 'a> {
         refusal.or(self.notrace())
     }
 
+    /// The same, at an address where there is an instruction.
+    pub(crate) fn check_instruction(&mut self, address: u64) -> Option<Unprobeable> {
+        let refusal = self.refusal(address);
+        refusal.or_else(|| instruction_refusal(self.image, self.adjusted(address))).or(self.notrace())
+    }
+
     /// The same without looking at instructions: for addresses in functions that were not decoded, such as the
     /// first of a body.
     pub fn check_address(&mut self, address: u64) -> Option<Unprobeable> {

@@ -20,7 +20,7 @@ use crate::unit::marks::Recursion;
 use crate::unit::merged::Merged;
 use crate::unit::origin::{Origin, Origins};
 use crate::unit::outofline;
-use crate::unit::rescue::{self, Rescue};
+use crate::unit::rescue::{self, Refusal, Rescue};
 use hashbrown::HashMap;
 use siteseer_sites::btf::Kind;
 use siteseer_sites::location::{Location, Missing};
@@ -303,16 +303,13 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         distance
     }
 
-    /// Looks for another place for a probe if the instruction where it would be is in the way, and counts the outcome.
+    /// Looks for another place for a probe if the instruction where it would be is in the way.
     fn rescue(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, entry: u64, address: u64) -> Option<Rescue> {
         let reason = self.prober.check(copy.text, address).filter(|&reason| rescue::is_of_instruction(reason))?;
         let arguments = self.found.iter().map(|found| &found.argument);
         let machine = self.shared.image.machine();
         let found = rescue::find(copy.text, machine, &mut self.prober, entry, address, arguments);
-        self.out.tally.refused.count(reason, address, found.as_ref());
-        if found.is_some() {
-            self.out.rescued.push((self.out.sites.len() as u32, address));
-        }
+        self.out.refused.push((self.out.sites.len() as u32, Refusal::new(reason, address, found.as_ref())));
         found
     }
 

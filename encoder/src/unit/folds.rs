@@ -117,7 +117,7 @@ impl<'a> UnitEncoder<'a, '_, '_> {
                 return None;
             }
             let section = self.shared.image.section_at(address)?;
-            let unprobeable = site.unprobeable.or_else(|| self.prober.check_address(address));
+            let unprobeable = self.prober.check_instruction(address);
             let container = self.container(address);
             copied.push(CopiedSite { site: index, function, address, section, container, unprobeable });
         }

@@ -39,7 +39,7 @@ use crate::unit::markers::Markers;
 use crate::unit::marks::Recursion;
 use crate::unit::origin::{Foreign, Origin, Origins};
 use crate::unit::ranges::{Detail, UnitRanges};
-use crate::unit::rescue::Refused;
+use crate::unit::rescue::Refusal;
 use crate::unit::returns::Pending;
 use gathering::Gathering;
 use gimli::{Expression, Operation};
@@ -184,8 +184,6 @@ pub(crate) struct Tally {
     pub(crate) located_of_usable: u64,
     /// Where inlined copies are entered.
     pub(crate) entries: EntryCensus,
-    /// Inline sites with a probe that would be refused at the entry because of the instruction there.
-    pub(crate) refused: Refused,
     pub(crate) exits: ExitCensus,
 }
 
@@ -208,8 +206,8 @@ pub(crate) struct UnitSites<'a> {
     pub(crate) several: Vec<Vec<u32>>,
     /// Arguments that are constants and may be those of an earlier call: the sites, and the parameters. In order.
     pub(crate) constants: Vec<(u32, u16)>,
-    /// Those of them with a probe that is elsewhere because it would be refused, and where it would be. In order.
-    pub(crate) rescued: Vec<(u32, u64)>,
+    /// Those of them with a probe that would be refused because of the instruction where it would be. In order.
+    pub(crate) refused: Vec<(u32, Refusal)>,
     /// Those of them that are also in functions with the same code that no debug entry describes.
     pub(crate) copied: Vec<CopiedSite>,
     pub(crate) provisional: Vec<Provisional>,
@@ -226,8 +224,13 @@ pub(crate) struct UnitSites<'a> {
 impl UnitSites<'_> {
     /// Where the probe of a site is, or would be if it were not refused there.
     pub(crate) fn unrescued(&self, site: u32) -> u64 {
-        let rescued = self.rescued.binary_search_by_key(&site, |&(site, _)| site);
-        rescued.map_or_else(|_| self.sites[site as usize].address, |index| self.rescued[index].1)
+        self.refusal(site).map_or(self.sites[site as usize].address, |refusal| refusal.address)
+    }
+
+    /// Why the probe of a site would be refused where it would be.
+    pub(crate) fn refusal(&self, site: u32) -> Option<&Refusal> {
+        let index = self.refused.binary_search_by_key(&site, |&(site, _)| site).ok()?;
+        Some(&self.refused[index].1)
     }
 }
 

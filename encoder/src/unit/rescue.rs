@@ -52,20 +52,51 @@ pub struct RefusedAtEntry {
     pub arguments_lost: u64,
 }
 
-/// The same, by reason.
+/// A probe that would be refused because of the instruction where it would be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) address: u64,
+    reason: Unprobeable,
+    /// What another place is like, if there is one.
+    rescued: Option<Rescued>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rescued {
+    is_before: bool,
+    arguments_lost: u64,
+}
+
+impl Refusal {
+    pub(crate) fn new(reason: Unprobeable, address: u64, rescue: Option<&Rescue>) -> Refusal {
+        let rescued =
+            rescue.map(|rescue| Rescued { is_before: rescue.address < address, arguments_lost: rescue.lost() });
+        Refusal { address, reason, rescued }
+    }
+
+    /// The same one, elsewhere.
+    pub(crate) fn at(self, address: u64) -> Refusal {
+        Refusal { address, ..self }
+    }
+}
+
+/// How many sites there are with such a probe, by reason.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Refused([RefusedAtEntry; Unprobeable::ALL.len()]);
 
 impl Refused {
-    /// Counts a site with a probe that would be refused at an address.
-    pub(crate) fn count(&mut self, reason: Unprobeable, refused: u64, rescue: Option<&Rescue>) {
-        let Some(counts) = self.0.get_mut(reason as usize - 1) else { return };
-        counts.total += 1;
-        if let Some(rescue) = rescue {
-            let side = if rescue.address < refused { &mut counts.back } else { &mut counts.forward };
-            *side += 1;
-            counts.arguments_lost += rescue.lost();
+    pub(crate) fn count<'r>(refusals: impl Iterator<Item = &'r Refusal>) -> Refused {
+        let mut refused = Refused::default();
+        for refusal in refusals {
+            let Some(counts) = refused.0.get_mut(refusal.reason as usize - 1) else { continue };
+            counts.total += 1;
+            if let Some(rescued) = refusal.rescued {
+                let side = if rescued.is_before { &mut counts.back } else { &mut counts.forward };
+                *side += 1;
+                counts.arguments_lost += rescued.arguments_lost;
+            }
         }
+        refused
     }
 
     pub(crate) fn plus(mut self, other: Refused) -> Refused {
