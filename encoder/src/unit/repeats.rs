@@ -327,7 +327,8 @@ pub(crate) fn first_statement_comes_again(
 /// copy.
 ///
 /// What the first statement does counts wherever it is: it may have been moved to before the entry, or into the loop
-/// that the body's calls of itself became.
+/// that the body's calls of itself became. If it is done before the entry and after it, these are two calls: of a loop's
+/// turn that it peeled, GCC may have lost the markers.
 pub(crate) fn first_acts_come_again(
     lines: &Lines,
     text: &FunctionText<'_, '_>,
@@ -348,8 +349,17 @@ pub(crate) fn first_acts_come_again(
         let [entry] = *entries else { return false };
         text.clearing_loop(*act).is_none() && text.comes_back_avoiding(*act, Some(entry), body.ranges)
     };
+    // The call before may have lost its entry: then what it does comes to this one in a straight line.
+    let comes_before = |&entry: &u64| {
+        let is_before = |act: &u64| *act < entry && text.is_straight(*act, entry);
+        let is_after = |act: &u64, entry: u64| entry <= *act && text.falls_through(entry, *act);
+        let is_without = |act: &u64| is_before(act) && !entries.iter().any(|&other| is_after(act, other));
+        let mut earlier = of_first.iter().filter(|act| is_without(act));
+        earlier.any(|&act| of_first.iter().any(|other| is_after(other, entry) && text.is_alike(act, *other)))
+    };
     of_first.iter().any(comes_back)
-        || [acts, of_first]
+        || entries.iter().any(comes_before)
+        || [&acts, &of_first]
             .iter()
             .any(|acts| acts_again(lines, text, acts, entries, around, |_| None).into_iter().any(|act| !is_others(act)))
 }
@@ -572,6 +582,31 @@ mod tests {
             assert!(!again(10, TEXT..TEXT + 5, TEXT + 5..TEXT + 7), "it is another copy's");
             assert!(!again(11, TEXT..TEXT + 8, 0..0), "another statement does it");
             assert!(!again(10, TEXT + 2..TEXT + 8, 0..0), "what comes first is not the body's");
+        });
+    }
+
+    #[test]
+    fn what_is_done_before_the_entry_and_after_it_is_of_two_calls() {
+        // 0: mov %eax,(%rdi); 2: inc %ecx; 4: mov %eax,(%rdi); 6: ret
+        x86(&[0x89, 0x07, 0xff, 0xc1, 0x89, 0x07, 0xc3], |text| {
+            let again = |entries: &[u64], lines_of_stores: [u32; 2]| {
+                let [first, second] = lines_of_stores;
+                let lines = Lines::of([row(4, second)]).with_others([row(0, first), row(2, 60)]);
+                let ranges = [TEXT..TEXT + 2, TEXT + 4..TEXT + 6];
+                let body = Body { text, ranges: &ranges, nested: &[] };
+                first_acts_come_again(&lines, text, entries, &body, &OWN, &ranges, |_| false)
+            };
+            assert!(again(&[TEXT + 4], [10, 10]), "nothing marks the first one");
+            assert!(!again(&[TEXT, TEXT + 4], [10, 10]), "each has its entry");
+            assert!(!again(&[TEXT + 4], [11, 10]), "another statement does it");
+        });
+        // 0: mov %eax,(%rdi); 2: inc %ecx; 4: mov %edx,8(%rdi); 7: ret
+        x86(&[0x89, 0x07, 0xff, 0xc1, 0x89, 0x57, 0x08, 0xc3], |text| {
+            let lines = Lines::of([row(4, 10)]).with_others([row(0, 10), row(2, 60)]);
+            let ranges = [TEXT..TEXT + 2, TEXT + 4..TEXT + 7];
+            let body = Body { text, ranges: &ranges, nested: &[] };
+            let again = first_acts_come_again(&lines, text, &[TEXT + 4], &body, &OWN, &ranges, |_| false);
+            assert!(!again, "one part of it was moved to before the entry");
         });
     }
 
