@@ -327,8 +327,8 @@ pub(crate) fn first_statement_comes_again(
 /// copy.
 ///
 /// What the first statement does counts wherever it is: it may have been moved to before the entry, or into the loop
-/// that the body's calls of itself became. If it is done before the entry and after it, these are two calls: of a loop's
-/// turn that it peeled, GCC may have lost the markers.
+/// that the body's calls of itself became. If it is done before the entry and after it, these are two calls: GCC may
+/// have lost the markers of a loop's turn that it peeled.
 pub(crate) fn first_acts_come_again(
     lines: &Lines,
     text: &FunctionText<'_, '_>,
