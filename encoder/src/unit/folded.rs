@@ -116,8 +116,8 @@ pub(crate) enum Left {
     /// A symbol with text that jumps to another's body.
     Jump,
     /// A symbol with text that has a copy of another's body. No debug entry describes it. For each body with the same
-    /// code, where its instructions are in the copy.
-    Copy(Vec<Places>),
+    /// code, its debug entry, and where its instructions are in the copy.
+    Copy(Vec<(usize, Places)>),
 }
 
 /// Addresses in one function, and in another one with the same code. In order.
@@ -241,7 +241,7 @@ impl<'a> Folds<'a> {
 
     /// The bodies that a symbol's text may be a copy of, and for each with the same code, where its instructions are in
     /// the copy. If none has the same code, bodies with code that is alike.
-    fn copied(&self, image: &Image<'a>, copy: &Symbol<'a>) -> (Vec<&Body<'a>>, Vec<Places>) {
+    fn copied(&self, image: &Image<'a>, copy: &Symbol<'a>) -> (Vec<&Body<'a>>, Vec<(usize, Places)>) {
         let range = |symbol: &Symbol<'_>| symbol.address..symbol.address.saturating_add(symbol.size);
         let text_of = |body: &Body<'a>| {
             let symbols = image.symbol_at(body.address);
@@ -249,8 +249,9 @@ impl<'a> Folds<'a> {
             (own.size.abs_diff(copy.size) <= MAX_DIFFERENCE).then(|| range(own))
         };
         let bodies = self.bodies.iter().filter_map(|body| Some((body, text_of(body)?)));
-        let same = bodies.clone().filter_map(|(body, text)| Some((body, text::places_in(image, text, range(copy))?)));
-        let same: (Vec<&Body<'a>>, Vec<Places>) = same.unzip();
+        let places = |body: &Body<'a>, text| Some((body.die, text::places_in(image, text, range(copy))?));
+        let same = bodies.clone().filter_map(|(body, text)| Some((body, places(body, text)?)));
+        let same: (Vec<&Body<'a>>, Vec<(usize, Places)>) = same.unzip();
         if !same.0.is_empty() {
             return same;
         }

@@ -2,7 +2,7 @@
 //! The sites of functions that were folded: see [`folded`](crate::unit::folded).
 
 use super::{CopiedSite, UnitEncoder, shape};
-use crate::unit::folded::{Folded, Folds, Left, function_of};
+use crate::unit::folded::{Folded, Folds, Left, Places, function_of};
 use crate::unit::origin::Origin;
 use crate::unit::outofline::{self, Role};
 use hashbrown::HashSet;
@@ -70,8 +70,14 @@ impl<'a> UnitEncoder<'a, '_, '_> {
             if !known.insert(folded.address) {
                 continue;
             }
+            // GCC folds no functions with parameters of other shapes, however equal their code is.
+            let own = self.origins.get(folded.die).map(|origin| shapes_of(&origin));
+            let could_be: Vec<&Places> = (of_bodies.iter())
+                .filter(|(die, _)| self.origins.get(*die).map(|origin| shapes_of(&origin)) == own)
+                .map(|(_, places)| places)
+                .collect();
             let copied: Option<Vec<Vec<CopiedSite>>> =
-                of_bodies.iter().map(|places| self.copied_sites(folded.address, places)).collect();
+                could_be.into_iter().map(|places| self.copied_sites(folded.address, places)).collect();
             let Some(copied) = copied.filter(|of_bodies| !of_bodies.is_empty()) else {
                 missed.extend(self.inlined_into(&folded.into));
                 continue;
@@ -133,23 +139,19 @@ impl<'a> UnitEncoder<'a, '_, '_> {
     /// The sites of functions that those without anything left may have been folded into: of the same shape, and of the
     /// unit's own source.
     fn twins_of(&mut self, folds: &Folds<'a>) -> HashSet<u32> {
-        let shape_of = |origin: &Origin<'a>| {
-            let parameters: Vec<ParamShape> = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
-            (parameters, origin.result.as_ref().map(shape))
-        };
         // A function that a header declares and the unit does not call is not such a function.
         let is_units = |origin: &Origin<'a>| origin.declared_file == PRIMARY_FILE;
         let mut gone = Vec::new();
         for die in folds.gone(self.shared.image) {
             let origin = self.origins.get(die).filter(|origin| is_units(origin));
-            gone.extend(origin.map(|origin| shape_of(&origin)));
+            gone.extend(origin.map(|origin| shapes_of(&origin)));
         }
         if gone.is_empty() {
             return HashSet::new();
         }
         let is_twin = |function: u32| {
             let origin = &self.out.functions[function as usize].origin;
-            is_units(origin) && gone.contains(&shape_of(origin))
+            is_units(origin) && gone.contains(&shapes_of(origin))
         };
         (0u32..).zip(&self.out.sites).filter(|(_, site)| is_twin(site.function)).map(|(index, _)| index).collect()
     }
@@ -177,6 +179,12 @@ impl<'a> UnitEncoder<'a, '_, '_> {
         self.push_out_of_line(name, kind, (address, section), origin, marks, unprobeable);
         Some(())
     }
+}
+
+/// The shapes of a function's parameters and of its result.
+fn shapes_of(origin: &Origin<'_>) -> (Vec<ParamShape>, Option<ParamShape>) {
+    let parameters = origin.parameters.iter().map(|parameter| shape(&parameter.ty)).collect();
+    (parameters, origin.result.as_ref().map(shape))
 }
 
 /// The index of the unit's own source in its line table, as GCC numbers files.

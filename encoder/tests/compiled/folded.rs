@@ -129,23 +129,33 @@ int second(int x) { seq = table[x]; return inner(x); }
 /// `third` has the same code as `first`, and takes something else.
 const THIRD: &str = r#"
 volatile long seq;
-static inline long inner(long a) { if (a & 7) seq = a; return seq + 3; }
-static inline char *other(char *a) { if ((long)a & 7) seq = (long)a; return (char *)(seq + 3); }
-long first(long a) { seq = 1; return inner(a); }
-long second(long x) { seq = 1; return inner(x); }
+static inline TYPE inner(TYPE a) { if (a & 7) seq = a; return seq + 3; }
+static inline char *other(char *a) { if ((TYPE)a & 7) seq = (TYPE)a; return (char *)(seq + 3); }
+TYPE first(TYPE a) { seq = 1; return inner(a); }
+TYPE second(TYPE x) { seq = 1; return inner(x); }
 char *third(char *a) { seq = 1; return other(a); }
 "#;
 
 #[test]
 fn where_the_wrapper_has_the_copy_of_a_function_is_not_always_known() {
     let with_data = Build::gcc(&["-O2", "-fsanitize=bounds"], &[WITH_DATA]).link();
-    let third = Build::gcc(&["-O2"], &[THIRD]).link();
+    let third = Build::gcc(&["-O2", "-DTYPE=unsigned long"], &[THIRD]).link();
     for (image, functions) in [(with_data, &["inner"][..]), (third, &["inner", "other"])] {
         let (set, _) = encoded(&image);
         for name in functions {
             let [site] = sites_of(&set, name)[..] else { panic!("{name} has one site") };
             assert_eq!((site.kind, site.marks), (SiteKind::Inline, Marks::MAY_MISS), "{name}");
         }
+    }
+}
+
+#[test]
+fn a_body_with_parameters_of_other_shapes_is_not_the_wrappers() {
+    let (set, _) = encoded(&Build::gcc(&["-O2", "-DTYPE=long"], &[THIRD]).link());
+    for (name, sites) in [("inner", 2), ("other", 1)] {
+        let found = sites_of(&set, name);
+        assert_eq!(found.len(), sites, "{name}");
+        assert!(found.iter().all(|site| site.kind == SiteKind::Inline && site.marks == Marks::default()), "{name}");
     }
 }
 
