@@ -21,9 +21,10 @@ use std::ffi::CString;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where the page lies in the guest.
 pub const PAGE: &str = "/examples.md";
@@ -69,9 +70,17 @@ pub(crate) fn run(
     command.args(arguments).envs(environment.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut tool = command.spawn().map_err(|error| format!("{TOOL}: {error}"))?;
     let (mut output, messages) = (tool.stdout.take().ok_or("no output")?, tool.stderr.take().ok_or("no messages")?);
-    let reader = thread::spawn(move || {
-        let mut text = String::new();
-        output.read_to_string(&mut text).map(|_| text)
+    let read = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&read);
+    let reader = thread::spawn(move || -> io::Result<String> {
+        let (mut text, mut part) = (Vec::new(), [0; 4096]);
+        loop {
+            match output.read(&mut part)? {
+                0 => return String::from_utf8(text).map_err(io::Error::other),
+                length => text.extend(&part[..length]),
+            }
+            count.store(text.len(), Ordering::Relaxed);
+        }
     });
     let (ready, is_ready) = mpsc::channel();
     let listener = thread::spawn(move || {
@@ -89,8 +98,7 @@ pub(crate) fn run(
     // If it ends before, there is nothing to be ready.
     let worked = if is_ready.recv_timeout(Duration::from_secs(120)).is_ok() {
         let worked = work();
-        // Records travel through a buffer that the tool looks into every twentieth of a second.
-        thread::sleep(Duration::from_millis(500));
+        until_quiet(&read);
         syscall(libc::SYS_kill, [u64::from(tool.id()), libc::SIGINT as u64, 0, 0, 0, 0])?;
         worked
     } else {
@@ -101,6 +109,19 @@ pub(crate) fn run(
     let output = reader.join().map_err(|_| "the reader panicked")??;
     let messages = listener.join().map_err(|_| "the listener panicked")?;
     Ok(Printed { output, messages })
+}
+
+/// Waits until the tool has printed nothing for half a second: records travel through a buffer, into which it looks
+/// every twentieth of a second.
+fn until_quiet(read: &AtomicUsize) {
+    let begin = Instant::now();
+    loop {
+        let before = read.load(Ordering::Relaxed);
+        thread::sleep(Duration::from_millis(500));
+        if read.load(Ordering::Relaxed) == before || begin.elapsed() > Duration::from_secs(60) {
+            return;
+        }
+    }
 }
 
 /// What the page says that is done.
