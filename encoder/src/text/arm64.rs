@@ -2,6 +2,7 @@
 //! arm64 instructions, decoded by yaxpeax-arm. Hints (`nop`, `bti`, pointer authentication) are told apart by their
 //! encodings: Arm Architecture Reference Manual, C4.1.66 "Branches, Exception Generating and System instructions".
 
+use super::makes::InPlace;
 use super::reads::{mask_bytes, shifted_bytes};
 use super::result::Result;
 use super::same::Beside;
@@ -59,17 +60,29 @@ pub(super) fn register_copy(image: &Image<'_>, address: u64) -> Option<(u16, u16
     (word & !REGISTERS == COPY && to != ZERO && from != ZERO).then_some((to as u16, from as u16))
 }
 
-/// The constant that an instruction adds to a register: `add` or `sub` with an immediate.
-pub(super) fn counts_on(image: &Image<'_>, address: u64, register: u16) -> Option<i64> {
+/// What an instruction does to a register alone: `add` or `sub` with an immediate, `mvn` (`orn` with the zero register)
+/// or `neg` (`sub` from it).
+pub(super) fn in_place(image: &Image<'_>, address: u64, register: u16) -> Option<InPlace> {
     const GROUP: u32 = 0x1f80_0000;
     const ADD: u32 = 0x1100_0000;
     const SUBTRACTS: u32 = 1 << 30;
     const SHIFTED: u32 = 1 << 22;
+    const OF_ALL_BITS: u32 = 1 << 31;
+    const REGISTERS: u32 = 0x001f_001f;
+    const INVERT: u32 = 0x2a20_03e0;
+    const NEGATE: u32 = 0x4b00_03e0;
     let word = word_at(image, address)?;
+    if word & 0x1f == u32::from(register) && word >> 16 & 0x1f == u32::from(register) {
+        match word & !REGISTERS & !OF_ALL_BITS {
+            INVERT => return Some(InPlace::Inverts),
+            NEGATE => return Some(InPlace::Negates),
+            _ => {}
+        }
+    }
     let (to, from, immediate) = (word & 0x1f, word >> 5 & 0x1f, i64::from(word >> 10 & 0xfff));
     let distance = if word & SHIFTED == 0 { immediate } else { immediate << 12 };
     let is_one = word & GROUP == ADD && to == from && to == u32::from(register);
-    is_one.then_some(if word & SUBTRACTS == 0 { distance } else { -distance })
+    is_one.then_some(InPlace::Adds(if word & SUBTRACTS == 0 { distance } else { -distance }))
 }
 
 /// Decodes linearly; stops when `visit`, which gets each instruction's offset, says so.

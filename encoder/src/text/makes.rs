@@ -6,6 +6,27 @@ use siteseer_sites::Machine;
 use siteseer_sites::machine::Register;
 use std::ops::ControlFlow;
 
+/// What an instruction does to a register alone, in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InPlace {
+    /// Adds a constant.
+    Adds(i64),
+    /// Inverts all bits.
+    Inverts,
+    /// Changes the sign.
+    Negates,
+}
+
+impl InPlace {
+    /// Whether the other step does the same to a register's low 32 bits. An instruction of 32 bits has no more.
+    fn is_like(self, other: InPlace) -> bool {
+        match (self, other) {
+            (InPlace::Adds(one), InPlace::Adds(other)) => one as u32 == other as u32,
+            _ => self == other,
+        }
+    }
+}
+
 /// Asks about single instructions of a function.
 pub(crate) struct Makers<'t, 'i, 'a> {
     pub(super) text: &'t FunctionText<'i, 'a>,
@@ -114,24 +135,23 @@ impl Makers<'_, '_, '_> {
     /// it is a counter, or a pointer that goes on.
     pub(crate) fn was_counted_on(&mut self, register: Register, address: u64) -> bool {
         let written = self.text.line_before(address).find(|&before| self.writes(before, register));
-        written.is_some_and(|at| self.counts_on(at, register).is_some())
+        written.is_some_and(|at| matches!(self.in_place(at, register), Some(InPlace::Adds(_))))
     }
 
-    /// Whether the last instruction that writes a register on some way up to an address may add this constant to it.
-    pub(crate) fn may_be_counted_on(&mut self, register: Register, step: i64, address: u64) -> bool {
+    /// Whether the last instruction that writes a register on some way up to an address may be this one.
+    pub(crate) fn may_be_changed_by(&mut self, register: Register, change: InPlace, address: u64) -> bool {
         let text = self.text;
         let mut visit = |before| match self.writes(before, register) {
-            // Of 32 bits, a step is told modulo 2^32.
-            true => ControlFlow::Break(self.counts_on(before, register).is_some_and(|one| one as u32 == step as u32)),
+            true => ControlFlow::Break(self.in_place(before, register).is_some_and(|one| one.is_like(change))),
             false => ControlFlow::Continue(()),
         };
         text.any_before(address, &mut visit)
     }
 
-    fn counts_on(&self, address: u64, register: Register) -> Option<i64> {
+    fn in_place(&self, address: u64, register: Register) -> Option<InPlace> {
         match self.text.machine() {
-            Machine::X86_64 => x86::counts_on(self.text.image, address, register),
-            Machine::Aarch64 => arm64::counts_on(self.text.image, address, register),
+            Machine::X86_64 => x86::in_place(self.text.image, address, register),
+            Machine::Aarch64 => arm64::in_place(self.text.image, address, register),
         }
     }
 
@@ -149,6 +169,7 @@ impl Makers<'_, '_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use super::InPlace;
     use crate::elf::test_image::TEXT;
     use crate::text::tests::{arm64, x86};
 
@@ -206,9 +227,10 @@ mod tests {
             };
             assert_eq!(counted(5, &[2, 4, 7, 10, 14, 19]), [2, 4, 7, 14], "not after a load, or another register");
             assert_eq!(counted(0, &[4, 7, 10]), [7, 10], "not after a copy");
-            assert!(makers.may_be_counted_on(0, -2, TEXT + 14) && makers.may_be_counted_on(5, -1, TEXT + 14));
-            assert!(!makers.may_be_counted_on(0, 2, TEXT + 14), "another step");
-            assert!(!makers.may_be_counted_on(5, 1, TEXT + 14), "it is not the last");
+            let mut may = |register, change| makers.may_be_changed_by(register, change, TEXT + 14);
+            assert!(may(0, InPlace::Adds(-2)) && may(5, InPlace::Adds(-1)));
+            assert!(!may(0, InPlace::Adds(2)), "another step");
+            assert!(!may(5, InPlace::Adds(1)), "it is not the last");
         });
         // add x0, x0, #1; mov w1, w0; sub w1, w1, #2; add x0, x1, #1; ret
         arm64(&[0x9100_0400, 0x2a00_03e1, 0x5100_0821, 0x9100_0420, 0xd65f_03c0], |text| {
@@ -218,7 +240,29 @@ mod tests {
             };
             assert_eq!(counted(0, &[4, 8, 12, 16]), [4, 8, 12]);
             assert_eq!(counted(1, &[8, 12, 16]), [12, 16]);
-            assert!(makers.may_be_counted_on(1, -2, TEXT + 12) && !makers.may_be_counted_on(1, 2, TEXT + 12));
+            let mut may = |change| makers.may_be_changed_by(1, change, TEXT + 12);
+            assert!(may(InPlace::Adds(-2)) && !may(InPlace::Adds(2)));
+        });
+    }
+
+    #[test]
+    fn inversions() {
+        // 0: not %rsi; 3: neg %edi; 5: not (%rsi); 7: ret
+        x86(&[0x48, 0xf7, 0xd6, 0xf7, 0xdf, 0xf7, 0x16, 0xc3], |text| {
+            let mut makers = text.makers();
+            let mut may = |register, change| makers.may_be_changed_by(register, change, TEXT + 7);
+            assert!(may(4, InPlace::Inverts) && may(5, InPlace::Negates));
+            assert!(!may(4, InPlace::Negates) && !may(5, InPlace::Inverts) && !may(0, InPlace::Inverts));
+            assert!(!makers.was_counted_on(4, TEXT + 3), "nothing is added");
+        });
+        // mvn x1, x1; neg w2, w2; mvn x3, x4; neg x5, x5, lsl #2; ret
+        arm64(&[0xaa21_03e1, 0x4b02_03e2, 0xaa24_03e3, 0xcb05_0be5, 0xd65f_03c0], |text| {
+            let mut makers = text.makers();
+            let mut may = |register, change| makers.may_be_changed_by(register, change, TEXT + 16);
+            assert!(may(1, InPlace::Inverts) && may(2, InPlace::Negates));
+            assert!(!may(1, InPlace::Negates) && !may(2, InPlace::Inverts));
+            assert!(!may(3, InPlace::Inverts) && !may(4, InPlace::Inverts), "another register");
+            assert!(!may(5, InPlace::Negates), "not only the sign");
         });
     }
 

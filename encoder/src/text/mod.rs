@@ -55,7 +55,7 @@ pub(crate) use before::register_copy;
 pub(crate) use direct::DirectEntries;
 use graph::Graph;
 pub(crate) use kept::is_kept;
-pub(crate) use makes::Makers;
+pub(crate) use makes::{InPlace, Makers};
 pub(crate) use patch_site::{after_fentry, past_tracer};
 pub(crate) use result::{call_target, uses_result};
 pub(crate) use same::{are_alike, places_in};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! x86-64 instructions, decoded by iced-x86.
 
+use super::makes::InPlace;
 use super::reads::{mask_bytes, shifted_bytes};
 use super::result::Result;
 use super::same::Beside;
@@ -426,8 +427,8 @@ pub(super) fn register_copy(image: &Image<'_>, address: u64) -> Option<(u16, u16
     Some((dwarf_register(instruction.op0_register())?, dwarf_register(instruction.op1_register())?))
 }
 
-/// The constant that an instruction adds to a register, if this is all that it does.
-pub(super) fn counts_on(image: &Image<'_>, address: u64, register: u16) -> Option<i64> {
+/// What an instruction does to a register alone, if this is all that it does.
+pub(super) fn in_place(image: &Image<'_>, address: u64, register: u16) -> Option<InPlace> {
     let instruction = instruction_at(image, address)?;
     let is_it = |one: Register| dwarf_register(one.full_register()) == Some(register);
     if instruction.op0_kind() != OpKind::Register || !is_it(instruction.op0_register()) {
@@ -435,13 +436,15 @@ pub(super) fn counts_on(image: &Image<'_>, address: u64, register: u16) -> Optio
     }
     let is_immediate = !matches!(instruction.op1_kind(), OpKind::Register | OpKind::Memory);
     match instruction.mnemonic() {
-        Mnemonic::Inc => Some(1),
-        Mnemonic::Dec => Some(-1),
-        Mnemonic::Add if is_immediate => Some(instruction.immediate(1).cast_signed()),
-        Mnemonic::Sub if is_immediate => Some(instruction.immediate(1).cast_signed().wrapping_neg()),
+        Mnemonic::Inc => Some(InPlace::Adds(1)),
+        Mnemonic::Dec => Some(InPlace::Adds(-1)),
+        Mnemonic::Add if is_immediate => Some(InPlace::Adds(instruction.immediate(1).cast_signed())),
+        Mnemonic::Sub if is_immediate => Some(InPlace::Adds(instruction.immediate(1).cast_signed().wrapping_neg())),
         Mnemonic::Lea if instruction.memory_index() == Register::None && is_it(instruction.memory_base()) => {
-            Some(instruction.memory_displacement64().cast_signed())
+            Some(InPlace::Adds(instruction.memory_displacement64().cast_signed()))
         }
+        Mnemonic::Not => Some(InPlace::Inverts),
+        Mnemonic::Neg => Some(InPlace::Negates),
         _ => None,
     }
 }

@@ -463,15 +463,15 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     }
 
     /// Marks what is computed from a register that was counted on just before: in a loop, GCC's expression may be for
-    /// what the register had before. If the expression adds what the register was counted on by, this is so wherever
-    /// that was.
+    /// what the register had before. If the expression does what was done to the register, this is so wherever that
+    /// was.
     fn doubt_counters(&mut self, text: &FunctionText<'d, 'a>, address: u64) {
         let machine = self.shared.image.machine();
         let mut makers = text.makers();
         for located in self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok()) {
             let registers = doubt::computed_from(located, machine);
             if registers.into_iter().any(|register| makers.was_counted_on(register, address))
-                || doubt::steps(located).any(|(register, step)| makers.may_be_counted_on(register, step, address))
+                || doubt::changes(located).any(|(register, change)| makers.may_be_changed_by(register, change, address))
             {
                 located.doubt = Some(Doubt::Stale);
             }
@@ -491,9 +491,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             let doubt = doubt.or((is_by_clang && is_sum && is_number()).then_some(Doubt::Stale));
             let doubt =
                 doubt.or((found.late && (around.recursion.is_inside || !is_ordered)).then_some(Doubt::LateView));
-            let is_expression = matches!(&found.argument, Ok(located) if matches!(located.at, Location::Computed(_)));
             let is_in_recursion = !is_by_clang && around.recursion.is_inside;
-            let doubt = doubt.or((is_in_recursion && is_expression).then_some(Doubt::OtherCall));
+            let doubt = doubt.or((is_in_recursion && is_sum).then_some(Doubt::OtherCall));
             if let Ok(located) = &mut found.argument {
                 // A list that is of several calls has constants of other calls, too.
                 let is_of_others = doubt == Some(Doubt::Constant) && around.entries > 1;

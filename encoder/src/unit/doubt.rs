@@ -42,6 +42,7 @@
 
 use crate::debug::compiler::Compiler;
 use crate::debug::loclist::ListEntry;
+use crate::text::InPlace;
 use crate::unit::arguments::{Form, Found};
 use crate::unit::width;
 use gimli::{Encoding, Expression, Operation};
@@ -213,12 +214,19 @@ pub(crate) fn computed_from(located: &Located, machine: Machine) -> Vec<Register
     }
 }
 
-/// The constants that a value adds to registers, each with its register.
-pub(crate) fn steps(located: &Located) -> impl Iterator<Item = (Register, i64)> {
+/// What a value is computed by from a register alone, first of all.
+pub(crate) fn changes(located: &Located) -> impl Iterator<Item = (Register, InPlace)> {
     let slots = if let Location::Computed(computed) = &located.at { &*computed.slots } else { &[] };
-    slots.iter().flat_map(|ops| ops.windows(3)).filter_map(|ops| match *ops {
-        [Op::Register(register), Op::Constant(step), Op::Add] => Some((register, step.cast_signed())),
-        [Op::Register(register), Op::Constant(step), Op::Sub] => Some((register, step.cast_signed().wrapping_neg())),
+    let rests = slots.iter().flat_map(|ops| (0..ops.len()).map(|nth| &ops[nth..]));
+    rests.filter_map(|ops| match *ops {
+        [Op::Register(register), Op::Constant(step), Op::Add, ..] => {
+            Some((register, InPlace::Adds(step.cast_signed())))
+        }
+        [Op::Register(register), Op::Constant(step), Op::Sub, ..] => {
+            Some((register, InPlace::Adds(step.cast_signed().wrapping_neg())))
+        }
+        [Op::Register(register), Op::Not, ..] => Some((register, InPlace::Inverts)),
+        [Op::Register(register), Op::Neg, ..] => Some((register, InPlace::Negates)),
         _ => None,
     })
 }
@@ -358,16 +366,19 @@ mod tests {
     }
 
     #[test]
-    fn constants_that_are_added_to_registers() {
-        let steps_of = |ops: &[Op]| {
+    fn what_is_done_to_registers() {
+        let changes_of = |ops: &[Op]| {
             let at = Location::Computed(Computed { slots: [ops.into()].into() });
-            steps(&Located::certain(4, true, at)).collect::<Vec<_>>()
+            changes(&Located::certain(4, true, at)).collect::<Vec<_>>()
         };
         let minus_one = u64::MAX;
         let last = [Op::Register(0), Op::Constant(minus_one), Op::Add, Op::ZeroExtend(8), Op::Neg];
-        assert_eq!(steps_of(&last), [(0, -1)]);
-        assert_eq!(steps_of(&[Op::Register(5), Op::Constant(2), Op::Sub, Op::Not]), [(5, -2)]);
-        assert_eq!(steps_of(&[Op::Register(5), Op::Constant(2), Op::Mul]), []);
+        assert_eq!(changes_of(&last), [(0, InPlace::Adds(-1))]);
+        let sub = [Op::Register(5), Op::Constant(2), Op::Sub, Op::Not];
+        assert_eq!(changes_of(&sub), [(5, InPlace::Adds(-2))]);
+        assert_eq!(changes_of(&[Op::Register(5), Op::Constant(2), Op::Mul]), []);
+        let two = [Op::Register(5), Op::Not, Op::Register(4), Op::Neg, Op::Or];
+        assert_eq!(changes_of(&two), [(5, InPlace::Inverts), (4, InPlace::Negates)]);
     }
 
     #[test]
