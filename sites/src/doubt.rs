@@ -30,7 +30,8 @@ pub enum Doubt {
     Unwritten = 4,
     /// An expression for a value that the compiler has narrowed, or computes in another way by now, or for a counter
     /// before its last step. Or a register that the body does not read in the parameter's whole width: clang need not
-    /// compute the rest. Or a variable with a fixed address that GCC does not read for it any more.
+    /// compute the rest. Or a variable with a fixed address that GCC does not read for it any more. Or what a member of
+    /// the caller's structure may have been before the caller assigned to it.
     Stale = 5,
     /// The value that a register had at the function's entry, in a copy that may not receive the parameter there.
     EntryValue = 6,

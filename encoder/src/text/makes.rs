@@ -44,6 +44,14 @@ impl<'i, 'a> FunctionText<'i, 'a> {
         self.image.machine()
     }
 
+    /// What an instruction does to a register alone, if this is all that it does.
+    fn in_place(&self, address: u64, register: Register) -> Option<InPlace> {
+        match self.machine() {
+            Machine::X86_64 => x86::in_place(self.image, address, register),
+            Machine::Aarch64 => arm64::in_place(self.image, address, register),
+        }
+    }
+
     /// The addresses of the instructions in a range, in order.
     pub(crate) fn instructions(&self, from: u64, until: u64) -> impl Iterator<Item = u64> + '_ {
         let piece = self.pieces.partition_point(|piece| piece.start <= from).checked_sub(1);
@@ -135,24 +143,30 @@ impl Makers<'_, '_, '_> {
     /// it is a counter, or a pointer that goes on.
     pub(crate) fn was_counted_on(&mut self, register: Register, address: u64) -> bool {
         let written = self.text.line_before(address).find(|&before| self.writes(before, register));
-        written.is_some_and(|at| matches!(self.in_place(at, register), Some(InPlace::Adds(_))))
+        written.is_some_and(|at| matches!(self.text.in_place(at, register), Some(InPlace::Adds(_))))
     }
 
     /// Whether the last instruction that writes a register on some way up to an address may be this one.
     pub(crate) fn may_be_changed_by(&mut self, register: Register, change: InPlace, address: u64) -> bool {
         let text = self.text;
+        self.may_be_made_by(register, address, |_, at| {
+            text.in_place(at, register).is_some_and(|one| one.is_like(change))
+        })
+    }
+
+    /// Whether the last instruction that writes a register on some way up to an address may be one that `is_it`.
+    pub(crate) fn may_be_made_by(
+        &mut self,
+        register: Register,
+        address: u64,
+        is_it: impl Fn(&mut Self, u64) -> bool,
+    ) -> bool {
+        let text = self.text;
         let mut visit = |before| match self.writes(before, register) {
-            true => ControlFlow::Break(self.in_place(before, register).is_some_and(|one| one.is_like(change))),
+            true => ControlFlow::Break(is_it(self, before)),
             false => ControlFlow::Continue(()),
         };
         text.any_before(address, &mut visit)
-    }
-
-    fn in_place(&self, address: u64, register: Register) -> Option<InPlace> {
-        match self.text.machine() {
-            Machine::X86_64 => x86::in_place(self.text.image, address, register),
-            Machine::Aarch64 => arm64::in_place(self.text.image, address, register),
-        }
     }
 
     /// Whether an instruction leaves a value in a register that was nowhere before: not a copy of another register, not

@@ -346,6 +346,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             self.doubt_removed_loads(copy.text);
             self.doubt_counters(copy.text, address);
             self.doubt_exchanged(copy, point);
+            self.doubt_members(copy, point);
         }
         if is_merged {
             let located = self.found.iter_mut().filter_map(|found| found.argument.as_mut().ok());
@@ -491,8 +492,10 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             let doubt = doubt.or((is_by_clang && is_sum && is_number()).then_some(Doubt::Stale));
             let doubt =
                 doubt.or((found.late && (around.recursion.is_inside || !is_ordered)).then_some(Doubt::LateView));
+            let is_expression = matches!(&found.argument, Ok(located) if matches!(located.at, Location::Computed(_)));
             let is_in_recursion = !is_by_clang && around.recursion.is_inside;
-            let doubt = doubt.or((is_in_recursion && is_sum).then_some(Doubt::OtherCall));
+            let is_turns = is_in_recursion && is_sum && (is_expression || is_number());
+            let doubt = doubt.or(is_turns.then_some(Doubt::OtherCall));
             if let Ok(located) = &mut found.argument {
                 // A list that is of several calls has constants of other calls, too.
                 let is_of_others = doubt == Some(Doubt::Constant) && around.entries > 1;

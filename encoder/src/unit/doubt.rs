@@ -38,7 +38,8 @@
 //! recursion, what an expression computes may be of a call around it.
 //!
 //! *By the code.* An expression that reads a slot of the stack is doubtful if nothing reads that slot any more: the
-//! variable has moved to a register, and what it gets there is not stored (see [`crate::text`]).
+//! variable has moved to a register, and what it gets there is not stored (see [`crate::text`]). Other registers are
+//! doubtful because of what the caller's parameters were and are: see `exchanged` and `members`.
 
 use crate::debug::compiler::Compiler;
 use crate::debug::loclist::ListEntry;

@@ -27,8 +27,8 @@ use std::sync::Arc;
 pub(super) struct Own<'a> {
     /// The function's debug entry.
     die: Option<usize>,
-    origin: Option<Arc<Origin<'a>>>,
-    gathered: Gathered<'a>,
+    pub(super) origin: Option<Arc<Origin<'a>>>,
+    pub(super) gathered: Gathered<'a>,
 }
 
 impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
@@ -59,7 +59,8 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         self.own = own;
     }
 
-    fn gather_own(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, own: &mut Own<'a>) {
+    /// Gathers what the debug information gives for the parameters of the function around a copy.
+    pub(super) fn gather_own(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, own: &mut Own<'a>) {
         let function = copy.function;
         if own.die == Some(function.die) {
             return;

@@ -71,6 +71,7 @@ mod gathering;
 mod hoisted;
 mod markers;
 mod marks;
+mod members;
 mod merged;
 pub(crate) mod origin;
 pub(crate) mod outofline;

@@ -80,3 +80,40 @@ fn a_slot_that_nothing_reads_any_more_is_doubtful() {
         assert_eq!(*doubt, expected, "{optimised}");
     }
 }
+
+/// The program of docs/reports/gcc-assigned-member: GCC 14 to 16 say that the parameter is the member as it was, with
+/// `KEPT` in a register that still has that.
+const ASSIGNED_MEMBER: &str = r#"
+struct number { unsigned long value; };
+volatile int seq;
+extern __attribute__((noinline)) long opaque(struct number n);
+long opaque(struct number n) { __asm__ volatile("" ::: "memory"); return n.value; }
+static inline int inner(int p) { seq = 1; return p; }
+long caller(struct number n, int d)
+{
+    int result;
+    unsigned long before = n.value;
+    n.value = CHANGED;
+    seq = 2;
+    if (d) return (short)n.value;
+    result = inner(n.value);
+    return opaque(n) + KEPT;
+}
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_member_that_was_assigned_to_is_not_certain_as_it_was() {
+    const RDI: u16 = 5;
+    for (changed, kept) in [("~n.value", "0"), ("n.value + 4", "0"), ("n.value >> 3", "before")] {
+        let (changed, kept) = (format!("-DCHANGED={changed}"), format!("-DKEPT={kept}"));
+        for optimised in ["-O1", "-O2", "-Os"] {
+            let (set, _) = encoded(&Build::gcc(&[optimised, &changed, &kept], &[ASSIGNED_MEMBER]).link());
+            let sites = sites_of(&set, "inner");
+            let [site] = sites[..] else { panic!("{changed} {optimised}: one copy: {sites:?}") };
+            let [Ok(located)] = arguments(&set, site) else { continue };
+            let is_right = located.at == Location::Register(RDI);
+            assert!(is_right || located.doubt == Some(Doubt::Stale), "{changed} {optimised}: {located:?}");
+        }
+    }
+}
