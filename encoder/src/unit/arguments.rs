@@ -168,6 +168,11 @@ impl<'a> Gathered<'a> {
         self.with_lists(changes_in_place)
     }
 
+    /// The parameters with a list that ends between two views of one address, where the machine does nothing.
+    pub(crate) fn lost(&self) -> impl Iterator<Item = usize> + '_ {
+        self.with_lists(ends_in_place)
+    }
+
     /// The parameters with such a list.
     fn with_lists(&self, is_such: impl Fn(&[ListEntry<'a>]) -> bool) -> impl Iterator<Item = usize> {
         self.given.iter().enumerate().filter_map(move |(index, given)| {
@@ -188,6 +193,12 @@ fn changes_in_place(list: &[ListEntry<'_>]) -> bool {
             && !after.is_empty()
             && before.expression != after.expression
     })
+}
+
+/// Whether a list goes from a location to none between two views of an address.
+fn ends_in_place(list: &[ListEntry<'_>]) -> bool {
+    let goes_on = |end: Point| list.iter().any(|entry| entry.begin == end && !entry.is_empty());
+    list.iter().any(|entry| !entry.is_empty() && entry.end.view > 0 && !goes_on(entry.end))
 }
 
 /// How the debug information gives a value, as far as trust in it goes.
@@ -521,6 +532,19 @@ mod tests {
         for other in [&[0x11, 0x80, 0x7f][..], &[0x11, 0x80, 0x7f, 0x1e], &[0x06], &[0x22], &[0x23]] {
             assert_eq!(after(other), None, "{other:x?}");
         }
+    }
+
+    #[test]
+    fn lists_that_end_where_the_machine_does_nothing() {
+        let entry = |begin: (u64, u32), end: (u64, u32)| ListEntry {
+            begin: Point { address: begin.0, view: begin.1 },
+            end: Point { address: end.0, view: end.1 },
+            expression: Slice::new(&[0x54], gimli::LittleEndian),
+        };
+        assert!(ends_in_place(&[entry((0, 0), (0, 1))]));
+        assert!(ends_in_place(&[entry((0, 0), (4, 2)), entry((8, 0), (12, 0))]), "it goes on elsewhere");
+        assert!(!ends_in_place(&[entry((0, 0), (0, 1)), entry((0, 1), (8, 0))]), "it goes on");
+        assert!(!ends_in_place(&[entry((0, 0), (8, 0))]), "the machine may have written the register");
     }
 
     fn found(register: Result<Register, Missing>, late: bool) -> Found {

@@ -224,6 +224,12 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     fn find_own(&mut self, function: &RawFunction<'a>, origin: &Origin<'a>, address: u64, is_whole: bool) {
         self.gathered.gather(self.unit, origin, function.split_parameters().0, |offset| self.origins.root(offset));
         self.note_assignments(origin);
+        if self.unit.is_gcc() {
+            // What it is bound to is not known any more: the body assigns to it. In an inlined copy it may be over.
+            for index in self.gathered.assigned().chain(self.gathered.lost()) {
+                self.out.evidence.entry(ParameterKey::of(origin, index)).or_default().and(Evidence::ASSIGNED);
+            }
+        }
         let surroundings = Surroundings {
             image: self.shared.image,
             unit: self.unit,

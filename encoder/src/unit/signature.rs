@@ -185,7 +185,28 @@ pub(crate) fn of_changed(
             located.doubt = Some(Doubt::Unfilled);
         }
     }
+    if !is_by_clang {
+        doubt_shared(&mut arguments);
+    }
     arguments
+}
+
+/// Marks parameters that are in one register at the entry. The copy gets one of them there. GCC removed the other, and what
+/// it says about that may be what a call in the function passes.
+fn doubt_shared(arguments: &mut [Argument]) {
+    let register = |argument: &Argument| match argument {
+        Ok(Located { at: Location::Register(register), .. }) => Some(*register),
+        _ => None,
+    };
+    let registers: Vec<Option<Register>> = arguments.iter().map(register).collect();
+    for (argument, register) in arguments.iter_mut().zip(&registers) {
+        if let Ok(located) = argument
+            && register.is_some()
+            && registers.iter().filter(|other| *other == register).count() > 1
+        {
+            located.doubt.get_or_insert(Doubt::OtherCall);
+        }
+    }
 }
 
 /// Whether the home of a parameter that an expression without a list tells holds its value at the entry, too: in a
@@ -246,6 +267,15 @@ mod tests {
     }
 
     const SCALAR: ParamShape = ParamShape::scalar(8, false);
+
+    #[test]
+    fn two_parameters_in_one_register_are_doubtful() {
+        let clone = copy(Role::Clone { changed: true }, Compiler::Gcc);
+        let found = [RDI, RSI, RSI].map(|at| found(at, Form::Covering)).to_vec();
+        let arguments = of_changed(&clone, Machine::X86_64, found, |_| true);
+        let doubts: Vec<Option<Doubt>> = arguments.iter().flatten().map(|located| located.doubt).collect();
+        assert_eq!(doubts, [None, Some(Doubt::OtherCall), Some(Doubt::OtherCall)]);
+    }
 
     #[test]
     fn the_table() {
