@@ -14,10 +14,15 @@
 //!   to. If there is no jump, the body tells, because its code is the same. No debug entry describes such a copy. What
 //!   was inlined into the body begins at the same instructions of the copy, with its arguments at the same places. If
 //!   the code is only alike, because each has data of its own, or if several bodies have the same code and something
-//!   else inlined, calls of these functions are missed there.
+//!   else inlined, calls of these functions are missed there. So they are if no code is alike: it may have been folded
+//!   into any function of its shape and length.
 //! * *Nothing* is left of the symbol of a static function that is only called. Its debug entry is that of a function
 //!   that is neither inlined nor present, and few units have any such entry. It cannot be told which function it was
 //!   folded into: hits at all sites of the source's functions of its shape may be its calls.
+//!
+//! With link-time optimisation, the definition is in the unit of the function's source, which has no text (see
+//! [`early`](super::early)), and the symbol is in the text of a unit that GCC made when it linked. It has a site, too.
+//! If no symbol is left, nothing tells.
 //!
 //! Functions that the source declares inline are most of a unit's definitions without text. They are only looked at if
 //! a symbol in the unit's text has such a function's name, and no text of that function begins there.
@@ -171,14 +176,7 @@ impl<'a> Folds<'a> {
         ranges: &[Range<u64>],
         name_of: impl Fn(usize) -> Option<&'a str>,
     ) {
-        let described: HashSet<(u64, &str)> = self.bodies.iter().map(|body| (body.address, body.name)).collect();
-        let is_undescribed = |symbol: &&Symbol<'a>| {
-            symbol.kind == SymbolKind::Function
-                && !symbol.name.starts_with("__pfx_")
-                && !described.contains(&(symbol.address, function_of(symbol.name)))
-        };
-        let symbols = ranges.iter().flat_map(|range| image.symbols().between(range));
-        let names: HashSet<&str> = symbols.filter(is_undescribed).map(|symbol| symbol.name).collect();
+        let names: HashSet<&str> = self.undescribed(image, ranges).collect();
         if names.is_empty() {
             return;
         }
@@ -189,6 +187,37 @@ impl<'a> Folds<'a> {
         }
     }
 
+    /// Adds the functions that have a symbol in the unit's text, and a definition in a unit without text, which `early`
+    /// finds by its name. `root` finds the definition that the entry of a body refers to.
+    pub(crate) fn find_early<'e>(
+        &mut self,
+        image: &Image<'a>,
+        ranges: &[Range<u64>],
+        early: impl Fn(&str) -> &'e [usize],
+        root: impl Fn(usize) -> Option<usize>,
+    ) {
+        let mut names: Vec<&'a str> = self.undescribed(image, ranges).collect();
+        names.sort_unstable();
+        names.dedup();
+        let described: HashSet<usize> = self.bodies.iter().filter_map(|body| root(body.die)).collect();
+        for name in names {
+            let dies = early(name).iter().filter(|die| !described.contains(*die));
+            self.without_text.extend(dies.map(|&die| Definition { die, name, is_inlined: true }));
+        }
+    }
+
+    /// The names of the symbols in some ranges that the text of no function of that name begins at.
+    fn undescribed(&self, image: &Image<'a>, ranges: &[Range<u64>]) -> impl Iterator<Item = &'a str> {
+        let described: HashSet<(u64, &str)> = self.bodies.iter().map(|body| (body.address, body.name)).collect();
+        let is_undescribed = move |symbol: &&Symbol<'a>| {
+            symbol.kind == SymbolKind::Function
+                && !symbol.name.starts_with("__pfx_")
+                && !described.contains(&(symbol.address, function_of(symbol.name)))
+        };
+        let symbols = ranges.iter().flat_map(|range| image.symbols().between(range));
+        symbols.filter(is_undescribed).map(|symbol| symbol.name)
+    }
+
     /// The debug entries of functions that are neither inlined nor there.
     pub(crate) fn gone<'s>(&'s self, image: &'s Image<'a>) -> impl Iterator<Item = usize> + 's {
         let has_symbol = |name: &str| image.symbols_named(name).next().is_some();
@@ -197,12 +226,14 @@ impl<'a> Folds<'a> {
         gone.map(|definition| definition.die)
     }
 
-    /// Tells what was folded; `owns` tells whether text is the unit's.
+    /// Tells what was folded; `owns` tells whether text is the unit's, and `is_like` whether two debug entries are of
+    /// functions of one shape.
     pub(crate) fn resolve(
         &self,
         image: &Image<'a>,
         shared: &SharedAddresses<'a>,
         owns: impl Fn(u64) -> bool,
+        mut is_like: impl FnMut(usize, usize) -> bool,
     ) -> Resolved<'a> {
         let mut resolved = Resolved::default();
         if self.without_text.is_empty() {
@@ -228,7 +259,7 @@ impl<'a> Folds<'a> {
                 match text::jumps_at_once(image, address).and_then(|target| by_address.get(&target)) {
                     Some(bodies) => resolved.add(definition, address, Left::Jump, bodies.iter().copied()),
                     None => {
-                        let (bodies, places) = self.copied(image, symbol);
+                        let (bodies, places) = self.copied(image, symbol, |die| is_like(die, definition.die));
                         resolved.add(definition, address, Left::Copy(places), bodies.into_iter());
                     }
                 }
@@ -240,8 +271,14 @@ impl<'a> Folds<'a> {
     }
 
     /// The bodies that a symbol's text may be a copy of, and for each with the same code, where its instructions are in
-    /// the copy. If none has the same code, bodies with code that is alike.
-    fn copied(&self, image: &Image<'a>, copy: &Symbol<'a>) -> (Vec<&Body<'a>>, Vec<(usize, Places)>) {
+    /// the copy. If none has the same code, bodies with code that is alike; if none has that, bodies of the same shape,
+    /// which `is_like` tells, and length.
+    fn copied(
+        &self,
+        image: &Image<'a>,
+        copy: &Symbol<'a>,
+        mut is_like: impl FnMut(usize) -> bool,
+    ) -> (Vec<&Body<'a>>, Vec<(usize, Places)>) {
         let range = |symbol: &Symbol<'_>| symbol.address..symbol.address.saturating_add(symbol.size);
         let text_of = |body: &Body<'a>| {
             let symbols = image.symbol_at(body.address);
@@ -255,8 +292,12 @@ impl<'a> Folds<'a> {
         if !same.0.is_empty() {
             return same;
         }
-        let alike = bodies.filter(|(_, text)| text::are_alike(image, text.clone(), range(copy)));
-        (alike.map(|(body, _)| body).collect(), Vec::new())
+        let alike = bodies.clone().filter(|(_, text)| text::are_alike(image, text.clone(), range(copy)));
+        let alike: Vec<&Body<'a>> = alike.map(|(body, _)| body).collect();
+        if !alike.is_empty() {
+            return (alike, Vec::new());
+        }
+        (bodies.map(|(body, _)| body).filter(|body| is_like(body.die)).collect(), Vec::new())
     }
 }
 

@@ -14,13 +14,20 @@ impl<'a> UnitEncoder<'a, '_, '_> {
     /// Makes the sites of functions that were folded into others, and marks those of the others.
     pub(super) fn folded_sites(&mut self) {
         let mut folds = std::mem::take(&mut self.folds);
-        if folds.is_empty() {
+        let is_linked = self.unit.is_by_gcc_lto();
+        if folds.is_empty() && !is_linked {
             return;
         }
         let ranges = self.unit.ranges();
+        if is_linked {
+            folds.find_early(self.shared.image, &ranges, |name| self.origins.early(name), |die| self.origins.root(die));
+        }
         folds.find_declared_inline(self.shared.image, &ranges, |die| self.origins.name(die));
         let owns = |address: u64| ranges.iter().any(|range| range.contains(&address));
-        let resolved = folds.resolve(self.shared.image, &self.shared.shared_addresses, owns);
+        let origins = &mut self.origins;
+        let mut shapes = |die: usize| origins.get(die).map(|origin| shapes_of(&origin));
+        let is_like = |one: usize, other: usize| shapes(one).is_some_and(|one| Some(one) == shapes(other));
+        let resolved = folds.resolve(self.shared.image, &self.shared.shared_addresses, owns, is_like);
         let kept: HashSet<&str> = resolved.folded.iter().flat_map(|folded| folded.into.iter().copied()).collect();
         let twins = self.twins_of(&folds);
         let mut copied: HashSet<&str> = HashSet::new();

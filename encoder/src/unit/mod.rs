@@ -61,6 +61,7 @@ mod bodies;
 mod clang;
 mod copies;
 pub(crate) mod doubt;
+mod early;
 mod entry;
 pub(crate) mod entry_census;
 mod exchanged;

@@ -11,6 +11,7 @@ use crate::debug::slice::Slice;
 use crate::debug::units::{DebugInfo, DebugUnit};
 use crate::lower::ParamType;
 use crate::types::{BaseIndex, TypeRef, UnitTypes};
+use crate::unit::early;
 use gimli::{AttributeValue, UnitOffset};
 use hashbrown::HashMap;
 use siteseer_sites::location::Missing;
@@ -130,12 +131,26 @@ pub(crate) struct Foreign<'a, 'd> {
     base: &'d BaseIndex<'a>,
     units: Vec<OnceLock<Option<DebugUnit<'a, 'd>>>>,
     origins: Mutex<HashMap<usize, Option<Arc<Origin<'a>>>>>,
+    /// The definitions of units without text, by their names, once they are asked for: see [`early`].
+    early: OnceLock<HashMap<&'a str, Vec<usize>>>,
 }
 
 impl<'a, 'd> Foreign<'a, 'd> {
     pub(crate) fn new(debug: &'d DebugInfo<'a>, base: &'d BaseIndex<'a>) -> Foreign<'a, 'd> {
         let units = std::iter::repeat_with(OnceLock::new).take(debug.headers.len()).collect();
-        Foreign { debug, base, units, origins: Mutex::default() }
+        Foreign { debug, base, units, origins: Mutex::default(), early: OnceLock::new() }
+    }
+
+    fn early(&self) -> &HashMap<&'a str, Vec<usize>> {
+        self.early.get_or_init(|| {
+            let mut early: HashMap<&'a str, Vec<usize>> = HashMap::default();
+            for offset in early::definitions(self.debug) {
+                if let Some(name) = self.unit_at(offset).and_then(|unit| name_at(unit, self, offset)) {
+                    early.entry(name).or_default().push(offset);
+                }
+            }
+            early
+        })
     }
 
     /// The unit that holds an offset of `.debug_info`.
@@ -223,6 +238,11 @@ impl<'a, 'd, 'u> Origins<'a, 'd, 'u> {
         }
         let offset = self.foreign.debug.headers.get(unit)?.debug_info_offset()?.0;
         self.foreign.unit_at(offset)?.file_name(file)
+    }
+
+    /// The definitions with a name in units without text.
+    pub(crate) fn early(&self, name: &str) -> &[usize] {
+        self.foreign.early().get(name).map_or(&[], Vec::as_slice)
     }
 
     /// The name of the abstract function that an entry refers to, and nothing else of it.

@@ -191,8 +191,8 @@ pub(crate) fn of_changed(
     arguments
 }
 
-/// Marks parameters that are in one register at the entry. The copy gets one of them there. GCC removed the other, and what
-/// it says about that may be what a call in the function passes.
+/// Marks parameters that are in one register at the entry. The copy gets one of them there. GCC removed the other, and
+/// what it says about that may be what a call in the function passes.
 fn doubt_shared(arguments: &mut [Argument]) {
     let register = |argument: &Argument| match argument {
         Ok(Located { at: Location::Register(register), .. }) => Some(*register),

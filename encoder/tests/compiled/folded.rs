@@ -159,6 +159,36 @@ fn a_body_with_parameters_of_other_shapes_is_not_the_wrappers() {
     }
 }
 
+/// With link-time optimisation, the debug entry of `second` is in a unit without text.
+const LINKED: &str = r#"
+volatile int seq;
+static inline int inner(int a) { if (a & 7) seq = a; return seq; }
+int first(int a) { seq = 1; return inner(a); }
+int second(int x) { seq = 1; return inner(x); }
+"#;
+
+const LINKED_TO: &str = r#"
+extern int first(int), second(int);
+__attribute__((used)) void *_start(int a) { return a ? first : second; }
+"#;
+
+#[test]
+fn what_is_folded_when_it_is_linked_has_a_site() {
+    let (set, _) = encoded(&Build::gcc(&["-O2", "-flto"], &[LINKED, LINKED_TO]).link());
+    let abi = abi_arguments(set.machine, &[ParamShape::scalar(4, true)], None);
+    for (name, mark) in [("first", Marks::MAY_REPEAT), ("second", Marks::MAY_MISS)] {
+        let [site] = sites_of(&set, name)[..] else { panic!("{name} has one site") };
+        assert_eq!((site.kind, site.marks), (SiteKind::Body, mark), "{name}");
+        assert_eq!(arguments(&set, site), abi, "{name}");
+    }
+    let copies = sites_of(&set, "inner");
+    assert!(copies.iter().all(|site| site.kind == SiteKind::Inline && site.marks == Marks::default()), "{copies:x?}");
+    let containers = copies.iter().map(|site| &*set.containers[site.container as usize].name);
+    let mut containers: Vec<&str> = containers.collect();
+    containers.sort_unstable();
+    assert_eq!(containers, ["first", "second"]);
+}
+
 /// `second` is declared inline and has a copy, so that its debug entry is that of most functions of headers.
 const INLINE: &str = r#"
 volatile int seq;
