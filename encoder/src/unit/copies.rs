@@ -494,8 +494,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
                 doubt.or((found.late && (around.recursion.is_inside || !is_ordered)).then_some(Doubt::LateView));
             let is_expression = matches!(&found.argument, Ok(located) if matches!(located.at, Location::Computed(_)));
             let is_in_recursion = !is_by_clang && around.recursion.is_inside;
-            let is_turns = is_in_recursion && is_sum && (is_expression || is_number());
-            let doubt = doubt.or(is_turns.then_some(Doubt::OtherCall));
+            let doubt = doubt.or((is_in_recursion && is_expression).then_some(Doubt::OtherCall));
             if let Ok(located) = &mut found.argument {
                 // A list that is of several calls has constants of other calls, too.
                 let is_of_others = doubt == Some(Doubt::Constant) && around.entries > 1;
