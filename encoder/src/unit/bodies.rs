@@ -225,7 +225,7 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
         self.gathered.gather(self.unit, origin, function.split_parameters().0, |offset| self.origins.root(offset));
         self.note_assignments(origin);
         if self.unit.is_gcc() {
-            // What it is bound to is not known any more: the body assigns to it. In an inlined copy it may be over.
+            // A binding that is lost is an assignment. At the end of an inlined copy, GCC takes all bindings away.
             for index in self.gathered.assigned().chain(self.gathered.lost()) {
                 self.out.evidence.entry(ParameterKey::of(origin, index)).or_default().and(Evidence::ASSIGNED);
             }

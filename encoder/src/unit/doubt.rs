@@ -16,8 +16,9 @@
 //! of `DW_AT_const_value` are as often those of later assignments.
 //!
 //! *By evidence.* Location lists show that the body assigns to a parameter: the list goes from one constant to another
-//! within one copy, or from one location to another at one address, where the machine does nothing. A copy with several
-//! entries does not count, because its list covers several calls. What GCC says about constants of such a parameter,
+//! within one copy, or from one location to another at one address, where the machine does nothing. By GCC, so does a
+//! list of the function itself that goes to no location there. A copy with several entries does not count, because its
+//! list covers several calls. What GCC says about constants of such a parameter,
 //! and what it computes by an expression, is doubtful, because its views do not order them relative to the padding
 //! before the entry, and may be lost. Clang has no views, so everything that it says about such a parameter in inlined
 //! copies is doubtful. If clang gives a parameter as computed in all copies, and as it is in none, the body does the

@@ -14,22 +14,11 @@ use super::UnitEncoder;
 use super::copies::InlinedCopy;
 use crate::debug::loclist::Point;
 use crate::types::{BaseIndex, TypeRef};
-use crate::unit::arguments::{At, Gathered};
-use crate::unit::origin::Origin;
+use crate::unit::arguments::At;
 use siteseer_sites::Doubt;
 use siteseer_sites::abi::argument_registers;
 use siteseer_sites::btf::{Kind, TypeId};
 use siteseer_sites::location::{Argument, Located, Location};
-use std::sync::Arc;
-
-/// What the debug information gives for the parameters of the function at hand itself.
-#[derive(Default)]
-pub(super) struct Own<'a> {
-    /// The function's debug entry.
-    die: Option<usize>,
-    pub(super) origin: Option<Arc<Origin<'a>>>,
-    pub(super) gathered: Gathered<'a>,
-}
 
 impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
     /// Marks the arguments of a copy that are where another parameter of the function around it is, at an entry.
@@ -57,19 +46,6 @@ impl<'a, 'd> UnitEncoder<'a, 'd, '_> {
             }
         }
         self.own = own;
-    }
-
-    /// Gathers what the debug information gives for the parameters of the function around a copy.
-    pub(super) fn gather_own(&mut self, copy: &InlinedCopy<'_, 'a, 'd>, own: &mut Own<'a>) {
-        let function = copy.function;
-        if own.die == Some(function.die) {
-            return;
-        }
-        own.die = Some(function.die);
-        own.origin = self.origins.get(self.unit.offset.saturating_add(function.die));
-        if let Some(origin) = &own.origin {
-            own.gathered.gather(self.unit, origin, function.split_parameters().0, |offset| self.origins.root(offset));
-        }
     }
 }
 

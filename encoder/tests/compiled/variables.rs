@@ -105,6 +105,7 @@ long caller(struct number n, int d)
 #[cfg(target_arch = "x86_64")]
 fn a_member_that_was_assigned_to_is_not_certain_as_it_was() {
     const RDI: u16 = 5;
+    let mut seen = 0;
     for (changed, kept) in [("~n.value", "0"), ("n.value + 4", "0"), ("n.value >> 3", "before")] {
         let (changed, kept) = (format!("-DCHANGED={changed}"), format!("-DKEPT={kept}"));
         for optimised in ["-O1", "-O2", "-Os"] {
@@ -112,8 +113,10 @@ fn a_member_that_was_assigned_to_is_not_certain_as_it_was() {
             let sites = sites_of(&set, "inner");
             let [site] = sites[..] else { panic!("{changed} {optimised}: one copy: {sites:?}") };
             let [Ok(located)] = arguments(&set, site) else { continue };
+            seen += 1;
             let is_right = located.at == Location::Register(RDI);
             assert!(is_right || located.doubt == Some(Doubt::Stale), "{changed} {optimised}: {located:?}");
         }
     }
+    assert!(seen > 0, "the compiler says where it is, right or wrong");
 }

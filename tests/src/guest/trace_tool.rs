@@ -18,7 +18,7 @@ use crate::guest::demo::TOOL;
 use crate::guest::modules::{self, Hidden, Loaded};
 use siteseer::Target;
 use std::ffi::CString;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -69,18 +69,15 @@ pub(crate) fn run(
     let mut command = Command::new(TOOL);
     command.args(arguments).envs(environment.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut tool = command.spawn().map_err(|error| format!("{TOOL}: {error}"))?;
-    let (mut output, messages) = (tool.stdout.take().ok_or("no output")?, tool.stderr.take().ok_or("no messages")?);
+    let (output, messages) = (tool.stdout.take().ok_or("no output")?, tool.stderr.take().ok_or("no messages")?);
     let read = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&read);
     let reader = thread::spawn(move || -> io::Result<String> {
-        let (mut text, mut part) = (Vec::new(), [0; 4096]);
-        loop {
-            match output.read(&mut part)? {
-                0 => return String::from_utf8(text).map_err(io::Error::other),
-                length => text.extend(&part[..length]),
-            }
+        let (mut lines, mut text) = (BufReader::new(output), String::new());
+        while lines.read_line(&mut text)? > 0 {
             count.store(text.len(), Ordering::Relaxed);
         }
+        Ok(text)
     });
     let (ready, is_ready) = mpsc::channel();
     let listener = thread::spawn(move || {
